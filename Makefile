@@ -12,7 +12,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak outage storm simulate crashpoints conformance \
-	bench bench-full infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock house ci clean
+	bench bench-full infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock house drawings ci clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,9 +71,20 @@ verify: setup ## fail if a generated page is older than its source
 		$(BIN)/python docs/reference/generate.py $$page | diff -u docs/reference/$$page.md - \
 		|| { echo "docs/reference/$$page.md is stale: run make docs" >&2; exit 1; } \
 	done
+	@for source in docs/drawings/*.dot; do \
+		$(DRAW) "$$source" | diff -q "$${source%.dot}.svg" - >/dev/null \
+		|| { echo "$${source%.dot}.svg is stale: run make drawings" >&2; exit 1; } \
+	done
 	@echo "the generated pages are fresh"
 
-docs: setup ## write the generated pages, build the site into site/ and check its links
+# The drawings of the pages; any Graphviz reads their sources.
+DRAW := $(BIN)/graphviz-pure -Tsvg -Gbgcolor=white -Gpad=0.2 -Nshape=box -Nstyle=rounded -Nmargin=0.25,0.1 \
+	-Nfontname=Arial -Nfontsize=12 -Efontname=Arial -Efontsize=10
+
+drawings: setup ## draw docs/drawings/*.dot as SVG
+	@for source in docs/drawings/*.dot; do $(DRAW) -o "$${source%.dot}.svg" "$$source" || exit 1; done
+
+docs: setup drawings ## write the generated pages, build the site into site/ and check its links
 	@$(BIN)/python -m piecework.errors.page > docs/error-codes.md
 	@$(BIN)/python -m bench.limits > docs/limits.md
 	@$(BIN)/python docs/reference/generate.py settings > docs/reference/settings.md
@@ -182,7 +193,7 @@ lock: ## resolve the dependencies again (needs uv)
 house: setup ## measure files, circles, frames, words; fails if a figure exceeds its limit
 	@$(BIN)/python -m verification.house
 
-ci: check verify test-verification test ## run what CI runs
+ci: check verify house test-verification test ## run what CI runs
 
 clean: ## remove the environment and all build results
 	rm -rf $(VENV) .tools .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage build dist site

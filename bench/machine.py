@@ -58,7 +58,7 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-# Measure noise: the cores that other processes used during a run.
+# ── measure noise ─────────────────────────────────────────────────────────────
 
 #: Fields of the first line of /proc/stat: user, nice, system, idle, iowait, irq,
 #: softirq, steal. Idle and iowait are unused time.

@@ -107,7 +107,7 @@ def refused_write_units(body: bytes, answer: Mapping[str, Any]) -> float:
     return int(units.TRANSACTION) * len(json.loads(body)["TransactItems"])
 
 
-# Count AWS requests by operation, with billed requests, units and price.
+# ── count AWS requests by operation ───────────────────────────────────────────
 
 REGION = "us-east-1"
 READ_OPERATIONS = ("GetItem", "Query", "Scan", "BatchGetItem")

@@ -144,8 +144,8 @@ def describe_environment(results: Results) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in results.machine.items())
     known = ", ".join(f"{name} {value}" for name, value in results.versions.items())
     return (
-        f"The {results.form} form, made {results.made}: {runs} runs. Of these,"
-        f" {results.quiet()} were quiet: other processes used less than a quarter"
+        f"The {results.form} form, made {results.made}: {runs} runs."
+        f" {results.quiet()} runs were quiet: other processes used less than a quarter"
         f" of a core meanwhile (column *foreign*).\n\n"
         f"{describe_aws_server(results)}\n\n"
         f"Machine: {machine}.\n\nVersions: {known}.\n\n"

@@ -209,7 +209,7 @@ def cpu_used(env: BenchEnvironment, adapter: Adapter, groups: list[Group]) -> Cp
     return Cpu(workers_s, env.aws.cpu_s, adapter.server_cpu_s())
 
 
-# Measure W4: many small jobs at once.
+# ── measure W4 ────────────────────────────────────────────────────────────────
 
 
 def measure_many_jobs(

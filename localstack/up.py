@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
 
 
 def conformance(endpoint: str) -> int:
-    """Put the probes to LocalStack; without a container engine, say so and be done."""
+    """Probe LocalStack; without a container engine, print that and return."""
     if why := no_engine():
         print(f"skipped: {why}")
         return 0

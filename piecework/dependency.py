@@ -11,7 +11,7 @@ from piecework.errors import PermanentError, StageError, UsageError
 from piecework.resilience.breaker import CircuitBreaker
 from piecework.resilience.retry import RetryPolicy
 
-# What a call cost, as its answer reports it: tokens and, if it is known, money.
+# ── usage of a call ───────────────────────────────────────────────────────────
 
 #: Money is counted in whole billionths of a dollar.
 NANO = 1_000_000_000

@@ -104,7 +104,7 @@ def _attribute(module: str, pipeline: Pipeline) -> str:
     return next(name for name, value in names if value is pipeline)
 
 
-# The version of piecework.
+# ── version of piecework ──────────────────────────────────────────────────────
 
 
 def versions() -> dict[str, str]:
@@ -113,6 +113,6 @@ def versions() -> dict[str, str]:
 
 
 def version_line() -> str:
-    """Return both versions as a line for people."""
+    """Return both versions as a line of text."""
     ours, python = versions().values()
     return f"piecework {ours} (Python {python})"

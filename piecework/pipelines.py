@@ -208,7 +208,7 @@ def validation_errors(pipeline: Pipeline) -> list[str]:
     return found
 
 
-# Lint the order of a pipeline's stages: stages that are hard to reverse come late.
+# ── lint the order of a pipeline's stages ─────────────────────────────────────
 #
 # The earlier a stage runs, the more often a later stage fails and the stage must be
 # compensated. So stages that are easy to reverse come first. Stages that are hard to
@@ -253,7 +253,7 @@ def without_compensation(stages: Sequence[Stage], pivot: str = "") -> Iterator[s
             )
 
 
-# The variants of a stage: its own function, and the functions that replace it.
+# ── variants of a stage ───────────────────────────────────────────────────────
 #
 # variant       function               runs after
 # run           the stage's own

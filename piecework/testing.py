@@ -116,7 +116,7 @@ class MemoryJournal:
         return {self.stages[key] for key in self.effects}
 
     def may_have_happened(self, key: str) -> bool:
-        """Say whether an effect stands, or may stand."""
+        """Return whether an effect happened, or may have happened."""
         return key in self.effects
 
     async def finish(self, key: str, value: str) -> None:
@@ -128,7 +128,7 @@ class MemoryJournal:
         self.effects.pop(key, None)
 
     async def mark_unknown(self, key: str) -> None:
-        """Leave the intent as it is: it tells of the doubt."""
+        """Keep the intent: it shows that the effect is in doubt."""
 
 
 @dataclass(slots=True)

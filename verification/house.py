@@ -6,10 +6,13 @@ the call stack of a stage that a real worker runs in the simulator.
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from io import BytesIO
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -37,9 +40,24 @@ PACKAGES: Final = (
     "piecework_orchestrator",
     "piecework_simulation",
 )
+DOCUMENTED: Final = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+#: Tokens without code on their line.
+NOT_CODE: Final = {
+    tokenize.ENCODING,
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 #: The worker starts the task of a received message here: the first frame to count.
 FIRST_FRAME: Final = "piecework_worker.worker"
+#: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
+    "files": 235,
+    "lines": 28_000,
+    "test_lines": 58_000,  # lower it when tests are removed
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,
@@ -75,13 +93,13 @@ def measure() -> Mapping[str, int]:
     modules = [path for path in installed if path.parent == ROOT / "piecework"]
     return {
         "files": len(installed),
-        "lines": line_count(installed),
-        "test_lines": line_count(tracked_files(TESTS)),
+        "lines": sum(map(code_lines, installed)),
+        "test_lines": sum(map(code_lines, tracked_files(TESTS))),
         "circles": len(import_circles()),
         "frames_to_stage": len(stage_frames()),
         "flat_modules": len([path for path in modules if path.stem != "__init__"]),
         "retired_words": len(retired_words()),
-        "readme_lines": line_count([ROOT / "README.md"]),
+        "readme_lines": len((ROOT / "README.md").read_text("utf-8").splitlines()),
     }
 
 
@@ -92,9 +110,25 @@ def tracked_files(folders: Iterable[str]) -> list[Path]:
     return [path for name in done.stdout.split() if (path := ROOT / name).exists()]
 
 
-def line_count(paths: Iterable[Path]) -> int:
-    """Count the lines of files."""
-    return sum(len(path.read_text("utf-8").splitlines()) for path in paths)
+def code_lines(path: Path) -> int:
+    """Count the lines of code of a file: not blank, no comment, no docstring."""
+    source = path.read_bytes()
+    tokens = tokenize.tokenize(BytesIO(source).readline)
+    lines = {
+        number
+        for token in tokens
+        if token.type not in NOT_CODE
+        for number in range(token.start[0], token.end[0] + 1)
+    }
+    return len(lines - set(docstring_lines(ast.parse(source))))
+
+
+def docstring_lines(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines of the docstrings of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+            docstring = node.body[0]
+            yield from range(docstring.lineno, (docstring.end_lineno or 0) + 1)
 
 
 def retired_words() -> list[str]:
@@ -187,7 +221,7 @@ def callers_of(frame: FrameType) -> Iterator[FrameType]:
 
 
 def ours(frame: FrameType) -> bool:
-    """Tell whether a frame belongs to the library or to the worker."""
+    """Return whether a frame belongs to the library or to the worker."""
     package = str(frame.f_globals.get("__name__")).partition(".")[0]
     return package in {"piecework", "piecework_worker"}
 

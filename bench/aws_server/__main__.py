@@ -1,4 +1,4 @@
-"""Serve the stand-in on a socket that was handed down, until it is told to stop.
+"""Serve the AWS server on an inherited socket, until a signal stops it.
 
 python -m bench.aws_server --fd N
 """

@@ -42,7 +42,7 @@ class Connection(asyncio.Protocol):
     """A connection.
 
     Attributes:
-        on_lost: Told that nobody waits for the answer any more.
+        on_lost: Called when the client has closed the connection before its answer.
     """
 
     def __init__(self, serve: Serve) -> None:
@@ -112,7 +112,7 @@ def read_head(head: bytes) -> tuple[str, str, bytes, dict[bytes, bytes]]:
     return method, path, query.encode(), headers
 
 
-# Answers on their way out: of AWS's JSON protocols, and the bytes of any of them.
+# ── answers on their way out ──────────────────────────────────────────────────
 
 JSON = "application/x-amz-json-1.0"
 

@@ -156,9 +156,9 @@ def error_answer(error: ClientError) -> Answer:
     return Answer(HTTPStatus.BAD_REQUEST, json.dumps(said).encode(), headers)
 
 
-# Receives that wait for a message: those that came first are served first.
+# ── receives that wait for a message ──────────────────────────────────────────
 
-#: Seconds by which a look for a message that is due may come too late.
+#: Seconds by which a due message may be found too late.
 LATE_S = 0.001
 
 

@@ -71,11 +71,11 @@ class Template:
 
     def queue_attributes(self, queue: Mapping[str, Any]) -> dict[str, str]:
         """Return a queue's attributes that messages depend on."""
-        ways = {name: str(queue[name]) for name in TIMES if name in queue}
+        attributes = {name: str(queue[name]) for name in TIMES if name in queue}
         if policy := queue.get("RedrivePolicy"):
             logical = policy["deadLetterTargetArn"]["Fn::GetAtt"].partition(".")[0]
             dead = self.named(self._resources[logical]["Properties"]["QueueName"])
             arn = f"arn:aws:sqs:{self._region}:{EMBEDDED_ACCOUNT}:{dead}"
             said = {**policy, "deadLetterTargetArn": arn}
-            ways["RedrivePolicy"] = json.dumps(said)
-        return ways
+            attributes["RedrivePolicy"] = json.dumps(said)
+        return attributes

@@ -172,7 +172,7 @@ def decode_binary(document: Any) -> Any:
     return {name: decode_binary(part) for name, part in document.items()}
 
 
-# A table without a sort key, told to the model, which knows tables with `pk`, `sk`.
+# ── table without a sort key ──────────────────────────────────────────────────
 #
 # Its key is called `pk` there, and every item has the same `sk`. So an item has three
 # bytes more than on AWS: too few to be seen in units of 1 KB.

@@ -143,7 +143,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-# Format numbers with two or three digits and a unit.
+# ── format numbers with two or three digits and a unit ────────────────────────
 
 KIB: Final = 1_024
 UNITS: Final = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0))

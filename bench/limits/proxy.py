@@ -137,11 +137,11 @@ async def open_proxy(upstream: str) -> AsyncIterator[RecordingProxy]:
             yield proxy
 
 
-# Classify the item of a request by its key, ignoring numbers.
+# ── classify the item of a request by its key ─────────────────────────────────
 
 #: Items outside of all jobs, by their partition key.
 ALONE: Final = (keys.ACTIVE_PK, keys.BREAKERS_PK)
-#: A chunk's items lie in its group's partition; other items lie in the job's.
+#: A chunk's rows are in its group's partition; other rows are in the job's.
 OF_A_GROUP: Final = ("CHUNK", "RESULT", "WORK", "TALLY")
 _GROUP: Final = re.compile(r"#G#[0-9]+\Z")
 

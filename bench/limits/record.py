@@ -174,7 +174,7 @@ def item_bytes(running: Emulator, table: str, ref: JobRef) -> dict[str, int]:
     return dict(sorted(largest.items()))
 
 
-# The two jobs that are recorded: chunks that do nothing, and chunks that call.
+# ── the two recorded jobs ─────────────────────────────────────────────────────
 
 #: Calls of each stage, and seconds of a call: together longer than the journal lingers.
 CALLS: Final = 5

@@ -15,23 +15,24 @@ from piecework.domain.keys import partition_count
 
 FILE: Final = Path(__file__).with_name("recorded.json")
 WRITES: Final = ("PutItem", "UpdateItem", "TransactWriteItems", "DeleteItem")
-#: Chunks that end together share a write of it: how many do, is chance.
+#: Chunks that end together share a write of the tally; how many do is random.
 SHARED: Final = "group TALLY"
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What each chunk of a job asks for, and each of its groups.
+    """The requests of each chunk of a job, and of each of its groups.
 
     Attributes:
-        submit_units: Write units of being written.
-        work_units: Write units of being worked on, but for the tally.
-        look_units: Read units of all looks at the end of the job together.
-        looks: How often each group is asked for at the end of the job.
-        manifest_bytes, certificate_bytes: Of the job's objects.
-        finish_bytes: Memory of whoever ends the job.
-        meta_bytes: Of the job's item: the same for every job.
-        cost_bytes: Of the item of what the workers cost.
+        submit_units: Write units of a chunk's submit.
+        work_units: Write units of a chunk's work, without the tally.
+        final_read_units: Read units of a chunk at the end of the job, all reads.
+        reads: Reads of each group at the end of the job.
+        manifest_bytes: Bytes of a chunk in the manifest.
+        certificate_bytes: Bytes of a chunk in the certificate.
+        finish_bytes: Bytes of a chunk in the memory of the worker that ends the job.
+        meta_bytes: Bytes of the job's row, the same for every job.
+        cost_bytes: Bytes of the row of the workers' cost.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A script a rival; each runs in its rival's own environment.
+"""A script for each rival; it runs in the rival's own environment.
 
 The environment has this folder on its path, and neither Piecework nor `bench`:
 
@@ -7,8 +7,7 @@ The environment has this folder on its path, and neither Piecework nor `bench`:
 `setup` makes queues, tables or a schema as the rival's documentation advises;
 `enqueue` submits every task of `config.tasks` and prints what `submitted` returns;
 `work` is one worker process, in the foreground, until it is killed by SIGTERM or
-SIGKILL; `teardown` removes what `setup` made. Whatever a script has to say goes to
-stderr. A script is short:
+SIGKILL; `teardown` removes what `setup` made. A script logs to stderr, and is short:
 
     import protocol
 
@@ -29,6 +28,6 @@ A task is a word: a number in W1 (does nothing) and W3 (takes `sleep_s`);
 all calls of a chunk, and fails when one of them did). A rival that keeps the
 results of steps makes the calls of W2b as steps: `config.calls_of(task)`, and
 `tasks.call(chunk, number)` or `await tasks.acall(chunk, number)` in each.
-A call that fails raises `CallFailedError`, and is to be tried again by the rival's own
-means, at once or as soon as its means allow.
+A call that fails raises `CallFailedError`; the rival retries it by its own means, at
+once if they allow.
 """

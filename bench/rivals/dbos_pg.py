@@ -1,7 +1,7 @@
 """DBOS on PostgreSQL: a workflow per piece of work, a retried step per call.
 
 Set up as its documentation says:
-- queue tutorial: a queue with the `worker_concurrency` that the driver asks for; a
+- queue tutorial: a queue with the driver's `worker_concurrency`; a
   `DBOSClient` enqueues workflows, a hundred in a transaction
   (`enqueue_in_transaction`). The queue is polled every 50 ms (1 s by default, which
   would bound a worker of 32 to 32 workflows a second).

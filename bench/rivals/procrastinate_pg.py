@@ -1,14 +1,14 @@
-"""procrastinate on PostgreSQL: a task per piece of work.
+"""procrastinate on PostgreSQL, with a task for each unit of work.
 
-Set up as its documentation says:
+The setup follows its documentation:
 - basics/batch_defer: many jobs are deferred in batches (here 500 a statement).
 - basics/worker and concurrency: one asynchronous worker, `concurrency` tasks at once;
-  it is told of new jobs by LISTEN/NOTIFY (the default).
-- production/retry_stalled_jobs: a periodic task retries what a dead worker had in hand.
+  LISTEN/NOTIFY reports new jobs to it (the default).
+- production/retry_stalled_jobs: a periodic task retries the tasks of dead workers.
   The page runs it every ten minutes and waits 30 s for a heartbeat. Here it runs every
-  second, and heartbeat, patience and pruning follow the lease that the driver asks for,
-  as that page says that they must be changed together. Its priority is above the
-  others', so that it need not wait for the backlog.
+  second. Heartbeat, patience and pruning follow the lease of the driver's request,
+  because that page says to change them together. Its priority is above that of the
+  others, so that it does not wait for the backlog.
 - advanced/retry: a failed call or chunk is tried again at once, five times.
 - production/migrations: `apply_schema`, in a PostgreSQL schema of this run's own.
 The rest are defaults: finished jobs stay in the table.

@@ -1,9 +1,9 @@
-"""What a rival's script and the driver agree on; standard library only.
+"""The protocol between a rival's script and the driver; standard library only.
 
-What really happened stands in the ledger, a file of one line a happening:
+The ledger is a file with one line for each event:
 
     READY <ns> <pid>                     a worker consumes from now on
-    START <task> <ns> <pid>              a task was begun
+    START <task> <ns> <pid>              a task started
     DONE <task> <ns> <pid>               its work was done (not yet acknowledged)
     CALL <chunk> <call> OK|FAIL <ns>     a call was paid for, or failed
 """
@@ -27,27 +27,27 @@ VERBS = ("setup", "enqueue", "work", "teardown")
 
 @dataclass(frozen=True)
 class Config:
-    """What the driver asks for.
+    """The request of the driver.
 
     Attributes:
         workload: W1, W2a, W2b or W3.
         n: Tasks of W1 and W3.
-        concurrency: Tasks (W1, W3) or calls (W2) in hand at once, in the process.
-        visibility_s: What a dead worker had in hand is to come back after so long:
-            visibility timeout, lease, heartbeat's patience, as the rival calls it.
+        concurrency: Tasks (W1, W3) or calls (W2) in progress at once, in the process.
+        visibility_s: Seconds after which the tasks of a dead worker run again: the
+            rival's visibility timeout, lease or heartbeat timeout.
         endpoint: The AWS endpoint. Keys are `test`, `test`, also in the environment.
         queue: A name for the queue, new in each run.
         table: A name for the table, new in each run.
-        dsn: PostgreSQL, when the rival asks for it.
-        redis: The URL of Redis, when the rival asks for it.
+        dsn: PostgreSQL, if the rival needs it.
+        redis: The URL of Redis, if the rival needs it.
         address: HOST:PORT of a server of the rival's own that the driver started.
-        ledger: The file of what happened.
+        ledger: The file of the events.
         sleep_s: Seconds of a task of W3, or of a call of W2.
         chunks: Chunks of W2.
         calls: Calls of a chunk of W2.
-        fails: The share of calls that fail when they are first tried.
-        run: A word that no other run has.
-        options: Settings of a variant, by name; mostly none.
+        fails: The share of calls whose first execution fails.
+        run: The unique name of the run.
+        options: Settings of a variant, by name.
     """
 
     workload: str

@@ -1,4 +1,4 @@
-"""Redis for the rivals that stand on it, from a wheel.
+"""Redis for the rivals that need it, from a wheel.
 
 Persistent as Redis' documentation advises those who want not to lose work: the
 append-only file, synced every second (PostgreSQL syncs each commit). Else its defaults.
@@ -15,7 +15,7 @@ NAME = "redis"
 
 
 def start(folder: Path) -> str:
-    """Start a server whose data lie in this folder; return its URL.
+    """Start a server with its data in a folder; return its URL.
 
     Raises:
         UnavailableError: No server can be run here; with the reason.

@@ -22,6 +22,8 @@ TOP = {
     "CHANGELOG.md": "changelog.md",
 }
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+#: A picture on a page at the top: its path on the site starts below `docs/`.
+PICTURE = re.compile(r"(!\[[^\]]+\]\()docs/")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -29,6 +31,7 @@ def on_files(files: Any, config: Any) -> Any:
     for source, name in TOP.items():
         text = (ROOT / source).read_text("utf-8")
         content = LINK.sub(lambda link: as_on_site(link, ""), text)
+        content = PICTURE.sub(r"\1", content)
         files.append(File.generated(config, name, content=content))
     return files
 

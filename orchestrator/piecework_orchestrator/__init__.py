@@ -1,1 +1,1 @@
-"""Submit and operate: what a person or a program asks of a pipeline."""
+"""Submit and operate: the requests of operators and programs to a pipeline."""

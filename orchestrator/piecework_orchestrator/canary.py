@@ -23,7 +23,7 @@ from piecework.store.dead_letters import DeadLetters
 from piecework_orchestrator.redrive import NOTHING_LEFT, RedriveRequest, redrive
 from piecework_orchestrator.watch import Watcher, watch
 
-# Decide how a canary redrive continues: larger waves, until a cause recurs.
+# ── decide how a canary redrive continues ─────────────────────────────────────
 #
 # Pure: a wave's result goes in, and whether the next wave starts comes out.
 
@@ -36,7 +36,7 @@ class Verdict(StrEnum):
     CONTINUE = "continue"
     #: A redriven cause killed a chunk again: it is not fixed.
     CAUSE_RECURRED = "cause recurred"
-    #: Every chunk of the wave died of other causes.
+    #: Every chunk of the wave was dead-lettered for another cause.
     NONE_SUCCEEDED = "none succeeded"
     #: An operator cancelled the job meanwhile.
     CANCELLED = "cancelled"

@@ -21,7 +21,7 @@ async def cancel(
 ) -> Job:
     """Cancel a job and return it: its status is CANCELLING, or CANCELLED already.
 
-    `on_recorded` is called when the cancel is on record. From then on the job is
+    `on_recorded` is called when the cancel is stored. From then on the job is
     cancelled even if this call is interrupted. A repeated cancel sweeps again. Chunks
     that have a result keep it; workers stop the running chunks within about a second.
     Open chunks keep their effects unless `compensate` is true: then their effects are

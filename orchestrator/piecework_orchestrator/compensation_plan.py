@@ -44,7 +44,7 @@ class PlanRequest:
     """The job whose plan is requested.
 
     Attributes:
-        pipeline: The job's pipeline; None: the plan shows only what is on record.
+        pipeline: The job's pipeline; None: the plan shows only what is stored.
         chunk: Plan only this chunk; None: every chunk that was started.
     """
 

@@ -1,4 +1,4 @@
-"""List the effects whose outcome is unknown, and resolve them on an operator's word."""
+"""List the effects in doubt, and store an operator's resolution of one."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def compensation_document(row: CompensatedRow) -> Document:
     return {"stage": row.stage, "at": row.finished_at, "ok": not row.has_failed}
 
 
-# Read the end of a job: how long its cancel took, and its notifications.
+# ── read the end of a job ─────────────────────────────────────────────────────
 
 
 def cancel_facts(job: Job) -> dict[str, Any] | None:
@@ -251,7 +251,7 @@ async def read_notifications(rt: Runtime, job: Job) -> list[dict[str, Any]]:
     return [row.pick(names) for row in rows]
 
 
-# List the jobs of a tenant with their progress.
+# ── list the jobs of a tenant with their progress ─────────────────────────────
 
 
 async def read_jobs(

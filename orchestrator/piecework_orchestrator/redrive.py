@@ -34,7 +34,7 @@ from piecework_orchestrator.resume import (
     require_reopenable,
 )
 
-# Discard dead letters: an operator decided that their chunks stay dead.
+# ── discard dead letters ──────────────────────────────────────────────────────
 
 
 async def discard(
@@ -52,7 +52,7 @@ async def discard(
     return count
 
 
-# Give a dead chunk a new payload: a new object, to which its redrive points.
+# ── give a dead chunk a new payload ───────────────────────────────────────────
 #
 # A stored payload is never changed in place. The manifest keeps what was submitted; the
 # dead letter keeps the place of the old payload, and the patch.
@@ -277,7 +277,7 @@ async def count_redriven_joins(rt: Runtime, request: RedriveRequest, gen: int) -
     return sum(letter is not None and letter.redriven_gen == gen for letter in now)
 
 
-# JSON merge patches (RFC 7396): apply a patch, and compute one from two values.
+# ── JSON merge patches (RFC 7396) ─────────────────────────────────────────────
 
 
 def apply_patch(target: Any, patch: Any) -> Any:

@@ -269,7 +269,7 @@ async def dispatch(
             await rt.work.send([Message.about(*begun)])
 
 
-# Dispatch chunks at a rate, whichever process sends their messages.
+# ── dispatch chunks at a rate ─────────────────────────────────────────────────
 #
 # Each chunk keeps its dispatch slot on its own item, and no worker claims it before
 # that time. So the rate holds even if a reconciler sends the messages again, or if the

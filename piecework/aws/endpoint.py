@@ -151,7 +151,7 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-# Correct the local clock by the `Date` header of AWS responses.
+# ── correct the local clock by the `Date` header of AWS responses ─────────────
 #
 # One machine writes leases and delays, and others read them. If the local clock differs
 # from AWS by more than the responses allow, it is corrected as if the last response had
@@ -223,7 +223,7 @@ def read_date(answer: Mapping[str, Any]) -> float | None:
     return None if date.tzinfo is None else date.timestamp()
 
 
-# Make a client of the SDK verify the certificate of its host.
+# ── make a client of the SDK verify the certificate of its host ───────────────
 #
 # aiobotocore omits two checks of botocore. It does not check the host name, so any
 # valid certificate passes. Behind a proxy it does not check the certificate at all.

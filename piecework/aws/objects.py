@@ -1,4 +1,4 @@
-"""What is too large for a row: payloads, manifests, results, certificates in S3."""
+"""The objects in S3: payloads, manifests, artifacts, certificates, large values."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ if TYPE_CHECKING:
 #: Values above this many bytes go to S3. An item may hold 400 KB, and every write of
 #: it is billed by size.
 INLINE_LIMIT = 64 * 1024
-#: Bytes of an object, or of what was asked of it, that are read at once: a worker has
-#: as many in hand as chunks.
+#: Bytes of an object, or of a range of it, that one read holds in memory. A worker may
+#: hold one such read for each of its chunks.
 OBJECT_LIMIT = 64 * 1024 * 1024
 #: The codes of S3 for a missing object. Without `s3:ListBucket` S3 would say that the
 #: access is denied, so each role that reads objects has it.
 GONE = frozenset({"NoSuchKey", "404"})
-#: What it says if all that was asked for lies behind an object's end.
+#: The answer of S3 if the whole range is behind the object's end.
 OUT_OF_RANGE = "InvalidRange"
-#: Bytes of a line, of which a manifest's has some 200; and of one read of them.
+#: Bytes of a line at most, and bytes of one read of lines. A line of a manifest has
+#: about 200.
 LINE_LIMIT = 16 * 1024
 LINES_BLOCK = 64 * 1024
 
 
 @dataclass(slots=True)
 class Objects:
-    """The bucket, as a few verbs."""
+    """The operations on the bucket."""
 
     client: S3Client
     bucket: str
@@ -60,12 +61,12 @@ class Objects:
     async def get(
         self, key: str, *, start: int = 0, length: int = 0, most: int = OBJECT_LIMIT
     ) -> bytes:
-        """Read an object, or `length` bytes of it (fewer at its end).
+        """Read an object, or `length` bytes from `start` (fewer at its end).
 
         Raises:
             StateError: `runtime.object.missing`.
             StoreError: S3 cannot be reached, or refuses to read it.
-            PermanentError: `runtime.object.too_large`, before any of it is read.
+            PermanentError: `runtime.object.too_large`, before the body is read.
         """
         request: dict[str, Any] = {"Bucket": self.bucket, "Key": key}
         if length:
@@ -84,11 +85,11 @@ class Objects:
                 return content
 
     async def lines(self, key: str) -> AsyncIterator[bytes]:
-        """Yield the lines of an object without holding it.
+        """Yield the lines of an object, block by block.
 
         Raises:
             StateError: `runtime.object.missing`.
-            PermanentError: `runtime.record.unreadable`: a line is none of ours.
+            PermanentError: `runtime.record.unreadable`: a line is longer than 16 KiB.
         """
         held = b""
         async with aclosing(self.blocks(key)) as blocks:
@@ -123,7 +124,7 @@ class Objects:
             raise StateError(message, code="runtime.object.missing") from error
 
     async def names(self, prefix: str) -> AsyncIterator[str]:
-        """Yield the keys that begin so."""
+        """Yield the keys that begin with a prefix."""
         pages = self.client.get_paginator("list_objects_v2")
         with reaching(self.bucket):
             async for page in pages.paginate(Bucket=self.bucket, Prefix=prefix):
@@ -131,7 +132,7 @@ class Objects:
                     yield found["Key"]
 
     async def put_value(self, text: str, stem: str) -> dict[str, str]:
-        """Return the attributes with which a row stores a value of any size.
+        """Return the attributes in which a row stores a value of any size.
 
         The key of a large value contains its hash: a worker that lost the chunk must
         not replace the object that the next owner's row names.
@@ -148,7 +149,7 @@ class Objects:
 
         Raises:
             PermanentError: `runtime.payload.corrupt`; `runtime.record.unreadable`:
-                the row is not as it was written.
+                the row is malformed.
         """
         item = row.item
         if "value_at" not in item:
@@ -161,9 +162,9 @@ class Objects:
 
 @contextmanager
 def map_read_errors() -> Iterator[None]:
-    """Raise what breaks off an answer half-way as the SDK raises what comes earlier.
+    """Raise an error of the HTTP library while a body is read as an error of the SDK.
 
-    The SDK hands out the body of an answer as its HTTP library has it.
+    The SDK maps errors until the headers of an answer have arrived, but not later.
     """
     try:
         yield
@@ -174,18 +175,18 @@ def map_read_errors() -> Iterator[None]:
 
 
 async def read_block(body: Any) -> bytes:
-    """Return the next part of an answer's body; nothing at its end."""
+    """Return the next part of an answer's body; empty at its end."""
     with map_read_errors():
         content: bytes = await body.read(LINES_BLOCK)
         return content
 
 
 def own_key(key: str, prefix: str) -> str:
-    """Return a key that a row names, if it is of the row's own job.
+    """Return a key that a row names, if the key belongs to the row's own job.
 
     Raises:
-        PermanentError: `runtime.record.unreadable`: whoever edited the row would be
-            shown another job's, or another tenant's.
+        PermanentError: `runtime.record.unreadable`: an edited row could name an object
+            of another job or tenant.
     """
     if not key.startswith(f"{prefix}/") or not is_object_key(key):
         raise records.unreadable_error(
@@ -195,55 +196,55 @@ def own_key(key: str, prefix: str) -> str:
 
 
 def require_small(key: str, size: int, most: int) -> None:
-    """Refuse an object before it is held.
+    """Refuse an object that is too large, before its body is read.
 
     Raises:
         PermanentError: `runtime.object.too_large`.
     """
     if size > most:
-        message = f"The object {key} has {size:,} bytes; {most:,} is the most."
+        message = f"The object {key} has {size:,} bytes; the limit is {most:,}."
         raise PermanentError(message, code="runtime.object.too_large")
 
 
 def require_short(line: bytes, key: str) -> bytes:
-    """Return a line that is no longer than ours are.
+    """Return a line if its length is within `LINE_LIMIT`.
 
     Raises:
         PermanentError: `runtime.record.unreadable`.
     """
     if len(line) > LINE_LIMIT:
         raise records.unreadable_error(
-            f"The object {key}", "has a line that is none of ours"
+            f"The object {key}", f"has a line of more than {LINE_LIMIT:,} bytes"
         )
     return line
 
 
 def verify(content: bytes, sha256: str, what: str) -> None:
-    """Refuse bytes that are not those that were written.
+    """Refuse content whose hash differs from the stored one.
 
     Raises:
         PermanentError: `runtime.payload.corrupt`.
     """
     if keys.sha256(content) != sha256:
-        message = f"{what} is not what was submitted: its SHA-256 differs."
+        message = f"{what} was changed after it was written: its SHA-256 differs."
         raise PermanentError(message, code="runtime.payload.corrupt")
 
 
-# Which texts may be keys of objects, whoever resolves, decodes or folds them later.
+# ── safe object keys ────────────────────────────────────────────────────────
 
-#: Bytes of an object's key, as S3 has it.
+#: Bytes of an object's key at most: a limit of S3.
 KEY_BYTES = 1_024
-#: How often a key is decoded; what has more to it hides something.
+#: How often a key is decoded. A key that needs more rounds is refused.
 _DECODED_TIMES = 8
-#: What is drawn like a slash, and no form of one to Unicode.
+#: Characters that look like a slash, and that NFKC does not turn into one.
 _LOOK_ALIKES = dict.fromkeys(map(ord, "\u2044\u2215\u29f5\u29f8\u29f9\u2571"), "/")
 
 
 def is_object_key(text: str) -> bool:
-    """Say whether a text may be the key of an object, whoever is asked for it.
+    """Return whether a text is safe as the key of an object in every system.
 
-    Object stores take any text; the file systems, proxies and libraries on the way to
-    them may not: they resolve `..`, decode `%2e`, fold look-alikes, stop at a NUL.
+    Object stores accept any text. File systems, proxies and libraries before them
+    resolve `..`, decode `%2e`, fold look-alikes or stop at a NUL.
     """
     if not 0 < len(text.encode(errors="replace")) <= KEY_BYTES:
         return False
@@ -259,22 +260,24 @@ def is_object_key(text: str) -> bool:
     return plain and not any(part in {"", ".", ".."} for part in parts)
 
 
-# Chunk payloads: packed into few objects at submit, read by byte range at work.
+# ── payloads ────────────────────────────────────────────────────────────────
+#
+# A submit packs payloads into few objects; workers read them by byte range:
 #
 #     tenants/<tenant>/jobs/<job>/payload/<hash>.jsonl     one payload a line
 #
-# A pack is named by its content, so that writing it twice is writing it once. Readers
-# fetch aligned windows and keep a few: SQS hands out chunks roughly in their order, so
-# that one request serves many neighbours, however small they are.
+# A pack is named by its hash, so a second write of it changes nothing. Readers fetch
+# aligned windows and keep a few. SQS delivers chunks roughly in their order, so one
+# request serves many neighbours.
 
-#: Bytes a pack may grow to before the next one begins: what the submitter holds.
+#: Bytes of a pack at most. A submit holds one pack in memory.
 PACK_SIZE = 8 * 1024 * 1024
-#: Bytes of one read, and how many reads a worker keeps: at most 16 MiB.
+#: Bytes of a window, and how many windows a worker keeps: at most 16 MiB.
 WINDOW = 256 * 1024
 WINDOWS_KEPT = 64
-#: Bytes of a payload, at most; one is held whole, and parsed.
+#: Bytes of a payload at most. A worker holds a whole payload to parse it.
 MOST_BYTES = 10 * 1024 * 1024
-#: What names a pack is a name, so that it leads nowhere else.
+#: The name of a pack has no separator, so it cannot lead to another folder.
 _PLACE = re.compile(
     r"(?P<pack>[A-Za-z0-9_-]{1,64})/(?P<offset>[0-9]{1,12})\+(?P<length>[0-9]{1,12})\Z"
 )
@@ -282,33 +285,33 @@ _PLACE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PayloadRef:
-    """Where a payload lies: its pack, the offset and length in bytes."""
+    """The position of a payload: its pack, with offset and length in bytes."""
 
     pack: str
     offset: int
     length: int
 
     def __str__(self) -> str:
-        """Return the form that a chunk item carries."""
+        """Return the text that a chunk's row stores."""
         return f"{self.pack}/{self.offset}+{self.length}"
 
     @classmethod
     def parse(cls, text: str) -> PayloadRef:
-        """Read the form that a chunk item carries.
+        """Read the text that a chunk's row stores.
 
         Raises:
-            PermanentError: `runtime.record.unreadable`: it may name no other object,
-                nor more than a payload may have.
+            PermanentError: `runtime.record.unreadable`: the text is malformed, or the
+                length is above the limit.
         """
         found = _PLACE.match(text)
         if found is None or not 0 < int(found["length"]) <= MOST_BYTES:
-            raise records.unreadable_error("The place of a payload", "is none of ours")
+            raise records.unreadable_error("The place of a payload", "is malformed")
         return cls(found["pack"], int(found["offset"]), int(found["length"]))
 
 
 @dataclass(slots=True)
 class Payloads:
-    """The payloads that a worker reads."""
+    """Reads payloads, and keeps the latest windows."""
 
     objects: Objects
     _windows: OrderedDict[tuple[str, int], asyncio.Future[bytes]] = field(
@@ -316,7 +319,7 @@ class Payloads:
     )
 
     async def read(self, tenant: str, job: str, ref: PayloadRef, sha256: str) -> bytes:
-        """Return a payload's bytes, as they were submitted.
+        """Return the bytes of a payload, checked against their hash.
 
         Raises:
             StateError: `runtime.object.missing`.
@@ -350,7 +353,7 @@ class Payloads:
         return await asyncio.shield(reading)
 
     def _keep(self, place: tuple[str, int], reading: asyncio.Future[bytes]) -> None:
-        """Forget a read that failed, whether or not somebody still waits for it."""
+        """Drop the window of a failed read, so that the next reader tries again."""
         failed = reading.cancelled() or reading.exception() is not None
         if failed and self._windows.get(place) is reading:
             del self._windows[place]

@@ -1,7 +1,7 @@
-"""SQS as a few verbs: send, receive, hide, delete. A message is only a hint.
+"""The operations on an SQS queue: send, receive, hide, delete.
 
-Every batch call may answer 200 and still have failed entries; each verb says which
-ones it can vouch for.
+A batch call may answer 200 with failed entries. Each operation sends failed entries
+again.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 BATCH = 10
 BATCH_TRIES = 5
-#: Bytes of a message body that are parsed at all; ours have about 100.
+#: Bytes of a message body that is parsed. A message of a chunk has about 100.
 BODY_LIMIT = 16 * KIB
 BOUNDS = Bounds(BODY_LIMIT)
-_OURS = frozenset({"v", "tenant", "job", "chunk", "gen"})
+_FIELDS = frozenset({"v", "tenant", "job", "chunk", "gen"})
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
 
 class Address(BaseModel):
-    """What every version's message says as ours does: which chunk it is for."""
+    """The fields that messages of all versions have in common: the chunk."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
@@ -45,12 +45,12 @@ class Address(BaseModel):
 
     @property
     def ref(self) -> ChunkRef:
-        """The chunk that it is for."""
+        """The chunk that the message names."""
         return ChunkRef(self.tenant, self.job, self.chunk)
 
 
 class Message(Address):
-    """What a message says: whose turn it is, and in which life of the chunk."""
+    """The content of a message: a chunk and its generation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -59,19 +59,19 @@ class Message(Address):
 
     @classmethod
     def about(cls, ref: ChunkRef, gen: int) -> Message:
-        """Return the message that hands out a chunk."""
+        """Return the message that dispatches a chunk."""
         return cls(tenant=ref.tenant, job=ref.job, chunk=ref.chunk, gen=gen)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message in hand.
+    """A received message.
 
     Attributes:
-        message: What it says; None when it is not one of ours.
-        newer: It is of a version that this worker does not know: left to others.
-        address: Which chunk a newer one is for; None if it does not say so.
-        received: How often SQS has handed it out, this time included.
+        message: The parsed message; None if it is malformed or of a newer version.
+        newer: Whether the message is of a newer version: newer workers handle it.
+        address: The chunk of a message of a newer version; None if it is not readable.
+        received: How often SQS has delivered the message, this time included.
     """
 
     message: Message | None
@@ -84,20 +84,20 @@ class Delivery:
 
     @property
     def ref(self) -> ChunkRef | None:
-        """The chunk that it is for, if that can be told."""
+        """The chunk that the message names; None if it is not readable."""
         return self.message.ref if self.message else self.address
 
 
 @dataclass(slots=True)
 class Queue:
-    """One queue."""
+    """An SQS queue."""
 
     client: SQSClient
     url: str
     rng: Random
 
     async def send(self, messages: Sequence[Message], *, delay_s: float = 0.0) -> int:
-        """Send messages in batches, at most 900 s late; return how many SQS took."""
+        """Send messages; return how many SQS accepted. A delay is 900 s at most."""
         extra = {"DelaySeconds": min(math.ceil(delay_s), 900)} if delay_s else None
         taken = 0
         for batch in batches(messages):
@@ -108,12 +108,12 @@ class Queue:
         return taken
 
     async def send_back(self, body: str) -> bool:
-        """Send a message as it came, in words that we need not know."""
+        """Send the body of a received message again, without reading it."""
         send = self.client.send_message_batch
         return not await self._all(send, "MessageBody", [body])
 
     async def receive(self, most: int, *, wait_s: int, hide_s: float) -> list[Delivery]:
-        """Take up to `most` messages (10 at the most), hidden for `hide_s` seconds."""
+        """Receive up to `most` messages, 10 at most, and hide them for `hide_s`."""
         with reaching(self.url):
             reply = await self.client.receive_message(
                 QueueUrl=self.url,
@@ -125,7 +125,7 @@ class Queue:
         return [read(found) for found in reply.get("Messages", [])]
 
     async def hide(self, receipts: Sequence[str], seconds: float) -> None:
-        """Hide messages for so long from now; one that is gone already is no loss."""
+        """Hide messages for some seconds from now; ignore those that are gone."""
         extra = {"VisibilityTimeout": min(math.ceil(seconds), 43_200)}
         for batch in batches(receipts):
             await self._all(
@@ -136,12 +136,12 @@ class Queue:
             )
 
     async def delete(self, receipts: Sequence[str]) -> None:
-        """Delete messages; one that comes back all the same meets an ended chunk."""
+        """Delete messages; a copy that SQS delivers later meets an ended chunk."""
         for batch in batches(receipts):
             await self._all(self.client.delete_message_batch, "ReceiptHandle", batch)
 
     async def depth(self) -> int:
-        """Return about how many messages there are, hidden and delayed ones too."""
+        """Return the approximate number of messages, with hidden and delayed ones."""
         names: list[Any] = [
             "ApproximateNumberOfMessages",
             "ApproximateNumberOfMessagesNotVisible",
@@ -160,7 +160,7 @@ class Queue:
         contents: Sequence[str],
         extra: dict[str, Any] | None = None,
     ) -> list[str]:
-        """Send a batch, again for exactly what failed; return what failed for good."""
+        """Send batches, failed entries again; return those that failed each time."""
         left, refused = dict(enumerate(contents)), []
         for attempt in range(BATCH_TRIES):
             entries = [
@@ -179,16 +179,16 @@ class Queue:
 
 
 def read(found: Any) -> Delivery:
-    """Return what SQS handed out, parsed if it is one of ours."""
+    """Return a received message, parsed if it is well-formed."""
     body = found["Body"]
     try:
-        said = read_json(body, BOUNDS)
-        message = Message.model_validate(said)
+        content = read_json(body, BOUNDS)
+        message = Message.model_validate(content)
     except JsonRefusedError:
-        said = message = None
+        content = message = None
     except ValidationError:
         message = None
-    newer = message is None and is_newer(said)
+    newer = message is None and is_newer(content)
     return Delivery(
         message=message,
         body=body,
@@ -196,50 +196,56 @@ def read(found: Any) -> Delivery:
         message_id=found["MessageId"],
         received=int(found.get("Attributes", {}).get("ApproximateReceiveCount", 1)),
         newer=newer,
-        address=address(said) if newer else None,
+        address=address(content) if newer else None,
     )
 
 
-def is_newer(said: Any) -> bool:
-    """Say whether what we cannot take for one of ours is a later version's message."""
-    version = said.get("v") if isinstance(said, dict) else None
+def is_newer(content: Any) -> bool:
+    """Return whether a message is of a version that this code does not know."""
+    version = content.get("v") if isinstance(content, dict) else None
     return type(version) is int and version > MESSAGES
 
 
-def address(said: Any) -> ChunkRef | None:
-    """Return which chunk a message is for that says more than we know."""
+def address(content: Any) -> ChunkRef | None:
+    """Return the chunk of a message of a newer version; None: it is not readable."""
     try:
-        return Address.model_validate(said).ref
+        return Address.model_validate(content).ref
     except ValidationError:
         return None
 
 
-def sketch(body: str) -> str:
-    """Return what a message that is none of ours looks like: never its words.
+def describe_malformed(body: str) -> str:
+    """Describe a malformed message without its content.
 
-    Those of our fields that are sound are kept, for they tell where it came from.
+    Known fields with well-formed values are kept: they may show the sender.
     """
     size = f"{len(body):,} characters"
     try:
-        said = read_json(body, BOUNDS)
+        content = read_json(body, BOUNDS)
     except JsonRefusedError as error:
         return f"{size}: {error}"
-    if not isinstance(said, dict):
-        return f"{size}: a JSON {type(said).__name__}"
-    kept = {name: said[name] for name in _OURS & said.keys() if _sound(said[name])}
-    ours = ", ".join(f"{name}={kept[name]}" for name in sorted(kept))
-    return f"{size}: {ours or 'nothing of ours'}; {len(said) - len(kept)} more fields"
+    if not isinstance(content, dict):
+        return f"{size}: a JSON {type(content).__name__}"
+    kept = {
+        name: content[name]
+        for name in _FIELDS & content.keys()
+        if _is_well_formed(content[name])
+    }
+    fields = ", ".join(f"{name}={kept[name]}" for name in sorted(kept))
+    return (
+        f"{size}: {fields or 'no known field'}; {len(content) - len(kept)} other fields"
+    )
 
 
-def _sound(value: Any) -> bool:
-    """Say whether a value may stand in one of our fields: a number, or a clean name."""
+def _is_well_formed(value: Any) -> bool:
+    """Return whether a value is a number or a name without a secret."""
     if isinstance(value, str):
         return keys.is_name(value) and redact(value) == value
     return type(value) is int and abs(value) <= keys.MAX_CHUNK_NUMBER
 
 
 def batches(things: Iterable[Any]) -> Iterable[list[Any]]:
-    """Cut things into batches of as many as SQS takes at once."""
+    """Cut things into batches of the size that SQS accepts."""
     rest = iter(things)
     while batch := list(islice(rest, BATCH)):
         yield batch

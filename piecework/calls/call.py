@@ -17,7 +17,7 @@ from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
 from piecework.resilience.retry import RetryPolicy
 
-# Count the calls of a claim, for its record and for the report of a cancel.
+# ── count the calls of a claim ────────────────────────────────────────────────
 
 #: End times that are kept, to count the calls that ended after a cancel.
 MAX_END_TIMES = 10_000
@@ -36,7 +36,7 @@ class CallCounts:
     failed: int = 0
     #: How often the chunk was deferred because a dependency could not be called.
     deferrals: int = 0
-    #: Of the calls that a dependency answered, as far as it reports usage.
+    #: The tokens of answered calls, if the dependency reports usage.
     tokens_in: int = 0
     tokens_out: int = 0
     #: The stage at which no earlier claim has attempted anything.
@@ -67,7 +67,7 @@ class CallCounts:
         return sum(end > moment for end in self.end_times)
 
 
-# The key of a call, which decides whether two calls are the same.
+# ── key of a call ─────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)

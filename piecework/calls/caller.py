@@ -263,7 +263,7 @@ class Caller:
         return self.attempts.in_flight
 
 
-# Share the responses of pure calls among the jobs of a tenant, if that is declared.
+# ── share the responses of pure calls among the jobs of a tenant ──────────────
 #
 # The key does not contain job, chunk or stage. If the cache has no response, or one of
 # another version of the function, the call is made and paid for as without a cache.

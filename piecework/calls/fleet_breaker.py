@@ -33,7 +33,7 @@ from piecework.resilience.breaker import (
     Rejected,
 )
 
-# A breaker that a fleet shares: its stored record, and what must be written to it.
+# ── breaker that a fleet shares ───────────────────────────────────────────────
 #
 # The record's generation rises with each change, and each write names the generation
 # that it is based on. So if two processes see the same outage, one of them writes, and
@@ -183,7 +183,7 @@ class SyncedBreaker:
 
 #: Seconds after which a read of the fleet's breakers is stale.
 SNAPSHOT_TTL_S: Final = 2.0
-#: Seconds that a call waits for the record before it goes on without it.
+#: Seconds that a call waits for the record before it continues without it.
 RECORD_TIMEOUT_S: Final = 2.0
 #: Seconds beyond a call's own timeout after which its probe counts as lost.
 PROBE_GRACE_S: Final = 5.0

@@ -82,10 +82,10 @@ def may_still_execute(end: Failed | None) -> bool:
     return end.envelope.retryable if status is None else status in INCONCLUSIVE_STATUSES
 
 
-# Let effects end although the stage that waits for them is cut off.
+# ── drain of in-flight effects ────────────────────────────────────────────────
 #
 # The chunk is about to be compensated. An effect that happened after its compensation
-# would never be undone.
+# would never be compensated.
 
 R = TypeVar("R")
 
@@ -122,7 +122,7 @@ class EffectDrain:
             task.cancel()
 
 
-# Start a large number of calls a few at a time, so that other work can run between.
+# ── start a large number of calls a few at a time ─────────────────────────────
 #
 # A stage may start thousands of calls at once. Each needs some CPU before it waits for
 # its slot. Started in a row, they would keep the event loop from answers, from freed

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel
 
@@ -23,9 +23,6 @@ from piecework_orchestrator.intake.limits import printable_name
 from piecework_orchestrator.intake.rows import row_chunks
 from piecework_orchestrator.intake.source import chunk_inputs
 from piecework_orchestrator.submit import Submission, submit
-
-if TYPE_CHECKING:
-    from piecework.client.sync import SyncClient
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -134,16 +131,6 @@ class Client:
     def job(self, id: str, pipeline: Pipeline | None = None) -> JobHandle[Any]:  # noqa: A002
         """Return a handle of a job; `pipeline` types its results."""
         return JobHandle(id, self.runtime, self._actor, pipeline)
-
-    @classmethod
-    def sync(cls, **arguments: Any) -> SyncClient:
-        """Return a client for scripts and notebooks, with the same methods.
-
-        Use it as a context manager. Args: as `Client`.
-        """
-        from piecework.client.sync import SyncClient  # it imports this module
-
-        return SyncClient(cls(**arguments))
 
 
 def read_rows(

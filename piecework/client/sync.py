@@ -28,10 +28,10 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class SyncClient:
-    """Submits jobs to one deployment, and opens handles of them; see `Client`."""
+    """A `Client` for scripts and notebooks: the same arguments and methods."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, **arguments: Any) -> None:
+        self._client = Client(**arguments)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 

@@ -7,7 +7,7 @@
     cost_meter  the counts of one process, by job
     sharing_time  whose time it was
     listening   tells the meter of every request that a client sends
-    keeping     writes the counts down, rarely, and never in the way of the work
+    keeping     writes the counters, rarely and beside the work
 
 Only additions happen beside a request. Nothing that goes wrong here reaches the work:
 a count that cannot be written is dropped, and that it was is counted.

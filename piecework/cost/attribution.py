@@ -89,7 +89,7 @@ def partition_of(params: Mapping[str, Any]) -> str:
 
 
 def keeps_costs(params: Mapping[str, Any]) -> bool:
-    """Tell whether a request writes counts; its counts include the request itself."""
+    """Return whether a request writes counts; its counts include the request itself."""
     sk = params.get("Key", {}).get("sk", {}).get("S", "")
     return str(sk).startswith(COST_PREFIX)
 
@@ -128,7 +128,7 @@ class Receipts:
         return self._owners.get(receipt)
 
 
-# Read a request and its answer: what it counts as, and for which jobs.
+# ── read a request and its answer ─────────────────────────────────────────────
 #
 # Each service has one function. A request to any other service counts as a request
 # without an owner, so that no request is missed.

@@ -31,7 +31,7 @@ from piecework.cost.attribution import (
 from piecework.dependency import Usage
 from piecework.domain.model import JobRef
 
-# Count every request that a client sends, including each retry of the SDK.
+# ── count every request that a client sends ───────────────────────────────────
 #
 # The hooks are the SDK's own events, so that no caller can forget to count, and so that
 # the counts are the requests that were sent.
@@ -97,7 +97,7 @@ def answered_to(meter: CostMeter, service: str) -> Callable[..., None]:
     return answered
 
 
-# A process's busy time, shared evenly at each moment among all chunks in progress.
+# ── busy time of a process ────────────────────────────────────────────────────
 #
 # The clock of shares runs at full speed for one chunk, and at a tenth of it for ten.
 # A chunk's share is the advance of that clock while the chunk was in progress. All

@@ -1,9 +1,8 @@
-"""Write counts down: rarely, in one addition a job, and never in the way of the work.
+"""Write the cost counters of jobs to the table, rarely and beside the work.
 
-A job's counts wait until they are worth a request of their own: 200 requests, five
-minutes, half a minute without anything new, or the end of the job or of the process.
-So they cost half a request in a hundred, and a killed worker takes those with it that
-were waiting.
+The counters of a job wait for 200 requests, for five minutes, for half a minute without
+a request, or for the end of the job or the process. So they cost one request in two
+hundred. The waiting counters of a killed worker are lost.
 """
 
 from __future__ import annotations
@@ -19,28 +18,28 @@ from piecework.cost.meter import Account, Actor, CostMeter
 from piecework.domain.model import JobRef
 from piecework.telemetry.emit import emit, quiet_log
 
-#: Requests that are worth one more.
+#: Requests after which the counters of a job are written.
 ENOUGH = 200
-#: Seconds without another request after which a job counts as left alone.
+#: Seconds without a request after which they are written.
 QUIET_S = 30.0
-#: Seconds that a count waits at the most.
+#: Seconds after which they are written in any case.
 OLDEST_S = 300.0
-#: Seconds between two looks at what waits.
-LOOK_S = 5.0
-#: Seconds that a stopping process spends on it.
+#: Seconds between two checks of the waiting counters.
+POLL_S = 5.0
+#: Seconds that a stopping process spends on the last writes.
 LAST_S = 2.0
 
 
 class Costs(Protocol):
-    """Where counts are kept."""
+    """The stored counters."""
 
     async def add(self, job: JobRef, actor: str, counts: Mapping[str, int]) -> None:
-        """Add counts to those of a job."""
+        """Add counts to the counters of a job."""
 
 
 @dataclass(slots=True)
 class Wait:
-    """How long a job's counts have waited: since when, and for how many requests."""
+    """Since when the counters of a job wait, and with how many requests."""
 
     since: float
     requests: int
@@ -48,7 +47,7 @@ class Wait:
 
 
 def due(account: Account, wait: Wait, now: float) -> bool:
-    """Say whether a job's counts have waited long enough."""
+    """Return whether a job's counts are due to be written."""
     return (
         account.ended
         or account.requests >= ENOUGH
@@ -59,29 +58,29 @@ def due(account: Account, wait: Wait, now: float) -> bool:
 
 @asynccontextmanager
 async def keeping(keeper: Keeper) -> AsyncIterator[None]:
-    """Write counts down as long as this lasts, and what is left at its end."""
+    """Write counters while the context is open, and the rest at its end."""
     stop = asyncio.Event()
     looking = asyncio.create_task(keeper.run(stop))
     try:
         yield
     finally:
         stop.set()
-        # A write under way has taken its counts already: it is let finish.
+        # A write in progress has taken its counters already, so it may finish.
         await asyncio.wait([looking], timeout=LAST_S)
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
-        await keeper.last()
+        await keeper.write_rest()
         if keeper.dropped:
             emit(quiet_log(), "cost.lost", count=keeper.dropped)
 
 
 @dataclass(slots=True)
 class Keeper:
-    """Writes down what a meter has counted.
+    """Writes the counters of a meter.
 
     Attributes:
-        dropped: Writes that failed or were not made: their counts are lost, and the
-            next one says so.
+        dropped: Writes that failed or were not made. Their counts are lost; the next
+            write records the number.
     """
 
     meter: CostMeter
@@ -90,17 +89,17 @@ class Keeper:
     _waits: dict[tuple[Actor, Owner], Wait] = field(default_factory=dict)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Look at what waits, until told to stop."""
+        """Check the waiting counters at an interval, until `stop` is set."""
         now = asyncio.get_running_loop().time
         while not stop.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(POLL_S):
                     await stop.wait()
                     return
-            await self.look(now())
+            await self.write_due(now())
 
-    async def look(self, now: float) -> None:
-        """Write down what has waited long enough."""
+    async def write_due(self, now: float) -> None:
+        """Write the counters that are due."""
         for place, account in list(self.meter.accounts.items()):
             if place[1] is None:
                 continue
@@ -112,8 +111,8 @@ class Keeper:
             if due(account, wait, now):
                 await self._write(place)
 
-    async def last(self) -> None:
-        """Write down all that waits, as far as there is time for it."""
+    async def write_rest(self) -> None:
+        """Write all waiting counters within `LAST_S`."""
         left = [place for place in self.meter.accounts if place[1] is not None]
         try:
             async with asyncio.timeout(LAST_S):
@@ -123,7 +122,7 @@ class Keeper:
             self.dropped += sum(bool(self.meter.close(place)) for place in left)
 
     async def _write(self, place: tuple[Actor, Owner]) -> None:
-        """Write down a job's counts, with this write among them; drop what fails."""
+        """Write the counters of a job with the cost of the write; drop failures."""
         actor, owner = place
         if owner is None:
             return

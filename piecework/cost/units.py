@@ -83,7 +83,7 @@ def number_size(number: str) -> int:
     return -(-len(digits) // DIGITS) + 1
 
 
-# What a request to DynamoDB consumed: as AWS reports it, else by its rules.
+# ── what a request to DynamoDB consumed ───────────────────────────────────────
 #
 # AWS reports the capacity with each answer, and that counts. Emulators misreport. So
 # their figure counts only if it exceeds the figure by the rules: the answer to an

@@ -28,7 +28,7 @@ class Claim:
     """A lease on a chunk.
 
     Attributes:
-        token: Random for every claim; tells this claim's writes from a rival's.
+        token: Random for every claim; distinguishes its writes from another claim's.
         chunk: The chunk as the claim's write left it.
         is_recovery: The attempts are exhausted; this claim only compensates and
             dead-letters the chunk.
@@ -70,7 +70,7 @@ class SchemaTooNew:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyEnded:
-    """The message asks for nothing that is still to do."""
+    """The work that the message names has ended."""
 
     chunk: Chunk
 

@@ -377,7 +377,7 @@ def is_compensation_stage(stage: str) -> bool:
     return stage.startswith(_COMPENSATE)
 
 
-# Map the chunks of a job to partitions, and the partitions to blocks.
+# ── map the chunks of a job to partitions ─────────────────────────────────────
 #
 # A partition holds 256 chunks. The first one also holds the job's own items, so that
 # one query reads a small job. Each further one has its own partition key, so that a

@@ -59,7 +59,7 @@ class Deferred:
 class Released:
     """The worker stops or cannot write: another worker continues, no attempt is spent.
 
-    A chunk that was released too often spends its attempt all the same.
+    A chunk that was released too often spends its attempt.
     """
 
 

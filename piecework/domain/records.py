@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from piecework.errors import PermanentError, SchemaTooNewError
 
-# The schema versions of items and messages; a reader leaves newer ones to others.
+# ── schema versions of items and messages ─────────────────────────────────────
 #
 # A version rises only if a reader of the version before would act wrongly. Optional
 # fields are added without a new version. Each claim writes its own version on its
@@ -47,7 +47,7 @@ def require_known(item: Item) -> Item:
     return item
 
 
-# Parse untrusted JSON strictly: bounded before parsing, and never ambiguous.
+# ── parse untrusted JSON strictly ─────────────────────────────────────────────
 #
 # Parsers disagree on duplicate keys: one takes the first, another the last. And a
 # megabyte holds a million brackets. All JSON from a queue, a table or the bucket is

@@ -98,7 +98,7 @@ def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
     return TypeAdapter(hint)
 
 
-# Write JSON that is equal for equal values in every process: keys are made of it.
+# ── write JSON that is equal for equal values in every process ────────────────
 #
 # A set has another order in each process, and the arguments of a call may contain sets
 # at any depth. Written in that order, the key would differ in the worker that takes

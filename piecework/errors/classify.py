@@ -23,7 +23,7 @@ from piecework.errors.classify_llm import from_model_sdk
 from piecework.errors.codes import ErrorClass
 from piecework.errors.verdict import Shape, Verdict, causes, chain
 
-# Attach an envelope to an error, and read it back.
+# ── attach an envelope to an error, and read it back ──────────────────────────
 
 _ENVELOPE: Final = "_piecework_envelope"
 
@@ -58,7 +58,7 @@ def from_noted(error: BaseException, _layer: str, _now: float | None) -> Verdict
     )
 
 
-# Our own errors: they have a code and a class.
+# ── our own errors ────────────────────────────────────────────────────────────
 
 
 def from_piecework(
@@ -84,7 +84,7 @@ def from_piecework(
     )
 
 
-# Classify by the `classify` function of a dependency.
+# ── classify by the `classify` function of a dependency ───────────────────────
 
 # An error of the dependency -> its meaning; None: the function does not know it.
 Translate: TypeAlias = Callable[[BaseException], StageError | None]
@@ -114,7 +114,7 @@ def _failed(problem: str) -> Verdict:
     return Verdict("runtime.classifier.failed", message=message)
 
 
-# pydantic's ValidationError: a value that does not match its model.
+# ── pydantic's ValidationError ────────────────────────────────────────────────
 
 _SHOWN: Final = 5  # the first errors: an invalid list has one for each entry
 

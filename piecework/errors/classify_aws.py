@@ -10,7 +10,7 @@ from typing import Any, Final
 from piecework.errors.classify_http import retry_after, status_code
 from piecework.errors.verdict import Verdict, type_names
 
-# botocore's client errors: the request did not reach AWS, or was not sent.
+# ── botocore's client errors ──────────────────────────────────────────────────
 
 # In each row: type names, the code in a call to AWS, the code in a call to a model.
 _TYPES: Final = (
@@ -72,7 +72,7 @@ def from_aws_client(
     return Verdict("aws.request.rejected")
 
 
-# What the error codes of AWS mean, and our code for each meaning in each layer.
+# ── what the error codes of AWS mean ──────────────────────────────────────────
 
 
 class Meaning(Enum):

@@ -33,7 +33,7 @@ def from_http_response(
     )
 
 
-# Find the HTTP response of an error, wherever its library stores it.
+# ── find the HTTP response of an error ────────────────────────────────────────
 
 _STATUSES: Final = range(100, 600)
 
@@ -71,7 +71,7 @@ def _status(holder: object) -> int | None:
     return value if is_status else None
 
 
-# Map an HTTP status to a code: 4xx is permanent except 408 and 429.
+# ── map an HTTP status to a code ──────────────────────────────────────────────
 
 _KNOWN: Final = {
     400: "400_bad_request",
@@ -98,7 +98,7 @@ def status_code(layer: str, status: int) -> str:
     return f"{layer}.http.{_KNOWN.get(status, family)}"
 
 
-# Errors of the operating system: network errors and exhausted resources.
+# ── errors of the operating system ────────────────────────────────────────────
 
 _NETWORK: Final = frozenset(
     {
@@ -140,7 +140,7 @@ def from_operating_system(
     return None
 
 
-# Read a Retry-After: a number of seconds or an HTTP date.
+# ── read a Retry-After ────────────────────────────────────────────────────────
 
 _SECONDS: Final = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
@@ -166,7 +166,7 @@ def _seconds(value: str, now: float | None) -> float | None:
     return None
 
 
-# Answers that cannot be decoded: only a call may be repeated for one.
+# ── answers that cannot be decoded: only a call may be repeated for one ──────
 
 # The first part of the module of a type, and its name. JSON decoders derive their
 # errors from ValueError, as much else does, so the name alone would not tell.
@@ -197,7 +197,7 @@ def from_decoding(
     return Verdict(f"{layer}.http.malformed_body") if names & _DECODING else None
 
 
-# Calls without an answer: timeouts and broken connections of HTTP libraries.
+# ── calls without an answer ───────────────────────────────────────────────────
 
 # The order matters: many timeouts are also errors of the connection.
 _DETAILS: Final = (

@@ -85,7 +85,7 @@ def _provider_words(error: BaseException) -> Iterator[str]:
                 yield word
 
 
-# Map the error codes of model providers to our codes.
+# ── map the error codes of model providers to our codes ───────────────────────
 #
 # The words come from Anthropic's `error.type` and `error.details.error_code`, and from
 # OpenAI's `code` and `type`. Other providers with OpenAI's protocol use the same words.
@@ -133,7 +133,7 @@ INSTEAD_OF_STATUS: Final = MappingProxyType(
 )
 
 
-# Raise an error if a model stopped early: no SDK does that.
+# ── raise an error if a model stopped early ───────────────────────────────────
 
 _REASONS: Final[Mapping[str, tuple[type[StageError], str, str]]] = {
     reason: (kind, code, sentence)

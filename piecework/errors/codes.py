@@ -1,7 +1,7 @@
 """The registry of error codes: the cause of each, and the next step for the user.
 
 A code has the form `layer.kind.detail`. Released codes are never renamed, because
-tables, alarms and users' programs contain them. All rows stand in one table, `ROWS`,
+tables, alarms and users' programs contain them. All rows are in one table, `ROWS`,
 because a reader looks a code up here. The layers:
 
     llm       a call to a model               submit    submitting a job

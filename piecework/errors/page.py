@@ -66,7 +66,7 @@ def _table(layer: str, rows: tuple[Code, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-# The text of the page of error codes beside its tables, for authors of pipelines.
+# ── text of the page of error codes beside its tables ─────────────────────────
 
 GUIDE: Final = """\
 ## The envelope
@@ -195,7 +195,7 @@ letters.
 """
 
 
-# The codes of a release: they must not be renamed, removed or reclassified.
+# ── codes of a release ────────────────────────────────────────────────────────
 
 CLASSES: Final[Mapping[str, str]] = {
     code: str(row.error_class) for code, row in REGISTRY.items()

@@ -42,7 +42,7 @@ def type_names(error: BaseException) -> frozenset[str]:
     return frozenset(each.__name__ for each in mro(error))
 
 
-# Follow the causes and the contexts of an error.
+# ── follow the causes and the contexts of an error ────────────────────────────
 
 _LIMIT: Final = 5  # deeper causes are internal to the libraries
 

@@ -146,7 +146,7 @@ def as_function(function: Callable[P, Awaitable[R]], guard: Guard) -> Idempotent
     return cast("Idempotent[P, R]", call)
 
 
-# Execute one guarded call: begin in the store, make the call, record the outcome.
+# ── execute one guarded call ──────────────────────────────────────────────────
 #
 # begin (wait while an equal call is in progress) -> the call, until the lease ends
 # -> settle
@@ -291,7 +291,7 @@ def event_fields(request: BeginRequest) -> dict[str, Any]:
     return {"operation": request.slot.operation, "idempotency_key_hash": key}
 
 
-# The errors of an operation that is neither made nor answered from the store.
+# ── errors of an operation that is neither made nor answered from the store ───
 
 
 def refusal(verdict: Verdict, slot: Slot) -> PieceworkError:

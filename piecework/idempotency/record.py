@@ -4,7 +4,7 @@ BEGUN      a call is in progress until its lease ends; after that its outcome is
 DONE       the call succeeded; the record has its answer
 REFUSED    the call was refused, and the refusal is the answer of equal calls
 RELEASED   the call certainly did not happen: the next call may begin
-UNKNOWN    the call failed in a way that does not tell whether it happened
+UNKNOWN    the call failed, and it is not known whether it happened
 """
 
 from __future__ import annotations

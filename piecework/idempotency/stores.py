@@ -95,7 +95,7 @@ class MemoryIdempotency:
         self._sweep_at = max(SWEEP_SIZE, 2 * len(self._records))
 
 
-# What a store of operations has to provide: three atomic methods.
+# ── what a store of operations has to provide ─────────────────────────────────
 
 
 class IdempotencyStore(Protocol):

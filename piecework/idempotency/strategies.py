@@ -153,7 +153,7 @@ def check_seconds(name: str, seconds: float) -> None:
         raise UsageError(message, code="pipeline.declaration.invalid")
 
 
-# A call as its strategy sees it: scope, operation and arguments by name.
+# ── a call for its strategy ───────────────────────────────────────────────────
 
 #: The parameter that receives the key, if the function has it.
 KEY = "idempotency_key"

@@ -1,6 +1,6 @@
 """Fan-in: when every chunk has ended, run the join once and certify the job.
 
-A full tally tells that a snapshot is worthwhile. One strongly consistent snapshot of
+A full tally shows that a snapshot is worthwhile. One strongly consistent snapshot of
 all chunks decides, and its chunk numbers must be those of the manifest. The join is a
 chunk like any other: it is claimed, retried, checkpointed and dead-lettered.
 """
@@ -223,7 +223,7 @@ def encode(certificate: Certificate) -> bytes:
     return content.getvalue()
 
 
-# What a join reads and writes: the results of its job, as a stream.
+# ── what a join reads and writes ──────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)

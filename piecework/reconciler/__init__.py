@@ -1,13 +1,13 @@
-"""Put right what nobody else will: the net under every step that can be lost.
+"""Repair what a crashed process left behind.
 
-    a submit that stopped half-way       is finished from its manifest
-    a chunk whose message was lost       is sent again
-    a chunk whose worker died            is given back, and sent again
-    a full job that nobody finished      is moved to its join
-    a message that SQS dead-lettered     is sent again, or explained
+    a submit that stopped half-way          the reconciler finishes it from the manifest
+    a chunk whose message was lost          it sends the message again
+    a chunk whose lease expired             it releases the chunk, and sends its message
+    a job whose chunks have all ended       it starts the join
+    a message in the dead-letter queue      it sends it again, or quarantines it
 
-Any number may run at once, beside workers or alone: every act is conditional on what
-was just read, and doing it twice is harmless.
+Several reconcilers may run at once: each write depends on what was just read, and a
+repeated action changes nothing.
 """
 
 from piecework.reconciler.loop import reconcile_for_ever, reconcile_once

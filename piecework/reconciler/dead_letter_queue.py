@@ -1,12 +1,13 @@
-"""Empty the dead-letter queue: a message there says nothing that the record does not.
+"""Empty the dead-letter queue, and give alarms about open dead letters.
 
-SQS moves a message after ten receives, whatever they were: losers' looks, workers
-that died. The record knows which. A chunk that still has work to do is sent again,
-with a fresh count; whoever claims it undoes and buries it if its attempts are spent.
-The message goes once that is done.
+SQS moves a message after ten receives, also after refused claims. The record of the
+chunk decides what happens next. If the chunk has not ended, the reconciler sends a new
+message with a new receive count; a worker then recovers a chunk without attempts left.
+Afterwards the reconciler deletes the message.
 
-One of a newer version is treated alike if its record can be read; if that is newer,
-too, it goes back to the workers as it came, until there is one that knows it.
+A message of a newer version is treated alike if the record of its chunk is readable.
+If the record is of a newer version, too, the message goes back to the work queue
+unchanged, until a newer worker receives it.
 """
 
 from __future__ import annotations
@@ -25,77 +26,77 @@ from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import DeadLetters, newest, oldest, raise_alarm
 
-#: Seconds that a message is hidden while it is looked at.
+#: Seconds for which a message is hidden while the reconciler handles it.
 HIDE_S = 30.0
-#: Batches in one look: some seconds, for which the jobs have to wait.
-MOST_BATCHES = 100
+#: Batches in one pass: some seconds, for which the jobs have to wait.
+MAX_BATCHES = 100
 
 
 async def drain(rt: Runtime, log: structlog.stdlib.BoundLogger) -> Counter[str]:
-    """Take what lies in the dead-letter queue, and put each thing where it belongs.
+    """Handle the messages of the dead-letter queue; return the number of each action.
 
-    Of very much a part, the rest at the next looks: a dead worker's chunks wait for us.
+    One pass handles `MAX_BATCHES` batches, because dead workers' chunks wait meanwhile.
     """
-    acts: Counter[str] = Counter()
-    queue, left = rt.dead_letter_queue, MOST_BATCHES
+    actions: Counter[str] = Counter()
+    queue, left = rt.dead_letter_queue, MAX_BATCHES
     while left and (deliveries := await queue.receive(BATCH, wait_s=0, hide_s=HIDE_S)):
         left -= 1
-        placed = []
+        handled = []
         for delivery in deliveries:
             try:
-                acts[await place(rt, delivery, log)] += 1
+                actions[await handle(rt, delivery, log)] += 1
             except Exception:  # noqa: BLE001 -- logged with its traceback
-                # It shows again; the others need not wait for it.
+                # SQS delivers it again; the other messages do not wait for it.
                 telemetry.emit(
                     log, "reconcile.message_failed", message_id=delivery.message_id
                 )
-                acts["failed"] += 1
+                actions["failed"] += 1
             else:
-                placed.append(delivery.receipt)
-        await queue.delete(placed)
-    return acts
+                handled.append(delivery.receipt)
+        await queue.delete(handled)
+    return actions
 
 
-async def place(
+async def handle(
     rt: Runtime, delivery: Delivery, log: structlog.stdlib.BoundLogger
 ) -> str:
-    """Do with one message what its chunk's record asks for."""
+    """Handle one message by the record of its chunk; return the action."""
     ref = delivery.ref
     if ref is None:
         kind = "schema_too_new" if delivery.newer else "malformed"
         return await quarantine(rt, delivery, f"runtime.message.{kind}", log)
     try:
-        return await as_its_record_says(rt, delivery, ref, log)
+        return await handle_by_record(rt, delivery, ref, log)
     except SchemaTooNewError:
         return await send_back(rt, delivery, log)
     except PermanentError as error:
         return await quarantine(rt, delivery, error.code, log)
 
 
-async def as_its_record_says(
+async def handle_by_record(
     rt: Runtime, delivery: Delivery, ref: ChunkRef, log: structlog.stdlib.BoundLogger
 ) -> str:
-    """Do with a message what the record of its chunk asks for.
+    """Dispatch the chunk of a message again, or quarantine the message.
 
     Raises:
-        SchemaTooNewError: The record is of a later version.
+        SchemaTooNewError: A newer version wrote the record.
     """
     chunk = await read_chunk(rt.table, ref)
     if chunk is not None:
         return await dispatch_again(rt, delivery.message, chunk)
     job = await rt.jobs.read(ref.of)
     if ref.is_join and job is not None and job.has_notify_hook:
-        # What is to be told needs no message: the reconciler sends another.
-        return "dead-letter queue: notice"
+        # The reconciler sends the message of a pending notification by itself.
+        return "dead-letter queue: notification"
     return await quarantine(rt, delivery, "runtime.message.orphan", log)
 
 
 async def send_back(
     rt: Runtime, delivery: Delivery, log: structlog.stdlib.BoundLogger
 ) -> str:
-    """Send a message that is for newer workers to them, with a fresh count."""
+    """Send a message back to the work queue for newer workers."""
     if not await rt.work.send_back(delivery.body):
-        message = "SQS did not take the message"
+        message = "SQS refused a message that goes back to the work queue."
         raise StoreError(message)
     telemetry.emit(
         log,
@@ -107,45 +108,45 @@ async def send_back(
 
 
 async def dispatch_again(rt: Runtime, message: Message | None, chunk: Chunk) -> str:
-    """Send the message of a chunk that still has work to do."""
+    """Send the message of a chunk that has not ended."""
     earlier = message is not None and chunk.gen > message.gen
     if earlier or chunk.status.terminal:
         return "dead-letter queue: chunk had ended"
     await rt.work.send([Message.about(chunk.ref, chunk.gen)])
-    return "dead-letter queue: sent again"
+    return "dead-letter queue: redispatched"
 
 
 async def quarantine(
     rt: Runtime, delivery: Delivery, code: str, log: structlog.stdlib.BoundLogger
 ) -> str:
-    """Set a message aside that we can do nothing with."""
-    letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    await letters.quarantine(delivery, code)
+    """Store a message that belongs to no chunk, and emit an event."""
+    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+    await store.quarantine(delivery, code)
     telemetry.emit(
         log, "message.quarantined", message_id=delivery.message_id, error_code=code
     )
     return "dead-letter queue: quarantined"
 
 
-# Give an alarm when dead letters pile up, or when nobody looks after an old one.
+# ── alarms ──────────────────────────────────────────────────────────────────
 #
-# Both are read from the list of open letters: two queries of a few rows a look, a few
-# looks a window, whatever the number of letters. An alarm is given once by all the
-# reconcilers together, and again only after its window, if it is still so then.
+# One alarm is for many new dead letters, one for an old open dead letter. Each costs
+# one query of the index of open dead letters, independent of their number. All
+# reconcilers together give an alarm once in its window.
 
-#: Reads in each window, or age.
-LOOKS = 5
-#: Open letters that are counted: a page of the list, read anyway.
+#: How often the alarms are evaluated in the shorter one of window and age.
+EVALUATIONS = 5
+#: Open dead letters that are counted at most: one page of the index.
 COUNTED = 100
 
 
 @dataclass(slots=True)
 class DeadLetterAlarms:
-    """The alarms of one tenant, as one reconciler sees to them.
+    """The alarms of a tenant, as one reconciler evaluates them.
 
     Attributes:
-        open_count: How many there are, up to `COUNTED`; None: nobody has looked.
-        oldest_at: When the oldest of them was written; empty: there is none.
+        open_count: The open dead letters, up to `COUNTED`; None: not counted yet.
+        oldest_at: The time of the oldest open dead letter; empty without one.
     """
 
     rt: Runtime
@@ -154,18 +155,18 @@ class DeadLetterAlarms:
     oldest_at: str = ""
     _next: float = 0.0
 
-    async def look(self, now: float) -> Counter[str]:
+    async def evaluate(self, now: float) -> Counter[str]:
         """Evaluate the alarms if they are due on the loop's clock."""
         settings = self.rt.settings
         if now < self._next or not settings.dead_letter_alarm:
             return Counter()
         window, age = settings.dead_letter_alarm_window_s, settings.dead_letter_age_s
-        self._next = now + min(window, age) / LOOKS
+        self._next = now + min(window, age) / EVALUATIONS
         given = await self._too_many(window), await self._too_old(age)
         return Counter({"alarm given": sum(given)})
 
     def oldest_s(self, now: float) -> float | None:
-        """Return the age of the oldest open letter; None: nobody has looked."""
+        """Return the age of the oldest open dead letter; None: not read yet."""
         if self.open_count is None:
             return None
         return max(0.0, now - moment(self.oldest_at)) if self.oldest_at else 0.0

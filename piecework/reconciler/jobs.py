@@ -1,6 +1,6 @@
-"""What the reconciler does about a job, by the state that it finds it in.
+"""What the reconciler does for a job, by the job's status.
 
-Chunks that a newer version has begun are its own reconciler's to see to.
+A chunk that a newer version has written is left to the reconciler of that version.
 """
 
 from __future__ import annotations
@@ -35,47 +35,47 @@ from piecework.store.completion import (
 from piecework.store.notifications import PENDING, Notifications
 from piecework.store.reclaim import Reclaimer
 
-#: Seconds without a sign of life after which a submit counts as stopped half-way.
+#: Seconds without progress after which a submit counts as stopped half-way.
 SUBMIT_TIMEOUT_S = 30.0
 
 
 async def reconcile_job(  # noqa: PLR0911 -- a return a state
-    look: PassContext, job: Job
+    context: PassContext, job: Job
 ) -> Counter[str]:
-    """Do what the state of a job, its deadline and its notices ask for."""
-    if job.status in CANCELLABLE and deadline_passed(job, look.rt):
-        return await expire(look, job)
+    """Do what the status, the deadline and the notifications of a job require."""
+    if job.status in CANCELLABLE and deadline_passed(job, context.rt):
+        return await expire(context, job)
     match job.status:
         case JobStatus.SUBMITTING:
-            return await finish_submit(look, job)
+            return await finish_submit(context, job)
         case JobStatus.RUNNING:
-            return await reconcile_chunks(look, job)
+            return await reconcile_chunks(context, job)
         case JobStatus.FINALIZING:
-            return await send_join(look, job)
+            return await send_join(context, job)
         case JobStatus.CANCELLING:
-            actions = await finish_cancelling(look, job)
-            return actions + await dispatch_notifications(look, job)
+            actions = await finish_cancelling(context, job)
+            return actions + await dispatch_notifications(context, job)
         case JobStatus.RESUMING:
-            return await finish_resume(look.rt, job)
+            return await finish_resume(context.rt, job)
         case _:
-            return await dispatch_notifications(look, job)
+            return await dispatch_notifications(context, job)
 
 
 def deadline_passed(job: Job, rt: Runtime) -> bool:
-    """Say whether a job should have ended by now."""
+    """Return whether the deadline of a job has passed."""
     return job.deadline is not None and job.deadline <= rt.clock()
 
 
-async def finish_submit(look: PassContext, job: Job) -> Counter[str]:
+async def finish_submit(context: PassContext, job: Job) -> Counter[str]:
     """Finish a submit that stopped half-way, from its manifest."""
-    if quiet_for(look.rt, job) < SUBMIT_TIMEOUT_S:
+    if quiet_for(context.rt, job) < SUBMIT_TIMEOUT_S:
         return Counter()
-    await fan_out(look.rt, job, look.progress)
+    await fan_out(context.rt, job, context.progress)
     return Counter({"submit finished": 1})
 
 
 async def finish_resume(rt: Runtime, job: Job) -> Counter[str]:
-    """Let a job run on whose resume stopped half-way: with what it had reopened."""
+    """Finish a resume that stopped half-way, with the chunks that it reopened."""
     if quiet_for(rt, job) < SUBMIT_TIMEOUT_S:
         return Counter()
     await rt.transitions.resume(job)
@@ -83,108 +83,109 @@ async def finish_resume(rt: Runtime, job: Job) -> Counter[str]:
 
 
 def quiet_for(rt: Runtime, job: Job) -> float:
-    """Return for how long nobody has been seen to hand out a job's work."""
+    """Return the seconds since the last progress of a submit or reopen."""
     return rt.clock() - moment(job.progress_at)
 
 
-async def expire(look: PassContext, job: Job) -> Counter[str]:
-    """Cancel a job whose deadline has passed, and undo what its chunks have done."""
-    rt = look.rt
-    acts = Counter({"deadline passed": int(await rt.transitions.expire(job))})
+async def expire(context: PassContext, job: Job) -> Counter[str]:
+    """Cancel and compensate a job whose deadline has passed."""
+    rt = context.rt
+    actions = Counter({"deadline passed": int(await rt.transitions.expire(job))})
     now = await rt.jobs.read(job.ref)
     if now is not None and now.status is JobStatus.CANCELLING:
-        acts += await finish_cancelling(look, now)
-    return acts
+        actions += await finish_cancelling(context, now)
+    return actions
 
 
-async def finish_cancelling(look: PassContext, job: Job) -> Counter[str]:
-    """Sweep again; cancel what a dead worker holds; end the job when all have ended."""
-    rt = look.rt
-    acts: Counter[str] = Counter()
+async def finish_cancelling(context: PassContext, job: Job) -> Counter[str]:
+    """Sweep again; cancel chunks with expired leases; end the job after all chunks."""
+    rt = context.rt
+    actions: Counter[str] = Counter()
     newer: list[ChunkRef] = []
     async for chunk in all_chunks(rt.table, job.ref, job.chunks, newer):
         if chunk.has_direction or chunk.compensate_requested:
-            acts += await look_at(look, job, chunk)
+            actions += await reconcile_chunk(context, job, chunk)
             continue
         if chunk.status is not ChunkStatus.RUNNING or chunk.gen > job.gen:
             continue
         if job.compensates_on_cancel:
-            continue  # the sweep asks for it; once asked it is given back, see above
+            continue  # the sweep requests it; the next pass releases it, see above
         now = asyncio.get_running_loop().time()
-        if look.sightings.unchanged_for(chunk, now) >= rt.settings.lease_s:
+        if context.leases.unchanged_for(chunk, now) >= rt.settings.lease_s:
             done = await cancel_unclaimed(rt.table, chunk, rt.clock())
-            acts["dead lease cancelled"] += done
+            actions["expired lease cancelled"] += done
     cancelled, asked = await sweep(rt, job)
-    return acts + Counter({"cancelled": cancelled, "asked to stop": asked})
+    return actions + Counter({"cancelled": cancelled, "cancel requested": asked})
 
 
-async def send_join(look: PassContext, job: Job) -> Counter[str]:
-    """Send the join of a job whose finisher died with it."""
-    rt = look.rt
+async def send_join(context: PassContext, job: Job) -> Counter[str]:
+    """Dispatch the join of a job, if it is due."""
+    rt = context.rt
     ref = job.ref.chunk(keys.JOIN_CHUNK)
     chunk = await read_chunk(rt.table, ref)
-    return Counter() if chunk is None else await look_at(look, job, chunk)
+    return Counter() if chunk is None else await reconcile_chunk(context, job, chunk)
 
 
-async def reconcile_chunks(look: PassContext, job: Job) -> Counter[str]:
+async def reconcile_chunks(context: PassContext, job: Job) -> Counter[str]:
     """Reconcile every chunk that may be open; finish the job if all have ended."""
-    rt = look.rt
-    acts: Counter[str] = Counter()
-    # What was reopened is sent by whoever did it, else chunk by chunk: see `due`.
+    rt = context.rt
+    actions: Counter[str] = Counter()
+    # The reopening process dispatches its chunks; `due` covers what it did not send.
     unsent = not (job.sent_at or job.reopened_at)
     if unsent and quiet_for(rt, job) >= SUBMIT_TIMEOUT_S:
-        await fan_out(rt, job, look.progress)
+        await fan_out(rt, job, context.progress)
         return Counter({"submit finished": 1})
     open_chunks = 0
     newer: list[ChunkRef] = []
     groups = await groups_to_read(rt.tallies, job)
-    look.sightings.keep_only(job.ref, groups)
+    context.leases.keep_only(job.ref, groups)
     for group in sorted(groups):
         async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
             open_chunks += not chunk.status.terminal
-            acts += await look_at(look, job, chunk)
+            actions += await reconcile_chunk(context, job, chunk)
     if open_chunks == 0 and not newer:
-        begun = await start_finalizing(rt, job.ref)
-        if begun is not None:
-            await look.dispatch(*begun)
-            acts["finish begun"] += 1
-    return acts
+        started = await start_finalizing(rt, job.ref)
+        if started is not None:
+            await context.dispatch(*started)
+            actions["join started"] += 1
+    return actions
 
 
-async def look_at(look: PassContext, job: Job, chunk: Chunk) -> Counter[str]:
-    """Send a chunk again that nobody works on and no message speaks for any more."""
-    rt = look.rt
-    look.overdue.note(job, chunk, rt.clock())
-    rescue = Reclaimer(rt.table, rt.settings, rt.clock)
+async def reconcile_chunk(context: PassContext, job: Job, chunk: Chunk) -> Counter[str]:
+    """Dispatch a chunk again if its lease expired or its message is overdue."""
+    rt = context.rt
+    context.overdue.note(job, chunk, rt.clock())
+    reclaimer = Reclaimer(rt.table, rt.settings, rt.clock)
     if chunk.status is ChunkStatus.RUNNING:
         now = asyncio.get_running_loop().time()
-        if look.sightings.unchanged_for(chunk, now) < rt.settings.lease_s:
+        if context.leases.unchanged_for(chunk, now) < rt.settings.lease_s:
             return Counter()
-        if not await rescue.release_expired(chunk):
+        if not await reclaimer.release_expired(chunk):
             return Counter()
-        await look.dispatch(chunk.ref, chunk.gen)
-        return Counter({"dead lease given back": 1})
-    look.sightings.forget_chunk(chunk.ref)
+        await context.dispatch(chunk.ref, chunk.gen)
+        return Counter({"expired lease released": 1})
+    context.leases.forget_chunk(chunk.ref)
     if chunk.status.terminal or not due(chunk, job, rt):
         return Counter()
-    if not await rescue.mark_redispatched(chunk):
+    if not await reclaimer.mark_redispatched(chunk):
         return Counter()
     await rt.work.send([Message.about(chunk.ref, chunk.gen)])
-    return Counter({"sent again": 1})
+    return Counter({"redispatched": 1})
 
 
 def due(chunk: Chunk, job: Job, rt: Runtime) -> bool:
-    """Say whether a waiting chunk should have been picked up by now."""
+    """Return whether a waiting chunk should have been claimed by now."""
     if chunk.redispatch_at:
         return moment(chunk.redispatch_at) <= rt.clock()
-    # Reopened and perhaps never sent, or a join that nobody took up: soon made up for.
+    # A reopened chunk may never have been sent; a join is sent once. Both are sent
+    # again soon.
     soon = bool(job.reopened_at) or chunk.ref.is_join
     return quiet_for(rt, job) >= (
         SUBMIT_TIMEOUT_S if soon else rt.settings.redispatch_s
     )
 
 
-# The groups of a running job that may contain chunks that have not ended.
+# ── the groups with chunks that may not have ended ──────────────────────────
 
 
 async def groups_to_read(tallies: Tallies, job: Job) -> set[int]:
@@ -206,7 +207,7 @@ async def groups_to_read(tallies: Tallies, job: Job) -> set[int]:
     return groups
 
 
-# Dispatch pending notifications to a worker that has the pipeline.
+# ── notifications ───────────────────────────────────────────────────────────
 
 
 async def dispatch_notifications(context: PassContext, job: Job) -> Counter[str]:
@@ -230,4 +231,4 @@ async def dispatch_notifications(context: PassContext, job: Job) -> Counter[str]
     sent = [row for row in due if await notices.mark_redispatched(row, again)]
     if sent:
         await rt.work.send([Message.about(join, job.gen)])
-    return Counter({"notice sent": len(sent)})
+    return Counter({"notification dispatched": len(sent)})

@@ -1,4 +1,4 @@
-"""The reconciler's loop: look at every active job, act, wait."""
+"""The reconciler's loop: a pass over all active jobs, then a pause."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from piecework.reconciler.liveness import LeaseObserver
 from piecework.reconciler.pass_state import PassContext, refuse_chunk
 from piecework.runtime import Runtime
 
-#: Bytes that a consistent read unit covers, and about what a chunk item has.
+#: Bytes of a consistent read unit, and about the bytes of a chunk's row.
 UNIT_BYTES = 4096
 CHUNK_BYTES = 700
-#: Seconds between two looks while no job is active.
+#: Seconds between two passes without an active job.
 IDLE_S = 20.0
-#: Errors of a job that none but a person can mend.
+#: Errors of a job that only an operator can repair. They are shown on the job.
 NOTED = {
     UNREADABLE,
     "job.manifest.mismatch",
@@ -39,77 +39,77 @@ NOTED = {
 
 @dataclass(slots=True)
 class Reconciler:
-    """What one reconciler has seen, and when it may look at a job again."""
+    """One reconciler: its observations, and the next pass of each job."""
 
     rt: Runtime
     log: structlog.stdlib.BoundLogger
     take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
     liveness: Liveness = field(default_factory=Liveness)
     active: int = 0
-    _look: PassContext = field(init=False)
+    _context: PassContext = field(init=False)
     _alarms: DeadLetterAlarms = field(init=False)
-    _next_look: dict[JobRef, float] = field(default_factory=dict)
+    _next_pass: dict[JobRef, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin with nothing seen."""
+        """Start without observations."""
         alive = self.liveness.expect_reconciler
-        self._look = PassContext(self.rt, self.take, progress=lambda *_: alive())
+        self._context = PassContext(self.rt, self.take, progress=lambda *_: alive())
         self._alarms = DeadLetterAlarms(self.rt, self.log)
 
     @property
-    def sightings(self) -> LeaseObserver:
-        """What has been seen of running chunks."""
-        return self._look.sightings
+    def leases(self) -> LeaseObserver:
+        """The observed leases of running chunks."""
+        return self._context.leases
 
-    async def look(self) -> Counter[str]:
+    async def run_pass(self) -> Counter[str]:
         """Run one pass over all due jobs; return the number of each action."""
-        acts: Counter[str] = Counter()
+        actions: Counter[str] = Counter()
         began = asyncio.get_running_loop().time()
         self.active = 0
-        gone = set(self._next_look)
+        gone = set(self._next_pass)
         async for ref in self.rt.jobs.active():
             self.active += 1
             gone.discard(ref)
             self.liveness.expect_reconciler()
             now = asyncio.get_running_loop().time()
-            if self._next_look.get(ref, 0.0) <= now:
-                acts += await self._job(ref)
+            if self._next_pass.get(ref, 0.0) <= now:
+                actions += await self._job(ref)
         for ref in gone:
             self._forget(ref)
-        acts += await self._drain()
-        acts += await self._watch_letters()
-        for action, count in acts.items():
+        actions += await self._drain()
+        actions += await self._evaluate_alarms()
+        for action, count in actions.items():
             telemetry.emit(self.log, "reconcile.action", action=action, count=count)
         took = asyncio.get_running_loop().time() - began
         telemetry.emit(
             self.log,
             "reconcile.pass",
             jobs=self.active,
-            actions=acts.total(),
+            actions=actions.total(),
             duration_ms=round(took * 1000),
-            overdue_s=self._look.overdue.seconds(),
+            overdue_s=self._context.overdue.seconds(),
             open_dead_letters=self._alarms.open_count,
             oldest_dead_letter_s=self._alarms.oldest_s(self.rt.clock()),
         )
-        return acts
+        return actions
 
     def request_pass(self) -> None:
-        """Let the next look spare no job."""
-        self._next_look = dict.fromkeys(self._next_look, 0.0)
+        """Include every job in the next pass."""
+        self._next_pass = dict.fromkeys(self._next_pass, 0.0)
 
     def _forget(self, ref: JobRef) -> None:
-        """Drop what is kept of a job that has ended; most leave the list unseen."""
-        self._next_look.pop(ref, None)
-        self.sightings.forget(ref)
-        self._look.overdue.forget(ref)
+        """Drop the observations of a job that has ended."""
+        self._next_pass.pop(ref, None)
+        self.leases.forget(ref)
+        self._context.overdue.forget(ref)
 
     async def _job(self, ref: JobRef) -> Counter[str]:
-        """Act on one job; its trouble, such as an odd item, is not the others'."""
+        """Reconcile one job; its failure does not end the pass over the others."""
         try:
             return await self._act(ref)
         except SchemaTooNewError:
-            # It is for the reconciler of that version to see to.
-            self._next_look[ref] = asyncio.get_running_loop().time() + IDLE_S
+            # The reconciler of that version handles the job.
+            self._next_pass[ref] = asyncio.get_running_loop().time() + IDLE_S
             return Counter()
         except PieceworkError as error:
             telemetry.emit(
@@ -125,26 +125,26 @@ class Reconciler:
             telemetry.emit(
                 self.log, "reconcile.failed", job=ref.job, error_code=UNREADABLE
             )
-            said = f"A row of job {ref.job} cannot be read."
-            await self._note(ref, UNREADABLE, said)
+            message = f"A row of job {ref.job} cannot be read."
+            await self._note(ref, UNREADABLE, message)
         except Exception as error:  # noqa: BLE001 -- logged with its traceback
             code = classify(error).code
             telemetry.emit(self.log, "reconcile.failed", job=ref.job, error_code=code)
         return Counter({"failed": 1})
 
-    async def _note(self, ref: JobRef, code: str, said: str) -> None:
-        """Tell those who look at a job that somebody spoiled a record of it."""
-        with suppress(Exception):  # its own item may be the spoilt one
-            await self.rt.jobs.note(ref, code, said)
+    async def _note(self, ref: JobRef, code: str, message: str) -> None:
+        """Show on the job that an operator must repair one of its records."""
+        with suppress(Exception):  # the job's own row may be the malformed one
+            await self.rt.jobs.note(ref, code, message)
 
     async def _act(self, ref: JobRef) -> Counter[str]:
-        self._look.overdue.forget(ref)
+        self._context.overdue.forget(ref)
         job = await self.rt.jobs.read(ref)
         if job is None or job.status.ended:
             self._forget(ref)
         else:
-            self._next_look[ref] = asyncio.get_running_loop().time() + self.pause(job)
-        return Counter() if job is None else await reconcile_job(self._look, job)
+            self._next_pass[ref] = asyncio.get_running_loop().time() + self.pause(job)
+        return Counter() if job is None else await reconcile_job(self._context, job)
 
     async def _drain(self) -> Counter[str]:
         try:
@@ -153,19 +153,18 @@ class Reconciler:
             telemetry.emit(self.log, "reconcile.drain_failed")
             return Counter({"failed": 1})
 
-    async def _watch_letters(self) -> Counter[str]:
+    async def _evaluate_alarms(self) -> Counter[str]:
         try:
-            return await self._alarms.look(asyncio.get_running_loop().time())
+            return await self._alarms.evaluate(asyncio.get_running_loop().time())
         except Exception:  # noqa: BLE001 -- logged with its traceback
             telemetry.emit(self.log, "reconcile.alarms_failed")
             return Counter({"failed": 1})
 
     def pause(self, job: Job) -> float:
-        """Return the seconds until the next look: the larger the job, the rarer.
+        """Return the seconds until the next pass; a large job is read less often.
 
-        Looking costs read units; the pause keeps them below `reconcile_read_units` a
-        second. What waits longer for it is only what no message speaks for; a deadline
-        is kept to.
+        A pass costs read units; the pause keeps them below `reconcile_read_units` a
+        second. Only chunks without a message wait longer. A deadline shortens it.
         """
         settings = self.rt.settings
         units = job.chunks * CHUNK_BYTES / UNIT_BYTES
@@ -181,12 +180,12 @@ async def reconcile_once(
     """Run two passes, a lease apart, so that expired leases are detected."""
     reconciler = Reconciler(rt, log)
     with acting_as("reconciler"):
-        acts = await reconciler.look()
-        if reconciler.sightings.is_watching:
+        actions = await reconciler.run_pass()
+        if reconciler.leases.is_watching:
             await asyncio.sleep(rt.settings.lease_s if observe_s is None else observe_s)
             reconciler.request_pass()
-            acts += await reconciler.look()
-    return acts
+            actions += await reconciler.run_pass()
+    return actions
 
 
 async def reconcile_for_ever(
@@ -198,8 +197,8 @@ async def reconcile_for_ever(
 ) -> None:
     """Run passes for ever; random pauses keep several reconcilers apart.
 
-    While there is no job it looks rarely, unless `wake` says that there is work. What
-    it gives back goes to the worker beside it first, which may `take` it or not.
+    Without a job a pass runs every 20 seconds, or when `wake` is set. Each released
+    chunk is offered to the worker of this process first, which may `take` it.
     """
     liveness = liveness or Liveness()
     reconciler = Reconciler(rt, log, take, liveness)
@@ -208,7 +207,7 @@ async def reconcile_for_ever(
         liveness.expect_reconciler()
         try:
             with acting_as("reconciler"):
-                await reconciler.look()
+                await reconciler.run_pass()
         except Exception:  # noqa: BLE001 -- logged with its traceback
             telemetry.emit(log, "reconcile.failed")
         pause = rt.settings.reconcile_s * rt.rng.uniform(0.8, 1.2)

@@ -11,7 +11,7 @@ from piecework.jobs.fan_out import Progress
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.runtime import Runtime
 
-# The longest time that a chunk has been due without a worker.
+# ── longest time that a chunk has been due without a worker ───────────────────
 #
 # A chunk is due when its lease has expired, its delay is over, or its message was sent.
 # The reconciler reports the chunks that it reads anyway, so the value of a large job is
@@ -74,7 +74,7 @@ class PassContext:
 
     rt: Runtime
     take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
-    sightings: LeaseObserver = field(default_factory=LeaseObserver)
+    leases: LeaseObserver = field(default_factory=LeaseObserver)
     overdue: Overdue = field(default_factory=Overdue)
     progress: Progress = lambda *_: None
 

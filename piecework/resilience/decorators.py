@@ -140,7 +140,7 @@ class Retrier:
         return end
 
     def take_token(self) -> bool:
-        """Take one of the retries that are left; False: none is left."""
+        """Take a retry from the budget; False: the budget is exhausted."""
         return self.tokens.take(asyncio.get_running_loop().time())
 
 
@@ -194,7 +194,7 @@ class AttemptLog:
         )
 
 
-# A circuit breaker around any async function, for one process only.
+# ── circuit breaker around any async function ─────────────────────────────────
 
 
 def circuit_breaker(

@@ -85,9 +85,10 @@ class RetryBudget:
         return True
 
 
-# The end of an attempt, as a value. The error of an attempt is classified once; the
-# circuit breaker, the retries, the attempt log, the ledger and the fallbacks read the
-# envelope.
+# ── end of an attempt, as a value ─────────────────────────────────────────────
+#
+# The error of an attempt is classified once; the circuit breaker, the retries, the
+# attempt log, the ledger and the fallbacks read the envelope.
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,7 @@ class Retries:
         return self.rng.uniform(0.0, self.policy.delay_limit(self.attempts))
 
 
-# The fleet's retry budget: retries are a share of the recent successes. Pure.
+# ── the retry budget of the fleet ─────────────────────────────────────────────
 #
 # Each process keeps to the share by itself, and so the whole fleet does. If a
 # dependency fails for all callers, the processes earn no tokens and soon lose those

@@ -132,7 +132,7 @@ def step_state(
     return StepState.DONE if stage.name in progress.completed else StepState.IN_DOUBT
 
 
-# The compensation of one claim: its steps, events and outcome.
+# ── compensation of one claim ─────────────────────────────────────────────────
 #
 # Its events carry the correlation id of the `stage.completed` events, so that one trace
 # shows the stages and their compensations.
@@ -221,7 +221,7 @@ def needs_nothing(steps: Sequence[CompensationStep]) -> bool:
     return all(step.state is StepState.NOT_NEEDED for step in steps)
 
 
-# The cause of a compensation that a cancel requests for an unfailed chunk.
+# ── cause of a compensation that a cancel requests ────────────────────────────
 
 #: A chunk that compensates with this code ends CANCELLED; with any other code, DEAD.
 CANCEL_CODE: Final = "job.cancel.requested"

@@ -50,7 +50,7 @@ CAP = 300.0
 #: The cap where the retry budget is exhausted: the budget fills up again soon.
 DEFERRAL_CAP = 30.0
 #: The cap where AWS does not answer the worker, or refuses it: long enough to be cheap
-#: for hours, short enough that the chunks go on soon after the outage.
+#: for hours, short enough that the chunks continue soon after the outage.
 OUTAGE_CAP = 60.0
 #: The longest wait in seconds that a provider may request. A daily quota comes back
 #: within it; a provider that requests years is called again after it.
@@ -69,7 +69,7 @@ class Limits:
 
 
 class Pivot(Enum):
-    """Where the pivot lies, seen from the failed stage."""
+    """The position of the pivot relative to the failed stage."""
 
     AHEAD = auto()
     IN_DOUBT = auto()
@@ -111,7 +111,7 @@ def pivot_position(
     checkpoints: Checkpoints,
     ctx: Context[Any],
 ) -> Pivot:
-    """Return where the pivot lies, seen from the failed stage at `index`.
+    """Return the position of the pivot relative to the failed stage at `index`.
 
     A failed pivot counts as not executed only if all of these hold: it was its first
     attempt in its first claim, the error is not transient, the error is not about the

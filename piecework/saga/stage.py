@@ -153,7 +153,7 @@ def encode_value(stage: Stage, variant: str, value: Any) -> str:
     return "null" if variant == COMPENSATE else values.encode(stage.run, value)
 
 
-# What a variant starts from, and how its failure is described.
+# ── what a variant starts from ────────────────────────────────────────────────
 
 
 def restore_values(

@@ -1,7 +1,8 @@
-"""The fleet's breakers: one row a dependency, moved on by whoever saw it as it stands.
+"""The circuit breakers of the fleet: one row for each dependency.
 
-A generation is one time of one state, so that naming it names the state as well. The
-table is the fleet's only meeting place; nobody calls it for a single call.
+Each change of state is the next generation of the row. A write names the generation on
+which it was decided, so of two workers only one changes the state. Workers read the
+rows at an interval, not before each call.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from piecework.errors import PermanentError
 from piecework.resilience.breaker import BreakerPhase
 from piecework.store.table import Item, Refused, Table
 
-#: Nobody has moved it on since. Where there is no row, the first change makes it.
+#: The state is still the one that the worker read. The first change creates the row.
 FIRST_OR_SEEN = "attribute_not_exists(pk) OR gen = :seen"
 SEEN = "gen = :seen"
-#: One probe at a time; that of a worker that died counts as lost after its time.
+#: One probe at a time. The probe of a dead worker expires at `probe_until`.
 NOT_PROBED = "(attribute_not_exists(probe_until) OR probe_until < :now)"
 OUR_PROBE = "probe_token = :token"
 NO_PROBE = "REMOVE probe_token, probe_until, probed_by"
@@ -29,22 +30,21 @@ NO_PROBE = "REMOVE probe_token, probe_until, probed_by"
 
 @dataclass(slots=True)
 class Breakers:
-    """The breakers of one deployment, as one worker writes them."""
+    """The circuit breakers of an environment, as one worker writes them."""
 
     table: Table
     worker: str
     clock: Callable[[], float]
 
     async def read_all(self) -> Mapping[str, BreakerSnapshot]:
-        """Read every breaker, in one request.
+        """Read every breaker in one request, strongly consistent.
 
-        Consistently, as all that is read here. No write would need it, for each names
-        the generation that it was decided on; but half a unit a second is no price
-        for a fleet that does not call a dependency which one of it has given up.
+        The writes do not need consistency, because each names its generation. But the
+        fleet stops calling a failing dependency sooner, at half a read unit a second.
         """
         rows = self.table.query(keys.BREAKERS_PK)
         found = {row["sk"]: snapshot(row) async for row in rows}
-        return {name: stands for name, stands in found.items() if stands is not None}
+        return {name: state for name, state in found.items() if state is not None}
 
     async def open(
         self, name: str, gen: int, until: float, code: str
@@ -67,7 +67,7 @@ class Breakers:
     async def take_probe(
         self, name: str, gen: int, token: str, until: float
     ) -> BreakerSnapshot | None:
-        """Take the one probe of an open breaker, until then at the latest."""
+        """Take the one probe of an open breaker; it expires at `until`."""
         action = self.table.action(
             "Update",
             keys.BREAKERS_PK,
@@ -84,7 +84,8 @@ class Breakers:
             },
         )
         reply = await self.table.update(action)
-        # Refused by our own token: the answer to the first of two sends was lost.
+        # A refusal with our own token: the SDK sent it twice, the first copy was
+        # applied, and its answer was lost.
         if (
             isinstance(reply, Refused)
             and (reply.item or {}).get("probe_token") != token
@@ -95,7 +96,7 @@ class Breakers:
     async def release_probe(
         self, name: str, gen: int, token: str
     ) -> BreakerSnapshot | None:
-        """Let somebody else have the probe: ours told nothing."""
+        """Give the probe back: its call did not show whether the dependency works."""
         action = self.table.action(
             "Update",
             keys.BREAKERS_PK,
@@ -134,7 +135,7 @@ class Breakers:
     async def _write(
         self, name: str, condition: str, update: str, gen: int, values: dict[str, Any]
     ) -> BreakerSnapshot | None:
-        """Write the next generation; return what stands where it is another's."""
+        """Write the next generation; return the current state if that is refused."""
         action = self.table.action(
             "Update",
             keys.BREAKERS_PK,
@@ -154,12 +155,13 @@ class Breakers:
 
 
 def snapshot(row: Item | None) -> BreakerSnapshot | None:
-    """Return a row as the engine reads it; None: somebody spoiled it.
+    """Return the state of a row; None: the row is malformed.
 
-    Then it says nothing, and is told nothing: each process goes by itself.
+    Without a readable row each process uses its own breaker.
 
     Raises:
-        SchemaTooNewError: It is of a later version: each process goes by itself.
+        SchemaTooNewError: A newer version wrote the row; each process uses its own
+            breaker.
     """
     if row is None:
         return BreakerSnapshot()

@@ -98,7 +98,7 @@ def cancelled_at_stage(stage: str) -> str:
     return f"cancelled-at-stage-{stage}"
 
 
-# Set the direction of a chunk without an owner, when a cancel compensates.
+# ── set the direction of a chunk without an owner ─────────────────────────────
 #
 # Before its pivot the chunk compensates: a COMPENSATION row has the reason, and the
 # next claim runs the compensation. From its pivot on, the chunk only goes forward.

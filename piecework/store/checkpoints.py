@@ -1,9 +1,9 @@
-"""A claimed chunk's progress, one fenced write a step.
+"""The checkpoints of a claimed chunk: one write under the fence for each stage.
 
-`stage` on the chunk item is the cursor: every stage before it is complete. A value
-lies in an item of its own, written together with the step of the cursor; `null` is
-not written at all, it is what a complete stage without an item returned. The value of
-the pipeline's result stage stands where the join and the people look for it.
+`stage` on the chunk's row is the cursor: every stage before it is complete. The value
+of a stage has its own row, which is written together with the cursor. The value `null`
+is not written: a complete stage without a row returned it. The value of the result
+stage is the row that the join and `piecework results` read.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ from piecework.store.effects import EffectLedger
 from piecework.store.results import NULL
 from piecework.store.table import Action, Item, Refused, Table, Written
 
-#: DynamoDB takes 100 actions in a transaction; one looks at the chunk, one records.
+#: DynamoDB accepts 100 actions in a transaction. One checks the chunk, and one stores
+#: the compensated stage.
 EFFECTS_AT_ONCE = 98
-#: A late copy of an earlier step would take the cursor back.
+#: A late copy of an earlier checkpoint would set the cursor back.
 AT_STAGE = "stage = :done"
 
 
@@ -48,7 +49,7 @@ class ChunkCheckpoints:
     """The checkpoints of one claim.
 
     Attributes:
-        cancel: The cancel that a step was refused for, if one was.
+        cancel: The cancel request that refused a checkpoint, if any.
     """
 
     table: Table
@@ -65,7 +66,7 @@ class ChunkCheckpoints:
 
     @property
     def prefix(self) -> str:
-        """What the keys of the job's objects begin with."""
+        """The prefix of the job's object keys."""
         return keys.object_prefix(self.claim.ref.tenant, self.claim.ref.job)
 
     @property
@@ -75,15 +76,15 @@ class ChunkCheckpoints:
 
     @property
     def compensated(self) -> Mapping[str, ErrorEnvelope | None]:
-        """The stages that were compensated, and what failed there."""
+        """The compensated stages, each with the error of its compensation, if any."""
         return self._undone
 
     async def load(self, work: Work) -> None:
         """Load the checkpoints of earlier claims.
 
         Raises:
-            PermanentError: `runtime.stage.not_found`, when the pipeline no longer has
-                the stage at which the chunk stands.
+            PermanentError: `runtime.stage.not_found`: the pipeline no longer has the
+                chunk's current stage.
         """
         cursor = self.claim.chunk.stage
         names = [stage.name for stage in self.pipeline.stages]
@@ -110,8 +111,8 @@ class ChunkCheckpoints:
         """Checkpoint a stage's value and enter the following stage, in one write.
 
         Raises:
-            CancelRequestedError: The job was cancelled: nothing further may begin.
-            ClaimLostError: The chunk is somebody else's by now.
+            CancelRequestedError: The job was cancelled; no further stage may start.
+            ClaimLostError: Another claim owns the chunk now.
         """
         assignments, values = "stage = :following, started_at = :now", {}
         if index == self.pipeline.result_index:
@@ -140,7 +141,7 @@ class ChunkCheckpoints:
     def _may_go_on(self, following: int) -> str:
         """Return the condition of entering a stage.
 
-        A cancel stops a chunk before its pivot; past it there is only onwards.
+        A cancel stops a chunk before its pivot; after the pivot it only goes forward.
         """
         if following > self.pipeline.pivot_index:
             return f"{OWNED} AND {AT_STAGE}"
@@ -151,16 +152,16 @@ class ChunkCheckpoints:
         if item.get("claim_token") != self.claim.token:
             raise ClaimLostError
         if item.get("stage") == following:
-            return  # the answer to our own first send was lost
+            return  # our first copy was applied, and its answer was lost
         self.cancel = CancelRequest.read(item)
         if self.cancel is not None:
             raise CancelRequestedError
         raise ClaimLostError
 
     async def value_actions(self, index: int, value: str) -> list[Action]:
-        """Return the write that keeps a stage's value; none for `null`.
+        """Return the write that stores a stage's value; none for `null`.
 
-        An earlier life of the chunk may have left a value there: it has to go.
+        An earlier generation may have left a value there: `null` deletes it.
         """
         ref, stage = self.claim.ref, self.pipeline.stages[index]
         is_result = index == self.pipeline.result_index
@@ -187,10 +188,10 @@ class ChunkCheckpoints:
         return [self.table.action("Put", ref.pk, sk, item=item)]
 
     async def begin_compensation(self, failure: ErrorEnvelope, stage: str) -> None:
-        """Record that the chunk is compensating from now on, whoever works on it.
+        """Record that this claim and all later ones compensate the chunk.
 
         Raises:
-            ClaimLostError: The chunk is somebody else's by now.
+            ClaimLostError: Another claim owns the chunk now.
         """
         ref = self.claim.ref
         check = self._on_chunk(
@@ -206,10 +207,10 @@ class ChunkCheckpoints:
     async def record_compensation(
         self, stage: str, failure: ErrorEnvelope | None
     ) -> None:
-        """Record that a stage was compensated, or what its compensation died of.
+        """Record that a stage was compensated, or the error of its compensation.
 
         Raises:
-            ClaimLostError: The chunk is somebody else's by now.
+            ClaimLostError: Another claim owns the chunk now.
         """
         ref = self.claim.ref
         check = self._on_chunk("ConditionCheck", condition=OWNED, values={})
@@ -239,7 +240,7 @@ class ChunkCheckpoints:
             raise ClaimLostError
 
 
-# Read everything that earlier claims wrote about a chunk.
+# ── the rows that earlier claims wrote ──────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)

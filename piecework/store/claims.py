@@ -110,7 +110,7 @@ class Claims:
     ) -> Claim | Refusal:
         """Claim a chunk for an attempt, or return why that is refused.
 
-        `last`: the fence of the previous claim as far as the caller knows; 0: there was
+        `last`: the fence of the previous claim that the caller knows; 0: there was
         none. If it is wrong, a second request uses the fence that the first one read.
         """
         for _ in range(2):
@@ -184,10 +184,10 @@ class Claims:
         )
 
     async def renew(self, claim: Claim, renewals: int) -> Renewed | Lost:
-        """Let the lease begin anew; learn on the way whether the job is cancelled.
+        """Extend the lease; return the cancel request of the chunk with it.
 
-        `renewals`: how often it was renewed, as far as its holder knows. Of a renewal
-        that failed nobody knows; if it was carried out, ours comes after it.
+        `renewals`: the number of renewals that the owner knows. A renewal without an
+        answer may have been applied: then a second write follows it.
         """
         expires = iso(self.clock() + self.settings.lease_s)
         for _ in range(2):
@@ -196,7 +196,7 @@ class Claims:
             if counted is None or counted == renewals:
                 break
             renewals = counted
-            # Also where it was refused: the SDK sent it twice, the first was applied
+            # A refused write can be the SDK's second copy: the first one was applied,
             # and its answer was lost.
             if item.get("claim_expires_at") == expires:
                 return Renewed(renewals, CancelRequest.read(item))
@@ -222,13 +222,13 @@ class Claims:
 
 
 def is_owned_by(item: Mapping[str, Any], token: str) -> bool:
-    """Say whether a claim with this token lasts: it stays on the item when it ends."""
+    """Return whether the claim with this token owns the chunk now."""
     running = item.get("status") == ChunkStatus.RUNNING
     return running and item.get("claim_token") == token
 
 
 def renewals_of(item: Mapping[str, Any], token: str) -> int | None:
-    """Return how often a claim was renewed; None: it is over, or spoiled."""
+    """Return how often a claim was renewed; None: it has ended, or is malformed."""
     renewals = item.get("renewals")
     return renewals if is_owned_by(item, token) and type(renewals) is int else None
 

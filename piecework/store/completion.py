@@ -162,7 +162,7 @@ async def chunks_of_group(
             yield Chunk.read(chunk, require_known(item))
 
 
-# A cache of the snapshots of ended jobs, so that one read of all chunks is enough.
+# ── cache of the snapshots of ended jobs ──────────────────────────────────────
 #
 # Once every chunk of a generation has ended, no chunk changes before the next
 # generation: only `reopen_chunk` changes an ended chunk, and only while the job is
@@ -225,7 +225,7 @@ def has_ended(chunk: Chunk) -> bool:
     return chunk.status.terminal
 
 
-# Tallies of ended chunks: sets, so that a chunk that is added twice counts once.
+# ── tallies of ended chunks ───────────────────────────────────────────────────
 #
 # A group of 256 chunks has one tally. The reply to an addition tells whether the group
 # is full. The full groups of a job are a set on the job's item. In a job of more than

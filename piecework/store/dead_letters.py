@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from piecework.aws.queue import Delivery, sketch
+from piecework.aws.queue import Delivery, describe_malformed
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.dead_letter import DeadLetterRow, OpenLetterRow
@@ -112,7 +112,7 @@ class DeadLetters:
             "kind": "quarantine",
             "error_code": code,
             "body_sha256": keys.sha256(delivery.body.encode(errors="surrogatepass")),
-            "body": sketch(delivery.body),
+            "body": describe_malformed(delivery.body),
             "received": delivery.received,
             "at": iso(now),
             "expires_at": expires_at(now, self.settings.dead_letter_retention_days),
@@ -223,7 +223,7 @@ def stored_error(row: ErrorRow) -> dict[str, Any]:
     return error | {"worker": read_optional_text(row.item, "worker")}
 
 
-# The record of raised alarms: one for all reconcilers, until its quiet time ends.
+# ── record of raised alarms ───────────────────────────────────────────────────
 
 #: The alarm was never raised, or its quiet time is over.
 NOT_RAISED = "attribute_not_exists(pk) OR quiet_until <= :now"
@@ -249,11 +249,13 @@ async def raise_alarm(
         },
     )
     reply = await table.update(action, returning="NONE")
-    # Refused by our own token: the answer to the first of two sends was lost.
+    # A refusal with our own token: the first copy was applied, its answer lost.
     return isinstance(reply, Written) or (reply.item or {}).get("alarm_token") == token
 
 
-# The TTL attribute of items. DynamoDB deletes days late, so no lease relies on it.
+# ── TTL attribute of items ────────────────────────────────────────────────────
+#
+# DynamoDB deletes days late, so no lease relies on it.
 
 DAY_S = 86_400
 
@@ -263,7 +265,7 @@ def expires_at(now: float, days: float) -> int:
     return int(now + days * DAY_S)
 
 
-# The index of open dead letters by time, from which the alarms are evaluated.
+# ── index of open dead letters by time ────────────────────────────────────────
 #
 # A mark is written with its dead letter and deleted with the write that closes it. So
 # the reconciler finds the open dead letters without a scan.

@@ -228,10 +228,10 @@ class EffectLedger:
         ]
 
 
-# What a person found out about an effect in doubt: it stands, or it does not.
+# ── resolution of an effect in doubt ──────────────────────────────────────────
 #
-# INTENT | UNKNOWN -> DONE       it happened; the stage goes on with the given answer
-# INTENT | UNKNOWN -> REFUSED    it did not; the next life begins it with a fresh key
+# INTENT | UNKNOWN -> DONE       it happened; the stage continues with the given answer
+# INTENT | UNKNOWN -> REFUSED    it did not; the next generation has a new key
 
 
 @dataclass(frozen=True, slots=True)

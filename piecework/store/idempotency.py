@@ -1,12 +1,12 @@
-"""The records of idempotent operations, in a table: three writes and a look.
+"""The records of idempotent operations in a table.
 
-An operation that nobody is at begins where there is no record, or one that is over, or
-one that says that nothing happened. One in doubt is taken over as it was seen. Of a
-stream only the number that is due begins, and its end makes the next one due, in one
+An operation starts if it has no record, or if its record is expired or released. An
+operation in doubt starts again if its record is unchanged since it was read. In a
+stream only the due number starts; its end makes the next number due, in one
 transaction.
 
-DynamoDB deletes what has expired days late: so `valid_until` decides, on every read and
-in every condition, and `expires_at` is only for the sweep.
+DynamoDB deletes expired rows days late. So each read and each condition compares
+`valid_until`, and `expires_at` only serves the deletion.
 """
 
 from __future__ import annotations
@@ -36,34 +36,35 @@ from piecework.idempotency.record import (
 from piecework.store.dead_letters import expires_at
 from piecework.store.table import Action, Item, Refused, Table, Written
 
-#: Nobody is at it, and nothing is known to have come of it. It was not begun by this
-#: very request: a late copy of it would begin what nobody is at.
+#: The operation has no owner and no outcome. The token excludes a late copy of the
+#: request that started it: the copy would start an operation without an owner.
 NOT_OWNED = (
     "attribute_not_exists(pk)"
     " OR ((valid_until <= :now OR #state = :released) AND owner_token <> :token)"
 )
-#: It is as it was seen, in doubt; its lease and its arguments never change.
+#: The record in doubt is still the one that was read. A record's lease and arguments
+#: do not change, so the token is enough.
 IN_DOUBT_AS_READ = "owner_token = :seen AND #state IN (:begun, :unknown)"
-#: Nobody has begun it since.
+#: No other process has started the operation since.
 STILL_OWNED = "owner_token = :token"
-#: No number of the stream is done yet.
+#: The stream has no completed number.
 NO_NUMBER_DONE = "attribute_not_exists(pk)"
-#: All numbers before this one are done, and no other.
+#: All earlier numbers of the stream are completed, and this one is not.
 NUMBER_DUE = "due_number = :number"
 
-#: Times that somebody else may change a record between our look and our write; then
-#: they are at it, and we look again later, in so many seconds.
-LOOKS = 8
-LOOK_AGAIN_S = 0.1
+#: How often `begin` reads and writes while other processes change the record. After
+#: that it reports the operation as in progress, with these seconds as the hint.
+READS = 8
+READ_AGAIN_S = 0.1
 
 
 @dataclass(slots=True)
 class TableIdempotency:
-    """A store for many processes.
+    """A store of idempotency records for many processes.
 
     Attributes:
         table: The checkpoints table, or any other with the keys `pk` and `sk`.
-        clock: Tells the time in seconds since 1970; `runtime.clock` is corrected.
+        clock: Returns seconds since 1970, such as the corrected `runtime.clock`.
         clock_skew_s: Seconds by which the clocks of two processes may differ.
     """
 
@@ -74,9 +75,9 @@ class TableIdempotency:
     clock_skew_s: float = 5.0
 
     async def begin(self, request: BeginRequest) -> Verdict:
-        """Begin an operation, or learn what stands against it."""
+        """Start an operation, or return why that is refused."""
         seen: Record | None = None
-        for _ in range(LOOKS):
+        for _ in range(READS):
             now = self.clock()
             reply = await self._put(request, seen, now)
             doubtful = seen is not None
@@ -94,7 +95,7 @@ class TableIdempotency:
             if not isinstance(verdict, Granted):
                 return verdict
             seen = seen if verdict.doubtful else None
-        return InProgress(LOOK_AGAIN_S)
+        return InProgress(READ_AGAIN_S)
 
     async def _put(
         self, request: BeginRequest, seen: Record | None, now: float
@@ -122,7 +123,7 @@ class TableIdempotency:
     async def _out_of_turn(
         self, request: BeginRequest, head: Item | None, now: float
     ) -> Verdict | None:
-        """Return what is said of a number that is not due; None: it is by now."""
+        """Return the verdict on a number that is not due; None: it is due now."""
         due = 1 if head is None else int(head["due_number"])
         if request.slot.number >= due:
             return OutOfOrder(due) if request.slot.number > due else None
@@ -133,9 +134,9 @@ class TableIdempotency:
     async def settle(
         self, request: BeginRequest, state: State, value: str | None = None
     ) -> bool:
-        """Write what came of an operation; False: somebody else has begun it since.
+        """Write the end of an operation; False: another process has started it since.
 
-        An answer above 64 KiB is not kept: that it was done is.
+        A value above 64 KiB is not stored; the state is.
         """
         now, slot = self.clock(), request.slot
         facts: Item = {"state": state, "ended_at": iso(now)}
@@ -165,7 +166,7 @@ class TableIdempotency:
         return isinstance(reply, Written)
 
     async def release(self, slot: Slot) -> bool:
-        """Write that an operation in doubt did not happen; False: none is in doubt."""
+        """Write that an operation in doubt did not happen; False: not in doubt."""
         record = read(await self.table.get(*self._place(slot)))
         if record is None or not in_doubt(record, self.clock()):
             return False
@@ -180,7 +181,7 @@ class TableIdempotency:
         return isinstance(reply, Written)
 
     def _head(self, kind: str, slot: Slot, update: str = "", **values: int) -> Action:
-        """Return the look at a stream, or its step, if the number is due."""
+        """Return the check or the update of a stream's head, if the number is due."""
         first = slot.number == 1
         compared = {} if first else {"number": slot.number}
         return self.table.action(
@@ -201,7 +202,7 @@ def read(item: Item | None) -> Record | None:
     """Return a row as a record.
 
     Raises:
-        SchemaTooNewError: It is of a later version.
+        SchemaTooNewError: A newer version wrote the row.
     """
     if item is None:
         return None
@@ -218,7 +219,7 @@ def read(item: Item | None) -> Record | None:
 
 
 def row(record: Record) -> Item:
-    """Return an operation that begins as a row."""
+    """Return the row of an operation that starts."""
     return {
         "state": record.state,
         "payload_sha256": record.payload,
@@ -229,10 +230,10 @@ def row(record: Record) -> Item:
 
 
 def valid_until(until: float) -> Item:
-    """Return until when a row counts, and when it may be swept away: a day later."""
+    """Return until when a row is valid, and when it may be deleted: a day later."""
     return {"valid_until": iso(until), "expires_at": expires_at(until, days=1)}
 
 
 def as_seen(record: Record) -> dict[str, Any]:
-    """Return the values by which an operation in doubt is known again."""
+    """Return the values that `IN_DOUBT_AS_READ` compares."""
     return {"seen": record.owner_token, "begun": State.BEGUN, "unknown": State.UNKNOWN}

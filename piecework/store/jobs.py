@@ -171,7 +171,7 @@ class Jobs:
         return self.table.action("Put", pk, sk, condition=NEW, item=item)
 
 
-# The items that are created together with others: chunks, marks and events.
+# ── items that are created together with others ───────────────────────────────
 
 
 def new_chunk(ref: ChunkRef, gen: int, facts: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""The remembered results of a chunk's pure calls, written in pages.
+"""The journal of a chunk: the stored answers of its calls, written in pages.
 
-A call's result is paid for; losing it means paying again. It is kept in memory at
-once and in the table within `journal_flush_s`, together with its neighbours: 25
-calls cost one write. A claim writes pages of its own, so that a worker that lost its
-claim disturbs nobody; what it still writes is true, and harmless.
+A lost answer is paid again. An answer is in memory at once, and in the table within
+`journal_flush_s` together with its neighbours: 25 calls cost one write. Each claim
+writes its own pages. A worker that lost its claim may still write a page: its answers
+are valid, and no page of another claim changes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from piecework.settings import Settings
 from piecework.store.dead_letters import expires_at
 from piecework.store.table import Table
 
-#: Bytes of results in one page: well below the 400 KB that an item may hold.
+#: Bytes of answers in one page: well below the 400 KB that an item may hold.
 PAGE_BYTES = 256 * 1024
 
 
@@ -50,27 +50,27 @@ class CallJournal:
 
     @property
     def prefix(self) -> str:
-        """What the keys of the job's objects begin with."""
+        """The prefix of the job's object keys."""
         return keys.object_prefix(self.claim.ref.tenant, self.claim.ref.job)
 
     async def load(self, pages: Iterable[CallsRow]) -> None:
-        """Load the calls that earlier claims remembered."""
+        """Load the answers that earlier claims stored."""
         for page in pages:
             calls, large = page.calls, page.large
             for key in calls:
-                self._known[key] = records.read_text(calls, key, "A remembered call")
+                self._known[key] = records.read_text(calls, key, "A stored answer")
             for key, entry in large.items():
                 self._known[key] = await self.objects.get_value(Row(entry), self.prefix)
 
     def recall(self, key: str) -> str | None:
-        """Return a remembered result."""
+        """Return the stored answer of a call; None: there is no answer."""
         return self._known.get(key)
 
     async def record(self, key: str, value: str) -> None:
-        """Remember a result; it is written within `journal_flush_s`.
+        """Store an answer; it is written within `journal_flush_s`.
 
-        Who fills a page waits until it is written. Results that come meanwhile are the
-        beginning of the next one: were each to wait, it would be a page of its own.
+        The call that fills a page waits for its write. Calls that end meanwhile do not
+        wait: they start the next page.
         """
         self._known[key] = value
         self._pending[key] = value
@@ -85,7 +85,7 @@ class CallJournal:
             self._start_timer()
 
     def _start_timer(self) -> None:
-        """See to it that what is not written will be."""
+        """Schedule a flush if an answer is not written yet."""
         if self._pending and self._timer is None:
             self._timer = asyncio.create_task(self._flush_later())
 
@@ -99,11 +99,11 @@ class CallJournal:
         self._timer = None
         try:
             await self.flush()
-        except Exception as error:  # noqa: BLE001 -- memory has it; the next flush tries
+        except Exception as error:  # noqa: BLE001 -- memory has it; the next flush retries
             telemetry.emit(self.log, "journal.flush_failed", error=type(error).__name__)
 
     async def flush(self, least: int = 1) -> None:
-        """Write what is remembered and not written, if it is as many results."""
+        """Write the pending answers while there are at least `least`."""
         async with self._writing:
             while len(self._pending) >= least:
                 batch = take_page(self._pending)
@@ -133,9 +133,9 @@ class CallJournal:
         )
 
     async def close(self, *, keep: bool) -> None:
-        """Stop the timer; write the rest if somebody may still need it.
+        """Stop the timer; with `keep` write the rest, else drop it.
 
-        What is not kept is forgotten by a flush under way, too, after its page.
+        A flush in progress ends after its current page if the rest is dropped.
         """
         self._stop_timer()
         if keep:
@@ -145,7 +145,7 @@ class CallJournal:
 
 
 def take_page(pending: dict[str, str]) -> dict[str, str]:
-    """Return the first results that fit into one page."""
+    """Return the first answers that fit into one page."""
     page: dict[str, str] = {}
     size = 0
     for key, value in pending.items():
@@ -156,21 +156,21 @@ def take_page(pending: dict[str, str]) -> dict[str, str]:
     return page
 
 
-# Responses that the jobs of a tenant share, in the table; never worth a failed call.
+# ── the cache that the jobs of a tenant share ───────────────────────────────
 #
-# A response stays as it was first written until its time is over; `valid_until` decides
-# that on every read, for DynamoDB deletes late. Above 64 KiB it is not kept: reading it
-# from S3 would cost another request, and most calls that are asked twice are small.
+# A failure of the cache does not fail a call. An answer stays as first written until
+# `valid_until`; each read compares that, because DynamoDB deletes late. An answer above
+# 64 KiB is not kept: a read from S3 would cost another request.
 
-#: Seconds after which a slow table is not waited for.
+#: Seconds to wait for the table.
 PATIENCE_S = 2.0
-#: Nothing is kept, or what is kept is over.
+#: The cache has no valid answer.
 NOT_KEPT = "attribute_not_exists(pk) OR valid_until <= :now"
 
 
 @dataclass(slots=True)
 class TableResponses:
-    """The shared responses of one tenant."""
+    """The shared answers of a tenant."""
 
     table: Table
     tenant: str
@@ -178,7 +178,7 @@ class TableResponses:
     log: telemetry.Log
 
     async def recall(self, key: str) -> str | None:
-        """Return a response whose time is not over."""
+        """Return an answer that is still valid."""
         pk = keys.response_pk(self.tenant, key)
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -192,7 +192,7 @@ class TableResponses:
         return read_optional_text(item or {}, "value")
 
     async def keep(self, key: str, value: str, seconds: float) -> None:
-        """Remember a response, unless one is kept already."""
+        """Store an answer, unless the cache has a valid one."""
         if len(value.encode()) > INLINE_LIMIT:
             return
         now = self.clock()

@@ -1,7 +1,7 @@
-"""Python values to DynamoDB's wire format and back.
+"""Convert Python values to DynamoDB's wire format and back.
 
-Written out because boto3's own serialiser costs more CPU than the request it feeds,
-and because it answers with `Decimal`; our numbers are whole.
+The serialiser of boto3 costs more CPU than the rest of the request, and it returns
+`Decimal`; the numbers of the tables are integers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def to_value(value: Any) -> dict[str, Any]:
     """Return one attribute value.
 
     Raises:
-        TypeError: For what no item holds: floats above all, which would not come
-            back as they were written.
+        TypeError: An item cannot hold the type. A float is refused because it would
+            not return as it was written.
     """
     if isinstance(value, str):
         return {"S": value}
@@ -33,7 +33,7 @@ def to_value(value: Any) -> dict[str, Any]:
 
 
 def _less_often(value: Any) -> dict[str, Any]:
-    """Return the value of an attribute that is no plain text or number."""
+    """Return the value of an attribute that is neither a text nor a number."""
     match value:
         case bool():
             return {"BOOL": value}
@@ -46,13 +46,13 @@ def _less_often(value: Any) -> dict[str, Any]:
         case list() | tuple():
             return {"L": [to_value(v) for v in value]}
         case _:
-            message = f"no item holds a {type(value).__name__}"
+            message = f"An item cannot hold a {type(value).__name__}."
             raise TypeError(message)
 
 
 def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item's attributes as Python values."""
-    # Most are texts, and the others whole numbers: those are read right here.
+    # Most values are texts or integers: reading them here avoids a call for each.
     return {
         name: value["S"]
         if "S" in value
@@ -65,7 +65,7 @@ def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def number(content: str) -> int | float:
-    """Return a number: ours are whole, and mostly the same few."""
+    """Return a number; almost all are integers, and few different ones."""
     return int(content) if content.lstrip("-").isdigit() else float(content)
 
 
@@ -91,7 +91,7 @@ def from_value(value: Mapping[str, Any]) -> Any:  # noqa: PLR0911 -- a return a 
             return content
 
 
-# The placeholders of reserved attribute names in DynamoDB expressions.
+# ── placeholders of reserved attribute names in DynamoDB expressions ──────────
 
 #: Attribute names that DynamoDB reserves, such as `status`, are written `#status`.
 MARKED = re.compile(r"#(\w+)")

@@ -249,7 +249,7 @@ def counted_as(claim: Claim) -> str:
     return "recoveries" if claim.is_recovery else "attempts"
 
 
-# The calls of a claim, as its settlement adds them to the chunk's counters.
+# ── calls of a claim ──────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ class Calls:
         made: Calls that a dependency answered.
         late: Calls of these that ended after a cancel request.
         cached: Calls that a shared response answered.
-        tokens_in, tokens_out: Tokens, as far as the dependencies report them.
+        tokens_in, tokens_out: Tokens, if the dependencies report them.
     """
 
     made: int
@@ -288,7 +288,7 @@ class Calls:
         return {"calls": self.made, **{name: n for name, n in facts.items() if n}}
 
 
-# The stored error of one claim; a dead letter contains the errors of all claims.
+# ── stored error of one claim ─────────────────────────────────────────────────
 
 
 def error_put(

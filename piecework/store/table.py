@@ -1,7 +1,7 @@
 """One table behind a few verbs; the only file that spells DynamoDB requests.
 
 Every write carries a condition. A condition that does not hold is an answer, not an
-error: `Refused`, with the item as it stands.
+error: `Refused`, with the current item.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Refused:
     """A condition did not hold.
 
     Attributes:
-        item: What stands there; None when nothing does.
+        item: The current item; None: it does not exist.
         refused: The positions in a transaction that were, each with its item.
     """
 
@@ -90,7 +90,7 @@ class Table:
     """A DynamoDB table with the keys `pk` and `sk`.
 
     Attributes:
-        clock: Is told what the answers say about the time.
+        clock: Gets the times of the answers.
     """
 
     client: DynamoDBClient
@@ -144,7 +144,7 @@ class Table:
         raise AssertionError(message)
 
     async def _send(self, send: Any, request: Mapping[str, Any]) -> Any:
-        """Send a request; now and then look at what its answer says of the time."""
+        """Send a request; at times compare the clock with the date of its answer."""
         clock = self.clock
         if clock is None or not clock.due():
             return await send(**request)
@@ -245,7 +245,7 @@ def read_refusal(error: ClientError) -> Refused | None:
     return Refused(refused[min(refused)], refused)
 
 
-# Contention of writes: neither a failed condition nor a bug.
+# ── contention of writes ──────────────────────────────────────────────────────
 
 #: Answers that say "not now" rather than "no": the same write is sent again, a
 #: transaction with its own token, so that it cannot be applied twice.

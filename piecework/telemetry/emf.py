@@ -63,7 +63,7 @@ def round_value(value: float | list[float]) -> float | list[float]:
     return round(value, 3)
 
 
-# Count the events of a process since its last line of metrics.
+# ── count the events of a process since its last line of metrics ──────────────
 #
 # A distribution keeps a uniform random sample of as many values as a line may hold. So
 # memory is bounded, and the percentiles of a busy minute are unbiased.
@@ -150,7 +150,7 @@ class Meter:
         return dict(list(taken.items())[: 1 + MAX_DEPENDENCIES])
 
 
-# Write the metrics of a process to stdout, once a minute and once at its end.
+# ── write the metrics of a process to stdout ──────────────────────────────────
 #
 # Meanwhile everything that a pipeline or a library prints goes to stderr, so that no
 # print splits a line of metrics.

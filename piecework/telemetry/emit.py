@@ -40,19 +40,21 @@ def emit(log: Log, name: str, *, level: Level | None = None, **fields: object) -
     """Log an event of the catalogue, at `level` or the level of its row.
 
     Raises:
-        KeyError: The catalogue does not have the event, or the event a field.
+        KeyError: The catalogue does not have the event, or its fields differ.
     """
-    event, known = EVENTS[name], _KNOWN[name]
-    if not fields.keys() <= known:
-        unknown = ", ".join(sorted(fields.keys() - known))
-        raise KeyError(f"{name} has no field {unknown}")
+    event = EVENTS[name]
+    if not _REQUIRED[name] <= fields.keys() <= _KNOWN[name]:
+        unknown = ", ".join(sorted(fields.keys() - _KNOWN[name])) or "nothing"
+        missing = ", ".join(sorted(_REQUIRED[name] - fields.keys())) or "nothing"
+        raise KeyError(f"{name}: unknown is {unknown}, missing is {missing}")
     getattr(log, level or event.level)(name, **fields)
     for listener in _LISTENERS:
         listener(name, fields)
 
 
-#: The fields that each event may carry; computed once.
+#: The fields that each event may have, and those that it must have; computed once.
 _KNOWN: Final = {name: event.fields | BOUND for name, event in EVENTS.items()}
+_REQUIRED: Final = {name: e.fields - e.optional for name, e in EVENTS.items()}
 
 #: The listeners of this process: one where metrics are written, else none.
 _LISTENERS: Final[list[Listener]] = []
@@ -68,7 +70,7 @@ def listening(listener: Listener) -> Iterator[None]:
         _LISTENERS.remove(listener)
 
 
-# The log of a program that has not configured one.
+# ── the log of a program that has not configured one ────────────────────────
 
 
 def quiet_log() -> structlog.stdlib.BoundLogger:
@@ -83,7 +85,7 @@ def quiet_log() -> structlog.stdlib.BoundLogger:
     return cast("structlog.stdlib.BoundLogger", log)
 
 
-# Emit an event for each response of AWS that is a throttle, retried or not.
+# ── emit an event for each response of AWS that is a throttle ─────────────────
 #
 # botocore sends the event `needs-retry` after every response. Its handlers see also the
 # throttles that botocore retries itself.

@@ -1,7 +1,8 @@
 """The catalogue of events. Add a row here before you emit a new event.
 
 Dashboards and alarms depend on the names and fields, so `emit` refuses an event that is
-not in the table. No event holds a payload, and only the hash of an idempotency key.
+not in the table, an unknown field, and a missing one. No event has a payload, and only
+the hash of an idempotency key.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
-
-# The row of an event in the catalogue.
 
 #: Methods of a logger. `exception` logs an error with the current traceback.
 Level = Literal["debug", "info", "warning", "error", "exception", "critical"]
@@ -22,16 +21,29 @@ BOUND: Final = frozenset(
 
 
 class Event(NamedTuple):
-    """A sentence that says when it is emitted, its own fields, and its level."""
+    """A row of the catalogue.
+
+    Attributes:
+        when: A sentence that says when the event is emitted.
+        fields: The names of its own fields.
+        level: The method of the logger.
+        optional: The fields that an event may lack.
+    """
 
     when: str
     fields: frozenset[str]
     level: Level = "info"
+    optional: frozenset[str] = frozenset()
 
 
 def event(when: str, fields: str = "", level: Level = "info") -> Event:
-    """Return a row of the catalogue; `fields` holds the names, separated by spaces."""
-    return Event(when, frozenset(fields.split()), level)
+    """Return a row of the catalogue.
+
+    `fields` has the names, separated by spaces; an optional one ends with `?`.
+    """
+    names = frozenset(name.removesuffix("?") for name in fields.split())
+    optional = frozenset(name[:-1] for name in fields.split() if name.endswith("?"))
+    return Event(when, names, level, optional)
 
 
 _JOB: Final = {
@@ -49,19 +61,15 @@ _JOB: Final = {
     ),
     "pipeline.unknown": event(
         "a worker received a chunk of a pipeline that it has not loaded",
-        "delay_s error_code",
+        "delay_s",
         "warning",
     ),
 }
 #: The fields of every event that ends a claim.
 _CLAIM_END: Final = "duration_ms calls replayed cached retried"
 _CHUNK: Final = {
-    "chunk.claimed": event(
-        "a worker claimed a chunk", "receive_count waited_ms", "debug"
-    ),
-    "chunk.claim_refused": event(
-        "a claim was refused", "status reason delay_s", "debug"
-    ),
+    "chunk.claimed": event("a worker claimed a chunk", "receive_count", "debug"),
+    "chunk.claim_refused": event("a claim was refused", "delay_s", "debug"),
     "chunk.succeeded": event("a claim ended: the chunk has its result", _CLAIM_END),
     "chunk.retry_scheduled": event(
         "a claim ended: the chunk failed, and its next attempt comes after the delay",
@@ -136,7 +144,7 @@ _NOTIFICATION: Final = {
 _STAGE: Final = {
     "stage.completed": event(
         "a stage's checkpoint is written",
-        "stage duration_ms correlation_id",
+        "stage correlation_id",
         "debug",
     ),
     "stage.replanned": event(
@@ -157,8 +165,8 @@ _STAGE: Final = {
     "call.attempt": event(
         "an attempt of a call was answered (debug), failed or was interrupted; the "
         "next attempt begins after the delay, if the event has one",
-        "error_code attempt_number delay_ms idempotency_key_hash dependency stage "
-        "outcome duration_ms",
+        "error_code attempt_number delay_ms idempotency_key_hash dependency outcome "
+        "duration_ms?",
         "warning",
     ),
     "breaker.opened": event(
@@ -178,7 +186,7 @@ _STAGE: Final = {
         "warning",
     ),
     "journal.flush_failed": event(
-        "remembered calls could not be written; the next flush writes them",
+        "answers of calls could not be written; the next flush writes them",
         "error",
         "warning",
     ),
@@ -204,7 +212,7 @@ _OPERATION: Final = {
         "debug",
     ),
     "cache.failed": event(
-        "the shared responses could not be read or written; the call continued",
+        "the cache could not be read or written; the call continued",
         "reason",
         "warning",
     ),
@@ -222,7 +230,7 @@ _OPERATION: Final = {
 _WORKER: Final = {
     "worker.started": event(
         "the worker receives messages; on ECS the event names its task",
-        "pipelines max_chunks version pid task zone",
+        "pipelines max_chunks pid",
     ),
     "worker.signalled": event(
         "a signal stops the worker; on ECS desired_status is STOPPED if ECS ends the "
@@ -267,10 +275,8 @@ _WORKER: Final = {
         "pid stage reason",
         "warning",
     ),
-    "worker.stopping": event(
-        "the worker receives no more messages", "reason in_progress"
-    ),
-    "worker.stopped": event("the worker has ended", "settled released duration_s"),
+    "worker.stopping": event("the worker receives no more messages", "in_progress"),
+    "worker.stopped": event("the worker has ended"),
     "worker.execution_failed": event(
         "the worker could not process a message", "error_code", "exception"
     ),
@@ -301,36 +307,33 @@ _WORKER: Final = {
     ),
     "lease.lost": event(
         "another worker has the lease, or it expired; the work was stopped",
-        "reason stage error_code",
+        "reason",
         "warning",
     ),
     "message.deferred_newer_schema": event(
         "a message is left to newer workers, because their schema wrote its records",
-        "about received delay_s",
+        "about received delay_s?",
         "warning",
     ),
     "message.quarantined": event(
         "a message cannot be processed and was quarantined",
-        "message_id error_code reason",
+        "message_id error_code",
         "error",
     ),
     "dlq.alarm": event(
         "too many dead letters arrived in the window, or the oldest is too old",
-        "about more_than window_s age_s dead_lettered_at",
+        "about more_than? window_s? age_s? dead_lettered_at?",
         "error",
     ),
     "reconcile.pass": event(
         "the reconciler has checked every active job",
-        "jobs looked actions duration_ms overdue_s open_dead_letters "
-        "oldest_dead_letter_s",
+        "jobs actions duration_ms overdue_s open_dead_letters oldest_dead_letter_s",
         "debug",
     ),
-    "reconcile.action": event(
-        "the reconciler repaired a state", "action count reason error_code"
-    ),
+    "reconcile.action": event("the reconciler repaired a state", "action count"),
     "reconcile.failed": event(
         "the reconciler could not check a job, or a pass failed",
-        "error_code",
+        "error_code?",
         "exception",
     ),
     "reconcile.message_failed": event(

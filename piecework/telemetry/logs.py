@@ -18,7 +18,7 @@ from piecework.errors import PieceworkError, UsageError
 from piecework.errors.redaction import learn_secrets, shortened
 from piecework.telemetry.emit import emit
 
-# Write tracebacks for logs without the data that exception messages may quote.
+# ── write tracebacks ──────────────────────────────────────────────────────────
 #
 # The code that raises an exception writes its message and notes, and may quote payloads
 # in them. A logged traceback shows files, lines and types, and only the messages of

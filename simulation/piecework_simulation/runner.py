@@ -145,7 +145,7 @@ def run_group(seeds: range) -> list[Verdict]:
     return verdicts
 
 
-# Report the progress of a long run, and stop it on a signal.
+# ── report the progress of a long run, and stop it on a signal ────────────────
 
 #: Seconds between two lines; a terminal shows one line, anew each second.
 LOG_INTERVAL_S = 30.0
@@ -217,7 +217,7 @@ class StopSignals:
             signal.signal(each, signal.SIG_DFL)
 
 
-# Format the results of many schedules for the terminal.
+# ── format the results of many schedules for the terminal ─────────────────────
 
 
 def summary(total: Totals) -> str:

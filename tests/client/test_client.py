@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage, TransientError
-from piecework.client import Client, Done, Failed
+from piecework.client import Client, Done, Failed, SyncClient
 from piecework.domain.model import JobStatus
 from piecework.errors import (
     NotFoundError,
@@ -236,7 +236,7 @@ def test_a_script_needs_no_loop() -> None:
 
     lengths = Pipeline("lengths", payload=Text, stages=[Stage(unready)])
     aws = InProcessAws(Settings(receive_wait_s=1))
-    with Client.sync(runtime=aws.runtime()) as client:
+    with SyncClient(runtime=aws.runtime()) as client:
         job = client.submit(lengths, [Text(text="ab")], id="job-1")
         assert job.view().counts == {"PENDING": 1}
         assert job.cancel("enough").status in {

@@ -12,6 +12,9 @@ PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 README = ROOT / "README.md"
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: The nodes of a drawing that are not states.
+ENDS = {"start", "end"}
+EDGE = re.compile(r"^ +(\w+) -> (\w+)", re.MULTILINE)
 SPAN = re.compile(r"`([^`\n]+)`")
 
 
@@ -44,3 +47,9 @@ def shell_lines(page: Path) -> list[str]:
     """Return the lines of the shell blocks, with continued lines joined."""
     blocks = fenced(page, "sh")
     return [li for body in blocks for li in body.replace("\\\n", " ").splitlines()]
+
+
+def edges(drawing: str) -> set[tuple[str, str]]:
+    """Return the edges of a drawing of the pages."""
+    source = ROOT / "docs/drawings" / f"{drawing}.dot"
+    return set(EDGE.findall(source.read_text("utf-8")))

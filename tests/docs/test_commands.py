@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import math
 import re
+import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -90,6 +93,94 @@ def test_every_command_that_is_named_exists() -> None:
 )
 def test_a_command_that_does_not_exist_is_noticed(words: str) -> None:
     assert not is_known(words.split())
+
+
+# ── commands in error codes, messages and help texts ────────────────────────
+
+PRODUCT = ("piecework", "workers", "orchestrator", "simulation", "examples")
+#: A command in a text: between backticks, after `next: `, or the whole text.
+NAMED = re.compile(r"`(piecework [^`]+)`|(?:^|next: )(piecework [^`;]+)")
+
+
+def texts_of(node: ast.AST) -> Iterator[str]:
+    """Yield the texts in code; a whole word that an f-string inserts reads `X`."""
+    if isinstance(node, ast.JoinedStr):
+        text = ""
+        for part in node.values:
+            is_word = not text[-1:].isalnum()
+            inserted = "X" if is_word else ""
+            text += str(part.value) if isinstance(part, ast.Constant) else inserted
+        yield text
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    for child in ast.iter_child_nodes(node):
+        yield from texts_of(child)
+
+
+def wrong_parts(text: str) -> list[str]:
+    """Return what a command of a text has that the tree of commands does not."""
+    found = []
+    for quoted, plain in NAMED.findall(re.sub(r"\n\s*", " ", text)):
+        words = re.split(r"  |, then ", quoted or plain)[0].split()[1:]
+        if not is_known(words):
+            found.append(f"piecework {' '.join(words)}")
+        if hasattr(find_command(words)[0], "commands"):
+            continue  # the text has a placeholder for the command
+        options = {w for w in words if re.fullmatch(r"--?[a-z][a-z-]*", w)}
+        found += [f"{o} of {words}" for o in sorted(options - options_of(words))]
+        if positional(words) > places(words):
+            found.append(f"an argument too many: {words}")
+    return found
+
+
+def positional(words: list[str]) -> int:
+    """Count the words of a command that are neither options nor their values."""
+    command, rest = find_command(words)
+    flags = {
+        option
+        for param in command.params
+        if getattr(param, "is_flag", False)
+        for option in (*param.opts, *param.secondary_opts)
+    }
+    count, skip = 0, False
+    for word in shlex.split(" ".join(rest), comments=True):
+        is_option = word.startswith("-")
+        count += not (skip or is_option)
+        skip = is_option and word not in flags | {"--help"} and "=" not in word
+    return count
+
+
+def places(words: list[str]) -> float:
+    """Return how many arguments a command takes."""
+    command, _ = find_command(words)
+    counts = [p.nargs for p in command.params if p.param_type_name == "argument"]
+    return math.inf if -1 in counts else sum(counts)
+
+
+def test_every_command_in_a_message_exists() -> None:
+    sources = [path for name in PRODUCT for path in (ROOT / name).rglob("*.py")]
+    texts = [
+        (path.relative_to(ROOT).as_posix(), text)
+        for path in sources
+        for text in texts_of(ast.parse(path.read_text("utf-8")))
+    ]
+
+    assert 80 <= sum(bool(NAMED.search(text)) for _, text in texts)
+    assert [] == [(name, w) for name, text in texts for w in wrong_parts(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Run `piecework jobs explode JOB`.",
+        "next: piecework jobs lst",
+        "Run `piecework jobs show JOB --explode`.",
+        "Run `piecework jobs show JOB CHUNK`.",
+    ],
+)
+def test_a_wrong_command_in_a_message_is_noticed(text: str) -> None:
+    assert wrong_parts(text)
 
 
 def other_sources(page: Path) -> list[str]:

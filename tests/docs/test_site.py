@@ -16,6 +16,7 @@ SECTIONS = ["Start", "Guides", "Operate", "Concepts", "Reference", "Evidence"]
 LOADED = re.compile(
     r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"?(https?://[^\" >]+)"
 )
+PICTURE = re.compile(r"<img\b[^>]*src=\"([^\":]+\.svg)\"")
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,18 @@ def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
 
     assert len(pages) >= 50
     assert set() == loaded
+
+
+def test_each_picture_of_a_page_is_on_the_site(site: Path) -> None:
+    pictures = {
+        (page.parent / url).resolve()
+        for page in site.rglob("*.html")
+        for url in PICTURE.findall(page.read_text("utf-8"))
+    }
+    drawings = {path.stem for path in (ROOT / "docs/drawings").glob("*.dot")}
+
+    assert drawings <= {path.stem for path in pictures}
+    assert [] == [path for path in pictures if not path.is_file()]
 
 
 def test_the_site_has_its_sections_in_their_order() -> None:

@@ -19,7 +19,7 @@ from piecework.store.jobs import Jobs
 from piecework.store.notifications import Notifications
 from piecework.store.reclaim import Reclaimer
 from piecework.store.settlements import Settlements
-from tests.docs.pages import ROOT, prose
+from tests.docs.pages import ENDS, ROOT, edges, prose
 
 STORES = (
     ChunkCheckpoints,
@@ -42,18 +42,14 @@ ARROWS = re.compile(
 STATES = ROOT / "docs/states.md"
 
 
-def drawings() -> dict[str, str]:
-    """Return the drawing under each heading."""
+def drawings() -> dict[str, set[tuple[str, str]]]:
+    """Return the edges of the drawing under each heading."""
     parts = re.split(r"^## (.+)$", STATES.read_text("utf-8"), flags=re.MULTILINE)
     found = {
-        title: re.findall(r"^```mermaid\n(.*?)^```$", body, re.MULTILINE | re.DOTALL)
+        title: re.findall(r"\(drawings/([\w-]+)\.svg\)", body)
         for title, body in zip(parts[1::2], parts[2::2], strict=True)
     }
-    return {title: bodies[0] for title, bodies in found.items() if bodies}
-
-
-def drawn(body: str) -> set[tuple[str, str]]:
-    return set(re.findall(r"^ +(\[\*\]|\w+) --> (\[\*\]|\w+)", body, re.MULTILINE))
+    return {title: edges(names[0]) for title, names in found.items() if names}
 
 
 EFFECT_STATES = {
@@ -81,13 +77,13 @@ EFFECT_STATES = {
 def test_a_drawing_has_exactly_the_states_of_the_code(
     title: str, states: set[str]
 ) -> None:
-    ends = {end for edge in drawn(drawings()[title]) for end in edge}
+    ends = {end for edge in drawings()[title] for end in edge}
 
-    assert {str(state) for state in states} == ends - {"[*]"}
+    assert {str(state) for state in states} == ends - ENDS
 
 
 def test_every_arrow_in_the_docstrings_of_the_store_is_drawn() -> None:
-    known_edges = {edge for body in drawings().values() for edge in drawn(body)}
+    known_edges = {edge for drawing in drawings().values() for edge in drawing}
     said = set(arrows_of_the_store())
 
     assert len(said) >= 15
@@ -138,3 +134,23 @@ def test_every_attribute_of_a_dead_letter_is_on_the_page_of_tables() -> None:
     missing = {name for name in written - values if not re.search(rf"\b{name}\b", page)}
 
     assert set() == missing
+
+
+def test_every_attribute_that_the_store_sets_is_on_the_page_of_tables() -> None:
+    page = (ROOT / "docs/tables.md").read_text("utf-8")
+    attributes = set(attributes_of_the_store())
+
+    assert len(attributes) >= 50
+    assert [] == sorted(a for a in attributes if not re.search(rf"\b{a}\b", page))
+
+
+def attributes_of_the_store() -> Iterator[str]:
+    """Yield the attributes in the update expressions of the store."""
+    for path in (ROOT / "piecework/store").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield from re.findall(
+                    r"(?:SET |, |ADD )#?([a-z_]+) (?:=|:)", node.value
+                )
+                for removed in re.findall(r"REMOVE ([a-z_, ]+)", node.value):
+                    yield from re.findall(r"\w+", removed)

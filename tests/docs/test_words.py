@@ -167,58 +167,8 @@ def test_no_retired_name_is_used() -> None:
     assert [] == retired_names(texts((*PRODUCT, *TESTS)))
 
 
-#: Files whose prose still has banned words. A file leaves the list with its last one.
-NOT_YET_REWORDED = frozenset(
-    {
-        "bench/aws_server/http.py",
-        "bench/limits/recorded.py",
-        "bench/page.py",
-        "bench/rivals/__init__.py",
-        "bench/rivals/dramatiq_on_sqs.py",
-        "bench/rivals/loop.py",
-        "bench/rivals/postgres.py",
-        "bench/rivals/procrastinate_pg.py",
-        "bench/rivals/protocol.py",
-        "docs/conformance.md",
-        "docs/decisions/0020-word-documents-are-read-by-our-own-code.md",
-        "docs/holes.md",
-        "docs/infrastructure.md",
-        "docs/performance.md",
-        "docs/proof.md",
-        "docs/states.md",
-        "docs/tables.md",
-        "infra/alarms.yaml",
-        "infra/data.yaml",
-        "infra/network.yaml",
-        "infra/scaling.yaml",
-        "piecework/aws/objects.py",
-        "piecework/aws/queue.py",
-        "piecework/calls/call.py",
-        "piecework/jobs/manifest.py",
-        "piecework/reconciler/__init__.py",
-        "piecework/reconciler/dead_letter_queue.py",
-        "piecework/reconciler/jobs.py",
-        "piecework/reconciler/loop.py",
-        "piecework/resilience/decorators.py",
-        "piecework/store/breakers.py",
-        "piecework/store/checkpoints.py",
-        "piecework/store/claims.py",
-        "piecework/store/idempotency.py",
-        "piecework/store/journal.py",
-        "piecework/store/serialization.py",
-        "simulation/piecework_simulation/aws/updates.py",
-    }
-)
-
-
 def test_no_banned_word_is_used() -> None:
-    found = banned_words(texts(PRODUCT))
-    files = {line.partition(":")[0] for line in found}
-
-    assert [] == [
-        line for line in found if line.partition(":")[0] not in NOT_YET_REWORDED
-    ]
-    assert frozenset() == NOT_YET_REWORDED - files
+    assert [] == banned_words(texts(PRODUCT))
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ async def test_a_cancel_does_not_interrupt_a_compensation(scenario: Scenario) ->
 
         async def ended() -> bool:
             reconciler.request_pass()
-            await reconciler.look()
+            await reconciler.run_pass()
             return (await scenario.job()).status.ended
 
         await scenario.until(ended)

@@ -106,14 +106,14 @@ async def test_what_is_billed_is_what_was_sent_and_the_other_way_round(
     meters = await run_two_jobs(scenario)
     rows = await written_down(scenario.rt)
     unowned: list[Mapping[str, int]] = [meter.unowned for meter in meters]
-    looks: list[Mapping[str, int]] = [
+    reads: list[Mapping[str, int]] = [
         account.counts
         for meter in meters
         for (_, owner), account in meter.accounts.items()
         if owner is not None
     ]
 
-    everything = [*rows, *unowned, *looks]
+    everything = [*rows, *unowned, *reads]
     units = counted(everything, "units")
 
     assert door.turned_away > 5

@@ -76,7 +76,7 @@ async def test_a_job_that_ends_in_time_is_left_alone(scenario: Scenario) -> None
         ended = await scenario.ended()
     after_it = connect(scenario.rt.settings, clock=lambda: time.time() + 2000)
     async with after_it as later:
-        await Reconciler(later, scenario.log).look()
+        await Reconciler(later, scenario.log).run_pass()
 
     assert ended.status is JobStatus.SUCCEEDED
     assert (await scenario.job()).item == ended.item

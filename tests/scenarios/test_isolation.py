@@ -25,7 +25,7 @@ def two_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Say whether there is such a process; a dead one may wait to be buried."""
+    """Return whether there is such a process; a dead one may wait to be buried."""
     try:
         os.kill(pid, 0)
         stat = Path(f"/proc/{pid}/stat")

@@ -74,7 +74,7 @@ async def test_half_a_submit_is_finished_by_the_reconciler(
 
     in_a_minute = connect(scenario.rt.settings, clock=lambda: time.time() + 60)
     async with in_a_minute as later:
-        acts = await Reconciler(later, scenario.log).look()
+        acts = await Reconciler(later, scenario.log).run_pass()
 
     assert acts["submit finished"] == 1
     async with scenario.worker():

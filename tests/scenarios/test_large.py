@@ -18,7 +18,7 @@ from tests.scenarios.pipelines import Item, counting
 
 #: Reads of all chunks in a generation: one decides, one is for the results, which
 #: the join asks for.
-LOOKS = 2
+READS = 2
 #: One group, and a few chunks of the next.
 CHUNKS = keys.PARTITION_SIZE + 8
 REF = JobRef("default", "job-1")
@@ -27,18 +27,18 @@ REF = JobRef("default", "job-1")
 class Watched(Table):
     """Keeps of which groups all chunks were read."""
 
-    looks: Counter[str]
+    reads: Counter[str]
 
     def query(self, pk: str, prefix: str = "", **how: Any) -> AsyncIterator[Row]:
         if prefix == keys.CHUNK_PREFIX:
-            self.looks[pk] += 1
+            self.reads[pk] += 1
         return super().query(pk, prefix, **how)
 
 
 def watched(scenario: Scenario) -> Watched:
     table = scenario.rt.table
     found = Watched(table.client, table.name, table.rng)
-    found.looks = Counter()
+    found.reads = Counter()
     return found
 
 
@@ -72,7 +72,7 @@ async def test_a_job_of_two_groups_is_decided_by_one_look_in_each_of_its_lives(
         ended = await scenario.ended()
         assert JobStatus.PARTIAL is ended.status
         assert {0, 1} == ended.item["full_groups"]
-        assert dict.fromkeys(groups, LOOKS) == table.looks
+        assert dict.fromkeys(groups, READS) == table.reads
         first = await certificate(scenario)
         assert dead == {one.chunk for one in first.missing}
 
@@ -81,7 +81,7 @@ async def test_a_job_of_two_groups_is_decided_by_one_look_in_each_of_its_lives(
         ended = await scenario.ended()
 
     assert JobStatus.SUCCEEDED is ended.status
-    assert dict.fromkeys(groups, 2 * LOOKS) == table.looks
+    assert dict.fromkeys(groups, 2 * READS) == table.reads
     second = await certificate(scenario)
     assert set(range(CHUNKS)) == set(second.results)
     assert first.results.items() <= second.results.items()
@@ -104,5 +104,5 @@ async def test_a_join_that_another_worker_takes_up_looks_for_itself(
         ended = await scenario.ended()
 
     assert JobStatus.SUCCEEDED is ended.status
-    assert {REF.pk: LOOKS} == table.looks
+    assert {REF.pk: READS} == table.reads
     assert {0, 1, 2} == set((await certificate(scenario)).results)

@@ -15,7 +15,7 @@ from tests.scenarios.pipelines import Item, counting, telling
 
 
 async def closed(scenario: Scenario) -> bool:
-    """Say whether no job is found by reconcilers any more."""
+    """Return whether no job is found by reconcilers any more."""
     return [ref async for ref in scenario.rt.jobs.active()] == []
 
 

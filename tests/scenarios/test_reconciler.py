@@ -22,13 +22,13 @@ async def test_a_chunk_whose_message_was_lost_is_sent_again(scenario: Scenario) 
     rt = scenario.rt
     await scenario.submit(counting, [Item(n=n) for n in range(3)])
     await rt.work.client.purge_queue(QueueUrl=rt.work.url)
-    assert (await Reconciler(rt, scenario.log).look())["sent again"] == 0
+    assert (await Reconciler(rt, scenario.log).run_pass())["redispatched"] == 0
 
     much_later = connect(rt.settings, clock=lambda: time.time() + 3600)
     async with much_later as later:
-        acts = await Reconciler(later, scenario.log).look()
+        acts = await Reconciler(later, scenario.log).run_pass()
 
-    assert acts["sent again"] == 3
+    assert acts["redispatched"] == 3
     async with scenario.worker():
         ended = await scenario.ended()
     assert ended.status is JobStatus.SUCCEEDED
@@ -44,16 +44,16 @@ async def test_a_dead_lease_is_given_back_and_a_live_one_is_not(
     await scenario.until(lambda: scenario.happened("second"))
     reconciler = Reconciler(rt, scenario.log)
 
-    async def look() -> int:
+    async def count_released() -> int:
         reconciler.request_pass()
-        return (await reconciler.look())["dead lease given back"]
+        return (await reconciler.run_pass())["expired lease released"]
 
     for _ in range(4):
         await asyncio.sleep(rt.settings.lease_s / 3)
-        assert await look() == 0
+        assert await count_released() == 0
     await victim.kill()
 
-    await scenario.until(look)
+    await scenario.until(count_released)
     (chunk,) = await scenario.chunks()
     assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, 1)
 
@@ -70,11 +70,11 @@ async def test_what_is_given_back_waits_behind_no_queue(scenario: Scenario) -> N
     async with scenario.worker("heir") as worker:
         reconciler = Reconciler(rt, scenario.log, worker.offer_chunk)
 
-        async def look() -> int:
+        async def count_released() -> int:
             reconciler.request_pass()
-            return (await reconciler.look())["dead lease given back"]
+            return (await reconciler.run_pass())["expired lease released"]
 
-        await scenario.until(look)
+        await scenario.until(count_released)
         assert await rt.work.depth() == 0
         ended = await scenario.ended()
 
@@ -93,10 +93,10 @@ async def test_a_full_job_that_nobody_finished_is_finished(scenario: Scenario) -
 
         await scenario.until(all_ended)
         assert (await scenario.job()).status is JobStatus.RUNNING
-        acts = await Reconciler(rt, scenario.log).look()
+        acts = await Reconciler(rt, scenario.log).run_pass()
         ended = await scenario.ended()
 
-    assert acts["finish begun"] == 1
+    assert acts["join started"] == 1
     assert ended.status is JobStatus.SUCCEEDED
     assert scenario.happened("join") == 1
 
@@ -118,9 +118,9 @@ async def test_the_dead_letter_queue_is_emptied_into_the_record(
     orphan = Message.about(job.ref.chunk(9), 1)
     await rt.dead_letter_queue.send([Message.about(job.ref.chunk(0), 1), orphan])
 
-    acts = await Reconciler(rt, scenario.log).look()
+    acts = await Reconciler(rt, scenario.log).run_pass()
 
-    assert acts["dead-letter queue: sent again"] == 1
+    assert acts["dead-letter queue: redispatched"] == 1
     assert acts["dead-letter queue: quarantined"] == 1
     assert await rt.dead_letter_queue.depth() == 0
     async with scenario.worker():
@@ -141,7 +141,7 @@ async def test_a_join_whose_finisher_died_is_run_by_another(scenario: Scenario) 
 
             async def ended() -> bool:
                 reconciler.request_pass()
-                await reconciler.look()
+                await reconciler.run_pass()
                 return (await scenario.job()).status.ended
 
             await scenario.until(ended)

@@ -56,7 +56,7 @@ class Store:
         return Table(self.client, SETTINGS.checkpoints_table, self.rng)
 
     @property
-    def letters(self) -> Table:
+    def dead_letter_table(self) -> Table:
         return Table(self.client, SETTINGS.dead_letters_table, self.rng)
 
     def clock(self) -> float:
@@ -72,7 +72,7 @@ class Store:
 
     @property
     def settlements(self) -> Settlements:
-        return Settlements(self.table, self.letters, SETTINGS, self.clock)
+        return Settlements(self.table, self.dead_letter_table, SETTINGS, self.clock)
 
     @property
     def jobs(self) -> Jobs:
@@ -92,7 +92,7 @@ class Store:
 
     @property
     def dead_letters(self) -> DeadLetters:
-        return DeadLetters(self.letters, SETTINGS, self.clock)
+        return DeadLetters(self.dead_letter_table, SETTINGS, self.clock)
 
     def ledger(self, claim: Claim) -> EffectLedger:
         return EffectLedger(self.table, bucket(), claim, self.clock)
@@ -176,7 +176,7 @@ class Store:
         partitions = [self.ref.pk, keys.jobs_pk(self.ref.tenant)]
         for pk in partitions:
             found += [r async for r in self.table.query(pk, any_version=True)]
-        found += [item async for item in self.letters.query(self.ref.pk)]
+        found += [item async for item in self.dead_letter_table.query(self.ref.pk)]
         return found
 
 

@@ -61,7 +61,7 @@ def runtime(store: Store) -> Runtime:
         settings=SETTINGS,
         endpoint=nothing,
         table=store.table,
-        dead_letters=store.letters,
+        dead_letters=store.dead_letter_table,
         work=work,
         dead_letter_queue=dead,
         renewal_table=store.table,
@@ -75,8 +75,8 @@ def runtime(store: Store) -> Runtime:
     )
 
 
-def look(store: Store, seen: float = 0.0) -> PassContext:
-    return PassContext(runtime(store), sightings=Seen(seen))
+def pass_context(store: Store, seen: float = 0.0) -> PassContext:
+    return PassContext(runtime(store), leases=Seen(seen))
 
 
 def sent(rt: Runtime) -> list[Message]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from piecework.domain.model import iso
-from piecework.reconciler.dead_letter_queue import LOOKS, DeadLetterAlarms
+from piecework.reconciler.dead_letter_queue import EVALUATIONS, DeadLetterAlarms
 from piecework.store.dead_letters import open_letter_key, open_mark, raise_alarm
 from tests.store.conftest import SETTINGS, Store, Stutter
 from tests.store.deployment import runtime
@@ -24,21 +24,23 @@ def alarms(store: Store, **changed: Any) -> tuple[DeadLetterAlarms, Log]:
     return DeadLetterAlarms(replace(runtime(store), settings=settings), log), log
 
 
-async def put_letters(store: Store, count: int, *, ago: float = 0.0) -> None:
+async def put_dead_letters(store: Store, count: int, *, ago: float = 0.0) -> None:
     for chunk in range(count):
-        letter = {
+        dead_letter = {
             "tenant": store.ref.tenant,
             "job": store.ref.job,
             "chunk": chunk,
             "gen": 1,
             "dead_lettered_at": iso(store.now - ago),
         }
-        await store.letters.put(open_mark(store.letters, letter))
+        await store.dead_letter_table.put(
+            open_mark(store.dead_letter_table, dead_letter)
+        )
 
 
 async def given(store: Store, **changed: Any) -> list[str]:
     watch, log = alarms(store, **changed)
-    await watch.look(1.0)
+    await watch.evaluate(1.0)
     return [str(facts["about"]) for name, facts in log.said if name == "dlq.alarm"]
 
 
@@ -57,54 +59,56 @@ async def given(store: Store, **changed: Any) -> list[str]:
 async def test_an_alarm_is_given_when_many_arrive_or_one_grows_old(
     store: Store, count: int, ago: float, expected: list[str]
 ) -> None:
-    await put_letters(store, count, ago=ago)
+    await put_dead_letters(store, count, ago=ago)
     assert expected == await given(store)
 
 
-async def test_without_a_number_of_letters_there_is_no_alarm(store: Store) -> None:
-    await put_letters(store, 9, ago=AGE + 1)
+async def test_without_a_limit_of_dead_letters_there_is_no_alarm(store: Store) -> None:
+    await put_dead_letters(store, 9, ago=AGE + 1)
     assert [] == await given(store, dead_letter_alarm=0)
 
 
 async def test_all_reconcilers_together_give_an_alarm_once_a_window(
     store: Store,
 ) -> None:
-    await put_letters(store, 4)
+    await put_dead_letters(store, 4)
     assert [["arrivals"], [], []] == [await given(store) for _ in range(3)]
     store.now += WINDOW - 1
-    await put_letters(store, 4)
+    await put_dead_letters(store, 4)
     assert [] == await given(store)
     store.now += 1
     assert ["arrivals"] == await given(store)
 
 
-async def test_what_is_redriven_or_discarded_alarms_nobody(store: Store) -> None:
-    await put_letters(store, 4)
+async def test_a_redriven_or_discarded_dead_letter_gives_no_alarm(store: Store) -> None:
+    await put_dead_letters(store, 4)
     for chunk in range(4):
         key = open_letter_key(store.ref.chunk(chunk), 1, iso(store.now))
-        await store.letters.transact([store.letters.action("Delete", *key)])
+        await store.dead_letter_table.transact(
+            [store.dead_letter_table.action("Delete", *key)]
+        )
     assert [] == await given(store)
 
 
-async def test_a_look_is_two_small_reads_and_comes_a_few_times_a_window(
+async def test_an_evaluation_is_two_small_reads_a_few_times_in_a_window(
     store: Store,
 ) -> None:
-    await put_letters(store, 9)
+    await put_dead_letters(store, 9)
     watch, _ = alarms(store)
     counting = CountingClient(store.client)
     store.client = counting
-    watch.rt = replace(watch.rt, dead_letters=store.letters)
-    await watch.look(1.0)
+    watch.rt = replace(watch.rt, dead_letters=store.dead_letter_table)
+    await watch.evaluate(1.0)
     assert {"query": 2, "update_item": 1} == counting.asked
-    await watch.look(1.0 + WINDOW / LOOKS - 1)
+    await watch.evaluate(1.0 + WINDOW / EVALUATIONS - 1)
     assert 3 == counting.asked.total()
-    await watch.look(1.0 + WINDOW / LOOKS)
+    await watch.evaluate(1.0 + WINDOW / EVALUATIONS)
     assert {"query": 4, "update_item": 2} == counting.asked
     assert counting.read == 2 * (9 + 1)
 
 
 async def test_an_alarm_that_is_due_again_is_given_again(store: Store) -> None:
-    table, tenant = store.letters, store.ref.tenant
+    table, tenant = store.dead_letter_table, store.ref.tenant
     now = store.now
     give = {"quiet_s": 60.0}
     assert await raise_alarm(table, tenant, "age", now=now, **give) is True
@@ -113,10 +117,10 @@ async def test_an_alarm_that_is_due_again_is_given_again(store: Store) -> None:
     assert await raise_alarm(table, tenant, "age", now=now + 60, **give) is True
 
 
-async def test_an_alarm_whose_answer_was_lost_is_ours(store: Store) -> None:
+async def test_an_alarm_whose_answer_was_lost_is_given_once(store: Store) -> None:
     stutter = Stutter(store.client)
     store.client = stutter
-    table, tenant = store.letters, store.ref.tenant
+    table, tenant = store.dead_letter_table, store.ref.tenant
     assert await raise_alarm(table, tenant, "age", now=store.now, quiet_s=60.0) is True
     assert 1 == stutter.sent
 

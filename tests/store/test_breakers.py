@@ -27,7 +27,7 @@ def name(store: Store) -> str:
     return f"model-{store.ref.tenant}"
 
 
-async def lay(store: Store, **facts: Any) -> None:
+async def put_breaker(store: Store, **facts: Any) -> None:
     """Lay an open breaker down, whose time is over, with our probe under way."""
     item = {
         "breaker_state": "open",
@@ -60,7 +60,7 @@ async def probed(at: Breakers, of: str) -> BreakerSnapshot | None:
     return await at.take_probe(of, 3, "new", NOW + 65)
 
 
-async def given_back(at: Breakers, of: str) -> BreakerSnapshot | None:
+async def release_probe(at: Breakers, of: str) -> BreakerSnapshot | None:
     return await at.release_probe(of, 3, "ours")
 
 
@@ -102,7 +102,7 @@ WRITES: dict[
         [{"gen": 4}, {"probe_until": iso(NOW + 1)}, {"probe_until": iso(NOW)}],
     ),
     "give back": (
-        given_back,
+        release_probe,
         {},
         {"breaker_state": "open", "gen": 3, "open_until": iso(NOW), **NOT_PROBED},
         [{"gen": 4}, {"probe_token": "theirs"}],
@@ -141,7 +141,7 @@ WRITES: dict[
 @pytest.mark.parametrize("verb", list(WRITES))
 async def test_a_breaker_as_it_was_seen_moves_on(store: Store, verb: str) -> None:
     write, before, left, _ = WRITES[verb]
-    await lay(store, **before)
+    await put_breaker(store, **before)
     assert await write(breakers(store), name(store)) is None
     after = await row(store)
     assert left == {key: after.get(key) for key in left}
@@ -151,11 +151,11 @@ async def test_a_breaker_as_it_was_seen_moves_on(store: Store, verb: str) -> Non
     ("verb", "change"),
     [(verb, change) for verb, (_, _, _, no) in WRITES.items() for change in no],
 )
-async def test_a_breaker_that_moved_since_is_left_alone_and_told(
+async def test_a_write_on_an_old_breaker_state_returns_the_current_one(
     store: Store, verb: str, change: dict[str, Any]
 ) -> None:
     write, before, _, _ = WRITES[verb]
-    await lay(store, **(before | change))
+    await put_breaker(store, **(before | change))
     lies = await row(store)
     stands = await write(breakers(store), name(store))
     assert lies == await row(store)
@@ -185,7 +185,7 @@ async def test_the_first_failure_of_all_makes_the_row(store: Store) -> None:
 
 
 async def test_of_many_that_want_to_probe_one_may(store: Store) -> None:
-    await lay(store, **NOT_PROBED)
+    await put_breaker(store, **NOT_PROBED)
     asked = (
         breakers(store, f"w{n}").take_probe(name(store), 3, f"t{n}", NOW + 65)
         for n in range(16)
@@ -197,12 +197,12 @@ async def test_of_many_that_want_to_probe_one_may(store: Store) -> None:
 
 
 async def test_a_probe_whose_worker_died_is_taken_over(store: Store) -> None:
-    await lay(store, probe_until=iso(NOW - 1), probe_token="theirs")
+    await put_breaker(store, probe_until=iso(NOW - 1), probe_token="theirs")
     assert await probed(breakers(store), name(store)) is None
 
 
-async def test_a_probe_whose_answer_was_lost_is_ours(store: Store) -> None:
-    await lay(store, **NOT_PROBED)
+async def test_a_probe_whose_answer_was_lost_is_owned(store: Store) -> None:
+    await put_breaker(store, **NOT_PROBED)
     store.client = Stutter(store.client)
     assert await probed(breakers(store), name(store)) is None
     assert 1 == store.client.sent

@@ -9,7 +9,7 @@ import pytest
 from piecework.domain.model import JobStatus, iso
 from piecework.reconciler.jobs import finish_cancelling
 from tests.store.conftest import NOW, SETTINGS, Store
-from tests.store.deployment import look
+from tests.store.deployment import pass_context
 
 LEASE = SETTINGS.lease_s
 RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7}
@@ -31,10 +31,14 @@ ASKED = {"cancel_requested_at": iso(NOW)}
     [
         ({}, LEASE, {"cancelled": 1}),
         ({"status": "WAITING", "fence": 4}, LEASE, {"cancelled": 1}),
-        (RUNNING, LEASE - 1, {"asked to stop": 1}),
+        (RUNNING, LEASE - 1, {"cancel requested": 1}),
         ({**RUNNING, **ASKED}, LEASE - 1, {}),
-        (RUNNING, LEASE, {"dead lease cancelled": 1}),
-        ({**RUNNING, "direction": "compensating"}, LEASE, {"dead lease given back": 1}),
+        (RUNNING, LEASE, {"expired lease cancelled": 1}),
+        (
+            {**RUNNING, "direction": "compensating"},
+            LEASE,
+            {"expired lease released": 1},
+        ),
         ({"status": "SUCCEEDED"}, LEASE, {}),
     ],
     ids=[
@@ -55,5 +59,5 @@ async def test_a_cancel_counts_each_chunk_by_what_became_of_it(
     other = store.ref.chunk(4)
     await store.put(other.pk, other.sk, chunk=4, **COMPENSATES)
     job = await store.put_job(JobStatus.CANCELLING, cancelled_at=iso(NOW))
-    acts = await finish_cancelling(look(store, seen), job)
+    acts = await finish_cancelling(pass_context(store, seen), job)
     assert counts == {name: count for name, count in acts.items() if count}

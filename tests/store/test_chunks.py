@@ -42,11 +42,11 @@ async def cancel_chunk(store: Store, seen: Chunk) -> bool:
     return await cancel_unclaimed(store.table, seen, store.now)
 
 
-async def ask_to_stop(store: Store, seen: Chunk) -> bool:
+async def request_to_cancel(store: Store, seen: Chunk) -> bool:
     return await request_cancel(store.table, seen, ASKED)
 
 
-async def ask_to_undo(store: Store, seen: Chunk) -> bool:
+async def request_to_compensate(store: Store, seen: Chunk) -> bool:
     return await request_compensation(store.table, seen, ASKED, store.now + 90)
 
 
@@ -54,7 +54,7 @@ async def begin_compensation(store: Store, seen: Chunk) -> bool:
     return await set_direction(store.table, seen, envelope())
 
 
-async def turn_onwards(store: Store, seen: Chunk) -> bool:
+async def go_forward(store: Store, seen: Chunk) -> bool:
     return await set_direction(store.table, seen, None)
 
 
@@ -75,19 +75,24 @@ CHUNK_WRITES: dict[str, tuple[ChunkWrite, dict[str, Any], str]] = {
     "cancel, pending": (cancel_chunk, {}, "CANCELLED"),
     "cancel, waiting": (cancel_chunk, WAITING, "CANCELLED"),
     "cancel, running": (cancel_chunk, RUNNING, "CANCELLED"),
-    "ask to stop": (ask_to_stop, RUNNING, "RUNNING"),
-    "ask to undo, pending": (ask_to_undo, {"fence": 4}, "PENDING"),
-    "ask to undo, waiting": (ask_to_undo, WAITING, "WAITING"),
+    "ask to stop": (request_to_cancel, RUNNING, "RUNNING"),
+    "ask to undo, pending": (request_to_compensate, {"fence": 4}, "PENDING"),
+    "ask to undo, waiting": (request_to_compensate, WAITING, "WAITING"),
     "turn back, pending": (begin_compensation, {"fence": 4}, "WAITING"),
     "turn back, waiting": (begin_compensation, WAITING, "WAITING"),
     "turn back, running": (begin_compensation, RUNNING, "WAITING"),
-    "turn onwards, waiting": (turn_onwards, WAITING, "WAITING"),
-    "turn onwards, running": (turn_onwards, RUNNING, "WAITING"),
+    "turn onwards, waiting": (go_forward, WAITING, "WAITING"),
+    "turn onwards, running": (go_forward, RUNNING, "WAITING"),
     "reopen, dead": (reopen, DEAD, "PENDING"),
     "reopen, cancelled": (reopen, DEAD | {"status": "CANCELLED"}, "PENDING"),
 }
 #: Those that leave alone what is on its way to its end.
-ALL_BUT_HAS_DIRECTION = {cancel_chunk, ask_to_undo, begin_compensation, turn_onwards}
+ALL_BUT_HAS_DIRECTION = {
+    cancel_chunk,
+    request_to_compensate,
+    begin_compensation,
+    go_forward,
+}
 #: What may have changed since the look, and the writes that care.
 SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
     "status": (
@@ -95,7 +100,7 @@ SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
         {
             release_expired,
             mark_redispatched,
-            ask_to_stop,
+            request_to_cancel,
             reopen,
             *ALL_BUT_HAS_DIRECTION,
         },
@@ -105,7 +110,7 @@ SINCE: dict[str, tuple[dict[str, Any], set[ChunkWrite]]] = {
         {
             release_expired,
             mark_redispatched,
-            ask_to_stop,
+            request_to_cancel,
             reopen,
             *ALL_BUT_HAS_DIRECTION,
         },
@@ -126,7 +131,7 @@ async def test_a_chunk_as_it_was_seen_is_written(store: Store, name: str) -> Non
     assert await write(store, seen) is True
     item = await store.item()
     assert status == item["status"]
-    assert write is ask_to_stop or "claimed_by" not in item
+    assert write is request_to_cancel or "claimed_by" not in item
 
 
 @pytest.mark.parametrize(
@@ -159,13 +164,13 @@ async def test_a_chunk_that_is_gone_is_not_made(store: Store, name: str) -> None
     assert await store.item() == {}
 
 
-async def test_a_result_is_never_reopened_whatever_was_asked(store: Store) -> None:
+async def test_a_chunk_with_a_result_is_never_reopened(store: Store) -> None:
     seen = await store.put_chunk(status="SUCCEEDED")
     assert await reopen(store, seen) is False
 
 
 @pytest.mark.parametrize("name", ["give back", "cancel, pending", "reopen, dead"])
-async def test_of_many_who_saw_the_same_one_writes(store: Store, name: str) -> None:
+async def test_one_of_many_reconcilers_writes(store: Store, name: str) -> None:
     write, state, _ = CHUNK_WRITES[name]
     seen = await store.put_chunk(**state)
     done = await asyncio.gather(*(write(store, seen) for _ in range(8)))
@@ -191,14 +196,16 @@ async def test_a_holder_that_was_given_up_does_not_take_that_for_its_own_end(
     assert before == await store.everything()
 
 
-async def test_a_dead_lease_that_is_given_back_keeps_its_attempt(store: Store) -> None:
+async def test_an_expired_lease_that_is_released_spends_its_attempt(
+    store: Store,
+) -> None:
     await release_expired(store, await store.put_chunk(**(RUNNING | {"attempts": 2})))
     item = await store.item()
     assert (item["attempts"], item["error_code"]) == (2, "runtime.worker.lost")
     assert "retry_at" not in item
 
 
-async def test_what_is_given_back_is_soon_sent_again(store: Store) -> None:
+async def test_a_chunk_whose_lease_expired_is_soon_sent_again(store: Store) -> None:
     await release_expired(store, await store.put_chunk(**RUNNING))
     assert iso(NOW + SETTINGS.lease_s / 3) == (await store.item())["redispatch_at"]
 
@@ -223,7 +230,9 @@ async def test_a_resend_that_many_reconcilers_note_at_once_is_one(store: Store) 
     assert (item["redispatch_at"], item["redispatches"]) == (iso(NOW + 1800), 2)
 
 
-async def test_a_reopened_chunk_begins_a_new_life_where_it_has_to(store: Store) -> None:
+async def test_a_reopened_chunk_starts_at_its_first_incomplete_stage(
+    store: Store,
+) -> None:
     state = DEAD | {"stage": "third", "recoveries": 4, "calls_after_cancel": 2}
     state |= {"cancel_requested_at": iso(NOW), "compensate_requested": True}
     await reopen(store, await store.put_chunk(**state))

@@ -127,7 +127,7 @@ async def test_spent_attempts_are_not_spent_again(store: Store) -> None:
     assert before == await store.everything()
 
 
-async def test_attempts_that_are_left_are_not_wound_up(store: Store) -> None:
+async def test_a_chunk_with_attempts_left_has_no_recovery_claim(store: Store) -> None:
     await store.put_chunk(attempts=2)
     before = await store.everything()
     answer = await store.claims.acquire_for_recovery(
@@ -154,7 +154,7 @@ async def test_a_claim_that_comes_once_more_after_its_end_takes_nothing(
 
 
 @pytest.mark.parametrize(("known", "requests"), [(0, 2), (6, 1)])
-async def test_a_chunk_that_somebody_had_is_claimed_after_them(
+async def test_a_chunk_with_a_previous_claim_is_claimed_with_its_fence(
     store: Store, known: int, requests: int
 ) -> None:
     await store.put_chunk(status="WAITING", fence=6)
@@ -164,7 +164,7 @@ async def test_a_chunk_that_somebody_had_is_claimed_after_them(
     assert (7, requests) == (claim.fence, sent.writes)
 
 
-async def test_who_is_always_too_late_for_a_claim_comes_again_soon(
+async def test_a_worker_that_always_loses_the_race_for_a_claim_retries_soon(
     store: Store,
 ) -> None:
     await store.put_chunk(fence=6)
@@ -190,7 +190,7 @@ async def test_of_many_claimers_one_wins(store: Store, attempts: int) -> None:
 
 
 @pytest.mark.parametrize("attempts", [1, 3])
-async def test_a_claim_whose_answer_was_lost_is_ours_and_counted_once(
+async def test_a_claim_whose_answer_was_lost_is_owned_and_counted_once(
     store: Store, attempts: int
 ) -> None:
     await store.put_chunk(attempts=attempts, fence=6)
@@ -202,7 +202,7 @@ async def test_a_claim_whose_answer_was_lost_is_ours_and_counted_once(
     assert (claim.attempt, claim.recoveries) == ((2, 0) if attempts < 3 else (3, 1))
 
 
-async def test_a_claim_whose_answer_never_came_belongs_to_nobody(store: Store) -> None:
+async def test_a_claim_without_an_answer_keeps_others_busy(store: Store) -> None:
     await store.put_chunk()
     store.client = Deaf(store.client, EndpointConnectionError(endpoint_url="x"))
     with pytest.raises(StoreError):
@@ -221,7 +221,7 @@ NOT_OURS: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_a_lease_begins_anew_from_now(store: Store) -> None:
+async def test_a_renewal_extends_the_lease_from_now(store: Store) -> None:
     claim = await store.running()
     store.now += 20
     assert await store.claims.renew(claim, 7) == Renewed(8)
@@ -230,7 +230,7 @@ async def test_a_lease_begins_anew_from_now(store: Store) -> None:
     assert item["renewals"] == 8
 
 
-async def test_a_renewal_tells_of_a_cancel(store: Store) -> None:
+async def test_a_renewal_returns_the_cancel_request(store: Store) -> None:
     claim = await store.running(cancel_requested_at=iso(NOW))
     asked = CancelRequest(iso(NOW), compensate=False)
     assert await store.claims.renew(claim, 7) == Renewed(8, asked)
@@ -238,7 +238,7 @@ async def test_a_renewal_tells_of_a_cancel(store: Store) -> None:
 
 @pytest.mark.parametrize(("beats", "later"), [(6, 20), (7, 0)])
 @pytest.mark.parametrize("word", list(NOT_OURS))
-async def test_a_lease_that_is_not_ours_is_not_renewed(
+async def test_the_lease_of_another_claim_is_not_renewed(
     store: Store, word: str, beats: int, later: float
 ) -> None:
     claim = await store.running()
@@ -272,7 +272,7 @@ async def test_a_renewal_that_comes_once_more_after_the_next_cuts_no_lease(
 
 
 @pytest.mark.parametrize("asked", [None, CancelRequest(iso(NOW), compensate=True)])
-async def test_a_renewal_whose_answer_was_lost_is_ours_and_counted_once(
+async def test_a_renewal_whose_answer_was_lost_is_owned_and_counted_once(
     store: Store, asked: CancelRequest | None
 ) -> None:
     cancel = (
@@ -285,7 +285,7 @@ async def test_a_renewal_whose_answer_was_lost_is_ours_and_counted_once(
     assert store.client.sent == 1
 
 
-async def test_a_renewal_comes_after_one_that_nobody_answered_for(store: Store) -> None:
+async def test_a_renewal_follows_one_without_an_answer(store: Store) -> None:
     claim = await store.running()
     client = store.client
     store.client = Deaf(client, EndpointConnectionError(endpoint_url="x"))
@@ -302,7 +302,7 @@ async def test_a_claim_that_was_let_go_of_is_not_renewed(store: Store) -> None:
     assert await store.claims.renew(claim, 6) == Lost()
 
 
-async def test_who_holds_a_chunk_by_another_claim_does_not_renew_ours(
+async def test_another_claim_of_the_same_worker_does_not_renew_the_lease(
     store: Store,
 ) -> None:
     claim = await store.running()
@@ -312,7 +312,7 @@ async def test_who_holds_a_chunk_by_another_claim_does_not_renew_ours(
 
 
 @pytest.mark.parametrize("spoiled", ["many", None])
-async def test_a_count_that_somebody_spoiled_ends_the_claim(
+async def test_a_malformed_renewal_count_ends_the_claim(
     store: Store, spoiled: str | None
 ) -> None:
     claim = await store.running()

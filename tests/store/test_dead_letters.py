@@ -31,34 +31,40 @@ def row(store: Store, state: str = "OPEN", chunk: int = 3) -> dict[str, Any]:
     }
 
 
-async def put_letter(
+async def put_dead_letter(
     store: Store, state: str = "OPEN", chunk: int = 3
 ) -> DeadLetterRow:
-    letter, table = row(store, state, chunk), store.letters.name
+    dead_letter, table = row(store, state, chunk), store.dead_letter_table.name
     sk = keys.dead_letter_sk(chunk, 2)
-    await store.put(store.ref.pk, sk, table, **letter)
+    await store.put(store.ref.pk, sk, table, **dead_letter)
     if state == "OPEN":
-        await store.letters.put(open_mark(store.letters, letter))
-    return as_row(store, letter)
+        await store.dead_letter_table.put(
+            open_mark(store.dead_letter_table, dead_letter)
+        )
+    return as_row(store, dead_letter)
 
 
-def as_row(store: Store, letter: dict[str, Any]) -> DeadLetterRow:
-    return DeadLetterRow(letter, store.ref.chunk(letter["chunk"]), letter["gen"])
+def as_row(store: Store, dead_letter: dict[str, Any]) -> DeadLetterRow:
+    return DeadLetterRow(
+        dead_letter, store.ref.chunk(dead_letter["chunk"]), dead_letter["gen"]
+    )
 
 
-async def letter_of(store: Store, chunk: int = 3) -> dict[str, Any]:
+async def dead_letter_of(store: Store, chunk: int = 3) -> dict[str, Any]:
     sk = keys.dead_letter_sk(chunk, 2)
-    return await store.letters.get(store.ref.pk, sk) or {}
+    return await store.dead_letter_table.get(store.ref.pk, sk) or {}
 
 
 async def marks(store: Store) -> list[int]:
-    found = await newest(store.letters, store.ref.tenant, 9)
+    found = await newest(store.dead_letter_table, store.ref.tenant, 9)
     return [mark.chunk for mark in found]
 
 
-async def reopen(store: Store, letter: Any, patched: Patched | None = None) -> bool:
+async def reopen(
+    store: Store, dead_letter: Any, patched: Patched | None = None
+) -> bool:
     seen = Chunk.read(store.chunk, await store.item())
-    also = store.dead_letters.redrive_actions(letter, 5, BY, patched)
+    also = store.dead_letters.redrive_actions(dead_letter, 5, BY, patched)
     how = Reopening(patched, None, also)
     return await reopen_chunk(store.table, seen, 5, how)
 
@@ -71,103 +77,105 @@ async def dead(store: Store, **facts: Any) -> None:
 # ── a death ──────────────────────────────────────────────────────────────────
 
 
-async def test_a_death_leaves_one_open_letter_with_its_mark_and_fingerprint(
+async def test_a_dead_chunk_has_one_open_dead_letter_with_index_row_and_fingerprint(
     store: Store,
 ) -> None:
     assert await dead_letter(store, await store.running()) is True
-    letter = await letter_of(store)
-    assert ("OPEN", 12) == (letter["state"], len(letter["fingerprint"]))
-    mark = await oldest(store.letters, store.ref.tenant)
+    row = await dead_letter_of(store)
+    assert ("OPEN", 12) == (row["state"], len(row["fingerprint"]))
+    mark = await oldest(store.dead_letter_table, store.ref.tenant)
     assert mark is not None
-    assert (3, 2, letter["dead_lettered_at"]) == (
+    assert (3, 2, row["dead_lettered_at"]) == (
         mark.chunk,
         mark.item["gen"],
         mark.dead_lettered_at,
     )
-    assert letter["expires_at"] == mark.item["expires_at"]
+    assert row["expires_at"] == mark.item["expires_at"]
 
 
-async def test_a_death_tells_of_which_death_it_is_the_replay(store: Store) -> None:
+async def test_a_dead_letter_names_the_one_that_it_is_a_replay_of(store: Store) -> None:
     facts = {"replay_of": 1, "origin_gen": 1, "patched_in_gen": 2}
     await dead_letter(store, await store.running(**facts))
-    letter = await letter_of(store)
-    assert facts == {name: letter[name] for name in facts}
+    row = await dead_letter_of(store)
+    assert facts == {name: row[name] for name in facts}
 
 
 async def test_marks_are_listed_by_the_time_of_the_death(store: Store) -> None:
     for chunk in (3, 1, 2):
-        await put_letter(store, chunk=chunk)
+        await put_dead_letter(store, chunk=chunk)
         store.now += 60
-    assert [2, 1] == [m.chunk for m in await newest(store.letters, store.ref.tenant, 2)]
-    first = await oldest(store.letters, store.ref.tenant)
+    assert [2, 1] == [
+        m.chunk for m in await newest(store.dead_letter_table, store.ref.tenant, 2)
+    ]
+    first = await oldest(store.dead_letter_table, store.ref.tenant)
     assert first is not None
     assert 3 == first.chunk
-    assert await oldest(store.letters, "nobody") is None
+    assert await oldest(store.dead_letter_table, "nobody") is None
 
 
 # ── a redrive ────────────────────────────────────────────────────────────────
 
 
-async def test_a_letter_is_redriven_with_its_chunk(store: Store) -> None:
+async def test_a_dead_letter_is_redriven_with_its_chunk(store: Store) -> None:
     await dead(store)
-    assert await reopen(store, await put_letter(store)) is True
-    letter, item = await letter_of(store), await store.item()
+    assert await reopen(store, await put_dead_letter(store)) is True
+    dead_letter, item = await dead_letter_of(store), await store.item()
     assert ("REDRIVEN", 5, "me", "fixed") == (
-        letter["state"],
-        letter["redriven_gen"],
-        letter["redriven_by"],
-        letter["redrive_reason"],
+        dead_letter["state"],
+        dead_letter["redriven_gen"],
+        dead_letter["redriven_by"],
+        dead_letter["redrive_reason"],
     )
     assert ("PENDING", 2, 2) == (item["status"], item["replay_of"], item["origin_gen"])
-    assert "patch" not in letter
+    assert "patch" not in dead_letter
     assert "patched_in_gen" not in item
     assert [] == await marks(store)
 
 
 async def test_the_first_origin_stays_through_all_replays(store: Store) -> None:
     await dead(store, replay_of=1, origin_gen=1)
-    await reopen(store, await put_letter(store))
+    await reopen(store, await put_dead_letter(store))
     item = await store.item()
     assert (2, 1) == (item["replay_of"], item["origin_gen"])
 
 
 @pytest.mark.parametrize("state", ["REDRIVEN", "DISCARDED"])
-async def test_a_chunk_whose_letter_was_closed_is_not_taken_up(
+async def test_a_chunk_with_a_closed_dead_letter_is_not_reopened(
     store: Store, state: str
 ) -> None:
     await dead(store)
-    letter = await put_letter(store, state)
+    dead_letter = await put_dead_letter(store, state)
     before = await store.everything()
-    assert await reopen(store, letter) is False
+    assert await reopen(store, dead_letter) is False
     assert before == await store.everything()
 
 
-async def test_a_letter_of_a_chunk_that_moved_on_stays_open(store: Store) -> None:
+async def test_a_dead_letter_of_a_chunk_that_changed_stays_open(store: Store) -> None:
     await dead(store)
-    letter = await put_letter(store)
+    dead_letter = await put_dead_letter(store)
     seen = Chunk.read(store.chunk, await store.item())
     await store.change(gen=3)
-    how = Reopening(also=store.dead_letters.redrive_actions(letter, 5, BY))
+    how = Reopening(also=store.dead_letters.redrive_actions(dead_letter, 5, BY))
     assert await reopen_chunk(store.table, seen, 5, how) is False
-    assert "OPEN" == (await letter_of(store))["state"]
+    assert "OPEN" == (await dead_letter_of(store))["state"]
     assert [3] == await marks(store)
 
 
-async def test_a_patched_chunk_points_to_its_new_payload_and_the_letter_tells(
+async def test_a_patched_chunk_and_its_dead_letter_name_the_new_payload(
     store: Store,
 ) -> None:
     await dead(store, payload="old/0+2", payload_sha256="cd")
-    await reopen(store, await put_letter(store), PATCHED)
-    item, letter = await store.item(), await letter_of(store)
+    await reopen(store, await put_dead_letter(store), PATCHED)
+    item, dead_letter = await store.item(), await dead_letter_of(store)
     assert ("pack/0+2", "ab", 5) == (
         item["payload"],
         item["payload_sha256"],
         item["patched_in_gen"],
     )
     assert ('{"n": 1}', "pack/0+2", "ab") == (
-        letter["patch"],
-        letter["patched_payload"],
-        letter["patched_payload_sha256"],
+        dead_letter["patch"],
+        dead_letter["patched_payload"],
+        dead_letter["patched_payload_sha256"],
     )
 
 
@@ -193,23 +201,25 @@ async def test_a_cancelled_chunk_is_the_replay_of_no_death(store: Store) -> None
     assert not {"replay_of", "origin_gen"} & (await store.item()).keys()
 
 
-async def test_the_letter_of_a_join_is_closed_with_the_move_of_its_job(
+async def test_the_dead_letter_of_a_join_is_closed_with_the_reopen_of_its_job(
     store: Store,
 ) -> None:
     job = await store.put_job(JobStatus.FAILED)
-    letter = await put_letter(store, chunk=keys.JOIN_CHUNK)
-    also = store.dead_letters.redrive_actions(letter, 3, BY)
+    dead_letter = await put_dead_letter(store, chunk=keys.JOIN_CHUNK)
+    also = store.dead_letters.redrive_actions(dead_letter, 3, BY)
     assert await store.transitions.reopen(job, {}, also) == 3
-    assert "REDRIVEN" == (await letter_of(store, keys.JOIN_CHUNK))["state"]
+    assert "REDRIVEN" == (await dead_letter_of(store, keys.JOIN_CHUNK))["state"]
 
 
 # ── a discard ────────────────────────────────────────────────────────────────
 
 
-async def test_an_open_letter_is_discarded_once_with_who_and_why(store: Store) -> None:
-    letter = await put_letter(store)
-    assert await store.dead_letters.discard(letter, BY) is True
-    found = await letter_of(store)
+async def test_an_open_dead_letter_is_discarded_once_with_operator_and_reason(
+    store: Store,
+) -> None:
+    dead_letter = await put_dead_letter(store)
+    assert await store.dead_letters.discard(dead_letter, BY) is True
+    found = await dead_letter_of(store)
     assert ("DISCARDED", "me", "fixed", iso(NOW)) == (
         found["state"],
         found["discarded_by"],
@@ -218,19 +228,19 @@ async def test_an_open_letter_is_discarded_once_with_who_and_why(store: Store) -
     )
     assert [] == await marks(store)
     store.now += 10
-    assert await store.dead_letters.discard(letter, BY) is False
-    assert found == await letter_of(store)
+    assert await store.dead_letters.discard(dead_letter, BY) is False
+    assert found == await dead_letter_of(store)
 
 
-async def test_a_redriven_letter_is_not_discarded(store: Store) -> None:
-    letter = await put_letter(store, "REDRIVEN")
+async def test_a_redriven_dead_letter_is_not_discarded(store: Store) -> None:
+    dead_letter = await put_dead_letter(store, "REDRIVEN")
     before = await store.everything()
-    assert await store.dead_letters.discard(letter, BY) is False
+    assert await store.dead_letters.discard(dead_letter, BY) is False
     assert before == await store.everything()
 
 
-async def test_a_letter_that_is_not_there_is_not_made(store: Store) -> None:
+async def test_a_missing_dead_letter_is_not_created(store: Store) -> None:
     assert await store.dead_letters.discard(as_row(store, row(store)), BY) is False
     actions = store.dead_letters.redrive_actions(as_row(store, row(store)), 3, BY)
-    assert not isinstance(await store.letters.transact(actions), Written)
-    assert {} == await letter_of(store)
+    assert not isinstance(await store.dead_letter_table.transact(actions), Written)
+    assert {} == await dead_letter_of(store)

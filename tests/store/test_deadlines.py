@@ -12,14 +12,14 @@ from piecework.domain.model import JobStatus, iso
 from piecework.reconciler.jobs import reconcile_job
 from piecework.store.notifications import Notifications
 from tests.store.conftest import NOW, Store
-from tests.store.deployment import look, sent
+from tests.store.deployment import pass_context, sent
 
 S = JobStatus
 PASSED, AHEAD = iso(NOW), iso(NOW + 1)
 
 
 @pytest.mark.parametrize("status", [S.SUBMITTING, S.RUNNING, S.RESUMING])
-async def test_a_deadline_that_passed_cancels_and_undoes(
+async def test_a_deadline_that_passed_cancels_and_compensates(
     store: Store, status: JobStatus
 ) -> None:
     job = await store.put_job(status, deadline_at=PASSED, has_notify_hook=True)
@@ -66,7 +66,7 @@ async def test_of_many_reconcilers_one_expires_the_job(store: Store) -> None:
 async def test_the_reconciler_sweeps_what_it_expired(store: Store) -> None:
     await store.put_chunk(status="WAITING", fence=4)
     job = await store.put_job(S.RUNNING, deadline_at=PASSED)
-    here = look(store)
+    here = pass_context(store)
     acts = await reconcile_job(here, job)
     assert acts["deadline passed"] == 1
     assert (await store.item())["compensate_requested"] is True
@@ -87,14 +87,14 @@ async def test_the_reconciler_leaves_other_jobs_alone(
 ) -> None:
     await store.put_chunk(status="RUNNING", fence=1)
     job = await store.put_job(status, sent_at=iso(NOW), **facts)
-    await reconcile_job(look(store), job)
+    await reconcile_job(pass_context(store), job)
     assert (await store.item(store.ref.pk, keys.META_SK))["status"] == status
 
 
-async def test_a_job_that_has_time_left_is_looked_at(store: Store) -> None:
+async def test_a_job_before_its_deadline_is_reconciled(store: Store) -> None:
     await store.put_chunk(redispatch_at=PASSED)
     job = await store.put_job(S.RUNNING, sent_at=iso(NOW), deadline_at=AHEAD)
-    here = look(store)
+    here = pass_context(store)
     await reconcile_job(here, job)
     assert [store.chunk] == [m.ref for m in sent(here.rt)]
 
@@ -109,7 +109,7 @@ async def test_the_reconciler_cancels_no_chunk_of_a_job_that_moved_on(
     if status is None:
         key = {"pk": {"S": store.ref.pk}, "sk": {"S": keys.META_SK}}
         await store.client.delete_item(TableName=store.table.name, Key=key)
-    assert (await reconcile_job(look(store), job)).total() == 0
+    assert (await reconcile_job(pass_context(store), job)).total() == 0
     assert (await store.item())["status"] == "PENDING"
 
 

@@ -58,7 +58,7 @@ async def test_an_effect_moves_only_along_its_states(
         assert before == await store.everything()
 
 
-async def test_a_refusal_is_not_told_after_the_claim_was_lost(store: Store) -> None:
+async def test_a_refusal_is_not_recorded_after_the_claim_was_lost(store: Store) -> None:
     claim = await store.running()
     ledger = store.ledger(claim)
     await ledger.begin("key", "first", Effect.LOOKUP, 9.0)
@@ -67,7 +67,7 @@ async def test_a_refusal_is_not_told_after_the_claim_was_lost(store: Store) -> N
     assert (await rows(store))["EFFECT#key"]["state"] == "INTENT"
 
 
-async def test_what_an_effect_came_to_is_told_even_after_the_claim_was_lost(
+async def test_the_end_of_an_effect_is_recorded_after_the_claim_was_lost(
     store: Store,
 ) -> None:
     claim = await store.running()
@@ -80,7 +80,7 @@ async def test_what_an_effect_came_to_is_told_even_after_the_claim_was_lost(
 
 
 @pytest.mark.parametrize("verb", ["finish", "mark_unknown", "mark_refused"])
-async def test_what_came_of_an_effect_says_nothing_of_a_later_life(
+async def test_the_end_of_an_effect_changes_no_later_generation(
     store: Store, verb: str
 ) -> None:
     claim = await store.running()
@@ -94,7 +94,7 @@ async def test_what_came_of_an_effect_says_nothing_of_a_later_life(
 
 
 @pytest.mark.parametrize("state", EFFECT_STATES)
-async def test_an_effect_stands_unless_it_is_known_not_to(
+async def test_an_effect_may_have_happened_unless_it_was_refused(
     store: Store, state: str | None
 ) -> None:
     ledger = store.ledger(await store.running())

@@ -47,7 +47,7 @@ async def row(store: Store, asked: BeginRequest = OURS) -> dict[str, Any]:
     return await store.item(keys.idempotency_pk(store.ref.tenant, slot.key), sk)
 
 
-async def test_an_operation_that_nobody_knows_begins(store: Store) -> None:
+async def test_an_operation_without_a_record_starts(store: Store) -> None:
     assert await operations(store).begin(OURS) == Granted()
     expected = {
         "v": 1,
@@ -76,7 +76,7 @@ async def test_what_is_at_its_end_is_not_begun_again(
 
 
 @pytest.mark.parametrize("state", [State.DONE, State.REFUSED])
-async def test_what_is_over_begins_anew_though_it_was_not_swept_away(
+async def test_an_expired_operation_starts_anew_before_its_deletion(
     store: Store, state: State
 ) -> None:
     ops = operations(store)
@@ -89,7 +89,7 @@ async def test_what_is_over_begins_anew_though_it_was_not_swept_away(
     assert "value" not in await row(store)
 
 
-async def test_what_plainly_did_not_happen_begins_anew(store: Store) -> None:
+async def test_a_refused_operation_starts_anew(store: Store) -> None:
     ops = operations(store)
     await ops.begin(OURS)
     await ops.settle(OURS, State.RELEASED)
@@ -115,7 +115,7 @@ async def test_a_begin_that_comes_once_more_after_its_end_begins_nothing(
     assert await ops.begin(THEIRS) == Granted()
 
 
-async def test_what_somebody_is_at_is_held_until_the_lease_is_over(
+async def test_an_operation_in_progress_is_owned_until_its_lease_expires(
     store: Store,
 ) -> None:
     ops = operations(store)
@@ -159,7 +159,7 @@ async def test_other_arguments_are_a_mismatch(
     assert await ops.begin(other) == Mismatch()
 
 
-async def test_of_two_who_take_over_only_one_does(store: Store) -> None:
+async def test_one_of_two_takeovers_wins(store: Store) -> None:
     ops = operations(store)
     await ops.begin(OURS)
     await ops.settle(OURS, State.UNKNOWN)
@@ -171,7 +171,9 @@ async def test_of_two_who_take_over_only_one_does(store: Store) -> None:
     assert (await row(store))["owner_token"] == "quick"
 
 
-async def test_who_is_always_too_late_is_told_to_look_again(store: Store) -> None:
+async def test_a_process_that_always_loses_the_race_is_in_progress(
+    store: Store,
+) -> None:
     ops, quick = operations(store), operations(store)
     await ops.begin(OURS)
     await ops.settle(OURS, State.UNKNOWN)
@@ -202,7 +204,7 @@ async def test_what_comes_to_its_end_at_the_last_moment_is_not_taken_over(
 
 
 @pytest.mark.parametrize("state", list(State)[1:])
-async def test_who_lost_an_operation_does_not_end_it(
+async def test_a_process_that_lost_an_operation_does_not_end_it(
     store: Store, state: State
 ) -> None:
     ops = operations(store)
@@ -291,7 +293,7 @@ async def test_numbers_begin_in_their_order(store: Store) -> None:
     assert await ops.begin(number(9)) == OutOfOrder(4)
 
 
-async def test_a_number_is_held_taken_over_and_ended_like_any_other(
+async def test_a_number_is_owned_taken_over_and_ended_like_any_operation(
     store: Store,
 ) -> None:
     ops = operations(store)

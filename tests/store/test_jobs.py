@@ -99,14 +99,16 @@ async def test_a_notice_is_left_on_a_job_and_on_nothing_else(store: Store) -> No
     )
 
 
-async def test_who_submits_a_job_shows_that_it_is_alive(store: Store) -> None:
+async def test_a_submit_records_its_progress(store: Store) -> None:
     await store.put_job(S.SUBMITTING)
     await store.jobs.touch(store.ref, 2)
     item = await store.item(store.ref.pk, keys.META_SK)
     assert iso(NOW) == item["progress_at"]
 
 
-async def test_nobody_is_at_an_earlier_life_of_a_job_or_at_none(store: Store) -> None:
+async def test_a_missing_job_or_an_earlier_generation_records_no_progress(
+    store: Store,
+) -> None:
     await store.jobs.touch(store.ref, 2)
     assert await store.jobs.read(store.ref) is None
     await store.put_job(S.RESUMING, gen=3)
@@ -133,7 +135,7 @@ async def test_events_are_kept_in_their_order_and_never_overwritten(
     assert found == [0, 1, 2, "a", "a"]
 
 
-async def test_a_submit_of_an_earlier_life_adds_no_chunks(store: Store) -> None:
+async def test_a_submit_of_an_earlier_generation_adds_no_chunks(store: Store) -> None:
     await store.put_job(JobStatus.SUBMITTING, gen=3)
     assert await store.jobs.add_chunks(store.ref, 2, [(3, {"stage": "first"})]) is False
     assert await store.item() == {}

@@ -12,17 +12,17 @@ from piecework.domain.model import ChunkRef, JobStatus
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import SchemaTooNewError
 from piecework.jobs.cancellation import CancelSweep, sweep
-from piecework.reconciler.dead_letter_queue import place
+from piecework.reconciler.dead_letter_queue import handle
 from piecework.reconciler.jobs import reconcile_chunks
 from piecework.store import claims, table
 from piecework.store.breakers import Breakers
 from piecework.store.completion import all_chunks, take_snapshot
 from tests.store.conftest import NOW, Store
-from tests.store.deployment import LOG, look, runtime, sent
+from tests.store.deployment import LOG, pass_context, runtime, sent
 
 
 @pytest.mark.parametrize("attempts", [0, 3])
-async def test_a_claim_makes_a_chunk_as_new_as_who_claims_it(
+async def test_a_claim_writes_the_schema_version_of_its_worker(
     store: Store, monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:
     await store.put_chunk(attempts=attempts, later="news")
@@ -111,7 +111,7 @@ async def mixed(store: Store, status: str, **job: Any) -> Any:
     return await store.jobs.read(store.ref)
 
 
-async def test_chunks_of_a_newer_version_are_told_apart(store: Store) -> None:
+async def test_chunks_of_a_newer_version_are_listed_apart(store: Store) -> None:
     job = await mixed(store, "RUNNING")
     newer: list[ChunkRef] = []
     ours = [c.ref async for c in all_chunks(store.table, job.ref, 4, newer)]
@@ -121,7 +121,7 @@ async def test_chunks_of_a_newer_version_are_told_apart(store: Store) -> None:
 
 async def test_a_job_is_not_ended_while_a_newer_worker_is_at_it(store: Store) -> None:
     job = await mixed(store, "RUNNING")
-    acts = await reconcile_chunks(look(store), job)
+    acts = await reconcile_chunks(pass_context(store), job)
 
     after = await store.jobs.read(store.ref)
     assert acts.total() == 0
@@ -142,7 +142,7 @@ async def test_a_cancel_leaves_a_newer_chunk_and_the_end_to_newer_ones(
     assert after.status is JobStatus.CANCELLING
 
 
-async def test_a_cancel_passes_over_who_was_claimed_by_a_newer_worker_meanwhile(
+async def test_a_cancel_skips_a_chunk_that_a_newer_worker_claimed_meanwhile(
     store: Store,
 ) -> None:
     seen = await store.put_chunk()
@@ -170,20 +170,22 @@ def newer_message(store: Store) -> Delivery:
     )
 
 
-async def test_a_newer_message_of_a_chunk_that_we_know_becomes_ours(
+async def test_a_newer_message_of_a_readable_chunk_is_sent_in_this_version(
     store: Store,
 ) -> None:
     await store.put_chunk()
     rt = runtime(store)
 
-    assert await place(rt, newer_message(store), LOG) == "dead-letter queue: sent again"
+    assert (
+        await handle(rt, newer_message(store), LOG) == "dead-letter queue: redispatched"
+    )
     assert sent(rt) == [Message.about(store.chunk, 2)]
 
 
 async def test_a_newer_message_of_an_ended_chunk_goes(store: Store) -> None:
     await store.put_chunk(status="SUCCEEDED")
     rt = runtime(store)
-    done = await place(rt, newer_message(store), LOG)
+    done = await handle(rt, newer_message(store), LOG)
 
     assert done == "dead-letter queue: chunk had ended"
     assert sent(rt) == []
@@ -198,11 +200,14 @@ async def test_the_message_of_a_newer_chunk_goes_back_as_it_came(
     if ours:
         delivery = Delivery(Message.about(store.chunk, 2), "ours", "r", "m", 11)
     rt: Any = runtime(store)
-    done = await place(rt, delivery, LOG)
+    done = await handle(rt, delivery, LOG)
 
     assert done == "dead-letter queue: left to newer workers"
     assert rt.work.bodies == [delivery.body]
-    assert (rt.work.messages, await store.letters.get("QUARANTINE", "m")) == ([], None)
+    assert (rt.work.messages, await store.dead_letter_table.get("QUARANTINE", "m")) == (
+        [],
+        None,
+    )
 
 
 async def test_the_message_of_a_newer_job_whose_chunks_lie_elsewhere_goes_back(
@@ -210,21 +215,21 @@ async def test_the_message_of_a_newer_job_whose_chunks_lie_elsewhere_goes_back(
 ) -> None:
     await store.put(store.ref.pk, keys.META_SK, v=2)
     rt: Any = runtime(store)
-    done = await place(rt, newer_message(store), LOG)
+    done = await handle(rt, newer_message(store), LOG)
 
     assert done == "dead-letter queue: left to newer workers"
 
 
 async def test_a_newer_message_of_nothing_is_set_aside(store: Store) -> None:
     rt = runtime(store)
-    done = await place(rt, newer_message(store), LOG)
-    row = await store.letters.get("QUARANTINE", store.ref.job) or {}
+    done = await handle(rt, newer_message(store), LOG)
+    row = await store.dead_letter_table.get("QUARANTINE", store.ref.job) or {}
 
     assert done == "dead-letter queue: quarantined"
     assert row["error_code"] == "runtime.message.orphan"
 
 
-async def test_what_is_only_told_on_is_read_at_any_version(store: Store) -> None:
+async def test_rows_that_are_only_shown_are_read_at_any_version(store: Store) -> None:
     await store.put(store.ref.pk, "EVENT#2026#paused", v=2, event="paused")
 
     assert [e.event for e in await store.jobs.events(store.ref)] == ["paused"]

@@ -43,7 +43,7 @@ async def test_a_cancel_does_not_stop_a_chunk_past_its_pivot(
 
 @pytest.mark.parametrize("value", ["null", '"value"'])
 @pytest.mark.parametrize("word", list(NOT_OURS))
-async def test_who_lost_the_claim_past_the_pivot_writes_nothing(
+async def test_a_worker_that_lost_the_claim_past_the_pivot_writes_nothing(
     store: Store, word: str, value: str
 ) -> None:
     claim = await store.running(stage="second")

@@ -11,7 +11,7 @@ from piecework.aws.queue import BATCH, Delivery, Message
 from piecework.domain import keys
 from piecework.domain.model import JobStatus
 from piecework.reconciler import dead_letter_queue
-from piecework.reconciler.dead_letter_queue import drain, place
+from piecework.reconciler.dead_letter_queue import drain, handle
 from tests.store.conftest import Store
 from tests.store.deployment import LOG, Sent, runtime, sent
 
@@ -25,12 +25,12 @@ def delivery(store: Store, gen: int = 2, **facts: Any) -> Delivery:
 @pytest.mark.parametrize(
     ("state", "gen", "act"),
     [
-        ({}, 2, "sent again"),
-        ({"status": "RUNNING"}, 2, "sent again"),
+        ({}, 2, "redispatched"),
+        ({"status": "RUNNING"}, 2, "redispatched"),
         ({"status": "SUCCEEDED"}, 2, "chunk had ended"),
         ({"status": "DEAD"}, 3, "chunk had ended"),
         ({}, 1, "chunk had ended"),
-        ({}, 3, "sent again"),
+        ({}, 3, "redispatched"),
     ],
 )
 async def test_a_chunk_with_work_left_is_sent_again(
@@ -38,9 +38,9 @@ async def test_a_chunk_with_work_left_is_sent_again(
 ) -> None:
     await store.put_chunk(**state)
     rt = runtime(store)
-    done = await place(rt, delivery(store, gen), LOG)
+    done = await handle(rt, delivery(store, gen), LOG)
     assert f"dead-letter queue: {act}" == done
-    again = [Message.about(store.chunk, 2)] if act == "sent again" else []
+    again = [Message.about(store.chunk, 2)] if act == "redispatched" else []
     assert again == sent(rt)
 
 
@@ -56,8 +56,8 @@ async def test_what_belongs_to_nothing_is_set_aside(
     store: Store, facts: dict[str, Any], code: str
 ) -> None:
     rt = runtime(store)
-    done = await place(rt, delivery(store, **facts), LOG)
-    row = await store.letters.get("QUARANTINE", store.ref.job) or {}
+    done = await handle(rt, delivery(store, **facts), LOG)
+    row = await store.dead_letter_table.get("QUARANTINE", store.ref.job) or {}
     assert (done, row["error_code"]) == ("dead-letter queue: quarantined", code)
     assert sent(rt) == []
 
@@ -65,7 +65,7 @@ async def test_what_belongs_to_nothing_is_set_aside(
 @pytest.mark.parametrize(
     ("number", "job", "done"),
     [
-        (keys.JOIN_CHUNK, {"has_notify_hook": True}, "notice"),
+        (keys.JOIN_CHUNK, {"has_notify_hook": True}, "notification"),
         (keys.JOIN_CHUNK, {}, "quarantined"),
         (keys.JOIN_CHUNK, None, "quarantined"),
         (3, {"has_notify_hook": True}, "quarantined"),
@@ -77,7 +77,7 @@ async def test_the_message_of_a_notice_may_go(
     if job is not None:
         await store.put_job(JobStatus.SUCCEEDED, **job)
     message = Message.about(store.ref.chunk(number), 2)
-    placed = await place(runtime(store), delivery(store, message=message), LOG)
+    placed = await handle(runtime(store), delivery(store, message=message), LOG)
     assert f"dead-letter queue: {done}" == placed
 
 
@@ -91,11 +91,11 @@ async def test_the_queue_is_emptied(store: Store) -> None:
     assert queue.lying == []
 
 
-async def test_a_flood_of_dead_letters_keeps_no_job_waiting(
+async def test_a_flood_of_dead_lettered_messages_delays_no_job(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of a pipeline that no worker has come back as fast as they are sent."""
-    monkeypatch.setattr(dead_letter_queue, "MOST_BATCHES", 3, raising=False)
+    monkeypatch.setattr(dead_letter_queue, "MAX_BATCHES", 3, raising=False)
     await store.put_chunk(status="SUCCEEDED")
     rt = runtime(store)
     queue: Any = rt.dead_letter_queue
@@ -103,7 +103,7 @@ async def test_a_flood_of_dead_letters_keeps_no_job_waiting(
     assert [30, 15, 0] == [(await drain(rt, LOG)).total() for _ in range(3)]
 
 
-async def test_an_empty_queue_is_asked_once(store: Store) -> None:
+async def test_an_empty_queue_is_read_once(store: Store) -> None:
     asked: list[int] = []
 
     class Empty(Sent):
@@ -116,7 +116,7 @@ async def test_an_empty_queue_is_asked_once(store: Store) -> None:
     assert [BATCH] == asked
 
 
-async def test_one_that_cannot_be_placed_stays_and_keeps_nobody(store: Store) -> None:
+async def test_a_message_that_fails_stays_and_delays_no_other(store: Store) -> None:
     await store.put_chunk()
     await store.change(v=2)
     rt: Any = runtime(store)

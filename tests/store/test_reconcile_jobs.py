@@ -1,4 +1,4 @@
-"""What the reconciler does about a job, one look at a time."""
+"""What the reconciler does for a job, one pass at a time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from piecework.reconciler.jobs import (
     finish_cancelling,
     finish_resume,
     finish_submit,
-    look_at,
+    reconcile_chunk,
     reconcile_chunks,
     send_join,
 )
 from tests.store.conftest import NOW, SETTINGS, Store
-from tests.store.deployment import look, runtime, sent
+from tests.store.deployment import pass_context, runtime, sent
 
 LEASE = SETTINGS.lease_s
 QUIET = iso(NOW - SUBMIT_TIMEOUT_S)
@@ -65,7 +65,7 @@ async def test_a_submit_that_is_quiet_for_long_is_finished(
     store: Store, asked: list[str], since: str, begun: list[str]
 ) -> None:
     job = await store.put_job(JobStatus.SUBMITTING, created_at=since)
-    acts = await finish_submit(look(store), job)
+    acts = await finish_submit(pass_context(store), job)
     assert begun == asked
     assert acts["submit finished"] == len(begun)
 
@@ -93,13 +93,13 @@ async def test_a_resume_that_is_quiet_for_long_is_finished(
         (reconcile_chunks, JobStatus.RUNNING),
     ],
 )
-async def test_what_somebody_is_still_seen_to_do_is_left_to_them(
+async def test_a_submit_with_progress_is_left_alone(
     store: Store, asked: list[str], act: Any, status: JobStatus, seen: str
 ) -> None:
     await store.put_chunk()
     began = dict.fromkeys(("created_at", "opened_at", "reopened_at"), LONG_AGO)
     job = await store.put_job(status, **began | {seen: RECENT})
-    here = look(store)
+    here = pass_context(store)
     await act(here.rt if act is finish_resume else here, job)
     found = await store.jobs.read(store.ref)
     assert found is not None
@@ -120,7 +120,7 @@ async def test_what_an_opened_job_did_not_send_is_sent(
 ) -> None:
     await store.put_chunk()
     job = await running_job(store, **facts)
-    await reconcile_chunks(look(store), job)
+    await reconcile_chunks(pass_context(store), job)
     assert begun == asked
 
 
@@ -143,7 +143,7 @@ async def test_a_cancel_takes_what_a_dead_worker_holds_and_nothing_else(
 ) -> None:
     await store.put_chunk(**state)
     job = await store.put_job(JobStatus.CANCELLING, created_at=LONG_AGO)
-    await finish_cancelling(look(store, seen), job)
+    await finish_cancelling(pass_context(store, seen), job)
     item = await store.item()
     assert status == item["status"]
 
@@ -153,7 +153,7 @@ async def test_a_cancel_takes_what_a_dead_worker_holds_and_nothing_else(
 
 async def test_a_join_that_is_not_there_is_not_sent(store: Store) -> None:
     job = await store.put_job(JobStatus.FINALIZING, created_at=LONG_AGO)
-    here = look(store)
+    here = pass_context(store)
     assert (await send_join(here, job)).total() == 0
     assert sent(here.rt) == []
 
@@ -162,21 +162,21 @@ async def test_a_join_that_waits_is_sent(store: Store) -> None:
     ref = store.ref.chunk(keys.JOIN_CHUNK)
     await store.put(ref.pk, ref.sk, status="PENDING", gen=2, chunk=-1, fence=0)
     job = await store.put_job(JobStatus.FINALIZING, created_at=LONG_AGO)
-    here = look(store)
+    here = pass_context(store)
     await send_join(here, job)
     assert sent(here.rt) == [Message.about(ref, 2)]
 
 
 @pytest.mark.parametrize(("since", "again"), [(QUIET, 1), (RECENT, 0)])
-async def test_a_join_that_nobody_took_up_is_soon_sent_however_young_the_job(
+async def test_a_join_without_a_claim_is_soon_sent_again(
     store: Store, since: str, again: int
 ) -> None:
     ref = store.ref.chunk(keys.JOIN_CHUNK)
     await store.put(ref.pk, ref.sk, status="PENDING", gen=1, chunk=-1, fence=0)
     began = dict.fromkeys(("created_at", "opened_at", "sent_at"), QUIET)
     job = await store.put_job(JobStatus.FINALIZING, 1, **began, finalizing_at=since)
-    here = look(store)
-    assert again == (await send_join(here, job))["sent again"]
+    here = pass_context(store)
+    assert again == (await send_join(here, job))["redispatched"]
     assert [Message.about(ref, 1)] * again == sent(here.rt)
 
 
@@ -188,13 +188,13 @@ async def test_a_job_is_finished_when_all_have_ended(
 ) -> None:
     await store.put_chunk(status=status, redispatch_at=iso(NOW + 1))
     job = await running_job(store, sent_at=LONG_AGO)
-    here = look(store)
+    here = pass_context(store)
     assert (await reconcile_chunks(here, job)).total() == 0
     assert begun == asked
     assert sent(here.rt) == []
 
 
-async def test_the_join_of_a_job_that_all_left_is_handed_out(
+async def test_the_join_of_a_job_whose_chunks_have_ended_is_dispatched(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     join = store.ref.chunk(keys.JOIN_CHUNK)
@@ -205,8 +205,8 @@ async def test_the_join_of_a_job_that_all_left_is_handed_out(
     monkeypatch.setattr(jobs, "start_finalizing", begin)
     await store.put_chunk(status="SUCCEEDED")
     job = await running_job(store, sent_at=LONG_AGO)
-    here = look(store)
-    assert (await reconcile_chunks(here, job))["finish begun"] == 1
+    here = pass_context(store)
+    assert (await reconcile_chunks(here, job))["join started"] == 1
     assert sent(here.rt) == [Message.about(join, 2)]
 
 
@@ -230,33 +230,33 @@ async def test_a_chunk_that_no_message_speaks_for_is_sent(
 ) -> None:
     chunk = await store.put_chunk(**state)
     job = await running_job(store)
-    here = look(store, seen)
+    here = pass_context(store, seen)
     before = await store.item()
-    acts = await look_at(here, job, chunk)
+    acts = await reconcile_chunk(here, job, chunk)
     assert again == acts.total() == len(sent(here.rt))
     assert (before == await store.item()) is (again == 0)
 
 
 @pytest.mark.parametrize(
-    ("state", "act"), [(RUNNING, "dead lease given back"), ({}, "sent again")]
+    ("state", "act"), [(RUNNING, "expired lease released"), ({}, "redispatched")]
 )
 async def test_what_was_done_is_named(
     store: Store, state: dict[str, Any], act: str
 ) -> None:
     chunk = await store.put_chunk(**state)
     job = await running_job(store)
-    assert await look_at(look(store, LEASE), job, chunk) == {act: 1}
+    assert await reconcile_chunk(pass_context(store, LEASE), job, chunk) == {act: 1}
 
 
 @pytest.mark.parametrize("state", [RUNNING, {}])
-async def test_a_chunk_that_moved_since_the_look_is_not_sent(
+async def test_a_chunk_that_changed_since_it_was_read_is_not_sent(
     store: Store, state: dict[str, Any]
 ) -> None:
     chunk = await store.put_chunk(**state)
     await store.change(fence=9)
     job = await running_job(store)
-    here = look(store, LEASE)
-    assert (await look_at(here, job, chunk)).total() == 0
+    here = pass_context(store, LEASE)
+    assert (await reconcile_chunk(here, job, chunk)).total() == 0
     assert sent(here.rt) == []
 
 

@@ -44,7 +44,7 @@ async def test_a_late_reopen_takes_nothing_up_under_a_job_that_moved_on(
     assert before == await store.everything()
 
 
-async def test_a_new_life_has_all_its_attempts_and_waits_before_it(
+async def test_a_new_generation_has_all_attempts_and_waits_first(
     store: Store,
 ) -> None:
     counters = ("releases", "deferrals", "outages", "recoveries", "redispatches")
@@ -57,7 +57,7 @@ async def test_a_new_life_has_all_its_attempts_and_waits_before_it(
     assert set() == spent.keys() & item.keys()
 
 
-async def test_a_chunk_that_ended_in_this_very_life_is_not_taken_up_in_it_again(
+async def test_a_chunk_that_ended_in_a_generation_is_not_reopened_in_it(
     store: Store,
 ) -> None:
     chunk = await store.put_chunk(status="DEAD", gen=5, attempts=3, fence=7)

@@ -64,7 +64,7 @@ async def test_a_large_response_is_not_kept(
 
 @pytest.mark.parametrize("name", ["value", "valid_until"])
 @pytest.mark.parametrize("spoilt", [None, 9])
-async def test_a_response_that_somebody_spoiled_is_not_there(
+async def test_a_malformed_cached_answer_is_ignored(
     store: Store, name: str, spoilt: int | None
 ) -> None:
     shared = cache(store)

@@ -74,7 +74,7 @@ def test_every_write_has_a_condition_or_a_reason() -> None:
     assert bare == set(UNCONDITIONAL)
 
 
-def test_there_are_writes_to_be_looked_at() -> None:
+def test_the_search_finds_writes() -> None:
     assert sum(1 for path in STORE for _ in writes(ast.parse(path.read_text()))) > 20
 
 
@@ -169,7 +169,7 @@ def test_the_names_that_jobs_put_into_expressions_are_not_reserved() -> None:
     assert {name for name in facts if name.upper() in RESERVED} == set()
 
 
-def test_the_look_at_expressions_sees_them() -> None:
+def test_the_search_for_expressions_finds_them() -> None:
     assert attributes("SET status = :status, #name = :n ADD calls :one") == {
         "status",
         "calls",

@@ -20,7 +20,7 @@ async def test_counting_twice_counts_once(store: Store) -> None:
     assert await tallies.add(store.ref, 0, [1], 3) is True
 
 
-async def test_many_who_count_at_once_lose_nothing_and_one_sees_the_end(
+async def test_many_processes_that_count_at_once_lose_nothing_and_one_sees_the_end(
     store: Store,
 ) -> None:
     adds = (store.tallies.add(store.ref, 0, [n], 32) for n in range(32))

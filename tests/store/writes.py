@@ -52,11 +52,11 @@ async def begin_compensation(store: Store, claim: Claim) -> Any:
     return await store.checkpoints(claim).begin_compensation(FAILURE, "second")
 
 
-async def undo(store: Store, claim: Claim) -> Any:
+async def record_compensation(store: Store, claim: Claim) -> Any:
     return await store.checkpoints(claim).record_compensation("first", None)
 
 
-async def undo_failed(store: Store, claim: Claim) -> Any:
+async def record_failed_compensation(store: Store, claim: Claim) -> Any:
     return await store.checkpoints(claim).record_compensation("first", FAILURE)
 
 
@@ -96,9 +96,9 @@ async def release(store: Store, claim: Claim) -> Any:
 
 
 async def dead_letter(store: Store, claim: Claim) -> Any:
-    letter = store.dead_letters.row(claim, DEAD, [], pipeline="review", owner="")
+    dead_letter = store.dead_letters.row(claim, DEAD, [], pipeline="review", owner="")
     return await store.settlements.dead_letter(
-        claim, DEAD, letter, resume_at="first", also=[], calls=Calls(5)
+        claim, DEAD, dead_letter, resume_at="first", also=[], calls=Calls(5)
     )
 
 
@@ -113,8 +113,8 @@ STEPS: list[Write] = [
     complete_value,
     complete_result,
     begin_compensation,
-    undo,
-    undo_failed,
+    record_compensation,
+    record_failed_compensation,
     begin,
 ]
 ENDS: list[Write] = [

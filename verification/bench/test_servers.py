@@ -87,7 +87,7 @@ def test_without_any_postgresql_it_is_unavailable(
 
 def test_root_hands_postgresql_to_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(postgres, "UNPRIVILEGED", ("nobody-of-that-name", "nobody"))
+    monkeypatch.setattr(postgres, "OWNER", "no-such-user")
 
     assert 0 < postgres.identity()["user"]
 
@@ -96,7 +96,8 @@ def test_root_alone_on_its_machine_has_no_postgresql(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(postgres.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(postgres, "UNPRIVILEGED", ("nobody-of-that-name",))
+    monkeypatch.setattr(postgres, "OWNER", "no-such-user")
+    monkeypatch.setattr(postgres, "OVERFLOW_UID", 4_000_000_000)
 
     with pytest.raises(UnavailableError, match="does not run as root"):
         postgres.identity()

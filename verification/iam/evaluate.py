@@ -69,7 +69,7 @@ def effects(statements: Iterable[Statement], request: Request) -> set[str]:
 
 
 def applies(statement: Statement, request: Request) -> bool:
-    """Say whether a statement speaks of a request.
+    """Return whether a statement speaks of a request.
 
     Raises:
         ValueError: For an element or an operator that is not known here.
@@ -104,7 +104,7 @@ def names(principals: Any, who: tuple[str, str]) -> bool:
 
 
 def concerns(statement: Statement, request: Request) -> bool:
-    """Say whether a statement is about a resource; a trust policy names none."""
+    """Return whether a statement is about a resource; a trust policy names none."""
     if "Resource" not in statement:
         return True
     return any(
@@ -115,7 +115,7 @@ def concerns(statement: Statement, request: Request) -> bool:
 
 
 def holds(operator: str, key: str, wanted: Sequence[str], context: Context) -> bool:
-    """Say whether one line of a condition holds.
+    """Return whether one line of a condition holds.
 
     Raises:
         ValueError: For an operator that is not known here.
@@ -148,7 +148,7 @@ def filled(written: str, context: Context) -> str | None:
 
 
 def like(pattern: str, text: str) -> bool:
-    """Say whether a text is as a pattern with `*` and `?` says."""
+    """Return whether a text is as a pattern with `*` and `?` says."""
     parts = ({"*": ".*", "?": "."}.get(sign) or re.escape(sign) for sign in pattern)
     return re.fullmatch("".join(parts), text, re.DOTALL) is not None
 

@@ -27,7 +27,7 @@ class Grant:
     where: str = ""
 
     def fits(self, call: Call) -> bool:
-        """Say whether a call needed this."""
+        """Return whether a call needed this."""
         return (
             self.actor in call.actor.split("+")
             and self.action == call.action

@@ -142,12 +142,12 @@ async def nothing(*_: object) -> None:
 
 
 async def sent(scenario: Scenario, job: str) -> bool:
-    """Say whether a job's chunks have been sent."""
+    """Return whether a job's chunks have been sent."""
     return "sent_at" in (await scenario.job(job)).item
 
 
 def drained(actors: Actors) -> bool:
-    """Say whether nothing is left in the dead-letter queue."""
+    """Return whether nothing is left in the dead-letter queue."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     found = actors.direct_client("sqs").get_queue_attributes(
         QueueUrl=actors.queue("work-dlq"), AttributeNames=names

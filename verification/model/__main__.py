@@ -40,13 +40,15 @@ def main() -> int:
 def hold(pool: ProcessPoolExecutor, asked: int) -> tuple[int, int]:
     """Explore small configurations completely; others share the remaining states."""
     shares = [asked // cfg.share for cfg in CONFIGURATIONS]
-    found = pool.map(look, CONFIGURATIONS, shares)
+    found = pool.map(explore_one, CONFIGURATIONS, shares)
     results = dict(zip(CONFIGURATIONS, found, strict=True))
     left = asked - sum(found.states for found in results.values())
     larger = [cfg for cfg, found in results.items() if not found.complete]
     if left > 0 and larger:
         more = -(-left // len(larger))
-        found = pool.map(look, larger, [asked // cfg.share + more for cfg in larger])
+        found = pool.map(
+            explore_one, larger, [asked // cfg.share + more for cfg in larger]
+        )
         results |= zip(larger, found, strict=True)
     for cfg, found in results.items():
         tell(cfg, found)
@@ -54,7 +56,7 @@ def hold(pool: ProcessPoolExecutor, asked: int) -> tuple[int, int]:
     return sum(f.states for f in found_all), sum(len(f.broken) for f in found_all)
 
 
-def look(cfg: Config | Theme, limit: int) -> Found:
+def explore_one(cfg: Config | Theme, limit: int) -> Found:
     """Explore one configuration in a process of its own."""
     return explore(model_of(cfg), limit)
 

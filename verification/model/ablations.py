@@ -113,7 +113,7 @@ ABLATIONS = (
     Ablation("unopened goes back", BIRTHS, "a job that runs has all its chunks"),
     Ablation("unwritten are certified", ALONE, STUCK),
     Ablation("sign of life", SIGNS, "a submit that gets on is not finished by others"),
-    Ablation("look at all chunks", tallies.ALL_ENDED, LEFT_BEHIND),
+    Ablation("snapshot of all chunks", tallies.ALL_ENDED, LEFT_BEHIND),
     Ablation("life in finalize", tallies.ALL_ENDED, LEFT_BEHIND),
     Ablation("life in what is kept", tallies.ALL_ENDED, "a certificate says what is"),
     Ablation("first life in sparing", tallies.LATE_COUNT, STUCK),
@@ -140,6 +140,6 @@ ABLATIONS = (
         "no attempt is handed back that was not taken",
     ),
     Ablation("waits for a retry are bounded", HOPELESS, STUCK),
-    Ablation("the way back waits no more often", HOPELESS, STUCK),
+    Ablation("deferrals of a compensation are bounded", HOPELESS, STUCK),
     Ablation("the parked are asked again", ASKED, STUCK),
 )

@@ -124,7 +124,7 @@ def counted(at: At) -> Job:
     return at.j._replace(tally=at.j.tally | 1 << at.number)
 
 
-def look(at: At) -> Iterator[Step]:
+def take_snapshot(at: At) -> Iterator[Step]:
     """`start_finalizing`: read the job, then all chunks; the write follows later."""
     whole = not at.census & SEES_OPEN or not at.cfg.has("census")
     if at.j.st == Js.RUNNING and whole:

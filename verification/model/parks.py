@@ -178,7 +178,8 @@ def gives_up(has: Has, s: State, label: str, *, said_no: bool) -> Iterator[Move]
 
 def undoes(has: Has, s: State) -> Iterator[Move]:
     """The step's compensation; a permanent failure is recorded and final."""
-    bounded = s.parks == MAX_DEFERRALS and has("the way back waits no more often")
+    capped = has("deferrals of a compensation are bounded")
+    bounded = s.parks == MAX_DEFERRALS and capped
     if s.open:
         yield from puts_off(has, s, "may not undo")
     elif s.down and not s.retries and not bounded:

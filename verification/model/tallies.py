@@ -97,23 +97,23 @@ def rest(s: State, me: int, w: Worker) -> State:
 def reads(has: Has, s: State, me: int, w: Worker) -> Iterator[Move]:
     """`start_finalizing`: first the job, then its chunks, one after the other."""
     if s.st == Js.RUNNING:
-        looking = Worker(Pc.LOOK, w.at << 2, s.gen)
-        yield Move(put(s, me, looking), "reads the job")
+        reading = Worker(Pc.LOOK, w.at << 2, s.gen)
+        yield Move(put(s, me, reading), "reads the job")
     else:
         yield Move(rest(s, me, w), "sees nothing to finish")
 
 
-def looks(has: Has, s: State, me: int, w: Worker) -> Iterator[Move]:
+def reads_chunk(has: Has, s: State, me: int, w: Worker) -> Iterator[Move]:
     counted, number = w.at >> 2, w.at & 3
-    if s.chunks[number] == C.OPEN and has("look at all chunks"):
+    if s.chunks[number] == C.OPEN and has("snapshot of all chunks"):
         back = w._replace(at=counted, kept=0, saw=0)
         yield Move(rest(s, me, back), f"sees chunk {number} open")
         return
     saw = w.saw | (s.chunks[number] != C.DONE) << number
-    looked = w._replace(at=w.at + 1, saw=saw)
+    read = w._replace(at=w.at + 1, saw=saw)
     if number + 1 == CHUNKS:
-        looked = w._replace(pc=Pc.FINALIZE, at=counted, saw=saw)
-    yield Move(put(s, me, looked), f"sees chunk {number} ended")
+        read = w._replace(pc=Pc.FINALIZE, at=counted, saw=saw)
+    yield Move(put(s, me, read), f"sees chunk {number} ended")
 
 
 def finalizes(has: Has, s: State, me: int, w: Worker) -> Iterator[Move]:
@@ -189,7 +189,7 @@ STEPS = {
     Pc.COUNT: counts,
     Pc.GROUP: groups,
     Pc.READ: reads,
-    Pc.LOOK: looks,
+    Pc.LOOK: reads_chunk,
     Pc.FINALIZE: finalizes,
     Pc.JOIN: join_ends,
 }

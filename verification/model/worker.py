@@ -8,10 +8,10 @@ from verification.model.endings import (
     bury,
     delete,
     finalize,
-    look,
     park,
     release,
     stop,
+    take_snapshot,
     tally,
 )
 from verification.model.provider import leftover_effects
@@ -155,7 +155,7 @@ STEPS: dict[Pc, Callable[[At], Iterator[Step]]] = {
     Pc.RELEASE: release,
     Pc.STOP: stop,
     Pc.TALLY: tally,
-    Pc.LOOK: look,
+    Pc.LOOK: take_snapshot,
     Pc.FINALIZE: finalize,
     Pc.DELETE: delete,
 }

@@ -44,10 +44,10 @@ class Alarm:
 
     @property
     def window(self) -> int:
-        """Minutes of figures that a look needs."""
+        """Minutes of figures that an evaluation needs."""
         return self.periods + BEYOND
 
-    def look(self, figures: Mapping[Source, Series]) -> float | None:
+    def breaching_value(self, figures: Mapping[Source, Series]) -> float | None:
         """Return the newest value if the alarm is one now, else None."""
         given = {id_: figures[source] for id_, source in self.sources.items()}
         values = evaluate(self.expressions, self.returned, given)

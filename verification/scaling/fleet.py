@@ -33,7 +33,7 @@ class Task:
     ends: float | None = None
 
     def protected(self, now: float) -> bool:
-        """Say whether ECS may not end it."""
+        """Return whether ECS may not end it."""
         return now < self.policy.protected_until
 
 

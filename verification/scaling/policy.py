@@ -56,7 +56,7 @@ class Stepped:
         self, figures: Mapping[Source, Series], tasks: int, now: float
     ) -> int | None:
         """Return the number of tasks after the step, if a step is due."""
-        value = self.alarm.look(figures)
+        value = self.alarm.breaching_value(figures)
         if value is None:
             return None
         change = self.change(value - self.alarm.threshold, tasks)
@@ -104,7 +104,7 @@ class Cooling:
         return more
 
     def may_shrink(self, now: float, cooldown: float) -> bool:
-        """Say whether the cooldown since the last time is over, and begin another."""
+        """Return whether the cooldown is over; start the next one if it is."""
         if now - max(self.grew_at, self.shrank_at) < cooldown:
             return False
         self.shrank_at = now

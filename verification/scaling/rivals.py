@@ -66,10 +66,10 @@ class Tracking:
         self, figures: Mapping[Source, Series], tasks: int, now: float
     ) -> int | None:
         """Return the number of tasks that would put the figure on its target."""
-        if (value := self.high.look(figures)) is not None:
+        if (value := self.high.breaching_value(figures)) is not None:
             fit = math.ceil(tasks * value / self.target)
             return tasks + self.state.out(max(0, fit - tasks), now, COOLDOWN_S)
-        if (value := self.low.look(figures)) is not None:
+        if (value := self.low.breaching_value(figures)) is not None:
             fit = max(math.ceil(tasks * value / self.target), tasks // 2)
             if fit < tasks and self.state.may_shrink(now, COOLDOWN_S):
                 return fit

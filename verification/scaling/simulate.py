@@ -15,8 +15,8 @@ from verification.scaling.fleet import START_S, Fleet
 from verification.scaling.policy import Scaling
 
 SLOTS = 16
-#: Seconds after each minute at which alarms look.
-LOOK_S = 15
+#: Seconds after each minute at which alarms are evaluated.
+POLL_S = 15
 #: Percent of a worker's processor that a chunk in hand takes: it waits for models.
 CPU_PERCENT = 2.0
 #: Hours after which a case ends, whatever is left.
@@ -91,7 +91,7 @@ def simulate(
         fleet.second(float(now))
         if now % 60 == 59:
             figures.tell(now // 60, dict(told(fleet, case, now, world)))
-        if now % 60 == LOOK_S:
+        if now % 60 == POLL_S:
             seen = figures.seen(scaling.needs, now)
             fleet.desired = scaling.desired(seen, fleet.desired, now)
             wishes.append(fleet.desired)

@@ -83,6 +83,6 @@ def test_an_alarm_looks_at_the_newest_figures_that_there_are(
     )
     values: dict[str, float | None] = {"0": 0.0, "X": 1.0, "-": None}
 
-    seen = watched.look({METRIC: [values[point] for point in points]})
+    seen = watched.breaching_value({METRIC: [values[point] for point in points]})
 
     assert alarm == (seen is not None)

@@ -70,7 +70,7 @@ async def quiet(rt: Runtime, within: float = 20) -> None:
 
 
 async def empty(rt: Runtime) -> bool:
-    """Say whether nothing is in the queue, hidden or not."""
+    """Return whether nothing is in the queue, hidden or not."""
     return await rt.work.depth() == 0
 
 

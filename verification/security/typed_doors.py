@@ -43,7 +43,7 @@ async def s3_input(name: str) -> bool:
 
 
 def no_path(name: str) -> bool:
-    """Say whether no file can be called so; what can be is a person's own choice."""
+    """Return whether no file can be called so; what can be is a person's own choice."""
     return "\0" in name or "\ud800" in name or len(name) > 4_096
 
 
@@ -86,7 +86,7 @@ async def submitted(name: str) -> bool:
 
 
 async def refused(asked: Awaitable[Any]) -> bool:
-    """Say whether something is refused with a code of ours."""
+    """Return whether something is refused with a code of ours."""
     try:
         await asked
     except PieceworkError:

@@ -49,7 +49,7 @@ def hear(event: str, args: tuple[Any, ...]) -> None:
 
 
 def is_here(address: Any) -> bool:
-    """Say whether a connection stays on this machine."""
+    """Return whether a connection stays on this machine."""
     if not isinstance(address, tuple):
         return True
     try:

@@ -22,7 +22,7 @@ from verification.soak.world import CHUNK_ENDED, JOB_ENDED
 READ = TypeDeserializer().deserialize
 #: Digits of a sequence number that are the milliseconds since 1970.
 MILLISECONDS = 20
-LOOK_S = 0.2
+POLL_S = 0.2
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Changes:
         """Read for ever."""
         while True:
             await self.catch_up()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     async def catch_up(self) -> None:
         """Read to the present end of the stream."""
@@ -91,7 +91,7 @@ class Changes:
         return sum(item["status"] not in CHUNK_ENDED for item in chunks)
 
     def ended(self, jobs: Iterable[str]) -> bool:
-        """Say whether all these jobs have ended."""
+        """Return whether all these jobs have ended."""
         return all(
             job in self.jobs and self.jobs[job]["status"] in JOB_ENDED for job in jobs
         )

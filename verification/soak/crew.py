@@ -15,7 +15,7 @@ from verification.soak.site import Site
 
 WORKER_LOGS = "w*.jsonl"
 PIPELINES = "verification.soak.pipelines"
-LOOK_S = 0.1
+POLL_S = 0.1
 #: A stop that takes longer than its drain and its hand-back has failed.
 STOP_S = 20.0
 
@@ -95,7 +95,7 @@ class Crew:
                 self.start_worker()
             if self.reconciler is not None and not self.reconciler.alive:
                 self.start_reconciler()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     def kill(self, child: ChildProcess) -> None:
         """Kill a worker as the kernel does, and start another."""

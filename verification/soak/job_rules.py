@@ -68,7 +68,7 @@ def ends_truthfully(world: World, change: Change) -> Iterator[str]:
 
 
 def becomes(world: World, change: Change, statuses: set[str]) -> bool:
-    """Say whether the job comes into one of these states."""
+    """Return whether the job comes into one of these states."""
     old, new = world.old(change) or NOTHING, change.new or NOTHING
     return new.get("status") in statuses and old.get("status") != new.get("status")
 

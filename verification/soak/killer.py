@@ -19,7 +19,7 @@ from verification.soak.crew import Crew, worker_name
 from verification.soak.plan import PACE, Plan
 from verification.soak.traffic import Traffic
 
-LOOK_S = 0.05
+POLL_S = 0.05
 #: The share of the chunks that ends under blows; the last ones end in peace.
 STRUCK = 0.9
 #: Without progress for so long, the next blow falls all the same.
@@ -82,7 +82,7 @@ class Killer:
         done = len(self.changes.ended_once)
         wanted = done + (self.plan.chunks * STRUCK - done) / blows_left
         while len(self.changes.ended_once) < wanted and time.monotonic() < until:  # noqa: ASYNC110 -- a poll of the stream
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     async def kill(self) -> None:
         """Kill a worker with chunks in hand."""
@@ -112,7 +112,7 @@ class Killer:
                 return self.rng.choice(busy or ready)
             if late:
                 return None
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     async def reconciler(self) -> None:
         """Kill the reconciler."""
@@ -161,7 +161,7 @@ class Killer:
     async def cancel(self) -> None:
         """Cancel a job at work, wait until it is quiet; all but the last go on."""
         while self.crew.frozen:  # noqa: ASYNC110 -- they thaw by themselves
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         job = await self.job_in_full_swing()
         words = (job, "--reason", "soak")
         # It may have ended by itself in the meantime.
@@ -189,11 +189,11 @@ class Killer:
             most = max(living, key=self.changes.open_in, default="")
             if most and self.changes.open_in(most) >= IN_FULL_SWING:
                 return most
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         return ""
 
     def held_by_the_dead(self, job: str) -> bool:
-        """Say whether a worker that was killed holds a chunk of a job."""
+        """Return whether a worker that was killed holds a chunk of a job."""
         dead = {death.worker for death in self.crew.deaths}
         chunks = self.changes.chunks[job].values()
         return any(

@@ -84,14 +84,14 @@ def nothing_undone_past_the_pivot(world: World, change: Change) -> Iterator[str]
 
 
 def is_intent(world: World, change: Change) -> bool:
-    """Say whether a write begins an effect."""
+    """Return whether a write begins an effect."""
     new, old = change.new or NOTHING, world.old(change) or NOTHING
     begun = (old.get("state"), old.get("started_at"))
     return new["state"] == "INTENT" and begun != ("INTENT", new["started_at"])
 
 
 def is_of(sk: str, gen: str) -> bool:
-    """Say whether a row is a step of the way back of that generation."""
+    """Return whether a row is a step of the way back of that generation."""
     return sk.split("#")[2:4] == ["COMPENSATED", gen]
 
 

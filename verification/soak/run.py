@@ -28,7 +28,7 @@ ENDED_WITHIN_S = 180.0
 DRAINED_WITHIN_S = 30.0
 REDRIVEN_AT_ONCE = 3
 TOLD_EVERY_S = 10.0
-LOOK_S = 0.1
+POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ async def ended(actors: Actors, names: list[str]) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(ENDED_WITHIN_S):
             while not actors.changes.ended(names):  # noqa: ASYNC110 -- the stream
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
 
 
 async def drained(actors: Actors) -> None:

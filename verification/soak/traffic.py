@@ -19,7 +19,7 @@ TRIES = 8
 #: The exit code of a command that says no.
 REFUSED = 2
 COMMAND_S = 60.0
-LOOK_S = 0.1
+POLL_S = 0.1
 #: The share of the work by which it may be ahead of the blows: else the last of them
 #: would fall when nothing is left to strike.
 LEAD = 0.15
@@ -49,7 +49,7 @@ class Traffic:
         for job in self.plan.jobs():
             ahead = submitted / self.plan.chunks - LEAD
             while self.backlog() >= self.window or self.struck() < ahead:  # noqa: ASYNC110 -- as the stream
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
             await self.submit(job)
             submitted += len(job.work)
 

@@ -196,5 +196,5 @@ def judge(plan: Plan, course: Course) -> Verdict:
 
 
 def is_forward(effect: Effect) -> bool:
-    """Say whether a call was work; one that undoes is let finish on purpose."""
+    """Return whether a call was work; one that undoes is let finish on purpose."""
     return effect.what != "undone"

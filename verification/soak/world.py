@@ -111,7 +111,7 @@ class World:
 
 
 def is_claim(old: Item, new: Item) -> bool:
-    """Say whether a write to a chunk took it in hand."""
+    """Return whether a write to a chunk took it in hand."""
     return new["status"] == "RUNNING" and (
         old.get("status") != "RUNNING"
         or new.get("claim_token") != old.get("claim_token")

@@ -42,7 +42,7 @@ async def test_record_what_this_version_writes(scenario: Scenario) -> None:
 
 
 async def as_wanted(scenario: Scenario) -> bool:
-    """Say whether each chunk is where its trouble leads it, and one is in hand."""
+    """Return whether each chunk is where its trouble leads it, and one is in hand."""
     found = [chunk.status for chunk in await scenario.chunks("half")]
     waiting = ChunkStatus.WAITING
     wanted = [ChunkStatus.SUCCEEDED, waiting, waiting, ChunkStatus.DEAD]

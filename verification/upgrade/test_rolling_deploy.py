@@ -131,5 +131,5 @@ async def few_receives(scenario: Scenario) -> None:
 
 
 async def nothing_set_aside(scenario: Scenario) -> bool:
-    """Say whether there is no dead letter, and no message in quarantine."""
+    """Return whether there is no dead letter, and no message in quarantine."""
     return [row async for row in scenario.rt.dead_letters.scan()] == []

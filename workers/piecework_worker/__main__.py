@@ -192,7 +192,7 @@ def main() -> None:
     app()
 
 
-# Run a worker's side tasks: the health file, and ECS task protection.
+# ── run a worker's side tasks ─────────────────────────────────────────────────
 
 
 @asynccontextmanager
@@ -228,7 +228,7 @@ async def run_side_tasks(
             telemetry.emit(log, "worker.component_failed", error=type(result).__name__)
 
 
-# Run one worker process: the worker, with a reconciler beside it.
+# ── run one worker process ────────────────────────────────────────────────────
 
 
 async def serve(worker: Worker, *, reconcile: bool) -> None:

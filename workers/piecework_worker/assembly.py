@@ -170,7 +170,7 @@ async def default_join(ctx: Context[Any]) -> None:
     """Do nothing: the default join of a pipeline, whose job still ends by a join."""
 
 
-# Run the stages of a claim: isolated stages in a child process, others in this one.
+# ── run the stages of a claim ─────────────────────────────────────────────────
 #
 # It also measures the duration of each stage. A stopping worker uses the durations to
 # decide which stages it waits for.
@@ -198,7 +198,7 @@ class WorkerStageRunner:
         return value
 
 
-# Load what a claimed chunk needs: its payload, and the records of earlier claims.
+# ── load what a claimed chunk needs ───────────────────────────────────────────
 
 #: Limits on the payload of one chunk: plain JSON data, whatever its source.
 BOUNDS = Bounds(MOST_BYTES)

@@ -81,7 +81,7 @@ class CancelWatcher:
             try:
                 request = await self.read_cancel_request(ref)
             except StoreError as error:
-                failed = error  # it may be this job's alone: look at the others
+                failed = error  # another job's row may still be readable
                 continue
             for lease in leases:
                 if request is not None:
@@ -95,7 +95,7 @@ class CancelWatcher:
         """Return the cancel request of a job, or None.
 
         A job row that an operator made unreadable counts as not cancelled: its chunks
-        go on.
+        continue.
         """
         with suppress(PermanentError):
             job = await self.rt.jobs.read(ref)

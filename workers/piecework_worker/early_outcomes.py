@@ -186,7 +186,7 @@ def count_calls_after_cancel(chunk_run: ChunkRun) -> int | None:
     return chunk_run.ctx.caller.counts.count_ended_after(moment(cancel.at))
 
 
-# Defer what only a newer worker understands: delayed and logged, never lost.
+# ── defer what only a newer worker understands ────────────────────────────────
 #
 # SQS hides the message, each time a little longer. Which worker receives it next is
 # random, so doubling the delay would keep it from the few newer workers at the start of

@@ -19,7 +19,7 @@ import aiohttp
 
 from piecework import telemetry
 
-# Call the ECS agent of a task; a failure never stops the work.
+# ── call the ECS agent of a task ──────────────────────────────────────────────
 #
 # The agent's addresses are in the environment of every task. They are link-local:
 # reachable by this task alone, over plain HTTP, without a proxy.
@@ -72,7 +72,7 @@ def refusal_reason(body: dict[str, Any]) -> str:
     return ""
 
 
-# Decide when a task requests ECS protection, and when it gives it back: pure.
+# ── decide when a task requests ECS protection ────────────────────────────────
 #
 # A task that always has work would never give protection back, and a deployment would
 # wait forever. So the task pauses its intake now and then until it has no chunk. It is
@@ -239,7 +239,7 @@ class Protection:
         telemetry.emit(self.log, "ecs.protection", on=on, minutes=MINUTES if on else 0)
 
 
-# Read the metadata of this ECS task: its id, its zone, its desired status.
+# ── read the metadata of this ECS task ────────────────────────────────────────
 
 METADATA = "ECS_CONTAINER_METADATA_URI_V4"
 #: Characters of a task's id in the worker's name: enough to be unique.

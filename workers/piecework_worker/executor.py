@@ -243,7 +243,7 @@ async def keep_for_next_attempt(
     return MessageAction.KEEP
 
 
-# The worker has no claim: another worker may run the chunk, or it has ended.
+# ── refused claims ────────────────────────────────────────────────────────────
 
 
 async def leave_to_other_workers(

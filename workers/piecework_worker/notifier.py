@@ -36,7 +36,9 @@ async def notify_job(
     if job is None or job.status is JobStatus.FINALIZING:
         return None
     if job.status in CANCELLABLE:
-        return MessageAction.DISCARD  # taken up again; it is told of at its next end
+        return (
+            MessageAction.DISCARD
+        )  # the job was reopened; its next end has a new notification
     wait = await deliver_due(job, services)
     if wait is None:
         return MessageAction.DISCARD

@@ -40,7 +40,7 @@ def unblock() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, OURS)
 
 
-# Run the garbage collector less often, and exclude long-lived objects from it.
+# ── run the garbage collector less often ──────────────────────────────────────
 #
 # Thousands of calls may wait for a slot, and modules live as long as the process.
 # Scanning all of them repeatedly takes a sixth of a call's CPU.

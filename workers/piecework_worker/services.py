@@ -34,7 +34,7 @@ from piecework.telemetry.emf import Gauge
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.lease import LeaseRenewer
 
-# The gauges of a worker's metrics.
+# ── gauges of a worker's metrics ──────────────────────────────────────────────
 
 #: Seconds after which an open breaker whose open time has passed is no longer counted:
 #: without a new call in that time, no chunk uses the dependency any more.
@@ -90,7 +90,7 @@ class CallLimiter:
             await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled():
-                self._release()  # it was ours already
+                self._release()  # this worker already had it
             raise
 
     async def __aexit__(
@@ -111,7 +111,7 @@ class CallLimiter:
         self._free += 1
 
 
-# Stage durations: a stopping worker uses them to decide what to wait for.
+# ── stage durations ───────────────────────────────────────────────────────────
 
 #: Samples kept per stage, and the fewest samples for an estimate.
 MAX_SAMPLES = 20

@@ -92,7 +92,7 @@ async def settle_once(
 
 
 async def write(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> bool:
-    """Make the one write that ends the claim; return whether it was still our claim.
+    """Settle the claim in one write; return whether the claim was still owned.
 
     Each outcome has one verb of `Settlements`.
     """
@@ -199,7 +199,7 @@ async def job_end(
     return rt.transitions.ending(job, certificate.status, facts)
 
 
-# Emit the event of a claim's end once it is written: alarms depend on it.
+# ── emit the event of a claim's end once it is written ────────────────────────
 
 
 def announce(chunk_run: ChunkRun, seconds: float) -> None:

@@ -82,7 +82,7 @@ def exit_despite_threads(code: int, log: telemetry.Log) -> None:
         os._exit(code)
 
 
-# Stop a worker that uses too much memory, so that a new one replaces it.
+# ── stop a worker that uses too much memory ───────────────────────────────────
 
 #: Exit code of a worker that stopped at its memory limit.
 MEMORY_LIMIT_EXIT_CODE = 8

@@ -267,7 +267,7 @@ class Worker:
         self.receiver.pause(on=on)
 
 
-# Stop a worker: wait for chunks that can end in time, and release the others.
+# ── stop a worker ─────────────────────────────────────────────────────────────
 
 
 #: Seconds between two checks of a stopping worker's active tasks.

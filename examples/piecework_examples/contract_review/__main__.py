@@ -33,7 +33,7 @@ CORPORA: Final = ("contracts", "licenses")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Review what was asked for; return the exit code."""
+    """Review the requested contracts; return the exit code."""
     options = argparse.ArgumentParser(
         prog="python -m piecework_examples.contract_review"
     )

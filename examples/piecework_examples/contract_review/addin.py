@@ -1,4 +1,4 @@
-"""The client of the Word add-in: reserve a place, publish findings, tell the reader.
+"""The client of the Word add-in: reserve a place, publish findings, notify the reader.
 
 Every call carries its idempotency key, and the service answers a key that it has
 seen with what it answered then. An HTTP error is raised as aiohttp raises it.
@@ -31,13 +31,13 @@ class Release(Record):
 
 
 class Publication(Record):
-    """How many comments now stand in the margin."""
+    """The number of comments in the margin."""
 
     comments: int
 
 
 class Notice(Record):
-    """Whether the reader was told."""
+    """Whether the reader was notified."""
 
     notified: bool
 

@@ -29,7 +29,7 @@ class Record(BaseModel):
 
 
 class CategoryScore(Record):
-    """How much a clause is about one category, and the words that say so."""
+    """How much a clause is about one category, and the words that show it."""
 
     category: str
     score: Annotated[float, Field(ge=0, le=1)]

@@ -35,7 +35,7 @@ Pattern = Annotated[re.Pattern[str], BeforeValidator(_compiled)]
 
 
 class Rule(Record):
-    """A pattern of words that is a risk, and what to ask for instead."""
+    """A pattern of words that is a risk, and the wording to request instead."""
 
     id: str
     severity: Severity = Severity.MEDIUM

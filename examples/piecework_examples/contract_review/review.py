@@ -114,7 +114,7 @@ async def reserve(ctx: Context[Clause]) -> addin.Slot:
 
 
 async def release(ctx: Context[Clause]) -> None:
-    """Undo `reserve`; harmless when there is nothing to undo."""
+    """Compensate `reserve`; safe without a reservation."""
     await ctx.call(word_addin, addin.release_slot, ctx.job, ctx.payload.number)
 
 

@@ -1,4 +1,4 @@
-"""Travel booking: flight, hotel and car are booked, or undone; then it is paid for."""
+"""Travel booking: flight, hotel and car are booked or compensated, then paid."""
 
 from __future__ import annotations
 

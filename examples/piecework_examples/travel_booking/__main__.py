@@ -1,4 +1,4 @@
-"""Book trips right here, in memory, and show the services' book; or show it alone.
+"""Book trips in memory and show the services' book, or only show the book.
 
 python -m piecework_examples.travel_booking
 python -m piecework_examples.travel_booking --book out/travel_book.sqlite

@@ -87,7 +87,7 @@ def write(book: sqlite3.Connection, key: str, entry: Entry) -> None:
 
 
 def has_entry(book: sqlite3.Connection, trip: str, service: str) -> bool:
-    """Say whether the last that a service did about a trip was to book it."""
+    """Return whether the last that a service did about a trip was to book it."""
     asked = (
         "SELECT act FROM entries WHERE trip = ? AND service = ? "
         "ORDER BY number DESC LIMIT 1"

@@ -24,7 +24,7 @@ BUSY_MAILS: Final = 4
 class AnswerError(Exception):
     """An unsuccessful answer, in the form in which HTTP clients raise it.
 
-    The status says whether anything was done: after a 4xx nothing has to be undone.
+    The status shows whether there is an effect: a 4xx needs no compensation.
     """
 
     def __init__(self, status: int) -> None:

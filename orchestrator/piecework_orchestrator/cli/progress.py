@@ -92,7 +92,7 @@ def make_bar(stream: Any) -> Progress:
     )
 
 
-# Show a submit's progress on stderr: one bar on a terminal, plain lines elsewhere.
+# ── show a submit's progress on stderr ────────────────────────────────────────
 #
 # With an output format for programs no progress is shown.
 
@@ -246,7 +246,7 @@ class Bar:
     ended = now
 
 
-# Wait for a job, show it when it has ended, and return its exit code.
+# ── wait for a job ────────────────────────────────────────────────────────────
 
 OK, FAILED, CANCELLED, DEAD_LETTERS_LEFT = 0, 1, 4, 5
 

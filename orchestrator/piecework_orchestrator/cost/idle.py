@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from piecework.errors import UsageError
-from piecework.reconciler.dead_letter_queue import LOOKS
+from piecework.reconciler.dead_letter_queue import EVALUATIONS
 from piecework.reconciler.loop import IDLE_S
 from piecework.settings import Settings
 from piecework_orchestrator.cost.bill import BillLine
@@ -93,7 +93,7 @@ def idle_requests(settings: Settings) -> IdleRequests:
     pass_s = max(IDLE_S, settings.reconcile_s)
     shortest = min(settings.dead_letter_alarm_window_s, settings.dead_letter_age_s)
     # The reconciler counts dead letters in the first pass after they are due.
-    dead_letters_s = math.ceil(shortest / LOOKS / pass_s) * pass_s
+    dead_letters_s = math.ceil(shortest / EVALUATIONS / pass_s) * pass_s
     queries = 2 / dead_letters_s if settings.dead_letter_alarm else 0.0
     return IdleRequests(
         1 / max(1, settings.receive_wait_s), 1 / pass_s, 1 / pass_s, queries

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from piecework.cost.persistence import LOOK_S, QUIET_S
+from piecework.cost.persistence import POLL_S, QUIET_S
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkStatus, Job, moment
 from piecework.runtime import Runtime
@@ -137,7 +137,7 @@ def bill_notes(
     found_notes = []
     if not job.status.ended:
         found_notes.append("the job has not ended: this is the cost recorded so far")
-    elif rt.clock() - moment(job.finished_at) < QUIET_S + LOOK_S:
+    elif rt.clock() - moment(job.finished_at) < QUIET_S + POLL_S:
         found_notes.append(
             "the job just ended: workers record the last costs within 35 s"
         )

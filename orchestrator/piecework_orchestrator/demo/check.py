@@ -96,7 +96,7 @@ def report_counts(counts: Counts, watcher: JobWatcher, kill: WorkerKill) -> None
         )
 
 
-# The figures of the story, and the checks of its promises.
+# ── figures of the story, and the checks of its promises ──────────────────────
 
 
 @dataclass(frozen=True, slots=True)

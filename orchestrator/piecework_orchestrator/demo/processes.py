@@ -21,7 +21,7 @@ from piecework.aws.endpoint import Emulator
 from piecework.settings import load_settings
 from piecework_orchestrator.embedded import down, up
 
-# Read the services' own ledgers: the requests that model and add-in received.
+# ── read the services' own ledgers ────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class ServiceLedgers:
             raise DemoError(message) from error
 
 
-# Start child processes, wait for them, and kill them by their pid.
+# ── start child processes ─────────────────────────────────────────────────────
 
 TAIL_LINES = 6
 
@@ -277,14 +277,14 @@ def start_services(
     return start_process("services", module, environment, log, listen=True)
 
 
-# The error that stops the demo early.
+# ── error that stops the demo early ───────────────────────────────────────────
 
 
 class DemoError(Exception):
     """A step of the demo failed; the message names the step."""
 
 
-# The environment of the demo's processes: this machine only, no user settings.
+# ── environment of the demo's processes ───────────────────────────────────────
 
 #: Short leases, so that a newcomer does not wait a minute for the takeover, and few
 #: chunks and calls at once, so that there is something to see.

@@ -163,7 +163,7 @@ def clean_up(folder: Path, screen: Screen, problems: list[str], *, keep: bool) -
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# The lines before and after the story.
+# ── lines before and after the story ──────────────────────────────────────────
 
 
 def report_environment(processes: DemoProcesses, screen: Screen) -> None:
@@ -207,7 +207,7 @@ def report_next_steps(screen: Screen) -> None:
     screen.print_line("", "")
 
 
-# The scenes of the story: each does one step and reports it.
+# ── scenes of the story ───────────────────────────────────────────────────────
 
 CONTRACT = "contracts/msa-northwind.md"
 CALLS = "12 categories + 11 specialists + 3 to the add-in"
@@ -325,7 +325,7 @@ async def save_results(rt: Runtime, ref: JobRef, out: Path, screen: Screen) -> N
     screen.print_line("report", "   ".join(str(out / name) for name in wanted))
 
 
-# Run the scenes of the story in order.
+# ── run the scenes of the story in order ──────────────────────────────────────
 
 WORKERS = 3
 

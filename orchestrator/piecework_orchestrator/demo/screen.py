@@ -152,7 +152,7 @@ def columns(*rows: tuple[str, RenderableType]) -> Table:
     return table
 
 
-# The progress of the job, and the estimate for the rest.
+# ── progress of the job, and the estimate for the rest ────────────────────────
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from piecework_orchestrator.demo.processes import (
 )
 from piecework_orchestrator.demo.screen import Progress, Screen
 
-# Read the JSON logs of the workers while they grow.
+# ── read the JSON logs of the workers while they grow ─────────────────────────
 
 MODEL = "bedrock"
 RATE_LIMITED = {"llm.http.429_rate_limited", "tool.http.429_rate_limited"}
@@ -220,7 +220,7 @@ class JobWatcher:
                 raise DemoError(worker.describe_exit())
 
 
-# Find claimed chunks and takeovers in the rows of the table.
+# ── find claimed chunks and takeovers in the rows of the table ────────────────
 
 #: The stages in which a chunk makes the calls that cost money.
 PAID_STAGES = frozenset({"score", "analyse"})
@@ -291,7 +291,7 @@ def find_takeovers(
     ]
 
 
-# Kill one worker while it has chunks, and report the workers that take them over.
+# ── kill one worker while it has chunks ───────────────────────────────────────
 
 #: Chunks that have ended before a worker is killed, so that the job is in full swing,
 #: and after which the choice of the worker gets less particular.

@@ -82,7 +82,7 @@ def deploy_error(name: str, reason: str) -> UnreachableError:
     )
 
 
-# AWS clients for the emulator that ignore the user's AWS configuration.
+# ── AWS clients for the emulator that ignore the user's AWS configuration ─────
 
 ACCESS_KEY = "test"  # no secret: the emulator accepts any key
 

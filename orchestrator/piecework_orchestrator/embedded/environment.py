@@ -150,7 +150,7 @@ def _run(*commands: list[str], environ: Mapping[str, str]) -> str:
     return ""
 
 
-# The hashed requirements of the embedded emulator.
+# ── hashed requirements of the embedded emulator ──────────────────────────────
 #
 # A checkout has them in `requirements/`; the wheel carries a copy in this package.
 

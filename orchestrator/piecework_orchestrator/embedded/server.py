@@ -198,7 +198,7 @@ def _command_line(pid: int) -> str:
     return f"{listed.stdout.strip()} "
 
 
-# Refuse endpoints outside this machine, so that `down` never reaches AWS.
+# ── refuse endpoints outside this machine ─────────────────────────────────────
 
 
 def refuse_remote(environ: Mapping[str, str]) -> None:
@@ -217,7 +217,7 @@ def refuse_remote(environ: Mapping[str, str]) -> None:
             )
 
 
-# Store the running emulator in `.piecework/emulator.json` for later commands.
+# ── store the running emulator in `.piecework/emulator.json` ──────────────────
 
 
 def find(start: Path | None = None) -> Emulator | None:

@@ -12,7 +12,7 @@ from piecework_orchestrator.infra.errors import InfraError, translated_aws_error
 from piecework_orchestrator.infra.stack import Stack
 from piecework_orchestrator.infra.templates import Template
 
-# The planned change of each resource, and which changes may destroy data.
+# ── planned change of each resource ───────────────────────────────────────────
 
 #: Types of resources whose contents cannot be recreated.
 STATEFUL: Final = frozenset(

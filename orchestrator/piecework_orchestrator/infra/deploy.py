@@ -189,7 +189,7 @@ def _planned_result(proposal: Proposal) -> str:
     return "update" if proposal.found else "create"
 
 
-# The stack policy of the data stack: no update replaces or removes data resources.
+# ── stack policy of the data stack ────────────────────────────────────────────
 #
 # The policy still protects the data if an operator deploys with another tool.
 
@@ -248,7 +248,7 @@ def _set_policy(stack: Stack, policy: str) -> None:
         stack.client.set_stack_policy(StackName=stack.name, StackPolicyBody=policy)
 
 
-# Compare one stack with its wanted state, and create a change set if they differ.
+# ── compare one stack with its wanted state ───────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)

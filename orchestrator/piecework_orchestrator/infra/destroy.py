@@ -159,7 +159,7 @@ def _delete_stack(stack: Stack, found: StackState, interaction: Interaction) -> 
         follow(stack, found.id, token, interaction.report)
 
 
-# Delete tables and queues by name, because they are retained when their stack goes.
+# ── delete tables and queues by name ──────────────────────────────────────────
 #
 # Deleting twice does no harm: a table or queue that does not exist is skipped.
 
@@ -219,7 +219,7 @@ def _wait_until_active(session: AwsSession, dynamodb: Any, name: str) -> dict[st
     raise InfraError(message, code="infra.delete.failed")
 
 
-# Running jobs of every tenant; while there are any, an environment is not removed.
+# ── running jobs of every tenant ──────────────────────────────────────────────
 
 #: Job ids in the error message.
 MAX_NAMED_JOBS: Final = 5

@@ -150,7 +150,7 @@ def _load_settings(app: str, env: str) -> Settings:
     return settings
 
 
-# The file of an environment: options and parameters that every deploy uses.
+# ── file of an environment ────────────────────────────────────────────────────
 
 Value = str | int | float | bool | list[str]
 
@@ -214,7 +214,7 @@ def _invalid_file(path: Path, reason: str) -> UsageError:
     return UsageError(message, code="infra.config.invalid", file=str(path))
 
 
-# Choose the value of each stack parameter: the user's, an output, the present one.
+# ── choose the value of each stack parameter ──────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)

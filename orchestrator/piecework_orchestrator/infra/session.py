@@ -89,7 +89,7 @@ def _client_factory(endpoint: Endpoint, region: str) -> Callable[[str], Any]:
     return make_client
 
 
-# Progress and questions of the infra code; commands and tests implement this.
+# ── progress and questions of the infra code ──────────────────────────────────
 
 
 class Interaction(Protocol):

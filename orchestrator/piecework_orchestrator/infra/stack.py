@@ -131,7 +131,7 @@ def _parse_state(reply: Mapping[str, Any]) -> StackState:
     )
 
 
-# Follow the events of a stack until its operation ends, and report failures.
+# ── follow the events of a stack until its operation ends ─────────────────────
 
 #: Polls of a stack that has ended, while the event of its end is missing.
 MAX_POLLS: Final = 15
@@ -238,7 +238,7 @@ def _parse_event(row: dict[str, Any]) -> Event:
     )
 
 
-# Which states of a stack allow a change, and the next step for the others.
+# ── which states of a stack allow a change ────────────────────────────────────
 
 #: States in which a stack accepts a change.
 READY: Final = frozenset(

@@ -16,7 +16,7 @@ import yaml
 
 from piecework.errors import UsageError
 
-# The stacks of an environment; a separate module, so that `--help` loads fast.
+# ── stacks of an environment ──────────────────────────────────────────────────
 
 
 class Part(StrEnum):

@@ -134,7 +134,7 @@ def _clean_label(text: str) -> str:
     return folded
 
 
-# Describe what is wrong with a payload, without quoting it.
+# ── what is wrong with a payload, without quoting it ──────────────────────────
 #
 # Payloads are the customer's data, and errors end up in logs. So a description contains
 # field names and rules, never a value.

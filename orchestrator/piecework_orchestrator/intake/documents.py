@@ -22,7 +22,7 @@ from piecework_orchestrator.intake.chunk import (
 )
 from piecework_orchestrator.intake.limits import Limits
 
-# Split a document with the pipeline's function, in a thread.
+# ── split a document with the pipeline's function, in a thread ────────────────
 
 # Large enough to make the switch to the thread cheap, small enough for memory.
 BATCH = 64
@@ -97,7 +97,7 @@ def _payloads(document: Document, pipeline: Pipeline) -> Iterator[object]:
         ) from error
 
 
-# Decode plain text and markdown by the byte order mark, else as UTF-8; never guess.
+# ── decode plain text and markdown by the byte order mark ─────────────────────
 
 # The order matters: the mark of UTF-32 starts with the mark of UTF-16.
 BYTE_ORDER_MARKS = (

@@ -37,7 +37,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-# Names of files as valid text, because a file name may contain any bytes.
+# ── names of files as valid text ──────────────────────────────────────────────
 
 
 def printable_name(name: str) -> str:

@@ -152,7 +152,7 @@ def _unreadable(origin: str, error: OSError) -> UsageError:
     )
 
 
-# Split blocks of bytes into lines, with at most one line in memory.
+# ── split blocks of bytes into lines ──────────────────────────────────────────
 
 
 class LineSplitter:
@@ -203,7 +203,7 @@ class LineSplitter:
         return line
 
 
-# Stream a manifest from S3 with one GET, so that all blocks are of one version.
+# ── stream a manifest from S3 with one GET ────────────────────────────────────
 
 SCHEME = "s3://"
 

@@ -129,7 +129,7 @@ def _is_directory(path: Path) -> bool:
     return stat.S_ISDIR(mode)
 
 
-# Read every document below a directory, in the order of paths.
+# ── read every document below a directory ─────────────────────────────────────
 
 # Prefixes of hidden files, and of Word's lock files beside an open document.
 HIDDEN = (".", "~$")

@@ -131,7 +131,7 @@ def _contains(reader: Reader) -> Test:
     return test
 
 
-# Parse the comparisons of a condition.
+# ── parse the comparisons of a condition ──────────────────────────────────────
 #
 # A missing attribute equals nothing. Values of two types have no order.
 

@@ -55,7 +55,7 @@ def condition_reason(item: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"Code": "ConditionalCheckFailed", "Message": message, **parts}
 
 
-# Define the interface that decides when a service shows a rare fault.
+# ── interface that decides when a service shows a rare fault ──────────────────
 
 
 class Chaos(Protocol):

@@ -211,7 +211,7 @@ def demands_of(readers: list[Reader]) -> tuple[Demand | Bounds, ...]:
     return tuple(found)
 
 
-# Parse key conditions: the partition of a query, and its range of sort keys.
+# ── parse key conditions ──────────────────────────────────────────────────────
 
 MakeCut: TypeAlias = Callable[[WireItem], Cut]
 TEXT = frozenset({"S"})

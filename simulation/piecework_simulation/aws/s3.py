@@ -230,7 +230,7 @@ def _refused(operation: str, code: str) -> ClientError:
     return error(operation, said, code, ResponseMetadata=metadata)
 
 
-# Model the body of an object, with aiobotocore's methods.
+# ── body of an object, with aiobotocore's methods ─────────────────────────────
 
 
 class Response:

@@ -195,7 +195,7 @@ def _md5(body: str) -> str:
     return md5(body.encode(), usedforsecurity=False).hexdigest()
 
 
-# Return the attributes of queues and messages that a request names.
+# ── attributes of queues and messages that a request names ────────────────────
 
 _OF_MESSAGE = frozenset(
     {

@@ -165,7 +165,7 @@ class MessageQueue:
         return f"{self.name}/{message.serial}/{len(message.receives)}"
 
 
-# Send, receive, hide, delete and dead-letter messages.
+# ── send, receive, hide, delete and dead-letter messages ──────────────────────
 #
 # Where AWS leaves the result open (an old receipt handle), a random draw decides. Where
 # a fault is possible (a duplicate, a loss, a redelivery), `chaos` decides.

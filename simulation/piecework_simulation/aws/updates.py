@@ -116,7 +116,7 @@ SECTIONS: Mapping[str, Callable[[Reader, Update], None]] = {
 
 
 def _target(reader: Reader, update: Update) -> str:
-    """Return an attribute that is to be changed, and that may be."""
+    """Return the attribute that an update changes, if the update may change it."""
     name = reader.path()
     if name in KEYS:
         raise InvalidError(

@@ -162,7 +162,7 @@ def _bad_key(item: Mapping[str, Mapping[str, Any]], *, whole: bool) -> InvalidEr
     )
 
 
-# Execute transactions: all actions or none; a token is applied once.
+# ── execute transactions ──────────────────────────────────────────────────────
 
 TOKEN_S = 600.0
 MOST_ACTIONS = 100

@@ -23,7 +23,7 @@ from piecework_simulation.crash_points.fault_points import FaultInjector, Inject
 from piecework_simulation.crash_points.run import Job, Run, run, run_without_fault
 from piecework_simulation.crash_points.scenario_driver import Snapshot
 
-# Compare a run with a fault with the run without one.
+# ── compare a run with a fault with the run without one ───────────────────────
 
 #: The error code of a chunk whose letter may or may not have been sent.
 UNKNOWN_EFFECT = "runtime.effect.unknown"

@@ -174,7 +174,7 @@ class FaultInjector:
         self.world.kill(process)
 
 
-# Locate the `await` at which a process is about to continue.
+# ── locate the `await` at which a process is about to continue ────────────────
 
 #: The folders whose awaits are distinguished.
 TRACKED_FOLDERS = frozenset({"piecework", "piecework_worker", "crash_points"})

@@ -19,7 +19,7 @@ from piecework_simulation.crash_points.provider import BookingEvent
 from piecework_simulation.crash_points.scenario_driver import ScenarioDriver
 from piecework_simulation.driver.pipelines import desk, shop
 
-# Define a saga of six steps, and the booking events that it must cause.
+# ── saga of six steps ─────────────────────────────────────────────────────────
 
 #: The steps in order, each with its dependency: by idempotency key, or by lookup.
 STEPS = {

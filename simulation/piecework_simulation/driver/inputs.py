@@ -82,7 +82,7 @@ def load_stubs(name: str) -> Mapping[Callable[..., Any], Callable[..., Any]]:
     return dict(found)
 
 
-# Define the default workloads: small jobs of four pipelines.
+# ── default workloads ─────────────────────────────────────────────────────────
 
 #: Seconds of work on a chunk beside its calls; some exceed the lease.
 SECONDS = (0.0, 0.0, 0.0, 0.0, 3.0, 24.0)

@@ -117,7 +117,7 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
         )
 
 
-# The checkers in their places, in a schedule as in a sweep of crash points.
+# ── checkers in their places ──────────────────────────────────────────────────
 
 
 def attach_checkers(world: World, invariants: Invariants, provider: Provider) -> Log:

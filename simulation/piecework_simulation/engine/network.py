@@ -176,7 +176,7 @@ def refuse(fault: str | None, service: str, operation: str) -> None:
         raise ClientError(response_body, operation)
 
 
-# Model a request to AWS in transit; AWS executes it even if its sender dies.
+# ── request to AWS in transit ─────────────────────────────────────────────────
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World

@@ -50,7 +50,7 @@ def refuse_blocking_io(loop_type: type[asyncio.AbstractEventLoop]) -> None:
     sys.addaudithook(hook)
 
 
-# Provide a logger that writes nothing, and records unexpected errors as violations.
+# ── logger that writes nothing ────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)

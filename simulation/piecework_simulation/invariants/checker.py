@@ -1,7 +1,7 @@
 """Check the invariants at every write to the tables.
 
-`docs/holes.md` numbers the invariants. The checker reads what was written and by which
-process. It uses none of the code's own conclusions.
+`docs/hazards.md` numbers the invariants. The checker reads what was written, and by
+which process. It uses none of the code's own conclusions.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class Invariants:
             self.report_violation(f"I9: a message of {checker.name} was lost")
 
 
-# Check the writes to the row of a fleet-wide circuit breaker.
+# ── check the writes to the row of a fleet-wide circuit breaker ───────────────
 
 
 def breaker_violations(old: Item | None, new: Item) -> Iterator[str]:

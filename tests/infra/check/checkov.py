@@ -85,7 +85,7 @@ def judged(report: dict[str, Any], stacks: dict[str, Stack]) -> Verdict:
 
 
 def speaks_for(reason: dict[str, Any], check: str, resource: str, stack: Stack) -> bool:
-    """Say whether a reason covers what failed, under the parameters of the stack."""
+    """Return whether a reason covers what failed, under the parameters of the stack."""
     if reason["check"] != check or not resource.startswith(f"{reason['type']}."):
         return False
     return not any(

@@ -7,7 +7,7 @@ import re
 from tests.infra.check.templates import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "infrastructure.md"
-HEADING = "## Not provable here"
+HEADING = "## Not tested without AWS"
 NAME = re.compile(r"`(AWS::[A-Za-z0-9:.]+)`")
 
 

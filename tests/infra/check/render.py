@@ -115,7 +115,7 @@ class _Scope:
         }
 
     def holds(self, condition: str | None) -> bool:
-        """Say whether a condition holds; none always does."""
+        """Return whether a condition holds; none always does."""
         if condition is None:
             return True
         return bool(self.value(self.template["Conditions"][condition]))

@@ -33,7 +33,7 @@ def copy(path: Path, to: Path) -> None:
 
 
 def let_in(name: str) -> bool:
-    """Say whether the last line of .dockerignore that fits a name lets it in."""
+    """Return whether the last line of .dockerignore that fits a name lets it in."""
     found = True
     for line in IGNORE.read_text("utf-8").splitlines():
         pattern = line.strip()
@@ -43,7 +43,7 @@ def let_in(name: str) -> bool:
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Say whether a line speaks of a name, or of a folder above it."""
+    """Return whether a line speaks of a name, or of a folder above it."""
     wanted = pattern.removeprefix("!").removeprefix("**/")
     parts = [*Path(name).parents, Path(name)]
     return any(fnmatch(str(part), wanted) for part in parts if str(part) != ".")

@@ -120,7 +120,7 @@ class Notified:
         return row
 
     async def listed(self) -> bool:
-        """Say whether reconcilers still find the job."""
+        """Return whether reconcilers still find the job."""
         return [REF] == [ref async for ref in self.jobs.active()]
 
     def events(self) -> list[str]:

@@ -62,26 +62,26 @@ async def test_the_chunks_of_a_cancelled_job_are_interrupted(
 
 
 @pytest.mark.parametrize(
-    ("in_progress", "untold", "looks"),
+    ("in_progress", "unwritten", "polls"),
     [(False, False, 0), (True, False, 1), (False, True, 1)],
 )
 async def test_breakers_are_synced_if_a_chunk_may_call_or_a_change_is_unsent(
-    *, in_progress: bool, untold: bool, looks: int
+    *, in_progress: bool, unwritten: bool, polls: int
 ) -> None:
     asked: list[str] = []
 
     async def read(_: Any) -> None:
         asked.append("job")
 
-    async def look() -> None:
+    async def sync_breakers() -> None:
         asked.append("breakers")
 
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
     leases = {"token": Held()} if in_progress else {}
     lease_renewer: Any = SimpleNamespace(leases=leases, liveness=Liveness())
-    breakers: Any = SimpleNamespace(has_pending_writes=untold, sync=look)
+    breakers: Any = SimpleNamespace(has_pending_writes=unwritten, sync=sync_breakers)
     await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
-    assert looks == asked.count("breakers")
+    assert polls == asked.count("breakers")
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ async def test_breakers_are_synced_if_a_chunk_may_call_or_a_change_is_unsent(
 def test_a_throttled_watcher_polls_less_often_and_recovers_step_by_step(
     code: str, pauses: list[float]
 ) -> None:
-    looks: list[float] = []
+    polls: list[float] = []
 
     async def read(_: Any) -> None:
-        looks.append(asyncio.get_running_loop().time())
-        if len(looks) <= 5:
+        polls.append(asyncio.get_running_loop().time())
+        if len(polls) <= 5:
             message = "too many"
             raise StoreError(message, code=code)
 
@@ -110,12 +110,12 @@ def test_a_throttled_watcher_polls_less_often_and_recovers_step_by_step(
         )
         breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
         began = asyncio.get_running_loop().time()
-        looks_at = asyncio.create_task(
+        watching = asyncio.create_task(
             CancelWatcher(rt, lease_renewer, breakers, Log()).run()
         )
         await asyncio.sleep(sum(pauses) + 0.1)
-        looks_at.cancel()
-        gaps = [b - a for a, b in pairwise([began, *looks])]
+        watching.cancel()
+        gaps = [b - a for a, b in pairwise([began, *polls])]
         assert pauses == pytest.approx(gaps)
 
     run_virtually(watched())
@@ -151,7 +151,7 @@ async def test_the_job_of_a_new_lease_is_not_polled() -> None:
 async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
     error: StoreError,
 ) -> None:
-    looked: list[bool] = []
+    synced: list[bool] = []
 
     async def read(ref: JobRef) -> Any:
         if ref.job == "first":
@@ -162,15 +162,15 @@ async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
             compensates_on_cancel=False,
         )
 
-    async def look() -> None:
-        looked.append(True)
+    async def sync_breakers() -> None:
+        synced.append(True)
 
     first, second = (Held(JobRef("acme", job).chunk(1)) for job in ("first", "second"))
     lease_renewer: Any = SimpleNamespace(
         leases={"a": first, "b": second}, liveness=Liveness()
     )
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
-    breakers: Any = SimpleNamespace(has_pending_writes=False, sync=look)
+    breakers: Any = SimpleNamespace(has_pending_writes=False, sync=sync_breakers)
     log: Any = Log()
 
     with pytest.raises(StoreError) as told:
@@ -178,4 +178,4 @@ async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
 
     assert error is told.value
     assert [CancelRequest("then", compensate=False)] == second.stopped
-    assert [True] == looked
+    assert [True] == synced

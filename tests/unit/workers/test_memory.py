@@ -45,10 +45,10 @@ async def test_without_a_limit_memory_is_not_measured() -> None:
     stop, log = asyncio.Event(), Log()
     asyncio.get_running_loop().call_later(3.5, stop.set)
 
-    def look() -> int:
+    def read_memory() -> int:
         raise AssertionError
 
-    assert 0 == await stop_at_memory_limit(0, stop, log, look)  # type: ignore[arg-type]
+    assert 0 == await stop_at_memory_limit(0, stop, log, read_memory)  # type: ignore[arg-type]
 
 
 def test_a_process_has_more_address_space_than_memory() -> None:

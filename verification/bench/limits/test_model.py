@@ -31,7 +31,7 @@ def test_what_the_model_takes_for_granted_is_what_the_code_does() -> None:
     assert settings.cancel_poll_s == model.POLL_S
     assert settings.lease_s == model.LEASE_S
     assert objects.WINDOW == model.WINDOW
-    assert persistence.LOOK_S == model.COST_S
+    assert persistence.POLL_S == model.COST_S
     assert settings.reconcile_read_units == model.RECONCILE_UNITS
     assert loop.CHUNK_BYTES == model.CHUNK_BYTES
     assert settings.journal_flush_s == 1 / model.PAGES_A_SECOND

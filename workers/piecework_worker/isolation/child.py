@@ -26,7 +26,6 @@ from typing import Any, TypeVar, cast
 
 import structlog
 
-from piecework import pipelines as ways
 from piecework import telemetry
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
@@ -38,7 +37,7 @@ from piecework.domain.values import canonical_json
 from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.errors.classify import classify
 from piecework.loading import load_pipelines
-from piecework.pipelines import Pipeline
+from piecework.pipelines import Pipeline, variants
 from piecework.resilience.retry import Answered
 from piecework.saga.stage import encode_value, invoke
 from piecework_worker.isolation.messages import (
@@ -66,7 +65,7 @@ from piecework_worker.isolation.process import (
 )
 from piecework_worker.process_tuning import ignore_signals_in_forks
 
-# A pending call of a stage in a child, with the parts that cannot be sent.
+# ── pending call of a stage in a child ────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class PendingCall:
         return (further and further.dependency) or self.dependency
 
 
-# The calls of a stage in a child: the worker orders them, the child runs them.
+# ── calls of a stage in a child ───────────────────────────────────────────────
 
 R = TypeVar("R")
 
@@ -377,7 +376,7 @@ class Child:
         pipeline = self.pipelines[request.pipeline]
         stage = next(s for s in pipeline.stages if s.name == request.stage)
         ctx = self.build_context(request, pipeline, calls)
-        value = await invoke(ways.variants(stage)[request.variant], ctx)
+        value = await invoke(variants(stage)[request.variant], ctx)
         return encode_value(stage, request.variant, value)
 
     def build_context(

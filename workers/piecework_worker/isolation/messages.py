@@ -52,7 +52,7 @@ class Run:
     """Run a stage, or its compensation.
 
     Attributes:
-        variant: The name of the stage function to run, as in `ways`.
+        variant: The name of the stage function to run, a key of `variants`.
         scope: The context's stage name; a compensation's contains its generation.
         values: The values of the earlier stages as JSON, by stage.
         memory_mb: Megabytes beyond the current size of the process; 0: no limit.
@@ -161,7 +161,7 @@ class CancelAttempt:
 
 @dataclass(frozen=True, slots=True)
 class CancelStage:
-    """Cancel the stage; its attempts in flight go on."""
+    """Cancel the stage; its attempts in flight continue."""
 
     kind: Literal["cancel_stage"] = "cancel_stage"
 
@@ -252,7 +252,7 @@ MESSAGE: TypeAdapter[Message] = TypeAdapter(
 )
 
 
-# Send a call's error to the child, and restore the original if the child has it.
+# ── send a call's error to the child ──────────────────────────────────────────
 
 OURS: Mapping[str, type[PieceworkError]] = {
     kind.__name__: kind

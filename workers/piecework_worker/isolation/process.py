@@ -20,7 +20,7 @@ from pathlib import Path
 from piecework.errors import TransientError
 from piecework_worker.isolation.messages import MESSAGE, Message
 
-# Limit the memory of this process: an allocation beyond it raises MemoryError.
+# ── limit the memory of this process ──────────────────────────────────────────
 
 MEGABYTE = 1 << 20
 STATM = Path("/proc/self/statm")
@@ -55,7 +55,7 @@ def memory_used(kind: int) -> int:
     return int(STATM.read_text().split()[kind]) * resource.getpagesize()
 
 
-# The channel between a worker and its child: messages with a length prefix.
+# ── channel between a worker and its child ────────────────────────────────────
 
 #: Bytes of the length prefix.
 LENGTH = 4

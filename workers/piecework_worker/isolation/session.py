@@ -44,7 +44,7 @@ from piecework_worker.isolation.messages import (
 )
 from piecework_worker.isolation.process import Child, killed_error
 
-# The attempts of a run's calls that are in flight in its child.
+# ── attempts of a run's calls that are in flight in its child ─────────────────
 #
 # If a child dies, its attempts are cancelled, as those of a dead worker are. The next
 # attempt of the chunk finds out the ends of their effects.
@@ -268,7 +268,7 @@ class Session:
             )
 
 
-# A child's call for the worker's Caller: its functions run in the child.
+# ── calls of a child ──────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What runs beside the example: a stand-in for Bedrock, and the Word add-in."""
+"""The services of the example: a simulated Bedrock, and the Word add-in."""

@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Serve until told to stop; the counts are saved while serving and at the end."""
+    """Serve until a signal; save the counts meanwhile and at the end."""
     bedrock, addin = services(options)
     if options.state:
         _restore(options.state, bedrock, addin)

@@ -21,7 +21,7 @@ Act = Callable[["Command"], dict[str, Any]]
 
 
 class Command(BaseModel):
-    """What a worker asks for."""
+    """The request of a worker."""
 
     job: str
     clause: int

@@ -1,4 +1,4 @@
-"""A stand-in for Bedrock's Converse: its wire format outside, the rules model inside.
+"""Simulate Bedrock's Converse: its wire format outside, the rules model inside.
 
 It counts what it answers by content, so that it can tell, from its own side, whether
 a worker paid for the same call twice.

@@ -220,7 +220,7 @@ LINEAGE_COLUMNS = [
 ]
 
 
-# Group dead letters by cause: count, first and last death, owner, next command.
+# ── group dead letters by cause ───────────────────────────────────────────────
 
 
 def group_by_cause(letters: Sequence[DeadLetterRow]) -> list[Document]:
@@ -268,7 +268,7 @@ def group_columns(now: float) -> list[Column]:
     ]
 
 
-# Read a dead letter with the chunk's earlier deaths, and how each was closed.
+# ── read a dead letter with the chunk's earlier deaths ────────────────────────
 
 #: The attributes that close a dead letter, by its new state: time, actor, reason.
 CLOSING_ATTRIBUTES = {

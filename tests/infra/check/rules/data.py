@@ -46,7 +46,7 @@ def guarded(stack: Stack, action: str) -> Iterator[Any]:
 
 
 def takes_from(dead: Properties, stack: Stack) -> bool:
-    """Say whether a dead-letter queue takes from the work queue of its stack alone."""
+    """Return whether a dead-letter queue takes from its own work queue alone."""
     allowed = dead["RedriveAllowPolicy"]
     sources = [arn.rsplit(":", 1)[-1] for arn in allowed.get("sourceQueueArns", [])]
     by_queue = allowed["redrivePermission"] == "byQueue"
@@ -65,7 +65,7 @@ def by_default(bucket: Properties) -> Properties:
 
 
 def encrypts(bucket: Properties, stack: Stack) -> bool:
-    """Say whether a bucket encrypts with the chosen key, not asked for each object."""
+    """Return whether a bucket encrypts with the chosen key, once for many objects."""
     each, customer = by_default(bucket), stack.parameters["Encryption"] == "customer"
     algorithm = each["ServerSideEncryptionByDefault"]["SSEAlgorithm"]
     if not customer:
@@ -74,7 +74,7 @@ def encrypts(bucket: Properties, stack: Stack) -> bool:
 
 
 def takes_no_other_key(policy: Properties, stack: Stack) -> bool:
-    """Say whether the bucket of a customer's key refuses objects under another."""
+    """Return whether the bucket of a customer's key refuses objects under another."""
     refused = {
         key
         for statement in statements_of(policy)

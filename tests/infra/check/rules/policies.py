@@ -41,13 +41,13 @@ def granted(holds: Callable[[Properties, str], object]) -> Rule:
 
 
 def is_root(statement: Properties) -> bool:
-    """Say whether a statement gives the account's own IAM the say, and nobody else."""
+    """Return whether a statement lets only the IAM of the account decide."""
     root = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
     return bool(statement.get("Principal") == root)
 
 
 def by_name(statement: Properties, kind: str) -> bool:
-    """Say whether a statement names whom it lets in, or the account at an endpoint."""
+    """Return whether a statement names its principal, or the account at an endpoint."""
     principal = statement.get("Principal")
     named = principal.values() if isinstance(principal, dict) else [principal]
     if not any("*" in many(each) for each in named):
@@ -58,7 +58,7 @@ def by_name(statement: Properties, kind: str) -> bool:
 
 
 def without_a_star(statement: Properties, kind: str) -> bool:
-    """Say whether a statement lists actions.
+    """Return whether a statement lists actions.
 
     An endpoint's policy is a fence around what roles grant, and the account's own say
     over its key is what keeps that key from being lost.
@@ -75,7 +75,7 @@ def for_the_account(statement: Properties, _: str) -> bool:
 
 
 def fenced(endpoint: Properties, _: Any) -> bool:
-    """Say whether each statement names what it leads to, or lists its actions."""
+    """Return whether each statement names what it leads to, or lists its actions."""
     return all(
         many(statement["Resource"]) != ["*"]
         or not any("*" in action for action in many(statement["Action"]))
@@ -84,7 +84,7 @@ def fenced(endpoint: Properties, _: Any) -> bool:
 
 
 RULES: dict[str, Rule] = {
-    "nobody is let in without a name": granted(by_name),
+    "no principal is admitted without a name": granted(by_name),
     "no action is granted by a star": granted(without_a_star),
     "nothing is granted by exception": granted(
         lambda s, _: not {"NotAction", "NotPrincipal", "NotResource"} & s.keys()

@@ -56,7 +56,7 @@ def settings(what: str, wanted: dict[str, Any]) -> Rule:
 
 
 def fits(found: Any, wanted: Any, stack: Stack) -> bool:
-    """Say whether a value is the one that is wanted, or within a bound."""
+    """Return whether a value is the one that is wanted, or within a bound."""
     if callable(wanted):
         return bool(wanted(found))
     if isinstance(wanted, str):

@@ -70,8 +70,10 @@ def told(container: Properties) -> dict[str, str]:
 def volumes(
     name: str, container: Properties, stack: Stack, templates: Templates
 ) -> bool:
-    """Say whether /tmp can be written; Fargate gives what the image does not declare to
-    root alone."""
+    """Return whether a process can write to /tmp.
+
+    Fargate gives a volume that the image does not declare to root alone.
+    """
     found = re.findall(r"^VOLUME (.*)$", templates.dockerfile, re.MULTILINE)
     given = [each["Name"] for each in stack.properties(name).get("Volumes", [])]
     mounts = container.get("MountPoints", [])
@@ -95,7 +97,7 @@ def without_a_shell(container: Properties, _: Stack) -> bool:
 
 @cache
 def understood(words: tuple[str, ...]) -> bool:
-    """Say whether a program has such a command, with such options; nothing is run."""
+    """Return whether a program has a command with these options; it does not run."""
     program, *rest = words
     if program not in PROGRAMS:
         return False

@@ -10,8 +10,8 @@ from piecework.cost.meter import Actor, CostMeter
 from piecework.cost.persistence import (
     ENOUGH,
     LAST_S,
-    LOOK_S,
     OLDEST_S,
+    POLL_S,
     QUIET_S,
     Keeper,
     keeping,
@@ -66,19 +66,19 @@ def read(meter: CostMeter) -> None:
     meter.saw("dynamodb", "GetItem", READ, ITEM, again=False)
 
 
-async def looks(keeper: Keeper, *moments: float) -> None:
+async def write_at(keeper: Keeper, *moments: float) -> None:
     for moment in moments:
-        await keeper.look(moment)
+        await keeper.write_due(moment)
 
 
 async def test_counts_wait_until_they_are_worth_a_request() -> None:
     meter, kept = CostMeter("worker"), Kept()
     keeper = Keeper(meter, kept)
     write(meter, ENOUGH - 1)
-    await looks(keeper, 0, 5)
+    await write_at(keeper, 0, 5)
     assert [] == kept.told
     write(meter)
-    await looks(keeper, 10)
+    await write_at(keeper, 10)
 
     [(job, actor, counts)] = kept.told
     assert (A, "worker") == (job, actor)
@@ -91,11 +91,11 @@ async def test_a_job_that_is_left_alone_is_written_down() -> None:
     meter, kept = CostMeter("worker"), Kept()
     keeper = Keeper(meter, kept)
     write(meter)
-    await looks(keeper, 0)
+    await write_at(keeper, 0)
     write(meter)
-    await looks(keeper, 20, 20 + QUIET_S - 1)
+    await write_at(keeper, 20, 20 + QUIET_S - 1)
     assert [] == kept.told
-    await looks(keeper, 20 + QUIET_S)
+    await write_at(keeper, 20 + QUIET_S)
     assert 1 == len(kept.told)
 
 
@@ -104,7 +104,7 @@ async def test_a_count_does_not_wait_for_ever() -> None:
     keeper = Keeper(meter, kept)
     for moment in range(0, int(OLDEST_S) + 1, 10):
         write(meter)
-        await keeper.look(moment)
+        await keeper.write_due(moment)
     assert 1 == len(kept.told)
 
 
@@ -112,7 +112,7 @@ async def test_the_end_of_a_job_is_not_waited_after() -> None:
     meter, kept = CostMeter("worker"), Kept()
     write(meter)
     end(meter)
-    await Keeper(meter, kept).look(0)
+    await Keeper(meter, kept).write_due(0)
     assert 1 == len(kept.told)
 
 
@@ -124,7 +124,7 @@ async def test_an_operator_who_only_looks_leaves_nothing_behind(
 ) -> None:
     meter, kept = CostMeter(actor), Kept()
     read(meter)
-    await Keeper(meter, kept).last()
+    await Keeper(meter, kept).write_rest()
 
     assert writes == len(kept.told)
     unowned = meter.unowned.get("op__GetItem__requests", 0)
@@ -136,7 +136,7 @@ async def test_a_job_that_is_not_there_gets_no_item() -> None:
     meter.saw("dynamodb", "GetItem", READ, {}, again=False)
     refused = {"Error": {"Code": "ConditionalCheckFailedException"}}
     meter.saw("dynamodb", "UpdateItem", WRITE, refused, again=False)
-    await Keeper(meter, kept).last()
+    await Keeper(meter, kept).write_rest()
 
     assert [] == kept.told
 
@@ -145,10 +145,10 @@ async def test_what_cannot_be_written_is_dropped_and_the_next_one_says_so() -> N
     meter, kept = CostMeter("worker"), Kept(refuses=True)
     keeper = Keeper(meter, kept)
     write(meter)
-    await keeper.last()
+    await keeper.write_rest()
     kept.refuses = False
     write(meter)
-    await keeper.last()
+    await keeper.write_rest()
 
     [(_, _, counts)] = kept.told
     assert 1 == keeper.dropped
@@ -160,8 +160,8 @@ async def test_what_was_written_down_is_not_written_twice() -> None:
     meter, kept = CostMeter("worker"), Kept()
     keeper = Keeper(meter, kept)
     write(meter, 3)
-    await keeper.last()
-    await keeper.last()
+    await keeper.write_rest()
+    await keeper.write_rest()
 
     assert 1 == len(kept.told)
 
@@ -171,7 +171,7 @@ async def test_an_ended_job_is_forgotten() -> None:
     keeper = Keeper(meter, kept)
     write(meter)
     end(meter)
-    await looks(keeper, 0, 5, 5 + QUIET_S)
+    await write_at(keeper, 0, 5, 5 + QUIET_S)
 
     assert {None} >= {owner for _, owner in meter.accounts}
 
@@ -182,7 +182,7 @@ def test_a_stopping_process_writes_down_the_rest() -> None:
     async def work() -> None:
         async with keeping(Keeper(meter, kept)):
             write(meter)
-            await asyncio.sleep(LOOK_S * 2)
+            await asyncio.sleep(POLL_S * 2)
             write(meter)
 
     run_virtually(work())
@@ -229,7 +229,7 @@ def test_a_write_that_is_cut_off_at_the_end_is_dropped_and_the_last_one_says_so(
     async def work() -> None:
         async with keeping(Keeper(meter, kept)):
             write(meter, ENOUGH)
-            await asyncio.sleep(LOOK_S + 1)
+            await asyncio.sleep(POLL_S + 1)
             asyncio.get_running_loop().call_later(LAST_S / 2, kept.recover)
 
     run_virtually(work())
@@ -250,7 +250,7 @@ def test_a_bill_costs_less_than_a_hundredth_of_what_it_is_about(
                 write(meter, 3)
                 await asyncio.sleep(chunk_s)
             end(meter)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     run_virtually(work())
     writes = len(kept.told)

@@ -64,13 +64,13 @@ async def test_a_very_large_job_is_spared_its_full_blocks_and_groups() -> None:
 
 
 def test_what_was_seen_in_a_spared_group_is_dropped() -> None:
-    sightings = LeaseObserver()
+    leases = LeaseObserver()
     item = {"status": "RUNNING", "gen": 1, "fence": 1}
     others = JobRef("acme", "other")
     for ref in (REF.chunk(3), REF.chunk(300), others.chunk(300)):
-        sightings.unchanged_for(Chunk.read(ref, item), 1.0)
-    sightings.keep_only(REF, {0})
+        leases.unchanged_for(Chunk.read(ref, item), 1.0)
+    leases.keep_only(REF, {0})
     for number, seen in ((3, 1.0), (300, 0.0)):
         chunk = Chunk.read(REF.chunk(number), item)
-        assert seen == sightings.unchanged_for(chunk, 2.0)
-    assert 1.0 == sightings.unchanged_for(Chunk.read(others.chunk(300), item), 2.0)
+        assert seen == leases.unchanged_for(chunk, 2.0)
+    assert 1.0 == leases.unchanged_for(Chunk.read(others.chunk(300), item), 2.0)

@@ -1,4 +1,4 @@
-"""The reconciler's rhythm: which job it looks at, and when again."""
+"""The reconciler's rhythm: when it reads which job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class World:
     def __init__(self, status: JobStatus | None, *, listed: bool = True) -> None:
         self.status = status
         self.listed = listed
-        self.looks: list[float] = []
+        self.times_read: list[float] = []
         self.settings = SETTINGS
         self.rng = Highest()
         self.jobs = self
@@ -57,15 +57,15 @@ def now() -> float:
 
 
 @pytest.fixture(autouse=True)
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Keep when a running job is looked at; whose chunk is seen running."""
+def times_read(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Keep when a running job is read; its chunk is running."""
     times: list[float] = []
     item = {"status": "RUNNING", "gen": 1, "fence": 1}
 
-    async def reconcile_chunks(look: Any, job: Job) -> Counter[str]:
+    async def reconcile_chunks(context: Any, job: Job) -> Counter[str]:
         times.append(now())
-        look.sightings.unchanged_for(Chunk.read(job.ref.chunk(0), item), now())
-        return Counter({"looked": 1})
+        context.leases.unchanged_for(Chunk.read(job.ref.chunk(0), item), now())
+        return Counter({"jobs seen": 1})
 
     async def drain(*_: Any) -> Counter[str]:
         return Counter()
@@ -75,25 +75,25 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(jobs, "reconcile_chunks", reconcile_chunks)
     monkeypatch.setattr(loop, "drain", drain)
-    monkeypatch.setattr(loop.DeadLetterAlarms, "look", no_alarm)
+    monkeypatch.setattr(loop.DeadLetterAlarms, "evaluate", no_alarm)
     return times
 
 
-def test_a_job_is_spared_until_its_next_look(looks: list[float]) -> None:
-    async def look() -> None:
+def test_a_job_is_read_again_after_its_pause(times_read: list[float]) -> None:
+    async def passes() -> None:
         here = reconciler(World(JobStatus.RUNNING))
-        assert (await here.look())["looked"] == 1
-        assert (await here.look())["looked"] == 0
+        assert (await here.run_pass())["jobs seen"] == 1
+        assert (await here.run_pass())["jobs seen"] == 0
         await asyncio.sleep(SETTINGS.reconcile_s)
-        assert (await here.look())["looked"] == 1
+        assert (await here.run_pass())["jobs seen"] == 1
         here.request_pass()
-        assert (await here.look())["looked"] == 1
+        assert (await here.run_pass())["jobs seen"] == 1
 
-    run_virtually(look())
+    run_virtually(passes())
 
 
 def test_an_odd_job_and_an_odd_message_hold_up_nobody(
-    monkeypatch: pytest.MonkeyPatch, looks: list[float]
+    monkeypatch: pytest.MonkeyPatch, times_read: list[float]
 ) -> None:
     class Odd(World):
         async def active(self) -> AsyncIterator[JobRef]:
@@ -109,64 +109,66 @@ def test_an_odd_job_and_an_odd_message_hold_up_nobody(
         raise KeyError("status")
 
     monkeypatch.setattr(loop, "drain", drain)
-    acts = run_virtually(reconciler(Odd(JobStatus.RUNNING)).look())
-    assert acts == {"failed": 2, "looked": 1}
+    acts = run_virtually(reconciler(Odd(JobStatus.RUNNING)).run_pass())
+    assert acts == {"failed": 2, "jobs seen": 1}
 
 
 @pytest.mark.parametrize("status", [None, JobStatus.SUCCEEDED, JobStatus.CANCELLED])
 def test_a_job_that_has_ended_is_forgotten(
-    looks: list[float], status: JobStatus | None
+    times_read: list[float], status: JobStatus | None
 ) -> None:
-    async def look() -> None:
+    async def passes() -> None:
         world = World(JobStatus.RUNNING)
         here = reconciler(world)
-        await here.look()
-        assert here.sightings.is_watching
+        await here.run_pass()
+        assert here.leases.is_watching
         world.status = status
         here.request_pass()
-        assert (await here.look()).total() == 0
-        assert not here.sightings.is_watching
+        assert (await here.run_pass()).total() == 0
+        assert not here.leases.is_watching
 
-    run_virtually(look())
-    assert len(looks) == 1
+    run_virtually(passes())
+    assert len(times_read) == 1
 
 
-def test_a_job_that_left_the_list_since_is_forgotten(looks: list[float]) -> None:
-    async def look() -> None:
+def test_a_job_that_left_the_list_since_is_forgotten(times_read: list[float]) -> None:
+    async def passes() -> None:
         world = World(JobStatus.RUNNING)
         here = reconciler(world)
-        await here.look()
+        await here.run_pass()
         world.listed = False
-        await here.look()
-        assert not here.sightings.is_watching
+        await here.run_pass()
+        assert not here.leases.is_watching
         world.listed = True
-        await here.look()
+        await here.run_pass()
 
-    run_virtually(look())
-    assert len(looks) == 2
+    run_virtually(passes())
+    assert len(times_read) == 2
 
 
 def test_a_job_that_left_the_list_is_not_overdue_for_ever(
-    monkeypatch: pytest.MonkeyPatch, looks: list[float]
+    monkeypatch: pytest.MonkeyPatch, times_read: list[float]
 ) -> None:
-    """Nearly every job ends between two looks, and with a chunk that was running."""
+    """A job ends between two passes, and a chunk of it was running."""
 
-    async def saw(look: Any, job: Job) -> Counter[str]:
+    async def saw(context: Any, job: Job) -> Counter[str]:
         item = {"status": "RUNNING", "gen": 1, "claim_expires_at": iso(-1.0)}
-        look.overdue.note(job, Chunk.read(job.ref.chunk(0), item), look.rt.clock())
+        context.overdue.note(
+            job, Chunk.read(job.ref.chunk(0), item), context.rt.clock()
+        )
         return Counter()
 
     monkeypatch.setattr(jobs, "reconcile_chunks", saw)
     log: Any = Log()
 
-    async def look() -> None:
+    async def passes() -> None:
         world: Any = World(JobStatus.RUNNING)
         here = loop.Reconciler(world, log)
-        await here.look()
+        await here.run_pass()
         world.listed = False
-        await here.look()
+        await here.run_pass()
 
-    run_virtually(look())
+    run_virtually(passes())
     told = [facts["overdue_s"] for name, facts in log.said if name == "reconcile.pass"]
     assert [1.0, 0.0] == told
 
@@ -187,24 +189,24 @@ def test_who_finishes_a_large_submit_stays_healthy(
             late.append(now() - liveness.due["reconciler"])
             progress("written", 1)
 
-    async def look() -> None:
+    async def passes() -> None:
         here: Any = Submitting(JobStatus.SUBMITTING)
-        await loop.Reconciler(here, LOG, liveness=liveness).look()
+        await loop.Reconciler(here, LOG, liveness=liveness).run_pass()
 
     liveness = Liveness()
     monkeypatch.setattr(jobs, "fan_out", slowly)
-    run_virtually(look())
+    run_virtually(passes())
     assert [-1.0] * 3 == pytest.approx(late)
 
 
 @pytest.mark.parametrize(("observe", "apart"), [(None, SETTINGS.lease_s), (3.0, 3.0)])
 def test_a_running_chunk_is_looked_at_twice(
-    looks: list[float], observe: float | None, apart: float
+    times_read: list[float], observe: float | None, apart: float
 ) -> None:
     world: Any = World(JobStatus.RUNNING)
     acts = run_virtually(reconcile_once(world, LOG, observe_s=observe))
-    assert acts["looked"] == 2
-    assert looks[1] - looks[0] == pytest.approx(apart)
+    assert acts["jobs seen"] == 2
+    assert times_read[1] - times_read[0] == pytest.approx(apart)
 
 
 def test_where_nothing_runs_one_look_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,13 +223,13 @@ def test_where_nothing_runs_one_look_is_enough(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("listed", "apart"), [(True, 6.0), (False, IDLE_S)])
-def test_without_jobs_it_looks_rarely(
+def test_without_jobs_a_pass_is_rare(
     monkeypatch: pytest.MonkeyPatch, listed: Any, apart: float
 ) -> None:
     times: list[float] = []
     world: Any = SimpleNamespace(settings=SETTINGS, rng=Highest())
 
-    async def look(self: Any) -> Counter[str]:
+    async def run_pass(self: Any) -> Counter[str]:
         times.append(now())
         self.active = int(listed)
         return Counter()
@@ -237,7 +239,7 @@ def test_without_jobs_it_looks_rarely(
             async with asyncio.timeout(50):
                 await reconcile_for_ever(world, LOG)
 
-    monkeypatch.setattr(loop.Reconciler, "look", look)
+    monkeypatch.setattr(loop.Reconciler, "run_pass", run_pass)
     run_virtually(for_a_while())
     assert times[1] - times[0] == pytest.approx(apart)
 
@@ -289,5 +291,5 @@ def test_a_record_that_somebody_spoiled_is_told_of_at_its_job(
             self.notes.append(said)
 
     world = Odd()
-    acts = run_virtually(reconciler(world).look())
+    acts = run_virtually(reconciler(world).run_pass())
     assert ({"failed": 1}, notes) == (dict(acts), world.notes)

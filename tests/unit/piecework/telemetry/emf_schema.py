@@ -74,5 +74,5 @@ def of_metric(metric: dict[str, Any], root: dict[str, Any]) -> list[str]:
 
 
 def text(value: object, most: int) -> bool:
-    """Say whether a value is a text of at least one character, and not too many."""
+    """Return whether a value is a text of at least one character, and not too many."""
     return isinstance(value, str) and 1 <= len(value) <= most

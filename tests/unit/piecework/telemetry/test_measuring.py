@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from piecework.settings import Settings
-from piecework.telemetry import emit
 from piecework.telemetry.emf import FLUSH_S, Gauge, write_metrics
-from piecework.telemetry.emit import _LISTENERS, quiet_log
+from piecework.telemetry.emit import _LISTENERS
+from tests.unit.piecework.telemetry.whole import emit_whole
 from tests.unit.virtual import run_virtually
 
 EMF = Settings(metrics="emf")
@@ -31,9 +31,9 @@ def test_a_line_a_minute_and_one_at_the_end() -> None:
         async with write_metrics(
             EMF, lambda: 5.0, lambda: [Gauge("ChunksInProgress", 2)], out
         ):
-            emit(quiet_log(), "chunk.claimed", chunk=1)
+            emit_whole("chunk.claimed", chunk=1)
             await asyncio.sleep(FLUSH_S * 1.5)
-            emit(quiet_log(), "worker.stopped")
+            emit_whole("worker.stopped")
 
     run_virtually(a_minute_and_a_half())
 
@@ -47,7 +47,7 @@ async def test_off_writes_nothing_and_listens_to_nothing() -> None:
     out = io.StringIO()
     async with write_metrics(Settings(), lambda: 5.0, stream=out):
         assert not _LISTENERS
-        emit(quiet_log(), "chunk.claimed", chunk=1)
+        emit_whole("chunk.claimed", chunk=1)
 
     assert out.getvalue() == ""
 
@@ -57,7 +57,7 @@ async def test_the_last_line_is_written_when_the_process_fails() -> None:
 
     async def fail() -> None:
         async with write_metrics(EMF, lambda: 5.0, stream=out):
-            emit(quiet_log(), "chunk.dead_lettered", chunk=1)
+            emit_whole("chunk.dead_lettered", chunk=1)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -73,7 +73,7 @@ class Gone(io.StringIO):
 
 async def test_that_nobody_reads_the_lines_ends_nothing() -> None:
     async with write_metrics(EMF, lambda: 5.0, stream=Gone()):
-        emit(quiet_log(), "chunk.claimed", chunk=1)
+        emit_whole("chunk.claimed", chunk=1)
 
 
 PRINTS = """
@@ -87,7 +87,7 @@ async def main():
     async with write_metrics(Settings(metrics="emf"), lambda: 5.0):
         print("a stage prints")
         subprocess.run(["echo", "a child prints"], check=True)
-        emit(quiet_log(), "chunk.claimed", chunk=1)
+        emit(quiet_log(), "chunk.claimed", chunk=1, receive_count=1)
 
 print("before")
 asyncio.run(main())

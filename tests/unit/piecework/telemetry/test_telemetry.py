@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from piecework.errors import UsageError
 from piecework.telemetry import EVENTS, configure, emit
+from tests.unit.piecework.telemetry.whole import emit_whole
 
 ROOT = Path(__file__).parents[4]
 PACKAGES = ("piecework", "workers", "orchestrator")
@@ -53,6 +54,26 @@ def test_every_event_is_emitted_somewhere_and_none_but_these() -> None:
     assert set(EVENTS) == found
 
 
+def test_every_field_of_an_event_is_given_where_the_event_is_emitted() -> None:
+    sources = [
+        path.read_text("utf-8")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if path.name not in {"events.py", "metrics.py"}
+    ]
+    never = [
+        (name, field)
+        for name, event in EVENTS.items()
+        for field in event.fields
+        if not any(
+            f'"{name}"' in text and re.search(rf'\b{field}=|"{field}":', text)
+            for text in sources
+        )
+    ]
+
+    assert [] == never
+
+
 def test_the_attempt_of_a_call_has_the_fields_of_the_specification() -> None:
     specified = {"error_code", "attempt_number", "delay_ms", "idempotency_key_hash"}
 
@@ -64,10 +85,12 @@ def test_the_attempt_of_a_call_has_the_fields_of_the_specification() -> None:
     [
         ("chunk.exploded", {}),
         ("chunk.claimed", {"payload": "secret"}),
-        ("call.attempt", {"idempotency_key": "k"}),
+        ("chunk.claimed", {"receive_count": 1, "idempotency_key": "k"}),
+        ("chunk.claimed", {}),
+        ("call.attempt", {"dependency": "model"}),
     ],
 )
-def test_an_event_or_field_outside_the_catalogue_is_refused(
+def test_an_event_whose_name_or_fields_are_not_in_the_catalogue_is_refused(
     name: str, fields: dict[str, Any]
 ) -> None:
     with capture_logs() as captured, pytest.raises(KeyError):
@@ -78,7 +101,7 @@ def test_an_event_or_field_outside_the_catalogue_is_refused(
 
 def test_ids_may_go_with_any_event() -> None:
     with capture_logs() as captured:
-        emit(structlog.get_logger(), "chunk.succeeded", job="j1", chunk=7)
+        emit(structlog.get_logger(), "worker.stopped", job="j1", chunk=7)
 
     assert [("j1", 7)] == [(each["job"], each["chunk"]) for each in captured]
 
@@ -86,16 +109,16 @@ def test_ids_may_go_with_any_event() -> None:
 def test_a_stream_that_is_no_terminal_has_one_json_object_a_line() -> None:
     stream = io.StringIO()
     configure("info", stream=stream)
-    emit(structlog.get_logger().bind(job="j1"), "chunk.succeeded", calls=3)
+    emit(structlog.get_logger().bind(job="j1"), "worker.stopping", in_progress=3)
 
     (line,) = lines(stream)
     stamp = line.pop("timestamp")
 
     assert line == {
-        "event": "chunk.succeeded",
+        "event": "worker.stopping",
         "job": "j1",
         "level": "info",
-        "calls": 3,
+        "in_progress": 3,
     }
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", stamp)
 
@@ -109,7 +132,7 @@ def test_a_terminal_has_colours_unless_no_color_says_otherwise(
 ) -> None:
     stream = Terminal()
     configure("info", stream=stream, environ=environ)
-    emit(structlog.get_logger(), "worker.stopping", reason="SIGTERM")
+    emit(structlog.get_logger(), "worker.stopping", in_progress=1)
 
     assert "worker.stopping" in stream.getvalue()
     assert expected == ("\x1b[" in stream.getvalue())
@@ -119,7 +142,7 @@ def test_a_terminal_has_colours_unless_no_color_says_otherwise(
 def test_the_form_can_be_chosen_whatever_the_stream(*, as_json: bool) -> None:
     stream = Terminal() if as_json else io.StringIO()
     configure("info", json=as_json, stream=stream)
-    emit(structlog.get_logger(), "worker.stopping", reason="SIGTERM")
+    emit(structlog.get_logger(), "worker.stopping", in_progress=1)
 
     assert as_json == stream.getvalue().startswith("{")
 
@@ -136,7 +159,7 @@ def test_events_below_the_level_are_left_out(level: str, expected: list[str]) ->
     stream = io.StringIO()
     configure(level, stream=stream)
     for name in ("chunk.claimed", "chunk.succeeded", "chunk.dead_lettered"):
-        emit(structlog.get_logger(), name)
+        emit_whole(name)
 
     assert expected == [line["event"] for line in lines(stream)]
 
@@ -155,7 +178,7 @@ async def test_bound_fields_belong_to_the_events_of_one_task() -> None:
     async def chunk(number: int) -> None:
         structlog.contextvars.bind_contextvars(chunk=number)
         await asyncio.sleep(0)
-        emit(structlog.get_logger(), "chunk.succeeded", calls=number)
+        emit_whole("chunk.succeeded", calls=number)
 
     await asyncio.gather(chunk(1), chunk(2))
 

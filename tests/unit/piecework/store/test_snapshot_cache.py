@@ -1,4 +1,4 @@
-"""Once all chunks were seen to have ended, nobody has to look again."""
+"""A snapshot of ended chunks is kept, so that no process reads them again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def job(ref: JobRef = REF, gen: int = 1, chunks: int = 3) -> Job:
     return Job.read(ref, item)
 
 
-async def test_a_look_counts_all_when_all_have_ended() -> None:
+async def test_a_snapshot_counts_all_chunks_when_all_have_ended() -> None:
     table = Chunks("SUCCEEDED", "DEAD", "CANCELLED")
     snapshot = await SnapshotCache().ended(table, job())
     assert snapshot is not None
@@ -51,57 +51,57 @@ async def test_a_look_counts_all_when_all_have_ended() -> None:
 
 
 @pytest.mark.parametrize("status", ["PENDING", "RUNNING", "WAITING"])
-async def test_a_look_ends_at_the_first_that_is_open_and_the_next_begins_there(
+async def test_a_read_ends_at_the_first_open_chunk_and_the_next_one_starts_there(
     status: str,
 ) -> None:
-    table, looks = Chunks("SUCCEEDED", status, "SUCCEEDED"), SnapshotCache()
-    assert await looks.ended(table, job()) is None
+    table, cache = Chunks("SUCCEEDED", status, "SUCCEEDED"), SnapshotCache()
+    assert await cache.ended(table, job()) is None
     assert [0, 1] == table.read
-    assert await looks.ended(table, job()) is None
+    assert await cache.ended(table, job()) is None
     assert [0, 1, 1] == table.read
     table.statuses[1] = "SUCCEEDED"
-    assert await looks.ended(table, job()) is not None
+    assert await cache.ended(table, job()) is not None
     assert [0, 1, 1, 1, 0, 1, 2] == table.read
 
 
-async def test_a_look_at_another_job_is_not_kept_from_it() -> None:
-    table, looks = Chunks("PENDING"), SnapshotCache()
-    assert await looks.ended(table, job(chunks=1)) is None
+async def test_a_snapshot_of_another_job_is_kept_beside_it() -> None:
+    table, cache = Chunks("PENDING"), SnapshotCache()
+    assert await cache.ended(table, job(chunks=1)) is None
     table.statuses[0] = "SUCCEEDED"
-    assert await looks.ended(table, job(OTHER, chunks=1)) is not None
+    assert await cache.ended(table, job(OTHER, chunks=1)) is not None
 
 
 @pytest.mark.parametrize(("ref", "gen"), [(OTHER, 2), (REF, 1), (REF, 3)])
 def test_what_was_seen_is_for_the_join_of_that_life_of_that_job(
     ref: JobRef, gen: int
 ) -> None:
-    looks, snapshot = SnapshotCache(), JobSnapshot(())
-    looks.keep(job(gen=2), snapshot)
-    assert looks.take(ref, gen) is None
-    assert looks.take(REF, 2) is snapshot
+    cache, snapshot = SnapshotCache(), JobSnapshot(())
+    cache.keep(job(gen=2), snapshot)
+    assert cache.take(ref, gen) is None
+    assert cache.take(REF, 2) is snapshot
 
 
 def test_what_was_seen_is_handed_out_once() -> None:
-    looks = SnapshotCache()
-    looks.keep(job(), JobSnapshot(()))
-    looks.take(REF, 1)
-    assert looks.take(REF, 1) is None
+    cache = SnapshotCache()
+    cache.keep(job(), JobSnapshot(()))
+    cache.take(REF, 1)
+    assert cache.take(REF, 1) is None
 
 
 def test_what_was_seen_of_many_small_jobs_is_kept() -> None:
-    looks, censuses = SnapshotCache(), [rows(10) for _ in range(50)]
-    for number, snapshot in enumerate(censuses):
-        looks.keep(job(JobRef("acme", f"j{number}")), snapshot)
-    kept = [looks.take(JobRef("acme", f"j{n}"), 1) for n in range(50)]
-    assert censuses == kept
+    cache, snapshots = SnapshotCache(), [rows(10) for _ in range(50)]
+    for number, snapshot in enumerate(snapshots):
+        cache.keep(job(JobRef("acme", f"j{number}")), snapshot)
+    kept = [cache.take(JobRef("acme", f"j{n}"), 1) for n in range(50)]
+    assert snapshots == kept
 
 
 def test_of_what_is_too_much_the_oldest_goes_and_the_last_stays() -> None:
-    looks, large = SnapshotCache(), rows(MOST_ROWS + 1)
-    looks.keep(job(OTHER), rows(1))
-    looks.keep(job(), large)
-    assert looks.take(OTHER, 1) is None
-    assert looks.take(REF, 1) is large
+    cache, large = SnapshotCache(), rows(MOST_ROWS + 1)
+    cache.keep(job(OTHER), rows(1))
+    cache.keep(job(), large)
+    assert cache.take(OTHER, 1) is None
+    assert cache.take(REF, 1) is large
 
 
 def rows(count: int) -> JobSnapshot:

@@ -49,7 +49,7 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"status": "DEAD"}, (0, 0), {}),
     ],
 )
-async def test_a_sweep_cancels_what_is_free_and_asks_who_holds(
+async def test_a_sweep_cancels_unowned_chunks_and_requests_owners_to_stop(
     store: Store, state: dict[str, Any], counts: Any, change: dict[str, Any]
 ) -> None:
     await store.put_chunk(**state)
@@ -77,7 +77,7 @@ async def test_a_sweep_ends_the_job_if_it_may(
     assert [store.ref] == ended
 
 
-async def test_a_chunk_that_is_gone_when_it_is_swept_is_nobodys(store: Store) -> None:
+async def test_a_sweep_skips_a_chunk_that_no_longer_exists(store: Store) -> None:
     seen = await store.put_chunk()
     await store.drop()
     cancel_sweep = sweeping.CancelSweep(
@@ -95,7 +95,7 @@ async def test_a_chunk_that_is_gone_when_it_is_swept_is_nobodys(store: Store) ->
         ({**RUNNING, "gen": 3}, 0, {}),
     ],
 )
-async def test_who_claims_a_chunk_while_it_is_swept_is_asked_at_once(
+async def test_a_chunk_claimed_during_a_sweep_gets_the_request_at_once(
     store: Store, state: dict[str, Any], asked: int, change: dict[str, Any]
 ) -> None:
     seen = await store.put_chunk()
@@ -111,7 +111,7 @@ async def test_who_claims_a_chunk_while_it_is_swept_is_asked_at_once(
 
 
 @pytest.mark.parametrize("status", sorted(CANCELLABLE))
-async def test_a_job_that_has_not_ended_is_cancelled_with_who_and_why(
+async def test_a_cancelled_job_has_the_operator_and_the_reason(
     store: Store, status: JobStatus
 ) -> None:
     await store.put_job(status)
@@ -146,7 +146,7 @@ async def test_a_job_that_is_past_it_is_refused(
     assert (await store.item())["status"] == "PENDING"
 
 
-async def test_a_cancel_that_lost_a_race_looks_again(
+async def test_a_cancel_that_lost_a_race_reads_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.put_job(JobStatus.RUNNING)
@@ -183,7 +183,7 @@ async def test_a_cancel_that_lost_a_race_looks_again(
         ({"status": "DEAD", "fence": 4}, (0, 0), {}),
     ],
 )
-async def test_a_sweep_that_undoes_hands_out_what_was_begun(
+async def test_a_sweep_with_compensation_dispatches_started_chunks(
     store: Store, state: dict[str, Any], counts: Any, change: dict[str, Any]
 ) -> None:
     await store.put_chunk(**state)
@@ -200,7 +200,9 @@ async def test_a_sweep_that_undoes_hands_out_what_was_begun(
     assert "retry_at" not in after or before == after
 
 
-async def test_what_is_handed_out_to_be_undone_is_due_again_later(store: Store) -> None:
+async def test_a_chunk_dispatched_for_compensation_is_due_again_later(
+    store: Store,
+) -> None:
     await store.put_chunk(status="WAITING", fence=4)
     facts = {"cancelled_at": iso(NOW), "cancel_compensates": True}
     await sweep(runtime(store), await store.put_job(JobStatus.CANCELLING, **facts))
@@ -208,7 +210,7 @@ async def test_what_is_handed_out_to_be_undone_is_due_again_later(store: Store) 
 
 
 @pytest.mark.parametrize("deferrals", [schedule_retry, defer])
-async def test_a_chunk_that_was_asked_and_then_parks_does_not_wait_for_its_retry(
+async def test_a_chunk_that_defers_after_a_cancel_request_does_not_wait_for_its_retry(
     store: Store, deferrals: Write
 ) -> None:
     claim = await store.running()
@@ -222,7 +224,7 @@ async def test_a_chunk_that_was_asked_and_then_parks_does_not_wait_for_its_retry
     assert isinstance(met, CancelPending)
 
 
-async def test_who_claims_what_is_to_be_undone_while_it_is_swept_is_asked_at_once(
+async def test_a_chunk_claimed_during_a_sweep_gets_the_compensation_request_at_once(
     store: Store,
 ) -> None:
     seen = await store.put_chunk(status="WAITING", fence=3)
@@ -236,7 +238,7 @@ async def test_who_claims_what_is_to_be_undone_while_it_is_swept_is_asked_at_onc
 
 
 @pytest.mark.parametrize("undoes", [True, False])
-async def test_each_cancel_says_anew_whether_it_undoes(
+async def test_each_cancel_decides_whether_it_compensates(
     store: Store, *, undoes: bool
 ) -> None:
     await store.put_job(JobStatus.RUNNING, cancel_compensates=not undoes)
@@ -246,7 +248,7 @@ async def test_each_cancel_says_anew_whether_it_undoes(
     assert job.item["cancel_code"] == "job.cancel.requested"
 
 
-async def test_a_cancel_under_way_that_undoes_nothing_is_not_made_to(
+async def test_a_cancel_in_progress_without_compensation_stays_so(
     store: Store,
 ) -> None:
     await store.put_job(JobStatus.CANCELLING, cancelled_at=iso(NOW))

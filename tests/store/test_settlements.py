@@ -1,4 +1,4 @@
-"""What each write of a claim's holder leaves behind."""
+"""The rows that each settlement of a claim writes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.store.writes import (
     dead_letter,
     defer,
     named,
+    record_compensation,
     release,
     rows,
     schedule_retry,
     succeed,
-    undo,
 )
 
 
@@ -46,7 +46,7 @@ async def test_a_complete_stage_moves_the_cursor_and_keeps_its_value(
     assert (row["value"], row["gen"], row["fence"]) == ('"value"', 2, 4)
 
 
-async def test_the_result_stands_where_the_join_looks_for_it(store: Store) -> None:
+async def test_the_result_is_where_the_join_reads_it(store: Store) -> None:
     await complete_result(store, await store.running())
     found = await store.table.get(store.chunk.pk, keys.result_sk(3))
     assert found is not None
@@ -56,7 +56,7 @@ async def test_the_result_stands_where_the_join_looks_for_it(store: Store) -> No
     assert await rows(store) == {}
 
 
-async def test_null_replaces_what_an_earlier_life_had_left(store: Store) -> None:
+async def test_null_deletes_the_value_of_an_earlier_generation(store: Store) -> None:
     claim = await store.running()
     await complete_value(store, claim)
     await store.change(stage="first")
@@ -64,15 +64,15 @@ async def test_null_replaces_what_an_earlier_life_had_left(store: Store) -> None
     assert await rows(store) == {}
 
 
-async def test_null_of_a_first_life_is_one_request(store: Store) -> None:
+async def test_null_of_a_first_generation_is_one_request(store: Store) -> None:
     claim = await store.running(gen=1)
     assert await store.checkpoints(claim).value_actions(0, "null") == []
 
 
-async def test_the_way_back_is_on_record(store: Store) -> None:
+async def test_the_compensation_is_stored(store: Store) -> None:
     claim = await store.running()
     await begin_compensation(store, claim)
-    await undo(store, claim)
+    await record_compensation(store, claim)
     await store.checkpoints(claim).record_compensation("second", FAILURE)
     item = await store.item()
     assert (item["direction"], item["error_code"]) == (
@@ -85,16 +85,20 @@ async def test_the_way_back_is_on_record(store: Store) -> None:
     assert later.compensated == {"first": None, "second": FAILURE}
 
 
-async def test_the_way_back_of_an_earlier_life_is_over(store: Store) -> None:
+async def test_the_compensation_of_an_earlier_generation_is_not_read(
+    store: Store,
+) -> None:
     await begin_compensation(store, await store.running())
-    await undo(store, await store.running())
+    await record_compensation(store, await store.running())
     later = store.checkpoints(await store.running(gen=3))
     await later.load(Work(await rows(store), None))
     assert later.failure is None
     assert later.compensated == {}
 
 
-async def test_an_undone_stage_undoes_its_effects_however_many(store: Store) -> None:
+async def test_a_compensated_stage_compensates_any_number_of_effects(
+    store: Store,
+) -> None:
     claim = await store.running()
     kept = store.checkpoints(claim)
     for n in range(120):
@@ -119,7 +123,7 @@ async def test_a_failed_compensation_leaves_its_effects_standing(store: Store) -
     assert (await store.item(store.chunk.pk, sk))["state"] == "DONE"
 
 
-async def test_an_effect_that_is_gone_stops_its_undoing(store: Store) -> None:
+async def test_a_missing_effect_refuses_its_compensation(store: Store) -> None:
     claim = await store.running()
     kept = store.checkpoints(claim)
     kept.ledger.load([EffectRow({"effect_key": "key", "stage": "first"})])
@@ -182,7 +186,7 @@ async def test_calls_add_up_over_the_claims(store: Store) -> None:
     assert (await store.item())["calls"] == 12
 
 
-async def test_a_chunk_that_was_handed_back_too_often_keeps_its_attempt(
+async def test_a_chunk_that_was_released_too_often_spends_its_attempt(
     store: Store,
 ) -> None:
     await release(store, await store.running(releases=9))
@@ -193,7 +197,7 @@ async def test_a_chunk_that_was_handed_back_too_often_keeps_its_attempt(
 
 
 @pytest.mark.parametrize(("releases", "recoveries"), [(9, 2), (10, 3)])
-async def test_a_way_back_that_is_cut_short_by_a_stop_is_handed_back_as_often(
+async def test_a_compensation_that_a_stop_interrupts_is_released_as_often(
     store: Store, releases: int, recoveries: int
 ) -> None:
     claim = await store.running(attempts=3, recoveries=3, releases=releases)
@@ -212,7 +216,7 @@ async def test_a_chunk_that_waits_for_a_dependency_never_pays_for_it(
     assert await rows(store) == {}
 
 
-async def test_a_way_back_that_waits_hands_back_what_it_was_counted_as(
+async def test_a_deferred_compensation_gives_back_its_attempt_or_recovery(
     store: Store,
 ) -> None:
     claim = await store.running(attempts=3, recoveries=2, direction="compensating")
@@ -236,20 +240,24 @@ async def test_an_error_is_kept_for_the_dead_letter(store: Store) -> None:
     assert (row["gen"], row["attempt"], row["worker"]) == (2, 2, "worker")
 
 
-async def test_a_death_and_its_dead_letter_are_one_write(store: Store) -> None:
+async def test_a_dead_chunk_and_its_dead_letter_are_one_write(store: Store) -> None:
     await dead_letter(store, await store.running(payload="p/0+1", label="L"))
-    (letter,) = [row.item async for row in store.dead_letters.of_job(store.ref)]
-    assert letter["sk"] == "CHUNK#00000003#GEN#0002"
-    assert (letter["state"], letter["error_code"]) == (
+    (row,) = [each.item async for each in store.dead_letters.of_job(store.ref)]
+    assert row["sk"] == "CHUNK#00000003#GEN#0002"
+    assert (row["state"], row["error_code"]) == (
         "OPEN",
         "llm.content.filtered",
     )
-    assert (letter["attempts"], letter["claims"], letter["uncompensated_stages"]) == (
+    assert (
+        row["attempts"],
+        row["claims"],
+        row["uncompensated_stages"],
+    ) == (
         2,
         4,
         ["first"],
     )
-    assert (letter["payload"], letter["label"]) == ("p/0+1", "L")
+    assert (row["payload"], row["label"]) == ("p/0+1", "L")
     assert "ERROR#0002#0004" in await rows(store)
 
 

@@ -1,4 +1,4 @@
-"""Every write of a claim's holder: made once while we hold it, never after."""
+"""Every write of an owner: applied once under its claim, never afterwards."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.store.writes import (
     complete_result,
     complete_value,
     named,
+    record_compensation,
     succeed_with_value,
-    undo,
 )
 
 
 @named(STEPS + ENDS)
 @pytest.mark.parametrize("word", list(NOT_OURS))
-async def test_who_lost_the_claim_writes_nothing(
+async def test_a_worker_that_lost_the_claim_writes_nothing(
     store: Store, write: Write, word: str
 ) -> None:
     claim = await store.running()
@@ -44,7 +44,7 @@ async def test_who_lost_the_claim_writes_nothing(
 
 
 @named(STEPS + ENDS)
-async def test_who_lost_the_chunk_itself_writes_nothing(
+async def test_a_worker_that_lost_the_chunk_itself_writes_nothing(
     store: Store, write: Write
 ) -> None:
     claim = await store.running()
@@ -59,7 +59,7 @@ async def test_who_lost_the_chunk_itself_writes_nothing(
 
 
 @named(ENDS)
-async def test_an_end_whose_answer_was_lost_is_ours_and_counted_once(
+async def test_an_end_whose_answer_was_lost_is_applied_and_counted_once(
     store: Store, write: Write
 ) -> None:
     claim = await store.running()
@@ -70,7 +70,7 @@ async def test_an_end_whose_answer_was_lost_is_ours_and_counted_once(
 
 
 @named(ENDS)
-async def test_an_end_that_somebody_else_wrote_is_not_ours(
+async def test_an_end_of_another_claim_is_not_the_own_write(
     store: Store, write: Write
 ) -> None:
     claim = await store.running()
@@ -119,12 +119,12 @@ async def test_a_cancel_between_two_sends_of_a_step_comes_after_it(
     claim = await store.running(gen=1)  # whose `null` is one plain update
     client = store.client
 
-    async def ask_to_stop() -> None:
+    async def request_to_cancel() -> None:
         store.client = client
         await store.change(cancel_requested_at=True)
 
     checkpoints = store.checkpoints(claim)
-    checkpoints.table.client = Stutter(client, ask_to_stop)
+    checkpoints.table.client = Stutter(client, request_to_cancel)
     await checkpoints.complete(0, "null", "second")
     assert checkpoints.completed == {"first": "null"}
 
@@ -145,7 +145,7 @@ async def test_a_step_that_comes_once_more_after_the_next_takes_nothing_back(
     assert before == await store.everything()
 
 
-@named([begin_compensation, undo, begin, *ENDS])
+@named([begin_compensation, record_compensation, begin, *ENDS])
 async def test_a_cancel_does_not_keep_a_chunk_from_ending(
     store: Store, write: Write
 ) -> None:
@@ -159,7 +159,7 @@ async def test_a_small_result_lies_on_the_item_of_its_chunk(store: Store) -> Non
     assert '"last"' == (await store.item())["value"]
 
 
-async def test_what_was_wound_back_says_so_and_where_it_goes_on(store: Store) -> None:
+async def test_a_compensated_chunk_says_so_and_where_it_continues(store: Store) -> None:
     claim = await store.running()
     assert await cancel(store, claim) is True
     item = await store.item()

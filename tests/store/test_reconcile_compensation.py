@@ -9,7 +9,7 @@ import pytest
 from piecework.aws.queue import Delivery, Message
 from piecework.domain import keys
 from piecework.domain.model import JobStatus, iso
-from piecework.reconciler.dead_letter_queue import place
+from piecework.reconciler.dead_letter_queue import handle
 from piecework.reconciler.jobs import (
     dispatch_notifications,
     finish_cancelling,
@@ -17,14 +17,14 @@ from piecework.reconciler.jobs import (
 )
 from piecework.store.notifications import DELIVERED, PENDING
 from tests.store.conftest import NOW, SETTINGS, Store
-from tests.store.deployment import LOG, look, runtime, sent
+from tests.store.deployment import LOG, pass_context, runtime, sent
 
 LEASE = SETTINGS.lease_s
 ASKED = {"cancel_requested_at": iso(NOW), "compensate_requested": True}
 RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7}
 
 
-async def undoing(store: Store) -> Any:
+async def compensating(store: Store) -> Any:
     facts = {"cancelled_at": iso(NOW), "cancel_compensates": True}
     return await store.put_job(JobStatus.CANCELLING, **facts)
 
@@ -61,25 +61,25 @@ async def undoing(store: Store) -> Any:
         ),
     ],
 )
-async def test_what_is_to_be_undone_is_never_just_cancelled(
+async def test_a_chunk_with_a_compensation_request_is_never_only_cancelled(
     store: Store, state: dict[str, Any], seen: float, status: str, messages: int
 ) -> None:
     await store.put_chunk(**state)
-    here = look(store, seen)
-    await finish_cancelling(here, await undoing(store))
+    here = pass_context(store, seen)
+    await finish_cancelling(here, await compensating(store))
     assert (await store.item())["status"] == status
     assert len(sent(here.rt)) == messages
 
 
-async def test_a_dead_lease_that_nobody_was_asked_about_is_asked_for(
+async def test_an_expired_lease_without_a_request_gets_a_compensation_request(
     store: Store,
 ) -> None:
     await store.put_chunk(**RUNNING)
-    await finish_cancelling(look(store, LEASE), await undoing(store))
+    await finish_cancelling(pass_context(store, LEASE), await compensating(store))
     assert ASKED.items() <= (await store.item()).items()
 
 
-async def a_notice(store: Store, **facts: Any) -> None:
+async def a_notification(store: Store, **facts: Any) -> None:
     item = {
         "event": "ended",
         "gen": 2,
@@ -105,8 +105,8 @@ async def test_a_notice_that_is_due_is_sent_to_a_worker_once(
     store: Store, facts: dict[str, Any], messages: int, status: JobStatus
 ) -> None:
     job = await store.put_job(status, has_notify_hook=True, cancelled_at=iso(NOW))
-    await a_notice(store, **facts)
-    here = look(store)
+    await a_notification(store, **facts)
+    here = pass_context(store)
     await dispatch_notifications(here, job)
     await dispatch_notifications(here, job)
     join = store.ref.chunk(keys.JOIN_CHUNK)
@@ -115,14 +115,14 @@ async def test_a_notice_that_is_due_is_sent_to_a_worker_once(
 
 async def test_a_worker_beside_is_given_it_without_a_message(store: Store) -> None:
     job = await store.put_job(JobStatus.CANCELLED, has_notify_hook=True)
-    await a_notice(store)
+    await a_notification(store)
     taken: list[Any] = []
 
     async def take(*turn: Any) -> bool:
         taken.append(turn)
         return True
 
-    here = look(store)
+    here = pass_context(store)
     object.__setattr__(here, "take", take)
     assert (await dispatch_notifications(here, job)).total() == 0
     assert taken == [(store.ref.chunk(keys.JOIN_CHUNK), 2)]
@@ -137,32 +137,32 @@ async def test_a_worker_beside_is_given_it_without_a_message(store: Store) -> No
         (JobStatus.CANCELLING, True, 0),
     ],
 )
-async def test_a_job_is_let_go_of_once_it_has_ended_and_all_is_told(
+async def test_a_job_is_closed_after_its_end_and_its_last_notification(
     store: Store, status: JobStatus, closed: int, *, told: bool
 ) -> None:
     job = await store.put_job(status, has_notify_hook=True, cancelled_at=iso(NOW))
-    await a_notice(store, **({"state": DELIVERED} if told else {}))
-    acts = await dispatch_notifications(look(store), job)
+    await a_notification(store, **({"state": DELIVERED} if told else {}))
+    acts = await dispatch_notifications(pass_context(store), job)
     assert acts["job closed"] == closed
 
 
-async def test_an_ended_job_without_a_hook_is_not_asked_after(store: Store) -> None:
+async def test_an_ended_job_without_a_hook_has_no_notifications(store: Store) -> None:
     job = await store.put_job(JobStatus.CANCELLED)
-    await a_notice(store)
-    here = look(store)
+    await a_notification(store)
+    here = pass_context(store)
     assert (await reconcile_job(here, job)).total() == 0
     assert sent(here.rt) == []
 
 
 @pytest.mark.parametrize(("has_notify_hook", "kept"), [(True, 0), (False, 1)])
-async def test_a_message_that_only_tells_is_no_orphan(
+async def test_the_message_of_a_notification_is_not_an_orphan(
     store: Store, *, has_notify_hook: bool, kept: int
 ) -> None:
     await store.put_job(JobStatus.CANCELLED, has_notify_hook=has_notify_hook)
     join = Message.about(store.ref.chunk(keys.JOIN_CHUNK), 2)
     delivery = Delivery(join, f"join {store.ref.job}", "receipt", "id", 11)
-    await place(runtime(store), delivery, LOG)
-    pages = store.letters.query("QUARANTINE")
+    await handle(runtime(store), delivery, LOG)
+    pages = store.dead_letter_table.query("QUARANTINE")
     ours = keys.sha256(delivery.body.encode())
     held = [row async for row in pages if row["body_sha256"] == ours]
     assert len(held) == kept

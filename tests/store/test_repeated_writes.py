@@ -1,4 +1,4 @@
-"""An end is taken for our own only if all of it is."""
+"""A repeated end is the own write only if all of its values are equal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.store.writes import ENDS, Write, named
 
 @named(ENDS)
 @pytest.mark.parametrize("word", list(NOT_OURS))
-async def test_an_end_that_differs_in_one_word_is_not_ours(
+async def test_an_end_that_differs_in_one_value_is_not_the_own_write(
     store: Store, write: Write, word: str
 ) -> None:
     claim = await store.running()

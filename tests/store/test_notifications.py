@@ -18,11 +18,11 @@ NoticeWrite = Callable[[Notifications, Any], Awaitable[Any]]
 S = JobStatus
 
 
-def notices(store: Store) -> Notifications:
+def notifications(store: Store) -> Notifications:
     return Notifications(store.table, store.clock)
 
 
-async def a_notice(store: Store, **facts: Any) -> NotificationRow:
+async def a_notification(store: Store, **facts: Any) -> NotificationRow:
     """Lay a notice down that is due, and was taken once by us."""
     item = {
         "event": "ended",
@@ -42,15 +42,15 @@ async def take(here: Notifications, row: Any) -> Any:
     return await here.take(row, 60.0) is not None
 
 
-async def told(here: Notifications, row: Any) -> Any:
+async def mark_delivered(here: Notifications, row: Any) -> Any:
     return await here.mark_delivered(row)
 
 
-async def put_off(here: Notifications, row: Any) -> Any:
+async def schedule_retry(here: Notifications, row: Any) -> Any:
     return await here.schedule_retry(row, 30.0, "not now")
 
 
-async def give_up(here: Notifications, row: Any) -> Any:
+async def abandon(here: Notifications, row: Any) -> Any:
     return await here.abandon(row, "never")
 
 
@@ -67,14 +67,14 @@ WRITES: dict[str, tuple[NoticeWrite, dict[str, Any], list[dict[str, Any]]]] = {
         {"attempts": 2, "due_at": iso(NOW + 60)},
         [*ENDED, {"due_at": LATER}],
     ),
-    "told": (told, {"state": DELIVERED, "delivered_at": iso(NOW)}, ENDED),
+    "told": (mark_delivered, {"state": DELIVERED, "delivered_at": iso(NOW)}, ENDED),
     "put off": (
-        put_off,
+        schedule_retry,
         {"due_at": iso(NOW + 30), "last_error": "not now"},
         [*ENDED, {"due_at": LATER}, {"attempts": 2}],
     ),
     "give up": (
-        give_up,
+        abandon,
         {"state": ABANDONED, "last_error": "never"},
         [*ENDED, {"due_at": LATER}, {"attempts": 2}],
     ),
@@ -89,8 +89,8 @@ WRITES: dict[str, tuple[NoticeWrite, dict[str, Any], list[dict[str, Any]]]] = {
 @pytest.mark.parametrize("name", list(WRITES))
 async def test_a_notice_as_it_should_be_is_written(store: Store, name: str) -> None:
     write, left, _ = WRITES[name]
-    row = await a_notice(store)
-    assert await write(notices(store), row) is True
+    row = await a_notification(store)
+    assert await write(notifications(store), row) is True
     assert left.items() <= (await store.item(*row.key)).items()
 
 
@@ -102,10 +102,10 @@ async def test_a_notice_that_moved_since_is_left_alone(
     store: Store, name: str, change: dict[str, Any]
 ) -> None:
     write, _, _ = WRITES[name]
-    row = await a_notice(store)
+    row = await a_notification(store)
     await store.change(*row.key, **change)
     before = await store.everything()
-    assert await write(notices(store), row) is False
+    assert await write(notifications(store), row) is False
     assert before == await store.everything()
 
 
@@ -114,7 +114,7 @@ async def test_a_job_that_notifies_stays_listed_until_it_is_closed(
 ) -> None:
     job = await store.put_job(S.FINALIZING, has_notify_hook=True)
     assert await ended(store, job, S.PARTIAL) is True
-    (row,) = await notices(store).of(store.ref)
+    (row,) = await notifications(store).of(store.ref)
     assert (row.event, row.job_status, row.counts) == (
         "ended",
         "PARTIAL",
@@ -122,23 +122,23 @@ async def test_a_job_that_notifies_stays_listed_until_it_is_closed(
     )
     assert "cancelled_by" not in row.item
     assert await listed(store)
-    assert await notices(store).close(await store.jobs.read(store.ref)) is True
+    assert await notifications(store).close(await store.jobs.read(store.ref)) is True
     assert not await listed(store)
 
 
-async def test_who_cancelled_a_job_stands_in_its_notice(store: Store) -> None:
+async def test_a_notification_names_the_operator_of_a_cancel(store: Store) -> None:
     by = {"cancelled_by": "me", "cancel_reason": "enough"}
     job = await store.put_job(S.CANCELLING, has_notify_hook=True, **by)
     assert (
         await store.transitions.cancelled(job, {"outcomes": {"CANCELLED": 5}}) is True
     )
-    (row,) = await notices(store).of(store.ref)
+    (row,) = await notifications(store).of(store.ref)
     assert by.items() <= row.item.items()
     assert (row.job_status, row.counts) == ("CANCELLED", {"CANCELLED": 5})
 
 
 @pytest.mark.parametrize("change", [{"gen": 3}, {"status": S.RUNNING}])
-async def test_a_job_that_was_taken_up_since_is_not_closed(
+async def test_a_job_that_was_reopened_since_is_not_closed(
     store: Store, change: dict[str, Any]
 ) -> None:
     job = await store.put_job(S.FINALIZING, has_notify_hook=True)
@@ -146,7 +146,7 @@ async def test_a_job_that_was_taken_up_since_is_not_closed(
     seen = await store.jobs.read(store.ref)
     assert seen is not None
     await store.change(store.ref.pk, keys.META_SK, **change)
-    assert await notices(store).close(seen) is False
+    assert await notifications(store).close(seen) is False
     assert await listed(store)
 
 

@@ -28,4 +28,46 @@ EQUIVALENT: dict[Key, str] = {
         "__aexit__",
         "`scope is None` as False",
     ): "who leaves has entered; the types alone ask for it",
+    (
+        "piecework/idempotency/decorator.py",
+        "_begin",
+        (
+            "`waits = self.rules.waits and now() < wait_until` before"
+            " `verdict = await self.store.begin(request)`"
+        ),
+    ): "a slow store costs one poll more",
+    (
+        "orchestrator/piecework_orchestrator/redrive.py",
+        "redrive",
+        (
+            "`found = [await to_reopen_request(rt, request, letter) for letter in"
+            " request.letters]` before `job = await require_reopenable(rt, request.ref)`"
+        ),
+    ): "before the refusal it only stores objects whose names are their hashes",
+    (
+        "orchestrator/piecework_orchestrator/redrive.py",
+        "to_reopen_request",
+        (
+            "`edited = await edit_payload(rt, letter, request.edit) if request.edit else"
+            " None` before `chunk, still_open = await asyncio.gather(read_chunk(rt.table,"
+            " ref), is_open(rt, request.ref, letter))`"
+        ),
+    ): "both only read",
+    (
+        "orchestrator/piecework_orchestrator/resume.py",
+        "reopen",
+        (
+            "`rate = DispatchRate(request.rate, rt.clock()) if request.rate else None`"
+            " before `await remove_from_tallies(rt, job, [one.chunk.ref.chunk for one in"
+            " to_reopen])`"
+        ),
+    ): "the slots of a rate begin a moment earlier",
+    (
+        "orchestrator/piecework_orchestrator/resume.py",
+        "reopen",
+        (
+            "`await rt.jobs.record(request.ref, event, recorded)` before"
+            " `await dispatch(rt, job, reopened, rate)`"
+        ),
+    ): "the chunks are reopened already; a reconciler sends what is missing",
 }

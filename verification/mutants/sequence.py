@@ -18,7 +18,7 @@ from verification.mutants.rooms import sources
 CLOCKS = {"time", "monotonic", "clock", "now"}
 #: Methods that wait and change nothing; a missing pause costs requests, not results.
 PAUSES = {"acquire", "beat_if_due", "emit", "gather", "sleep", "wait", "wait_turn"}
-#: What the names of functions begin with that change nothing which others could see.
+#: What the names of functions begin with that change nothing for others.
 READINGS = ("read", "get", "newest", "beat_if_due")
 SIMPLE = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 

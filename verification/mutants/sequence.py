@@ -18,6 +18,8 @@ from verification.mutants.rooms import sources
 CLOCKS = {"time", "monotonic", "clock", "now"}
 #: Methods that wait and change nothing; a missing pause costs requests, not results.
 PAUSES = {"acquire", "beat_if_due", "emit", "gather", "sleep", "wait", "wait_turn"}
+#: What the names of functions begin with that change nothing for others.
+READINGS = ("read", "get", "newest", "beat_if_due")
 SIMPLE = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 
 
@@ -69,10 +71,22 @@ def blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
 
 
 def is_timed(statement: ast.stmt) -> bool:
-    """Return whether a simple statement waits or reads a clock."""
+    """Return whether a simple statement acts or reads a clock; not if it only reads."""
     return isinstance(statement, SIMPLE) and (
-        waits(statement) or any(map(reads_clock, ast.walk(statement)))
+        (waits(statement) and not only_reads(statement))
+        or any(map(reads_clock, ast.walk(statement)))
     )
+
+
+def only_reads(statement: ast.stmt) -> bool:
+    """Return whether a statement waits only for a reading, or for a sign of life."""
+    called = [
+        node.value.func
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Await) and isinstance(node.value, ast.Call)
+    ]
+    names = [f.attr if isinstance(f, ast.Attribute) else ast.unparse(f) for f in called]
+    return bool(names) and all(name.startswith(READINGS) for name in names)
 
 
 def is_act(statement: ast.stmt) -> bool:

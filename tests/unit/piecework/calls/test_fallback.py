@@ -54,6 +54,23 @@ class Chain:
         return len(self.large.keys), len(self.small.keys)
 
 
+async def test_an_answer_is_remembered_after_the_name_of_its_author() -> None:
+    """Otherwise a crash in between would leave it as the large model's own."""
+    chain, one = Chain([REFUSAL], []), caller()
+    recorded: list[str] = []
+
+    class Journal:
+        def recall(self, _: str) -> str | None:
+            return None
+
+        async def record(self, _: str, value: str) -> None:
+            recorded.append(value)
+
+    one.journal = Journal()  # type: ignore[assignment]
+    await chain.call(one, "a")
+    assert ['"small"', '"from the small one"'] == recorded[-2:]
+
+
 async def test_without_a_refusal_nobody_else_is_asked() -> None:
     chain, one, log = Chain([], []), caller(), Log()
     assert "from the large one" == await chain.call(one, "a")

@@ -80,6 +80,21 @@ def test_a_call_is_cut_off_at_the_end_of_its_lease_and_not_before() -> None:
     run_virtually(main())
 
 
+def test_a_lease_runs_from_its_request_not_from_the_stores_answer() -> None:
+    class Far(MemoryIdempotency):
+        async def begin(self, request: Any) -> Any:
+            verdict = await super().begin(request)
+            await asyncio.sleep(4)
+            return verdict
+
+    async def main() -> None:
+        store = Far(clock=lambda: asyncio.get_running_loop().time())
+        with pytest.raises(TimeoutError):
+            await guard(Slow(7.0).book, store, lease_s=10)("LH 1")
+
+    run_virtually(main())
+
+
 def test_after_a_caller_that_was_cut_off_the_lease_runs_out_first() -> None:
     async def main() -> None:
         slow, began = Slow(60.0, 0.0), asyncio.get_running_loop().time()

@@ -264,16 +264,22 @@ def test_a_deadline_is_kept_to(
 
 
 @pytest.mark.parametrize(
-    ("code", "notes"),
+    ("error", "code", "notes"),
     [
-        (UNREADABLE, ["spoilt"]),
-        ("runtime.object.missing", ["spoilt"]),
-        ("job.manifest.mismatch", ["spoilt"]),
-        ("aws.service.throttled", []),
+        (PermanentError("spoilt", code=UNREADABLE), UNREADABLE, 1),
+        (KeyError("spoilt"), UNREADABLE, 1),
+        *(
+            (PermanentError("spoilt", code=code), code, notes)
+            for code, notes in {
+                "runtime.object.missing": 1,
+                "job.manifest.mismatch": 1,
+                "aws.service.throttled": 0,
+            }.items()
+        ),
     ],
 )
 def test_a_record_that_somebody_spoiled_is_told_of_at_its_job(
-    code: str, notes: list[str]
+    error: Exception, code: str, notes: int
 ) -> None:
     class Odd(World):
         """Fails to be read."""
@@ -284,7 +290,7 @@ def test_a_record_that_somebody_spoiled_is_told_of_at_its_job(
 
         async def read(self, ref: JobRef) -> Job | None:
             del ref
-            raise PermanentError("spoilt", code=code)
+            raise error
 
         async def note(self, _: JobRef, noted: str, said: str) -> None:
             assert code == noted
@@ -292,4 +298,4 @@ def test_a_record_that_somebody_spoiled_is_told_of_at_its_job(
 
     world = Odd()
     acts = run_virtually(reconciler(world).run_pass())
-    assert ({"failed": 1}, notes) == (dict(acts), world.notes)
+    assert ({"failed": 1}, notes) == (dict(acts), len(world.notes))

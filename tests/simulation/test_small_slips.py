@@ -18,6 +18,7 @@ from piecework.domain.model import ChunkStatus, JobStatus
 from piecework.jobs.fan_in import Certificate
 from piecework.reconciler.jobs import SUBMIT_TIMEOUT_S
 from piecework.store.dead_letters import Closing
+from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.redrive import Edit, discard, redrive
 from piecework_simulation.engine.network import Exchange
 from tests.unit.orchestrator.simulated import (
@@ -279,3 +280,26 @@ def test_an_edit_is_stored_and_a_discard_is_recorded(shop: Shop) -> None:
 
     assert {"redriven", "discarded"} <= set(events)
     assert [41] == shop.joined[-1]
+
+
+def test_a_submit_that_is_cut_off_and_cancelled_certifies_every_chunk(
+    shop: Shop,
+) -> None:
+    pipeline = shop.pipeline()
+
+    async def act(at: Simulated) -> Certificate:
+        def kill(when: str, exchange: Exchange) -> None:
+            if when == "applied" and keys.chunk_sk(2) in str(exchange.request):
+                at.world.kill(exchange.client.process)
+                at.world.on_exchange = lambda *_: None
+
+        at.world.on_exchange = kill
+        assert "died" == await at.fleet.submit(REF, pipeline, items(MANY), mortal=False)
+        await cancel(at.rt, REF, actor="us", reason="enough")
+        job = await at.ended()
+        stored = await at.rt.objects.get(job.certificate)
+        return Certificate.model_validate_json(stored)
+
+    certificate = simulate(act, [pipeline])
+
+    assert list(range(MANY)) == [chunk.chunk for chunk in certificate.missing]

@@ -1,4 +1,4 @@
-"""A claim ends without its stages: interrupted, spent, or unreadable."""
+"""A claim ends without its stages: recovered, or unreadable."""
 
 from __future__ import annotations
 
@@ -8,23 +8,13 @@ from typing import Any
 import pytest
 
 from piecework.domain.claim import MAX_RECOVERIES
-from piecework.domain.outcome import (
-    Cancelled,
-    Compensation,
-    DeadLettered,
-    Released,
-    Retry,
-    Succeeded,
-)
-from piecework.domain.protocols import ClaimLostError
+from piecework.domain.outcome import Compensation, DeadLettered, Retry, Succeeded
 from piecework.domain.records import UNREADABLE
 from piecework.domain.rows import ErrorRow
 from piecework.errors import ErrorEnvelope, PermanentError
-from piecework.errors.codes import ErrorClass
-from piecework_worker.early_outcomes import last_failure, outcome_of_interrupt
-from piecework_worker.lease import InterruptReason
+from piecework_worker.early_outcomes import last_failure
 from tests.unit.piecework.fakes import Lowest, envelope
-from tests.unit.workers.runs import DID, SETTINGS, chunk_run, loading, ran
+from tests.unit.workers.runs import DID, chunk_run, loading, ran
 
 
 @pytest.fixture(autouse=True)
@@ -63,51 +53,6 @@ def test_an_error_of_an_earlier_generation_is_not_of_this_attempt() -> None:
     )
 
 
-# ── interrupts ───────────────────────────────────────────────────────────────
-
-
-def end(reason: InterruptReason | None, one: Any = None) -> Any:
-    one = chunk_run() if one is None else one
-    one.lease.reason = reason
-    return outcome_of_interrupt(one, SETTINGS)
-
-
-@pytest.mark.parametrize("reason", [InterruptReason.LOST, None])
-def test_a_lost_claim_writes_nothing(reason: InterruptReason | None) -> None:
-    with pytest.raises(ClaimLostError):
-        end(reason)
-
-
-def test_a_stop_releases_the_chunk() -> None:
-    assert end(InterruptReason.STOPPING) == Released()
-
-
-def test_a_cancel_names_the_interrupted_stage() -> None:
-    one = chunk_run()
-    one.ctx.stage = "second"
-    outcome = end(InterruptReason.CANCEL, one)
-    assert isinstance(outcome, Cancelled)
-    assert outcome.stage == "second"
-
-
-@pytest.mark.parametrize(
-    ("reason", "code", "said"),
-    [
-        (InterruptReason.STALLED, "runtime.stage.stalled", "100 s"),
-        (InterruptReason.TIMEOUT, "runtime.stage.timeout", "500 s"),
-    ],
-)
-def test_a_timed_out_chunk_is_retried_even_without_attempts(
-    reason: InterruptReason, code: str, said: str
-) -> None:
-    outcome = end(reason)
-    assert isinstance(outcome, Retry)
-    assert outcome.failure.code == code
-    assert outcome.failure.error_class is ErrorClass.TRANSIENT
-    assert said in outcome.failure.message
-    assert outcome.delay == 16.0
-
-
 # ── recovery claims ──────────────────────────────────────────────────────────
 
 
@@ -119,14 +64,6 @@ async def test_an_attempt_runs_after_any_number_of_recoveries(recoveries: int) -
     assert DID == ["second"]
 
 
-async def test_a_chunk_without_attempts_is_compensated_and_dead_lettered() -> None:
-    outcome = await ran(chunk_run(recoveries=1))
-    assert isinstance(outcome, DeadLettered)
-    assert outcome.compensation is Compensation.COMPENSATED
-    assert lost(outcome.failure)
-    assert DID == ["undo"]
-
-
 async def test_a_recovery_continues_the_compensation_of_the_last_one() -> None:
     one = chunk_run(recoveries=2)
     one.checkpoints.failure = envelope(stage="second", code="llm.content.filtered")
@@ -134,26 +71,6 @@ async def test_a_recovery_continues_the_compensation_of_the_last_one() -> None:
     assert isinstance(outcome, DeadLettered)
     assert outcome.failure.code == "llm.content.filtered"
     assert DID == ["undo"]
-
-
-@pytest.mark.parametrize("compensating", [True, False])
-async def test_a_recovery_that_kills_its_workers_is_abandoned(
-    compensating: bool,  # noqa: FBT001
-) -> None:
-    one = chunk_run(recoveries=MAX_RECOVERIES + 1)
-    if compensating:
-        one.checkpoints.failure = envelope(code="llm.content.filtered")
-    outcome = await ran(one)
-    assert isinstance(outcome, DeadLettered)
-    assert outcome.compensation is Compensation.ABANDONED
-    assert lost(outcome.failure) is not compensating
-    assert DID == []
-
-
-async def test_the_last_allowed_recovery_runs() -> None:
-    outcome = await ran(chunk_run(recoveries=MAX_RECOVERIES))
-    assert isinstance(outcome, DeadLettered)
-    assert outcome.compensation is Compensation.COMPENSATED
 
 
 # ── unreadable state ─────────────────────────────────────────────────────────
@@ -189,15 +106,6 @@ async def test_state_that_cannot_be_read_now_is_retried(
     one.limits.rng.__class__ = Lowest
     assert isinstance(await ran(one), Retry)
     one.ctx.attempt = 3
-    assert isinstance(await ran(one), DeadLettered)
-
-
-async def test_state_that_can_never_be_read_is_not_retried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loading(monkeypatch, CORRUPT)
-    one = chunk_run()
-    one.ctx.attempt = 1
     assert isinstance(await ran(one), DeadLettered)
 
 

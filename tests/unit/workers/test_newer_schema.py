@@ -13,8 +13,6 @@ from piecework.domain.claim import SchemaTooNew
 from piecework.domain.outcome import (
     NEWER_WORKERS,
     STORE,
-    Compensation,
-    DeadLettered,
     Deferred,
 )
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
@@ -118,17 +116,6 @@ async def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
     assert isinstance(outcome, Deferred)
     assert (outcome.blocked_on, outcome.delay) == (NEWER_WORKERS, delay)
     assert outcome.failure.retry_after == delay
-
-
-async def test_a_stage_that_no_worker_has_is_dead_lettered_in_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loading(monkeypatch, RENAMED)
-    outcome = await ran(chunk_run(deferrals=10))
-
-    assert isinstance(outcome, DeadLettered)
-    assert outcome.failure.code == "runtime.stage.not_found"
-    assert outcome.compensation is Compensation.ABANDONED
 
 
 async def test_a_store_that_does_not_answer_is_not_taken_for_a_newer_schema(

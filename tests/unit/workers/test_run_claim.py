@@ -9,16 +9,12 @@ import pytest
 
 from piecework.domain.outcome import (
     STORE,
-    Cancelled,
     Deferred,
     Released,
-    Retry,
     Succeeded,
 )
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import StoreError
-from piecework_worker.lease import InterruptReason
-from tests.unit.virtual import run_virtually
 from tests.unit.workers.runs import chunk_run, loading, ran
 from tests.unit.workers.virtual_leases import LEASE, for_ever, time, virtually
 
@@ -37,26 +33,6 @@ async def test_a_run_that_ends_has_the_outcome_of_the_engine() -> None:
     assert await ran(one) == Succeeded("null")
     assert one.calls_after_cancel is None
     assert one.journal.kept is None
-
-
-@pytest.mark.parametrize(
-    ("reason", "outcome"),
-    [
-        (InterruptReason.STOPPING, Released),
-        (InterruptReason.CANCEL, Cancelled),
-        (InterruptReason.STALLED, Retry),
-        (InterruptReason.TIMEOUT, Retry),
-    ],
-)
-def test_an_interrupt_becomes_an_outcome(
-    reason: InterruptReason, outcome: type[object]
-) -> None:
-    async def main() -> None:
-        one = chunk_run(run=hang)
-        asyncio.get_running_loop().call_later(5.0, one.lease.interrupt, reason)
-        assert isinstance(await ran(one), outcome)
-
-    run_virtually(main())
 
 
 @pytest.mark.parametrize(
@@ -113,14 +89,3 @@ async def test_a_cancellation_from_outside_is_not_an_outcome() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert one.lease.reason is None
-
-
-async def test_a_stages_own_cancellation_is_its_failure() -> None:
-    async def cancels_itself(_: Any) -> None:
-        forgotten = asyncio.create_task(for_ever())
-        forgotten.cancel()
-        await forgotten
-
-    one = chunk_run(run=cancels_itself)
-    one.ctx.attempt = 1
-    assert isinstance(await ran(one), Retry)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from piecework.aws.queue import BATCH_TRIES, Message, Queue, batches
+from piecework.aws.queue import BATCH_TRIES, Message, Queue, batches, describe_malformed
 from piecework.domain.model import ChunkRef
 from piecework.errors import StoreError
 from tests.unit.piecework.fakes import Lowest
@@ -160,8 +160,28 @@ async def test_the_depth_counts_the_hidden_and_the_delayed() -> None:
     attributes = {
         "ApproximateNumberOfMessages": "3",
         "ApproximateNumberOfMessagesNotVisible": "4",
+        "ApproximateNumberOfMessagesDelayed": "5",
     }
-    assert await queue(Client(reply={"Attributes": attributes})).depth() == 7
+    client = Client(reply={"Attributes": attributes})
+    assert await queue(client).depth() == 12
+    assert [sorted(attributes)] == [sorted(r["AttributeNames"]) for r in client.asked]
+
+
+async def test_no_batch_of_receipts_is_left_out() -> None:
+    receipts = [str(number) for number in range(12)]
+    hidden, deleted = Client(), Client()
+    await queue(hidden).hide(receipts, 1.0)
+    await queue(deleted).delete(receipts)
+    for client in (hidden, deleted):
+        entries = [e for request in client.asked for e in request["Entries"]]
+        assert receipts == [entry["ReceiptHandle"] for entry in entries]
+
+
+def test_a_malformed_message_is_described_by_all_its_known_fields() -> None:
+    body = json.dumps(GOOD | {"gen": "x y", "more": 1})
+    assert describe_malformed(body).endswith(
+        "chunk=3, job=j, tenant=acme, v=1; 2 other fields"
+    )
 
 
 @pytest.mark.parametrize(

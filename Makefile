@@ -11,7 +11,7 @@ WORKERS ?= 3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak outage storm simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock house drawings ci clean
 
 help: ## list the targets
@@ -139,6 +139,9 @@ soak: setup ## kill, freeze and stop workers behind a faulty proxy (CHUNKS= KILL
 	$(if $(FREEZES),--freezes $(FREEZES)) $(if $(STOPS),--stops $(STOPS)) \
 	$(if $(findstring command,$(origin WORKERS)),--workers $(WORKERS)) \
 	$(if $(SEED),--seed $(SEED)) $(ARGS)
+
+innocents: setup ## put five guilty chunks among thirty: no other chunk may die of them
+	@$(BIN)/python -m verification.innocents
 
 outage: setup ## take a provider away for 30 s under 64 calls: no attempt may be spent
 	@$(BIN)/python -m verification.outage $(ARGS)

@@ -42,10 +42,16 @@ class Settings(BaseSettings):
     max_attempts: int = Field(default=3, ge=1, le=100)
     #: Releases of a chunk by stopping workers that spend no attempt.
     max_releases: int = Field(default=10, ge=0)
+    #: Takeovers of a chunk that spend no attempt. Before each one, the chunk's worker
+    #: died, froze or was cut off, perhaps by the fault of another chunk.
+    max_takeovers: int = Field(default=10, ge=0)
     #: Seconds that one claim may last in all. SQS ends every receive after 12 hours.
     max_runtime_s: float = Field(default=900.0, gt=0, le=39_600)
     #: Seconds without a finished call or stage after which a chunk counts as stalled.
     stall_timeout_s: float = Field(default=300.0, gt=0)
+    #: Seconds without a turn of the event loop after which the worker logs the stack.
+    #: asyncio's own steps take milliseconds; ten seconds are a stage that blocks.
+    loop_blocked_s: float = Field(default=10.0, ge=0.1)
     #: Seconds that one run of a chunk may wait in retries of its calls.
     retry_budget_s: float = Field(default=60.0, ge=0)
     #: Seconds that a stopping worker lets its chunks run before it releases them.
@@ -125,6 +131,14 @@ class Settings(BaseSettings):
         a tenth of the lease is margin.
         """
         return self.lease_s * (2 / 3 - 0.1)
+
+    @property
+    def blocked_child_s(self) -> float:
+        """The seconds for which a suspect may block the event loop of its child.
+
+        In a worker, a block shorter than the lease costs no chunk its claim.
+        """
+        return max(self.lease_s, self.loop_blocked_s)
 
     @property
     def work_queue(self) -> str:

@@ -21,6 +21,7 @@ from piecework import telemetry
 from piecework.calls.call import Call, CallAttempts, CallCounts
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.in_flight import CallPacer, InFlight
+from piecework.calls.invoke import as_failure
 from piecework.calls.usage import UsageReporter
 from piecework.dependency import Dependency
 from piecework.errors import (
@@ -171,11 +172,12 @@ class Attempts:
                     answer = await function(idempotency_key=attempts.sent_key)
                 health = Health.SUCCESS
                 return Answered(answer)
-            except Exception as error:  # noqa: BLE001 -- the caller reads the end
-                failure = call.classify(error, self.clock(), attempts.made)
+            except BaseException as raised:  # noqa: BLE001 -- the caller reads the end
+                # No local name for the error: its traceback has this frame.
+                failure = call.classify(as_failure(raised), self.clock(), attempts.made)
                 if dependency.breaker is not None:
                     health = dependency.breaker.health(failure)
-                return Failed(failure, error)
+                return Failed(failure, as_failure(raised))
             finally:
                 if self.breakers is not None and permit is not None:
                     self.breakers.record_end(dependency, permit, health, failure)

@@ -1,8 +1,10 @@
 """Call a user's function so that whatever it raises ends only the stage.
 
-`SystemExit` would end the worker with all its chunks. `StopIteration` cannot be passed
-on from a thread: the caller would wait for ever. A `CancelledError` that the worker did
-not cause would look like a cancellation of the stage.
+`SystemExit` and `KeyboardInterrupt` would end the worker with all its chunks. Another
+BaseException, such as the panic of a Rust extension, would pass every handler, and the
+chunk would only lose its lease. `StopIteration` cannot be passed on from a thread: the
+caller would wait for ever. A `CancelledError` that the worker did not cause would look
+like a cancellation of the stage.
 """
 
 from __future__ import annotations
@@ -12,7 +14,12 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from piecework.domain.protocols import CancelRequestedError, ClaimLostError
 from piecework.errors import TransientError
+
+#: What passes through a user's function without being its failure. Python raises
+#: GeneratorExit in a coroutine that it closes.
+ENDS_OF_A_CLAIM = (ClaimLostError, CancelRequestedError, GeneratorExit)
 
 
 async def on_loop(
@@ -21,19 +28,21 @@ async def on_loop(
     """Call a coroutine function on this event loop.
 
     Raises:
-        RuntimeError: The function raised SystemExit.
+        RuntimeError: The function raised a BaseException that is not an Exception.
         TransientError: Something that the function awaited was cancelled.
     """
     try:
         return await function(*args, **kwargs)
-    except SystemExit as error:
-        raise as_runtime_error(error) from error
+    except Exception:
+        raise
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         message = "A task that the function awaited was cancelled."
         raise TransientError(message) from error
+    except BaseException as error:
+        raise as_failure(error) from error
 
 
 async def await_result(value: Any) -> Any:
@@ -45,7 +54,8 @@ async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     """Call a plain function in a thread beside the event loop.
 
     Raises:
-        RuntimeError: The function raised SystemExit or StopIteration.
+        RuntimeError: The function raised StopIteration, or a BaseException that is not
+            an Exception.
     """
     return await asyncio.to_thread(call, function, *args, **kwargs)
 
@@ -54,10 +64,35 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a plain function in its thread."""
     try:
         return function(*args, **kwargs)
-    except (StopIteration, SystemExit) as error:
-        raise as_runtime_error(error) from error
+    except StopIteration as error:
+        raise as_exception(error) from error
+    except Exception:
+        raise
+    except BaseException as error:
+        raise as_failure(error) from error
 
 
-def as_runtime_error(error: BaseException) -> RuntimeError:
-    """Return a replacement, as Python does for a coroutine's StopIteration."""
-    return RuntimeError(f"the function raised {type(error).__name__}")
+def as_failure(error: BaseException) -> Exception:
+    """Return what a user's function raised as an Exception.
+
+    Raises:
+        BaseException: The error itself, if it is not the function's: a cancellation,
+            or the end of the claim.
+    """
+    if isinstance(error, Exception):
+        return error
+    if isinstance(error, (asyncio.CancelledError, *ENDS_OF_A_CLAIM)):
+        raise error
+    return as_exception(error)
+
+
+def as_exception(error: BaseException) -> RuntimeError:
+    """Return a replacement, as Python does for a coroutine's StopIteration.
+
+    A group of errors is replaced, too: one of them is not an Exception. The traceback
+    stays, because it names the line of the user's code.
+    """
+    told = f"the function raised {type(error).__name__}"
+    if text := str(error):
+        told += f": {text}"
+    return RuntimeError(told).with_traceback(error.__traceback__)

@@ -99,7 +99,7 @@ class ChunkRow:
 
     @property
     def attempts(self) -> int:
-        """The attempts so far; releases by stopping workers are not counted."""
+        """The attempts so far; releases and takeovers are not counted."""
         return int(self.item.get("attempts", 0))
 
     @property
@@ -121,6 +121,11 @@ class ChunkRow:
     def releases(self) -> int:
         """How often a stopping worker released it."""
         return int(self.item.get("releases", 0))
+
+    @property
+    def takeovers(self) -> int:
+        """How often its lease expired, and the next claim took it over."""
+        return int(self.item.get("takeovers", 0))
 
     @property
     def redispatches(self) -> int:

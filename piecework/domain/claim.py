@@ -5,6 +5,7 @@
     its schema is newer than this worker's               leaves it to newer workers
     it has ended, or its generation is later             deletes the message
     another lease is alive, or the retry is not due      hides the message until then
+    its lease has expired                                releases the lease, claims it
     a cancel is pending, and the chunk has no lease      cancels the chunk
     its attempts are exhausted, and it has no lease      claims it for recovery
     it has no lease, but an earlier worker had claimed   claims it after that fence
@@ -53,6 +54,11 @@ class Claim:
         return self.chunk.recoveries
 
     @property
+    def is_suspect(self) -> bool:
+        """Whether a claim of the chunk was lost: its stages may have caused that."""
+        return self.chunk.takeovers > 0
+
+    @property
     def is_first(self) -> bool:
         """Whether no earlier claim can have worked on the chunk."""
         return self.fence == 1 and self.gen == 1
@@ -83,6 +89,13 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseExpired:
+    """The chunk is RUNNING, and its lease ended longer ago than clocks may differ."""
+
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
 class CancelPending:
     """A cancel of the chunk is pending, and no lease on it is alive."""
 
@@ -104,7 +117,13 @@ class FenceMismatch:
 
 
 Refusal: TypeAlias = (
-    NotFound | SchemaTooNew | AlreadyEnded | Busy | CancelPending | AttemptsExhausted
+    NotFound
+    | SchemaTooNew
+    | AlreadyEnded
+    | Busy
+    | LeaseExpired
+    | CancelPending
+    | AttemptsExhausted
 )
 
 #: A compensation may itself kill its worker. After so many recovery claims the chunk is
@@ -141,9 +160,10 @@ def explain_refusal(  # noqa: PLR0911 -- one row of the table, one return
         return AlreadyEnded(chunk)
     if chunk.gen < gen:
         return Busy(RECHECK_S)
-    # Compared as the claim's condition does: as texts, to the millisecond.
-    running = chunk.status is ChunkStatus.RUNNING
-    if running and chunk.claim_expires_at >= iso(now - skew):
+    if chunk.status is ChunkStatus.RUNNING:
+        # Compared as the table compares: as texts, to the millisecond.
+        if chunk.claim_expires_at < iso(now - skew):
+            return LeaseExpired(chunk)
         return Busy(max(0.0, moment(chunk.claim_expires_at) + skew - now))
     if chunk.is_cancel_requested and not chunk.has_direction:
         return CancelPending(chunk)

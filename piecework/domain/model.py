@@ -24,6 +24,7 @@ COUNTS = frozenset(
         "recoveries",
         "releases",
         "renewals",
+        "takeovers",
     }
 )
 

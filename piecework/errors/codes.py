@@ -527,10 +527,18 @@ ROWS: Final = (
         "The job waits for that.",
     ),
     Code(
+        "runtime.stage.blocked_loop",
+        TRANSIENT,
+        "A stage blocked the event loop of its process, and the process was killed.",
+        "Declare the stage with `def` instead of `async def`, or await "
+        "`asyncio.to_thread` around the blocking call. The event "
+        "`worker.loop_blocked` has the stack.",
+    ),
+    Code(
         "runtime.stage.killed",
         TRANSIENT,
-        "The process of an isolated stage died; the message names the signal or "
-        "the exit code.",
+        "The child process of a stage died; the message names the signal or the "
+        "exit code.",
         "Wait: the chunk is retried. The kernel usually sends SIGKILL when memory "
         f"runs out. Correct the stage, then run {REDRIVE}.",
     ),
@@ -644,8 +652,8 @@ ROWS: Final = (
     Code(
         "runtime.worker.lost",
         PERMANENT,
-        "Several workers in a row died with this chunk, until SQS moved its "
-        "message to the dead-letter queue.",
+        "More workers lost this chunk than `max_takeovers` allows: each died, froze "
+        "or was cut off.",
         f"Check the workers' logs for memory limits and crashes, then run {REDRIVE}.",
     ),
     # input

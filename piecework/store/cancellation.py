@@ -110,29 +110,26 @@ COMPENSATING, FORWARD = "compensating", "forward"
 async def set_direction(
     table: Table, chunk: Chunk, failure: ErrorEnvelope | None
 ) -> bool:
-    """Move PENDING | WAITING | RUNNING with an expired lease -> WAITING.
+    """Move PENDING | WAITING -> WAITING.
 
     With `failure`, the reason, it compensates; without one it goes forward. It may be
     claimed at once.
     """
-    running = chunk.status is ChunkStatus.RUNNING
-    beat = {"renewals": chunk.renewal_mark[1]} if running else {}
     code = {"code": failure.code} if failure else {}
     update = table.action(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
-        condition=f"{UNCLAIMED} AND {NOT_RENEWED_SINCE}" if running else UNCLAIMED,
+        condition=UNCLAIMED,
         update="SET #status = :waiting, direction = :direction"
         + (", error_code = :code" if failure else "")
-        + " REMOVE claimed_by, claim_expires_at, claim_token, retry_at",
+        + " REMOVE retry_at",
         values={
             "seen": chunk.status,
             "gen": chunk.gen,
             "fence": chunk.fence,
             "waiting": ChunkStatus.WAITING,
             "direction": COMPENSATING if failure else FORWARD,
-            **beat,
             **code,
         },
     )

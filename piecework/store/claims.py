@@ -4,7 +4,9 @@ A claim is a lease: an owner, an expiry, and a fence that rises with every claim
 condition of a claim names the previous fence, so a request that arrives late starts
 nothing. Every later write compares all of `status, gen, fence, claim_token`, so a
 worker that was paused, disconnected or declared dead cannot write. Safety never depends
-on a clock: clocks only decide when a worker may *try* to take an expired lease.
+on a clock: clocks only decide when a worker may *try* to release an expired lease.
+
+No claim takes a RUNNING chunk: `Reclaimer.release_expired` releases it first.
 """
 
 from __future__ import annotations
@@ -50,8 +52,6 @@ DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
 #: The SDK resends a request when the answer is lost. A copy may arrive after that claim
 #: has ended: without this clause it would start a claim that no worker has.
 NO_CLAIM_SINCE = "fence = :last"
-#: The lease ended longer ago than two clocks may differ.
-LEASE_EXPIRED = "(#status = :running AND claim_expires_at < :dead_before)"
 #: This claim still owns the chunk.
 OWNED = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :token"
 #: The renewal follows the last one that the owner knows. A late copy of an earlier
@@ -60,11 +60,11 @@ NEXT_RENEWAL = "renewals = :beat"
 
 CLAIM = (
     f"{EXISTS} AND {THIS_GEN} AND {NO_CLAIM_SINCE} AND {KNOWN} AND {ATTEMPTS_LEFT}"
-    f" AND {NOT_CANCELLED} AND (({OPEN} AND {DUE}) OR {LEASE_EXPIRED})"
+    f" AND {NOT_CANCELLED} AND {OPEN} AND {DUE}"
 )
 RECOVER = (
     f"{EXISTS} AND {THIS_GEN} AND {NO_CLAIM_SINCE} AND {KNOWN} AND {ATTEMPTS_SPENT}"
-    f" AND {NOT_CANCELLED} AND (({OPEN} AND {DUE}) OR {LEASE_EXPIRED})"
+    f" AND {NOT_CANCELLED} AND {OPEN} AND {DUE}"
 )
 SET_OWNER = (
     "SET v = :schema, #status = :running, claimed_by = :worker, claim_token = :token,"
@@ -149,7 +149,6 @@ class Claims:
             "worker": self.worker,
             "now": iso(now),
             "expires": iso(now + self.settings.lease_s),
-            "dead_before": iso(now - self.settings.clock_skew_s),
             "receive_count": receive_count,
             "max_attempts": self.settings.max_attempts,
             "pending": ChunkStatus.PENDING,

@@ -1,8 +1,10 @@
-"""The reconciler's two writes: release an expired lease, and record a redispatch.
+"""Two writes on chunks without a live owner: release a lease, record a redispatch.
 
-Both compare the state that the reconciler read. The release compares `renewals` too: an
-owner that renewed its lease meanwhile is alive and keeps its chunk. The release also
-removes the token, so that the former owner does not mistake this write for its own.
+Workers release the expired leases that they meet, the reconciler those that it sees
+unchanged for a whole lease. Both writes compare the state that was read. The release
+compares `renewals` too: an owner that renewed its lease meanwhile is alive and keeps
+its chunk. The release also removes the token, so that the former owner does not mistake
+this write for its own.
 """
 
 from __future__ import annotations
@@ -21,28 +23,37 @@ NOT_RENEWED_SINCE = "renewals = :renewals"
 
 @dataclass(slots=True)
 class Reclaimer:
-    """The reconciler's writes on chunks."""
+    """The writes on chunks whose owner is gone."""
 
     table: Table
     settings: Settings
     clock: Callable[[], float]
 
     async def release_expired(self, chunk: Chunk) -> bool:
-        """Move RUNNING with an expired lease -> WAITING; the attempt stays spent.
+        """Move RUNNING with an expired lease -> WAITING; refund the attempt.
+
+        The worker may have died by the fault of another chunk, so this one is not
+        charged. From now on it is suspect, and runs alone. After `max_takeovers` the
+        attempt is no longer refunded; a recovery claim has spent none.
 
         The next redispatch comes after a third of a lease, because the chunk has waited
         for a whole lease already and SQS may have lost track of its message.
         """
+        most = self.settings.max_takeovers
+        refund = int(not chunk.recoveries and chunk.takeovers < most)
         return await self._write(
             chunk,
             f"{AS_READ} AND {NOT_RENEWED_SINCE}",
-            "SET #status = :waiting, redispatch_at = :due, error_code = :code"
+            "SET #status = :waiting, redispatch_at = :due, error_code = :code,"
+            " attempts = attempts - :refund ADD takeovers :one"
             " REMOVE claimed_by, claim_expires_at, claim_token",
             {
                 "renewals": chunk.renewal_mark[1],
                 "waiting": ChunkStatus.WAITING,
                 "due": iso(self.clock() + self.settings.lease_s / 3),
                 "code": "runtime.worker.lost",
+                "refund": refund,
+                "one": 1,
             },
         )
 

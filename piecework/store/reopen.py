@@ -76,8 +76,9 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
     )
     removed = (
         " ADD replays :one REMOVE settled_at, direction, compensation, resume_at,"
-        " recoveries, releases, deferrals, outages, redispatches, cancelled_at_stage,"
-        " cancel_requested_at, compensate_requested, calls_after_cancel"
+        " recoveries, releases, takeovers, deferrals, outages, redispatches,"
+        " cancelled_at_stage, cancel_requested_at, compensate_requested,"
+        " calls_after_cancel"
     )
     values = {
         "seen": chunk.status,

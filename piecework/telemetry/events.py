@@ -69,6 +69,11 @@ _JOB: Final = {
 _CLAIM_END: Final = "duration_ms calls replayed cached retried"
 _CHUNK: Final = {
     "chunk.claimed": event("a worker claimed a chunk", "receive_count", "debug"),
+    "chunk.lease_expired": event(
+        "a worker released an expired lease; the chunk is suspect, and runs alone",
+        "claimed_by takeovers",
+        "warning",
+    ),
     "chunk.claim_refused": event("a claim was refused", "delay_s", "debug"),
     "chunk.succeeded": event("a claim ended: the chunk has its result", _CLAIM_END),
     "chunk.retry_scheduled": event(
@@ -267,11 +272,19 @@ _WORKER: Final = {
         "memory_mb limit_mb",
         "warning",
     ),
+    "worker.loop_blocked": event(
+        "a stage blocks the worker's event loop, so no lease is renewed; the stack "
+        "shows where",
+        "pipeline? stage? seconds stack",
+        "error",
+    ),
     "child.started": event(
-        "a process for isolated stages is ready", "pid duration_ms", "debug"
+        "a process for isolated stages and suspects is ready",
+        "pid duration_ms",
+        "debug",
     ),
     "child.ended": event(
-        "the process of an isolated stage died or was killed",
+        "the child process of a stage died or was killed",
         "pid stage reason",
         "warning",
     ),

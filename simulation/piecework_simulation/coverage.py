@@ -29,7 +29,7 @@ def chunk_transitions(old: Item | None, new: Item) -> list[str]:
         return ["C13" if new["chunk"] >= 0 else "C0"]
     if new["fence"] > old["fence"]:
         recovered = new.get("recoveries", 0) > old.get("recoveries", 0)
-        return ["C2" if before == C.RUNNING else "C1", *(["C9"] if recovered else [])]
+        return ["C2" if new.get("takeovers") else "C1", *(["C9"] if recovered else [])]
     if before == after:
         return unchanged_transitions(old, new)
     return (

@@ -76,7 +76,8 @@ async def test_a_crash_resumes_at_the_last_checkpoint(scenario: Scenario) -> Non
     assert ended.status is JobStatus.SUCCEEDED
     assert scenario.happened("first") == 4
     assert scenario.happened("second") == 8
-    assert [chunk.attempts for chunk in await scenario.chunks()] == [2] * 4
+    chunks = await scenario.chunks()
+    assert [(chunk.attempts, chunk.takeovers) for chunk in chunks] == [(1, 1)] * 4
 
 
 @pytest.mark.usefixtures("short_leases")
@@ -99,9 +100,10 @@ async def test_a_chunk_that_kills_its_worker_ends_as_a_dead_letter(
 
     (letter,) = await scenario.letters()
     assert ended.status is JobStatus.PARTIAL
-    assert (letter["chunk"], letter["error_code"]) == (1, "runtime.worker.lost")
+    assert (letter["chunk"], letter["error_code"]) == (1, "runtime.stage.killed")
     assert letter["attempts"] == scenario.rt.settings.max_attempts
-    assert scenario.happened("second", "1") == scenario.rt.settings.max_attempts
+    # The first run killed the worker, and the others only their child.
+    assert scenario.happened("second", "1") == scenario.rt.settings.max_attempts + 1
 
 
 async def test_a_stop_releases_the_chunk_without_spending_an_attempt(

@@ -55,7 +55,8 @@ async def test_a_dead_lease_is_given_back_and_a_live_one_is_not(
 
     await scenario.until(count_released)
     (chunk,) = await scenario.chunks()
-    assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, 1)
+    assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, 0)
+    assert chunk.takeovers == 1
 
 
 @pytest.mark.usefixtures("short_leases")

@@ -112,6 +112,7 @@ WRITES: dict[str, tuple[Step, ...]] = {
         *(*CLAIMED, write(status="WAITING", attempts=0, releases=0)),
     ),
     "I10: {self.name} was recovered too often": (*CLAIMED, write(recoveries=100)),
+    "I10: {self.name} was taken over too often": (*CLAIMED, write(takeovers=100)),
     "I11: {self.name} was claimed after its cancel": (
         *(SUBMIT, write(cancel_requested_at=True), claim()),
     ),
@@ -125,7 +126,7 @@ WRITES: dict[str, tuple[Step, ...]] = {
         *(*CANCELLED, *meta("FINALIZING", "SUCCEEDED")),
     ),
     "I14: {checker.name} has no job": (create(),),
-    "L3: {self.name} was taken over {left:.1f} s early": (
+    "L3: {self.name} was claimed while it had an owner": (
         *(*CLAIMED, claim("t2", fence=2)),
     ),
     "L3: the lease of {self.name} was shortened": (*CLAIMED, cut_the_lease),

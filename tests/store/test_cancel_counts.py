@@ -12,7 +12,7 @@ from tests.store.conftest import NOW, SETTINGS, Store
 from tests.store.deployment import pass_context
 
 LEASE = SETTINGS.lease_s
-RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7}
+RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7, "attempts": 1}
 COMPENSATES = {
     "v": 1,
     "status": "WAITING",

@@ -63,7 +63,13 @@ async def reopen(store: Store, seen: Chunk) -> bool:
 
 
 ASKED = CancelRequest(iso(NOW), compensate=True)
-RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7, "claimed_by": "other"}
+RUNNING = {
+    "status": "RUNNING",
+    "fence": 4,
+    "renewals": 7,
+    "attempts": 1,
+    "claimed_by": "other",
+}
 WAITING = {"status": "WAITING", "fence": 4}
 DEAD = {"status": "DEAD", "fence": 4, "attempts": 3, "resume_at": "second"}
 
@@ -80,9 +86,7 @@ CHUNK_WRITES: dict[str, tuple[ChunkWrite, dict[str, Any], str]] = {
     "ask to undo, waiting": (request_to_compensate, WAITING, "WAITING"),
     "turn back, pending": (begin_compensation, {"fence": 4}, "WAITING"),
     "turn back, waiting": (begin_compensation, WAITING, "WAITING"),
-    "turn back, running": (begin_compensation, RUNNING, "WAITING"),
     "turn onwards, waiting": (go_forward, WAITING, "WAITING"),
-    "turn onwards, running": (go_forward, RUNNING, "WAITING"),
     "reopen, dead": (reopen, DEAD, "PENDING"),
     "reopen, cancelled": (reopen, DEAD | {"status": "CANCELLED"}, "PENDING"),
 }
@@ -196,12 +200,23 @@ async def test_a_holder_that_was_given_up_does_not_take_that_for_its_own_end(
     assert before == await store.everything()
 
 
-async def test_an_expired_lease_that_is_released_spends_its_attempt(
-    store: Store,
+@pytest.mark.parametrize(
+    ("facts", "attempts"),
+    [
+        ({}, 1),
+        ({"takeovers": SETTINGS.max_takeovers - 1}, 1),
+        ({"takeovers": SETTINGS.max_takeovers}, 2),
+        ({"recoveries": 1}, 2),
+    ],
+)
+async def test_an_expired_lease_spends_no_attempt_up_to_a_limit(
+    store: Store, facts: dict[str, int], attempts: int
 ) -> None:
-    await release_expired(store, await store.put_chunk(**(RUNNING | {"attempts": 2})))
+    state = RUNNING | {"attempts": 2} | facts
+    await release_expired(store, await store.put_chunk(**state))
     item = await store.item()
-    assert (item["attempts"], item["error_code"]) == (2, "runtime.worker.lost")
+    assert (item["attempts"], item["error_code"]) == (attempts, "runtime.worker.lost")
+    assert item["takeovers"] == facts.get("takeovers", 0) + 1
     assert "retry_at" not in item
 
 

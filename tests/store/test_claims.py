@@ -13,6 +13,7 @@ from piecework.domain.claim import (
     Busy,
     CancelPending,
     Claim,
+    LeaseExpired,
     NotFound,
     SchemaTooNew,
 )
@@ -34,7 +35,6 @@ OPEN: dict[str, dict[str, Any]] = {
     "pending": {},
     "waiting": {"status": "WAITING"},
     "its wait is over": {"status": "WAITING", "retry_at": iso(NOW)},
-    "its lease is dead": lease(-5.001),
     "to be cancelled, but on its way back": {
         "cancel_requested_at": True,
         "direction": "compensating",
@@ -60,6 +60,7 @@ CLOSED: dict[str, tuple[dict[str, Any], type]] = {
     "pending, not due": ({"retry_at": iso(NOW + 0.001)}, Busy),
     "waiting, not due": ({"status": "WAITING", "retry_at": iso(NOW + 60)}, Busy),
     "its lease lives": (lease(60), Busy),
+    "its lease is to be released first": (lease(-5.001), LeaseExpired),
     "its lease is over, but not for longer than clocks differ": (lease(-5), Busy),
 }
 

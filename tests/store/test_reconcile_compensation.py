@@ -21,7 +21,7 @@ from tests.store.deployment import LOG, pass_context, runtime, sent
 
 LEASE = SETTINGS.lease_s
 ASKED = {"cancel_requested_at": iso(NOW), "compensate_requested": True}
-RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7}
+RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7, "attempts": 1}
 
 
 async def compensating(store: Store) -> Any:

@@ -27,7 +27,13 @@ LEASE = SETTINGS.lease_s
 QUIET = iso(NOW - SUBMIT_TIMEOUT_S)
 RECENT = iso(NOW - SUBMIT_TIMEOUT_S + 1)
 LONG_AGO = iso(NOW - SETTINGS.redispatch_s)
-RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7, "claimed_by": "other"}
+RUNNING = {
+    "status": "RUNNING",
+    "fence": 4,
+    "renewals": 7,
+    "attempts": 1,
+    "claimed_by": "other",
+}
 BACK = {**RUNNING, "direction": "compensating"}
 
 

@@ -47,8 +47,8 @@ async def test_a_late_reopen_takes_nothing_up_under_a_job_that_moved_on(
 async def test_a_new_generation_has_all_attempts_and_waits_first(
     store: Store,
 ) -> None:
-    counters = ("releases", "deferrals", "outages", "recoveries", "redispatches")
-    spent = dict.fromkeys(counters, 9)
+    names = ("releases", "takeovers", "deferrals", "outages")
+    spent = dict.fromkeys((*names, "recoveries", "redispatches"), 9)
     chunk = await store.put_chunk(status="DEAD", attempts=3, fence=7, **spent)
     await store.put_job(JobStatus.RESUMING, gen=5)
     assert await reopen_chunk(store.table, chunk, 5) is True

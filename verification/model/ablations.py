@@ -90,6 +90,11 @@ ABLATIONS = (
         SAGA._replace(releases=True, workers=1, loss=False),
         "no attempt is handed back that was not taken",
     ),
+    Ablation(
+        "takeover keeps a spent attempt",
+        SAGA._replace(releases=True, workers=1, loss=False),
+        "no attempt is handed back that was not taken",
+    ),
     Ablation("begun in sweep", UNDO, STANDS),
     Ablation("undo in claim", UNDO, STANDS),
     Ablation("pivot in turn", UNDO._replace(attempts=2), PAST_PIVOT),

@@ -21,6 +21,7 @@ from verification.model.state import (
     St,
     Step,
     Way,
+    lease_released,
     queued,
     sent,
 )
@@ -111,7 +112,7 @@ def resume(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
 
 
 def reopened(c: Chunk, gen: int) -> Chunk:
-    facts = {"attempts": 0, "asked": 0, "recoveries": 0, "released": 0}
+    facts = {"attempts": 0, "asked": 0, "recoveries": 0, "released": 0, "taken_over": 0}
     return c._replace(st=St.PENDING, gen=gen, way=Way.NONE, **facts)
 
 
@@ -136,8 +137,8 @@ def rescue(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
         yield "reconciler sees no beat for a lease from", c._replace(mark=1)
     unchanged = c.mark == 1 or (c.mark == 2 and not cfg.has("heartbeat in give-back"))
     if unchanged and looks and cfg.has("give-back"):
-        broken = "a holder that beats is not robbed" if c.mark == 2 else ""
-        back = c._replace(st=St.WAITING, own=0, alive=0, mark=0)
+        back, broken = lease_released(cfg, c)
+        broken = "a holder that beats is not robbed" if c.mark == 2 else broken
         yield "reconciler gives back", sent(back, c.gen), None, False, broken
 
 

@@ -80,6 +80,7 @@ class Chunk(NamedTuple):
         begun: Whether it was ever claimed, where a cancel asks for that.
         asked: 1: a cancel asks for it; 2: and for what it did to be undone.
         mark: 1: the reconciler saw it unchanged for a lease; 2: and it moved since.
+        taken_over: Whether a takeover refunded an attempt; the model refunds one.
         results: The generations in which it was completed, as bits.
         queue: For each generation, its messages + 3 * those in the dead-letter queue.
     """
@@ -96,6 +97,7 @@ class Chunk(NamedTuple):
     mark: int = 0
     recoveries: int = 0
     released: int = 0
+    taken_over: int = 0
     results: int = 0
     queue: tuple[int, ...] = ()
     effects: tuple[Effect, ...] = ()
@@ -213,6 +215,18 @@ def queued(chunk: Chunk, gen: int, number: int) -> Chunk:
     """Set the messages of a generation."""
     queue = (*chunk.queue[: gen - 1], number, *chunk.queue[gen:])
     return chunk._replace(queue=queue)
+
+
+def lease_released(cfg: Config, chunk: Chunk) -> tuple[Chunk, str]:
+    """Release an expired lease; return the chunk, and the property that it breaks."""
+    given = not chunk.taken_over
+    robbed = given and chunk.recoveries
+    if robbed and cfg.has("takeover keeps a spent attempt"):
+        given, robbed = False, False
+    attempts = chunk.attempts - given
+    free = chunk._replace(st=St.WAITING, own=0, alive=0, mark=0, attempts=attempts)
+    broken = "no attempt is handed back that was not taken" if robbed else ""
+    return free._replace(taken_over=1), broken
 
 
 def ended(chunk: Chunk, status: St) -> Chunk:

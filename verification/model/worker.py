@@ -26,7 +26,18 @@ from verification.model.stages import (
     undid,
     undo,
 )
-from verification.model.state import ENDED, OPEN, Chunk, Js, Pc, St, Step, Way, ended
+from verification.model.state import (
+    ENDED,
+    OPEN,
+    Chunk,
+    Js,
+    Pc,
+    St,
+    Step,
+    Way,
+    ended,
+    lease_released,
+)
 from verification.model.turn import At, entered, stopping
 
 #: The steps at which a cancel may interrupt an owner.
@@ -71,7 +82,12 @@ def receive(at: At) -> Iterator[Step]:
 def claim(at: At) -> Iterator[Step]:
     c, w, has = at.c, at.w, at.cfg.has
     this_gen = c.gen == w.gen or not has("gen in claim")
-    free = c.st in OPEN or (c.st == St.RUNNING and not c.alive)
+    if c.gen == w.gen and c.st == St.RUNNING and not c.alive:
+        released, broken = lease_released(at.cfg, c)
+        yield at.to("releases an expired lease", released, broken=broken)
+        if has("lease in claim"):
+            return
+    free = c.st in OPEN
     free = free or (not has("status in claim") and c.st in ENDED)
     free = free or (not has("lease in claim") and c.st == St.RUNNING)
     not_cancelled = not c.asked or c.way or not has("cancel flag in claim")

@@ -42,6 +42,7 @@ CHUNK = (
     *(
         "recoveries",
         "releases",
+        "takeovers",
         "deferrals",
         "outages",
         "pivot_untried_fence",

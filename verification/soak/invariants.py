@@ -24,6 +24,7 @@ class SimulatorInvariants:
             lease_s=limits.lease_s,
             max_attempts=limits.max_attempts,
             max_releases=limits.max_releases,
+            max_takeovers=limits.max_takeovers,
         )
         world: Any = SimpleNamespace(
             settings=settings,

@@ -109,6 +109,7 @@ class Limits:
     clock_skew_s: float
     max_attempts: int
     max_releases: int
+    max_takeovers: int
     stages: Mapping[str, tuple[tuple[str, ...], int]]
     tenant: str = "default"
     naive: frozenset[str] = frozenset()

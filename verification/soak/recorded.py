@@ -30,6 +30,7 @@ def limits(settings: Settings) -> Limits:
         settings.clock_skew_s,
         settings.max_attempts,
         settings.max_releases,
+        settings.max_takeovers,
         {
             pipeline.name: (
                 tuple(stage.name for stage in pipeline.stages),

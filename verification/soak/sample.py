@@ -23,6 +23,7 @@ LIMITS = Limits(
     SKEW_S,
     max_attempts=3,
     max_releases=2,
+    max_takeovers=2,
     stages={"saga": (("reserve", "hold", "charge"), 2)},
     naive=frozenset({"charge"}),
 )

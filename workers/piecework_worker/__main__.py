@@ -35,7 +35,8 @@ from piecework_worker.ecs import (
     worker_name,
 )
 from piecework_worker.isolation.pool import Isolation
-from piecework_worker.process_tuning import tune_gc
+from piecework_worker.loop_watchdog import LoopWatchdog
+from piecework_worker.process_tuning import run_to_end, tune_gc
 from piecework_worker.services import gauges, open_services
 from piecework_worker.shutdown import (
     Stop,
@@ -104,7 +105,7 @@ def run(
         code = FAILED
         with asyncio.Runner() as runner:
             try:
-                code = runner.run(work)
+                code = run_to_end(runner, work)
             finally:  # whose own end would wait for its threads
                 exit_despite_threads(code, structlog.get_logger())
     except PieceworkError as error:
@@ -161,16 +162,22 @@ async def run_services(
         warnings = lint_warnings(pipelines)
         if warnings:
             telemetry.emit(log, "pipeline.lint_warning", advice=warnings)
-        isolation = Isolation(names, name, settings.stage_memory_mb, log)
+        isolation = Isolation(
+            names, name, settings.stage_memory_mb, log, settings.blocked_child_s
+        )
         services = open_services(rt, name, pipelines, log, isolation)
         worker = Worker(services, stop)
         tune_gc()
         memory_guard = asyncio.create_task(
             stop_at_memory_limit(settings.memory_mb, stop, log)
         )
+        watchdog = LoopWatchdog(services.blocked_loop, settings.loop_blocked_s, log)
         async with write_metrics(settings, rt.clock, partial(gauges, services)):
             try:
-                async with run_side_tasks(worker, stop, os.environ):
+                async with (
+                    run_side_tasks(worker, stop, os.environ),
+                    watchdog.running(),
+                ):
                     await serve(worker, reconcile=reconcile)
             finally:
                 await isolation.close()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 from pydantic import BaseModel, ValidationError
@@ -123,7 +125,7 @@ def build_run(
         "attempt": claim.attempt,
         "caller": caller,
         "log": log,
-        "runner": WorkerStageRunner(claim.token, services),
+        "runner": WorkerStageRunner(claim, services),
     }
     ctx: Context[Any]
     if claim.ref.is_join:
@@ -172,30 +174,55 @@ async def default_join(ctx: Context[Any]) -> None:
 
 # ── run the stages of a claim ─────────────────────────────────────────────────
 #
+# The stages of a suspect chunk run in a child: if they kill or block their process
+# again, the worker and its other chunks live on, and the failure is the chunk's own.
+#
 # It also measures the duration of each stage. A stopping worker uses the durations to
 # decide which stages it waits for.
 
 
+RunStage: TypeAlias = Callable[[Stage, Context[Any], str], Awaitable[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerStageRunner:
-    """Run the stages of the claim that has this token."""
+    """Run the stages of a claim."""
 
-    token: str
+    claim: Claim
     services: WorkerServices
 
     async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
         """Run one variant of a stage, or its compensation; return its value as JSON."""
         services, now = self.services, asyncio.get_running_loop().time
-        isolation = services.isolation if stage.isolate else None
-        run = run_in_process if isolation is None else isolation.run
+        run = self.runner_of(stage, ctx)
+        alone = self.claim.is_suspect and run is run_in_process
         under_way = RunningStage(ctx.pipeline.name, ctx.stage, now())
-        services.running_stages[self.token] = under_way
+        services.running_stages[self.claim.token] = under_way
         try:
-            value = await run(stage, ctx, variant)
+            with services.blocked_loop.watch(stage, ctx):
+                async with (
+                    services.solitude.alone(ctx.progress) if alone else nullcontext()
+                ):
+                    value = await run(stage, ctx, variant)
         finally:
-            del services.running_stages[self.token]
+            del services.running_stages[self.claim.token]
         services.stage_durations.record(under_way, now())
         return value
+
+    def runner_of(self, stage: Stage, ctx: Context[Any]) -> RunStage:
+        """Return what runs the stage without harm to the worker's other chunks.
+
+        A join runs in the worker, because it streams the results of its job.
+        """
+        isolation, loop = self.services.isolation, self.services.blocked_loop
+        if isolation is None or isinstance(ctx, JoinContext):
+            return run_in_process
+        if stage.isolate:
+            return isolation.run
+        blocks = (ctx.pipeline.name, stage.name) in loop.stages
+        return (
+            isolation.run_suspect if blocks or self.claim.is_suspect else run_in_process
+        )
 
 
 # ── load what a claimed chunk needs ───────────────────────────────────────────

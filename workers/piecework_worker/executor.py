@@ -22,6 +22,7 @@ from piecework.domain.claim import (
     Busy,
     CancelPending,
     Claim,
+    LeaseExpired,
     NotFound,
     Refusal,
     SchemaTooNew,
@@ -40,6 +41,7 @@ from piecework.saga import engine
 from piecework.saga.compensation import cancellation_cause, may_compensate
 from piecework.settings import Settings
 from piecework.store.cancellation import cancel_unclaimed, set_direction
+from piecework.store.reclaim import Reclaimer
 from piecework_worker.assembly import ChunkRun, build_run, load_state
 from piecework_worker.early_outcomes import (
     compensate_cancelled,
@@ -119,16 +121,36 @@ async def execute(
 async def acquire(
     work_item: WorkItem, pipeline: Pipeline, services: WorkerServices
 ) -> Claim | Refusal:
-    """Claim a chunk for an attempt, a recovery or a compensation."""
+    """Claim a chunk for an attempt, a recovery or a compensation.
+
+    A takeover is two writes: the worker releases the expired lease, then claims.
+    """
     claims, ref = services.claims, work_item.ref
     facts = {"gen": work_item.gen, "receive_count": work_item.received}
     reply = await claims.acquire(ref, **facts)
+    if isinstance(reply, LeaseExpired):
+        await release_expired(reply.chunk, services)
+        reply = await claims.acquire(ref, **facts, last=reply.chunk.fence)
     if isinstance(reply, CancelPending) and reply.chunk.compensate_requested:
         await set_unclaimed_direction(reply.chunk, pipeline, services)
         reply = await claims.acquire(ref, **facts, last=reply.chunk.fence)
     if isinstance(reply, AttemptsExhausted):
         reply = await claims.acquire_for_recovery(ref, **facts, last=reply.fence)
     return reply
+
+
+async def release_expired(chunk: Chunk, services: WorkerServices) -> None:
+    """Release an expired lease, unless another process was faster."""
+    rt = services.rt
+    if await Reclaimer(rt.table, rt.settings, rt.clock).release_expired(chunk):
+        log = services.log.bind(job=chunk.ref.job, chunk=chunk.ref.chunk)
+        telemetry.emit(
+            log,
+            "chunk.lease_expired",
+            chunk=chunk.ref.chunk,
+            claimed_by=chunk.claimed_by,
+            takeovers=chunk.takeovers + 1,
+        )
 
 
 async def set_unclaimed_direction(
@@ -278,7 +300,7 @@ async def handle_refusal(
                 "chunk", work_item.received, work_item.receipt, services
             )
             return MessageAction.KEEP
-        case AttemptsExhausted():
+        case AttemptsExhausted() | LeaseExpired():
             return await back_off(work_item, UNKNOWN_S, services)
 
 

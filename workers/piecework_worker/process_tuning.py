@@ -1,4 +1,4 @@
-"""Give a fork of this process default signal handling.
+"""Protect the process from what stages do: forks, exceptions, garbage.
 
 A stage may fork: `multiprocessing` does, and ends its processes by SIGTERM. A fork
 inherits our handlers, which would not end it. It also inherits asyncio's wakeup pipe,
@@ -7,10 +7,14 @@ through which a signal to the fork would stop the worker.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 OURS = (signal.SIGTERM, signal.SIGINT)
 
@@ -38,6 +42,25 @@ def block() -> None:
 def unblock() -> None:
     """Unblock signals, which delivers the pending ones."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, OURS)
+
+
+# ── run the event loop to the end of the process's own work ───────────────────
+#
+# asyncio ends the loop when any task raises KeyboardInterrupt or SystemExit. A stage
+# may start such a task. The task keeps its exception for the code that awaits it, so
+# the loop goes on. A signal raises no KeyboardInterrupt: both processes handle SIGINT.
+
+
+def run_to_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, and return its value or raise its exception."""
+    loop = runner.get_loop()
+    task = loop.create_task(work)
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except (KeyboardInterrupt, SystemExit):
+            if task.done():
+                raise
 
 
 # ── run the garbage collector less often ──────────────────────────────────────

@@ -153,7 +153,8 @@ class Receiver:
 
     def is_full(self) -> bool:
         """Return whether the worker takes no new chunk now."""
-        return self.paused or self.active_count() >= self._max_active
+        paused = self.paused or self.services.solitude.wanted
+        return bool(paused) or self.active_count() >= self._max_active
 
     def _all_slots_reserved(self) -> bool:
         """Return whether the receives in flight may fill every free slot."""

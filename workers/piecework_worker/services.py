@@ -33,6 +33,8 @@ from piecework.store.settlements import Settlements
 from piecework.telemetry.emf import Gauge
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.lease import LeaseRenewer
+from piecework_worker.loop_watchdog import BlockedLoop
+from piecework_worker.solitude import Solitude
 
 # ── gauges of a worker's metrics ──────────────────────────────────────────────
 
@@ -179,6 +181,10 @@ class WorkerServices:
     pacer: CallPacer = field(default_factory=CallPacer)
     #: Runs isolated stages; None: they run in this process.
     isolation: Isolation | None = None
+    #: Lets a suspect run alone that cannot run in a child.
+    solitude: Solitude = field(default_factory=Solitude)
+    #: Knows which stage runs on the event loop, and which stages have blocked it.
+    blocked_loop: BlockedLoop = field(default_factory=BlockedLoop)
     #: The running stage of each claim, by token, and the durations of earlier stages.
     running_stages: dict[str, RunningStage] = field(default_factory=dict)
     stage_durations: StageDurations = field(default_factory=StageDurations)

@@ -104,7 +104,7 @@ class Worker:
         self.receiver.on_task_done()
         try:
             task.result()
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- logged
+        except BaseException as error:  # noqa: BLE001 -- logged
             if not (task.cancelled() and task.cancelling()):
                 code, log = classify(error).code, self.services.log
                 telemetry.emit(log, "worker.execution_failed", error_code=code)
@@ -185,8 +185,9 @@ class Worker:
             action = await notify_job(work_item, services)
             if action is not None:
                 return action
-        with services.rt.cost.working(job.ref, ends=work_item.ref.is_join):
-            action = await execute(work_item, job, services)
+        async with services.solitude.shared():
+            with services.rt.cost.working(job.ref, ends=work_item.ref.is_join):
+                action = await execute(work_item, job, services)
         if action in {MessageAction.ACK, MessageAction.ACK_CANCELLED}:
             cancelled = action is MessageAction.ACK_CANCELLED
             self.acks.add(Ack(work_item.ref, job.chunks, work_item.receipt, cancelled))

@@ -46,6 +46,7 @@ def draw_settings(rng: Random) -> Settings:
     return settings(
         max_attempts=rng.choice((1, 2, 3, 3)),
         max_releases=rng.choice((1, 10)),
+        max_takeovers=rng.choice((0, 1, 10)),
         shutdown_grace_s=rng.choice((0.0, 5.0)),
         max_chunks=rng.choice((1, 2, 4)),
         cancel_poll_s=rng.choice((0.5, 2.0, 5.0)),

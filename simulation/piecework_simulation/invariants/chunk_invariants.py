@@ -86,26 +86,34 @@ class ChunkInvariants:
             self.report_violation(
                 f"I10: {self.name} changed its counts without a reason"
             )
+        settings = self.world.settings
         # Each release of a winding-up, and each death in one, is one more.
-        recoveries = MAX_RECOVERIES + self.world.settings.max_releases + 2
+        recoveries = MAX_RECOVERIES + settings.max_releases + 2
         if new.get("recoveries", 0) > recoveries:
             self.report_violation(f"I10: {self.name} was recovered too often")
+        if new.get("takeovers", 0) > settings.max_takeovers + limit + recoveries:
+            self.report_violation(f"I10: {self.name} was taken over too often")
 
     def is_counted(self, old: Item, new: Item) -> bool:
         """Return whether a write counts as it has to.
 
         A claim counts as one attempt, or as one recovery. A deferral returns it. A
-        release may return it, up to a limit. No other write counts.
+        release may return it, and a takeover an attempt, up to a limit. No other write
+        counts.
         """
-        begun, recovered, released = (
+        begun, recovered, released, taken_over = (
             int(new.get(name, 0)) - int(old.get(name, 0))
-            for name in ("attempts", "recoveries", "releases")
+            for name in ("attempts", "recoveries", "releases", "takeovers")
         )
         deferred = count_returns(old, new) - released
         if new["fence"] > old["fence"]:
             return (begun, recovered) in {(1, 0), (0, 1)}
         if deferred:
             return deferred == 1 and (begun, recovered) in {(-1, 0), (0, -1)}
+        if taken_over:
+            may_return = int(new["takeovers"]) <= self.world.settings.max_takeovers
+            returned = {(0, 0), (-1, 0)} if may_return else {(0, 0)}
+            return taken_over == 1 and (begun, recovered) in returned
         most = self.world.settings.max_releases
         if released == 1 and int(new["releases"]) <= most:
             return (begun, recovered) in {(0, 0), (-1, 0), (0, -1)}
@@ -127,11 +135,7 @@ class ChunkInvariants:
         if old["status"] in ENDED:
             self.report_violation(f"I4: {self.name} was claimed after its end")
         if old["status"] == ChunkStatus.RUNNING:
-            left = moment(old["claim_expires_at"]) - self.world.now()
-            if left > 0:
-                self.report_violation(
-                    f"L3: {self.name} was taken over {left:.1f} s early"
-                )
+            self.report_violation(f"L3: {self.name} was claimed while it had an owner")
 
     def check_owner(self, old: Item, new: Item) -> None:
         """Check that only its owner writes to a chunk that is claimed."""

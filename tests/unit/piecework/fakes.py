@@ -74,8 +74,8 @@ def envelope(
     return ErrorEnvelope(error_class=error_class, **facts)
 
 
-class Killed(BaseException):
-    """The worker dies here."""
+class Killed(GeneratorExit):
+    """The worker dies here: Python closes the coroutine, and nothing catches that."""
 
 
 @dataclass

@@ -142,10 +142,20 @@ def life_of(
     known = {
         "lease_s": LEASE_S,
         "max_attempts": 2,
+        "max_takeovers": 0,
         "stall_timeout_s": STALL_S,
         "max_runtime_s": RUNTIME_S,
     }
     return simulate(act, [pipeline], workers=workers, **(known | settings))
+
+
+def test_a_takeover_spends_no_attempt_up_to_a_limit() -> None:
+    dies = ["die"] * 4
+    assert life_of(Trip(dies), max_takeovers=4).facts == ("SUCCEEDED", "", "", 1)
+    assert life_of(Trip(dies), max_takeovers=3).facts == ("SUCCEEDED", "", "", 2)
+    end = life_of(Trip(dies), max_takeovers=2)
+    assert end.facts == ("DEAD", "COMPENSATED", LOST, 2)
+    assert end.chunk.takeovers == 4
 
 
 GOOD, UNDONE = ["first", "second"], ["first", "second", "undo"]

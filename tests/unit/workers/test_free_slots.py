@@ -11,6 +11,7 @@ import pytest
 from piecework.aws.queue import BATCH
 from piecework.settings import Settings
 from piecework_worker.receiver import GATHER_S
+from piecework_worker.solitude import Solitude
 from piecework_worker.worker import Worker
 from tests.unit.workers.virtual_leases import time, virtually
 
@@ -18,7 +19,7 @@ from tests.unit.workers.virtual_leases import time, virtually
 def worker(most: int, *durations: float) -> Any:
     """Return a worker with tasks of these durations."""
     rt = SimpleNamespace(settings=Settings(max_chunks=most))
-    services: Any = SimpleNamespace(rt=rt, log=None)
+    services: Any = SimpleNamespace(rt=rt, log=None, solitude=Solitude())
     one = Worker(services, asyncio.Event())
     for seconds in durations:
         one.start_task(asyncio.sleep(seconds))

@@ -26,6 +26,7 @@ from piecework_worker.ecs import (
     ProtectionPolicy,
 )
 from piecework_worker.receiver import GATHER_S
+from piecework_worker.solitude import Solitude
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
 from tests.unit.virtual import run_virtually
@@ -99,6 +100,7 @@ def services(aws: Aws) -> Any:
         ),
         lease_renewer=SimpleNamespace(leases={}),
         liveness=Liveness(),
+        solitude=Solitude(),
         message_received=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),

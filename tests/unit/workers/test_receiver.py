@@ -16,6 +16,7 @@ from piecework.errors import StoreError
 from piecework.health import Liveness
 from piecework.settings import Settings
 from piecework_worker.receiver import MAX_RECEIVES, OUTAGE_S, Receiver
+from piecework_worker.solitude import Solitude
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.virtual_leases import time, virtually
 
@@ -97,6 +98,7 @@ async def receiving(
             work=sqs,
         ),
         liveness=Liveness(),
+        solitude=Solitude(),
         message_received=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),

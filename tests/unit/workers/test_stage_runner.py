@@ -9,7 +9,9 @@ import pytest
 from piecework.context import Context
 from piecework.pipelines import Pipeline, Stage
 from piecework_worker.assembly import WorkerStageRunner
+from piecework_worker.loop_watchdog import BlockedLoop
 from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
+from piecework_worker.solitude import Solitude
 from tests.unit.piecework.fakes import Clause, context
 from tests.unit.workers.virtual_leases import virtually
 
@@ -20,10 +22,17 @@ class Elsewhere:
     async def run(self, _: Stage, __: Any, variant: str) -> str:
         return '"undone there"' if variant == "compensate" else '"there"'
 
+    async def run_suspect(self, _: Stage, __: Any, ___: str) -> str:
+        return '"as a suspect"'
+
 
 def services(isolation: Any = None) -> Any:
     return SimpleNamespace(
-        isolation=isolation, running_stages={}, stage_durations=StageDurations()
+        isolation=isolation,
+        running_stages={},
+        stage_durations=StageDurations(),
+        solitude=Solitude(),
+        blocked_loop=BlockedLoop(),
     )
 
 
@@ -40,10 +49,19 @@ async def broken(_: Context[Clause]) -> None:
     raise ValueError("broken")
 
 
-async def run(place: Any, stage: Stage, variant: str = "run") -> str:
+async def run(
+    place: Any,
+    stage: Stage,
+    variant: str = "run",
+    *,
+    suspect: bool = False,
+    claimed: str = "token",
+) -> str:
     pipeline = Pipeline(name="review", payload=Clause, stages=[stage])
     ctx = context(pipeline, stage=stage.name)
-    return await WorkerStageRunner("token", place).run(stage, ctx, variant)
+    claim: Any = SimpleNamespace(token=claimed, is_suspect=suspect)
+    async with place.solitude.shared():
+        return await WorkerStageRunner(claim, place).run(stage, ctx, variant)
 
 
 async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
@@ -52,6 +70,37 @@ async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
     assert '"here"' == await run(place, Stage(here))
     assert '"there"' == await run(place, Stage(here, isolate=True))
     assert '"undone there"' == await run(place, Stage(here, isolate=True), "compensate")
+
+
+async def test_a_suspect_and_a_stage_that_blocked_the_loop_run_in_a_child() -> None:
+    place = services(Elsewhere())
+
+    assert '"as a suspect"' == await run(place, Stage(here), suspect=True)
+    place.blocked_loop.stages.add(("review", "here"))
+    assert '"as a suspect"' == await run(place, Stage(here))
+    assert '"there"' == await run(place, Stage(here, isolate=True), suspect=True)
+
+
+@virtually
+async def test_a_suspect_without_a_child_runs_beside_no_other_chunk() -> None:
+    place, spans = services(), []
+    now = asyncio.get_running_loop().time
+
+    async def noted(_: Context[Clause]) -> None:
+        began = now()
+        await asyncio.sleep(60)
+        spans.append((began - started, now() - started))
+
+    started = now()
+    first = asyncio.create_task(run(place, Stage(noted), claimed="first"))
+    await asyncio.sleep(1)
+    suspects = [
+        asyncio.create_task(run(place, Stage(noted), suspect=True, claimed=claim))
+        for claim in ("second", "third")
+    ]
+    await asyncio.sleep(1)
+    await asyncio.gather(first, *suspects, run(place, Stage(noted), claimed="last"))
+    assert [(0, 60), (60, 120), (120, 180), (180, 240)] == spans
 
 
 async def test_without_children_a_stage_runs_in_the_worker() -> None:

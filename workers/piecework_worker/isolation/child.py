@@ -30,6 +30,7 @@ from piecework import telemetry
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
 from piecework.calls.fallback import FallbackUsed, call_function
+from piecework.calls.invoke import as_failure
 from piecework.context import Context
 from piecework.dependency import Dependency
 from piecework.domain import values
@@ -41,6 +42,7 @@ from piecework.pipelines import Pipeline, variants
 from piecework.resilience.retry import Answered
 from piecework.saga.stage import encode_value, invoke
 from piecework_worker.isolation.messages import (
+    Alive,
     Attempt,
     AttemptResult,
     Call,
@@ -63,7 +65,7 @@ from piecework_worker.isolation.process import (
     memory_used,
     open_channel,
 )
-from piecework_worker.process_tuning import ignore_signals_in_forks
+from piecework_worker.process_tuning import ignore_signals_in_forks, run_to_end
 
 # ── pending call of a stage in a child ────────────────────────────────────────
 
@@ -116,6 +118,8 @@ R = TypeVar("R")
 #: Numbers are unique in a process, so that leftovers of an earlier stage match nothing.
 NUMBERS: Iterator[int] = itertools.count(1)
 
+#: Seconds between two messages that say that the event loop runs.
+ALIVE_S = 0.5
 #: Seconds between two progress messages: a tight loop would send millions.
 SIGN_S = 0.05
 
@@ -222,7 +226,8 @@ class ChildCalls:
         result = AttemptResult(request.number)
         try:
             result = AttemptResult(request.number, value=await pending.run(request))
-        except Exception as error:  # noqa: BLE001 -- whatever a function raises
+        except BaseException as raised:  # noqa: BLE001 -- whatever a function raises
+            error = as_failure(raised)
             self.raised[request.number] = error
             spec = pending.dependency_at(request.position)
             failure = classify(
@@ -261,9 +266,9 @@ def main() -> None:
     """Serve the worker that started this process."""
     _, _, end, parent, worker, *names = sys.argv
     die_with_parent(int(parent))
-    # The worker decides when to stop. A SIGTERM to all of its processes reaches it,
-    # too.
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    # The worker decides when to stop. A signal to all of its processes reaches it, too.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     ignore_signals_in_forks()
     faulthandler.enable()
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
@@ -274,7 +279,8 @@ def main() -> None:
         sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
         raise SystemExit(error.exit_code) from error
     log = structlog.get_logger().bind(worker=worker)
-    asyncio.run(serve(socket.socket(fileno=int(end)), pipelines, log))
+    with asyncio.Runner() as runner:
+        run_to_end(runner, serve(socket.socket(fileno=int(end)), pipelines, log))
 
 
 def die_with_parent(parent: int) -> None:
@@ -345,14 +351,15 @@ class Child:
     async def run(self, request: Run, calls: ChildCalls) -> None:
         """Run a stage and send its result."""
         had = memory_used(SIZE)
+        alive = asyncio.create_task(self.report_alive())
         try:
             with memory_limit(request.memory_mb):
                 value = await self.run_stage(request, calls)
             result = StageResult(value)
-        except (KeyboardInterrupt, SystemExit):
-            raise
         except BaseException as error:  # noqa: BLE001 -- whatever a stage raises
             result = failure_result(error, request)
+        finally:
+            alive.cancel()
         calls.stage_ended = True
         self.channel.send(
             replace(
@@ -360,6 +367,12 @@ class Child:
                 memory_exceeded=self.exceeds_memory(request, memory_used(SIZE) - had),
             )
         )
+
+    async def report_alive(self) -> None:
+        """Tell the worker that the event loop runs, until cancelled."""
+        while True:
+            self.channel.send(Alive())
+            await asyncio.sleep(ALIVE_S)
 
     def exceeds_memory(self, request: Run, more: int) -> bool:
         """Add the memory that a run did not free; return whether the total is too much.

@@ -3,6 +3,7 @@
     worker                                   child
     Run            ->
                    <-  Progress, any number of times
+                   <-  Alive, while a stage runs
                    <-  Call                  a stage called `ctx.call`
     Attempt        ->                        run it, the intent is recorded
                    <-  AttemptResult
@@ -218,6 +219,13 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Alive:
+    """The event loop of the child runs."""
+
+    kind: Literal["alive"] = "alive"
+
+
+@dataclass(frozen=True, slots=True)
 class StageResult:
     """The result of the stage.
 
@@ -244,6 +252,7 @@ Message: TypeAlias = (
     | AttemptResult
     | CallResult
     | Progress
+    | Alive
     | StageResult
 )
 

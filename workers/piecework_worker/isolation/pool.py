@@ -1,5 +1,7 @@
 """The child processes of one worker: each runs one stage after another until it dies.
 
+They run isolated stages, and the stages of suspect chunks.
+
 A start takes some tenths of a second, so an idle child is kept. There are never more
 children than isolated stages that run at once.
 """
@@ -7,6 +9,7 @@ children than isolated stages that run at once.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +26,11 @@ from piecework.pipelines import RUN, Stage
 from piecework_worker.isolation.messages import Ready, Run, StageResult
 from piecework_worker.isolation.process import Child, killed_error, start
 from piecework_worker.isolation.session import Session
+from piecework_worker.solitude import report
 
+#: Suspects that run at once: each child needs the memory of a Python process, and the
+#: pipeline did not ask for it.
+SUSPECTS_AT_ONCE = 4
 #: Children that start at once: each start takes a processor that lease renewal needs.
 STARTS_AT_ONCE = 2
 
@@ -37,19 +44,50 @@ class Isolation:
     Attributes:
         names: The names that the pipelines are loaded by, as on the command line.
         memory_mb: Default memory limit of a stage in megabytes; 0: no limit.
+        blocked_s: Seconds for which the stage of a suspect may block its event loop.
     """
 
     names: Sequence[str]
     worker: str
     memory_mb: int
     log: structlog.stdlib.BoundLogger
+    blocked_s: float = math.inf
     idle: list[Child] = field(default_factory=list)
     draining: set[asyncio.Task[None]] = field(default_factory=set)
+    suspects: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(SUSPECTS_AT_ONCE)
+    )
     starts: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE)
     )
 
-    async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
+    async def run_suspect(
+        self, stage: Stage, ctx: Context[Any], variant: str = RUN
+    ) -> str:
+        """Run a stage that may kill or block its process; else as `run`.
+
+        Raises:
+            RemoteError: The error that the stage raised.
+            TransientError: `runtime.stage.killed`: the child died;
+                `runtime.stage.blocked_loop`: its event loop was blocked for too long.
+        """
+        waits = asyncio.create_task(report(ctx.progress))
+        try:
+            await self.suspects.acquire()
+        finally:
+            waits.cancel()
+        try:
+            return await self.run(stage, ctx, variant, self.blocked_s)
+        finally:
+            self.suspects.release()
+
+    async def run(
+        self,
+        stage: Stage,
+        ctx: Context[Any],
+        variant: str = RUN,
+        blocked_s: float = math.inf,
+    ) -> str:
         """Run a stage, or its compensation, in a child; return its value as JSON.
 
         If the run is cancelled, the child is dead before this returns, unless an effect
@@ -62,7 +100,7 @@ class Isolation:
         """
         child, ended = await self.acquire_child(stage), None
         ctx.progress()  # the start does not belong to the stage
-        session = Session(child, ctx)
+        session = Session(child, ctx, blocked_s)
         try:
             request = self.request(stage, ctx, variant)
             async with asyncio.timeout(stage.timeout):

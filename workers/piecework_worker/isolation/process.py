@@ -162,6 +162,14 @@ def killed_error(how: str, stage: str) -> TransientError:
     return TransientError(message, code="runtime.stage.killed")
 
 
+def blocked_error(seconds: float, stage: str) -> TransientError:
+    """Return the error of a stage that blocked the event loop of its process."""
+    message = (
+        f"Stage {stage!r} blocked the event loop of its process for {seconds:g} s."
+    )
+    return TransientError(message, code="runtime.stage.blocked_loop")
+
+
 async def start(names: Sequence[str], worker: str) -> Child:
     """Start a child; it sends `Ready` once its pipelines are loaded."""
     ours, theirs = socket.socketpair()

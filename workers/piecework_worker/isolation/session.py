@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -42,7 +43,8 @@ from piecework_worker.isolation.messages import (
     StageResult,
     fault_from_error,
 )
-from piecework_worker.isolation.process import Child, killed_error
+from piecework_worker.isolation.process import Child, blocked_error, killed_error
+from piecework_worker.loop_watchdog import PARTS
 
 # ── attempts of a run's calls that are in flight in its child ─────────────────
 #
@@ -138,15 +140,24 @@ class ChildAttempts:
 
 @dataclass(slots=True)
 class Session:
-    """A run in a child."""
+    """A run in a child.
+
+    Attributes:
+        blocked_s: Seconds without a message after which the child is killed.
+        heard: The number of messages so far.
+        blocked: Whether the child was killed because it blocked its event loop.
+    """
 
     child: Child
     ctx: Context[Any]
+    blocked_s: float = math.inf
     attempts: ChildAttempts = field(init=False)
     calls: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     stage_result: StageResult | None = None
     result: asyncio.Future[StageResult] = field(init=False)
     reading: asyncio.Task[None] | None = None
+    heard: int = 0
+    blocked: bool = False
 
     def __post_init__(self) -> None:
         """Create the run's attempts."""
@@ -158,11 +169,13 @@ class Session:
         A cancelled run may leave attempts in flight: effects that the Caller drains.
 
         Raises:
-            TransientError: `runtime.stage.killed`: the child died.
+            TransientError: `runtime.stage.killed`: the child died;
+                `runtime.stage.blocked_loop`: it was killed because it was silent.
             ClaimLostError: The write of a call showed that the claim was lost.
         """
         self.result = asyncio.get_running_loop().create_future()
         self.reading = asyncio.create_task(self.read())
+        watching = asyncio.create_task(self.watch_silence())
         try:
             self.child.channel.send(request)
             return await self.result
@@ -171,6 +184,23 @@ class Session:
             if self.calls:
                 await asyncio.wait(list(self.calls.values()))
             raise
+        finally:
+            watching.cancel()
+
+    async def watch_silence(self) -> None:
+        """Kill a child whose event loop sends nothing for `blocked_s`.
+
+        It counts parts of that time without a message, because the worker's own loop
+        may have been blocked or frozen.
+        """
+        silent = 0
+        while silent < PARTS and self.blocked_s < math.inf:
+            heard = self.heard
+            await asyncio.sleep(self.blocked_s / PARTS)
+            silent = 0 if self.heard > heard else silent + 1
+        if silent:
+            self.blocked = True
+            self.child.kill()
 
     def cancel_stage(self) -> None:
         """Cancel the stage; kill its process unless an effect of it must be drained."""
@@ -207,7 +237,8 @@ class Session:
             self.child.kill()
 
     def handle(self, message: Message) -> None:
-        """Handle one message."""
+        """Handle one message; `Alive` only says that the loop of the child runs."""
+        self.heard += 1
         match message:
             case Progress():
                 self.ctx.progress()
@@ -263,9 +294,12 @@ class Session:
         if self.stage_result is not None:
             self.result.set_result(self.stage_result)
         elif self.attempts.death_reason:
-            self.result.set_exception(
-                killed_error(self.attempts.death_reason, self.ctx.stage)
+            error = (
+                blocked_error(self.blocked_s, self.ctx.stage)
+                if self.blocked
+                else killed_error(self.attempts.death_reason, self.ctx.stage)
             )
+            self.result.set_exception(error)
 
 
 # ── calls of a child ──────────────────────────────────────────────────────────

@@ -25,7 +25,38 @@ async def leaves_on_the_loop(_: Any) -> Any:
     sys.exit(3)
 
 
-@pytest.mark.parametrize("function", [nothing_left, leaves, leaves_on_the_loop])
+class PanicException(BaseException):
+    """As pyo3 raises it."""
+
+
+def interrupts(_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+async def interrupts_on_the_loop(_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def panics(_: Any) -> Any:
+    raise PanicException("unwrap of None")
+
+
+async def panics_in_a_group(_: Any) -> Any:
+    raise BaseExceptionGroup("of tasks", [PanicException("unwrap of None")])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        nothing_left,
+        leaves,
+        leaves_on_the_loop,
+        interrupts,
+        interrupts_on_the_loop,
+        panics,
+        panics_in_a_group,
+    ],
+)
 async def test_a_stage_that_ends_its_thread_or_process_ends_only_itself(
     function: Callable[[Any], Any],
 ) -> None:

@@ -13,6 +13,7 @@ from piecework.domain.claim import (
     CancelPending,
     Claim,
     FenceMismatch,
+    LeaseExpired,
     NotFound,
     Refusal,
     explain_refusal,
@@ -40,6 +41,10 @@ def judged(found: dict[str, Any] | None, gen: int = GEN) -> Refusal | FenceMisma
 
 def ended(found: dict[str, Any]) -> AlreadyEnded:
     return AlreadyEnded(Chunk.read(REF, found))
+
+
+def expired(found: dict[str, Any]) -> LeaseExpired:
+    return LeaseExpired(Chunk.read(REF, found))
 
 
 def cancelling(found: dict[str, Any]) -> CancelPending:
@@ -79,8 +84,10 @@ def test_an_expired_lease_is_busy_for_the_skew(left: float, wait: float) -> None
 
 
 @pytest.mark.parametrize("left", [-5.001, -5.25, -600.0])
-def test_a_lease_expired_for_longer_than_the_skew_is_free(left: float) -> None:
-    assert FenceMismatch(4) == judged(running(left, fence=4))
+def test_a_lease_expired_for_longer_than_the_skew_is_released_first(
+    left: float,
+) -> None:
+    assert expired(running(left)) == judged(running(left))
 
 
 def test_a_living_lease_comes_before_a_cancel() -> None:
@@ -94,9 +101,9 @@ def test_a_cancelled_chunk_without_a_lease_is_cancel_pending(status: str) -> Non
     assert cancelling(found) == judged(found)
 
 
-def test_an_expired_lease_does_not_delay_a_cancel() -> None:
+def test_an_expired_lease_is_released_before_a_cancel() -> None:
     found = running(-6.0, cancel_requested_at=True)
-    assert cancelling(found) == judged(found)
+    assert expired(found) == judged(found)
 
 
 def test_a_cancel_does_not_wait_for_the_retry() -> None:
@@ -120,7 +127,6 @@ def test_a_retry_that_is_due_is_free() -> None:
 @pytest.mark.parametrize("attempts", [3, 4])
 def test_exhausted_attempts_need_recovery(attempts: int) -> None:
     assert AttemptsExhausted(4) == judged(item("WAITING", fence=4, attempts=attempts))
-    assert AttemptsExhausted(4) == judged(running(-6.0, fence=4, attempts=attempts))
 
 
 def test_exhausted_attempts_wait_for_the_lease_and_the_retry() -> None:

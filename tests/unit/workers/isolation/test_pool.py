@@ -47,7 +47,7 @@ class FakeSession:
     comes_to: Any = StageResult('"parsed"')
     orders: list[Run]
 
-    def __init__(self, child: FakeChild, _: Any) -> None:
+    def __init__(self, child: FakeChild, *_: Any) -> None:
         self.child = child
         self.attempts = ()
 
@@ -107,6 +107,30 @@ async def test_stages_at_the_same_time_have_a_child_each(
     await asyncio.gather(run(place), run(place))
 
     assert 2 == len(started)
+
+
+async def test_only_a_few_suspects_run_at_once(
+    started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeSession, "comes_to", None)
+    place, pipeline = isolation(), pipeline_of(parse)
+    ctx = context(pipeline, stage="parse")
+
+    async def run_suspect() -> str:
+        return await place.run_suspect(pipeline.stages[0], ctx)
+
+    running = [
+        asyncio.create_task(run_suspect()) for _ in range(pool.SUSPECTS_AT_ONCE + 2)
+    ]
+    await asyncio.wait(running, timeout=0.05)
+    assert pool.SUSPECTS_AT_ONCE == len(started)
+
+    running[0].cancel()
+    await asyncio.wait(running, timeout=0.05)
+    assert pool.SUSPECTS_AT_ONCE + 1 == len(started)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 async def test_an_idle_child_that_died_is_replaced(

@@ -146,6 +146,9 @@ innocents: setup ## put five guilty chunks among thirty: no other chunk may die 
 outage: setup ## take a provider away for 30 s under 64 calls: no attempt may be spent
 	@$(BIN)/python -m verification.outage $(ARGS)
 
+keys: setup ## draw pairs of calls that differ: their keys must differ (ARGS="--pairs 1000 --seed 2")
+	@$(BIN)/python -m verification.keys $(ARGS)
+
 storm: setup ## measure the retries of 1,000 clients in virtual time
 	@$(BIN)/python -m verification.outage.storm $(ARGS)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from piecework.calls.fallback import FallbackUsed
 from piecework.context import ChunkResult, Context, JoinContext
 from piecework.dependency import Dependency, Fallback, Usage
+from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.domain.notification import Notification
 from piecework.domain.protocols import MissingChunk
@@ -52,5 +53,6 @@ __all__ = [
     "TransientError",
     "Usage",
     "envelope_of",
+    "named_call",
     "raise_for_stop_reason",
 ]

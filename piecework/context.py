@@ -17,13 +17,11 @@ from piecework.calls.caller import Caller
 from piecework.calls.fallback import FallbackUsed
 from piecework.dependency import Dependency
 from piecework.domain import keys, values
+from piecework.domain.identity import path_of, unfold
 from piecework.domain.protocols import JobResults, MissingChunk
 from piecework.errors import ErrorEnvelope, UsageError
 from piecework.pipelines import RUN, Pipeline, Stage
 from piecework.resilience.retry import answer_of
-
-#: The `__name__` of a lambda.
-LAMBDA = "<lambda>"
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -107,27 +105,26 @@ class Context(Generic[P]):
         """Call an outside service: remembered, retried, with an idempotency key.
 
         `function` receives `*args`, `**kwargs` and `idempotency_key=`. Two calls of a
-        stage are the same call if the names of their functions and their arguments are
-        equal. Variables that the function closes over do not distinguish calls.
+        stage are the same call if module and name of their functions and their
+        arguments are equal; `named_call` declares another name. Each attempt receives
+        its own copy of the arguments, as they were when the call began.
 
         Raises:
-            UsageError: The function is a lambda, which has no name.
+            UsageError: `pipeline.call.indistinct`: a lambda, a function in a function
+                or a method of an object; `pipeline.argument.indistinct`: an argument
+                whose content cannot be seen, such as a generator. Nothing was sent.
             Exception: The error of the last attempt, when the retries are spent.
             PermanentError: `runtime.effect.unknown`: an effect of an earlier attempt
-            may
-                have happened, and its result is unknown.
+                may have happened, and its result is unknown.
             RuntimeError: The stage has ended, and code that it left behind calls.
         """
-        if getattr(function, "__name__", LAMBDA) == LAMBDA:
-            raise UsageError(
-                f"Stage {self.stage!r} calls a lambda, and all lambdas are one call.",
-                code="pipeline.declaration.invalid",
-                next_step="Call a named function, and pass all its data as arguments.",
-            )
+        function, args, kwargs = unfold(function, args, kwargs)
         if self.closed:
-            message = f"{function.__qualname__} is called after the end of its stage."
+            message = f"{path_of(function)} is called after the end of its stage."
             raise RuntimeError(message)
-        scope = CallScope(self.tenant, self.job, self.chunk, self.stage)
+        scope = CallScope(
+            self.tenant, self.job, self.chunk, self.stage, self.pipeline.name
+        )
         call = self.caller.call(scope, dependency, function, args, kwargs)
         return cast("R", values.decode(function, answer_of(await call)))
 

@@ -70,13 +70,16 @@ class Dependency:
             function raised, or a cause of it. It returns one of the five Piecework
             errors with its code, or None. The stage still receives the original error.
         cache_ttl_s: Seconds, from an hour to a day, for which the response of a pure
-            call is shared with all jobs of the tenant. Equal arguments, such as model,
-            messages and temperature, are then paid for once. None: each job pays.
+            call is shared with all jobs of the tenant that run the same pipeline. Equal
+            arguments, such as model, messages and temperature, are then paid for once.
+            None: each job pays.
         key_ttl_s: For `Effect.PROVIDER_IDEMPOTENT`: seconds for which the provider
             knows a key. An effect that was in doubt for longer is not requested again,
             because that might execute it twice: an operator decides. None: for ever.
         usage: Computes what a call cost from its answer: tokens, and money if the
             answer contains it; see `piecework jobs cost`. None: calls are only counted.
+        version: Part of the key of shared responses: responses of another version are
+            not used. Calls of a chunk that were answered are not made again.
 
     Raises:
         UsageError: `pipeline.declaration.invalid`.
@@ -94,6 +97,7 @@ class Dependency:
     cache_ttl_s: float | None = None
     key_ttl_s: float | None = None
     usage: Callable[[Any], Usage] | None = None
+    version: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a declaration that contradicts itself."""

@@ -156,7 +156,7 @@ class Attempts:
         This is the one place that classifies what a dependency raises.
         """
         call, dependency = attempts.call, attempts.call.dependency
-        function = lookup or call.bound
+        function = lookup or call.copied()
         async with self.slots:
             permit = await self._request_permit(dependency)
             if isinstance(permit, Rejected):

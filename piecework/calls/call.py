@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,8 +12,10 @@ from typing import Any, Literal
 from piecework import telemetry
 from piecework.dependency import Dependency
 from piecework.domain import keys, values
+from piecework.domain.arguments import digest_of
+from piecework.domain.identity import function_text
 from piecework.domain.model import Effect, iso
-from piecework.errors import ErrorEnvelope
+from piecework.errors import ErrorEnvelope, UsageError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
 from piecework.resilience.retry import RetryPolicy
@@ -72,12 +75,16 @@ class CallCounts:
 
 @dataclass(frozen=True, slots=True)
 class CallScope:
-    """The chunk and the stage that make a call: a part of the call's key."""
+    """The chunk and the stage that make a call: a part of the call's key.
+
+    `pipeline` is part of the keys that the jobs of a tenant share.
+    """
 
     tenant: str
     job: str
     chunk: int
     stage: str
+    pipeline: str
 
 
 def call_key(
@@ -87,13 +94,42 @@ def call_key(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> str:
-    """Return the key under which a call's value is stored, equal for equal calls."""
-    return keys.call_key(
-        *(scope.tenant, scope.job, scope.chunk, scope.stage),
-        dependency.name,
-        function.__qualname__,
-        args=[args, kwargs],
-    )
+    """Return the key under which a call's value is stored, equal for equal calls.
+
+    Raises:
+        UsageError: As `key_of` and `digest_of`.
+    """
+    return key_of(scope, dependency, function, digest_of(args, kwargs))
+
+
+def key_of(
+    scope: CallScope, dependency: Dependency, function: Callable[..., Any], digest: str
+) -> str:
+    """Return the key of a call with arguments of that digest.
+
+    The key does not contain a time, an attempt or a random number.
+
+    Raises:
+        UsageError: `pipeline.call.indistinct`.
+    """
+    chunk = (scope.tenant, scope.job, scope.chunk, scope.stage)
+    return keys.sha256_of(*chunk, dependency.name, function_text(function), digest)
+
+
+def copy_arguments(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> functools.partial[Any]:
+    """Return the function with a deep copy of its arguments.
+
+    Raises:
+        UsageError: `pipeline.argument.indistinct`: an argument refuses to be copied.
+    """
+    try:
+        args, kwargs = copy.deepcopy((tuple(args), dict(kwargs)))
+    except Exception as error:
+        message = f"An argument cannot be copied: {type(error).__name__}."
+        raise UsageError(message, code="pipeline.argument.indistinct") from error
+    return functools.partial(function, *args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +138,20 @@ class Call:
 
     Attributes:
         key: The key under which the call's value is stored.
-        bound: The function with its arguments, without `idempotency_key`.
+        bound: The function with its arguments, without `idempotency_key`, as they were
+            when the key was made. It must not be called: a function may change them.
+        digest: The digest of the arguments.
     """
 
     key: str
     scope: CallScope
     dependency: Dependency
     bound: functools.partial[Awaitable[Any]]
+    digest: str
+
+    def copied(self) -> functools.partial[Awaitable[Any]]:
+        """Return the function with its own copy of the arguments, for one attempt."""
+        return copy_arguments(self.bound.func, self.bound.args, self.bound.keywords)
 
     @property
     def policy(self) -> RetryPolicy:
@@ -147,7 +190,7 @@ class Call:
         lookup, bound = self.dependency.lookup, self.bound
         if lookup is None:
             return None
-        return functools.partial(lookup, *bound.args, **bound.keywords)
+        return copy_arguments(lookup, bound.args, bound.keywords)
 
     def encode(self, value: Any) -> str:
         """Return the value as JSON, as it is stored."""

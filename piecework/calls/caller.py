@@ -8,14 +8,19 @@ effect     ledger: what happened so far -> intent -> attempts -> answer in the l
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from piecework.calls.attempts import Attempts
-from piecework.calls.call import Call, CallCounts, CallScope, call_key
+from piecework.calls.call import (
+    Call,
+    CallCounts,
+    CallScope,
+    copy_arguments,
+    key_of,
+)
 from piecework.calls.fallback import (
     FallbackUsed,
     answered_by_key,
@@ -24,6 +29,8 @@ from piecework.calls.fallback import (
 from piecework.calls.in_flight import EffectDrain, InFlight
 from piecework.dependency import Dependency, effect_unknown_error
 from piecework.domain import keys, values
+from piecework.domain.arguments import digest_of
+from piecework.domain.identity import CalledFunctions, function_text
 from piecework.domain.model import Effect
 from piecework.domain.outcome import MAX_DEFERRALS
 from piecework.domain.protocols import (
@@ -54,6 +61,7 @@ class Caller:
             keys, so that a redrive finds what is already paid for.
         recent_io: The arguments and answers of the last calls.
         fallbacks_used: The calls that a fallback has answered, by call key.
+        functions: The functions that the current run of a stage has called.
         fatal_error: A call found the claim lost, or our tables unavailable. That is not
             an answer of the dependency, so the stage must not go on.
         drains_effects: Whether an effect is completed although its stage is cut off:
@@ -70,6 +78,7 @@ class Caller:
     effect_drain: EffectDrain = field(default_factory=EffectDrain)
     recent_io: deque[Any] = field(default_factory=lambda: deque(maxlen=RECENT_IO))
     fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
+    functions: CalledFunctions = field(default_factory=CalledFunctions)
     _pending: dict[str, asyncio.Future[Answered[str] | Failed]] = field(
         default_factory=dict
     )
@@ -82,25 +91,33 @@ class Caller:
         function: Callable[..., Awaitable[Any]],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
+        *,
+        digest: str = "",
     ) -> Answered[str] | Failed:
         """Return the end of a call; equal calls that are in flight share it.
 
         If the first of several equal calls is cancelled, another of them is made. An
-        exception means that the end is unknown.
+        exception means that the end is unknown. `digest`: that of the arguments, if it
+        is known already.
+
+        Raises:
+            UsageError: `pipeline.call.indistinct`, `pipeline.argument.indistinct`: the
+                call cannot be told from others, so nothing was sent.
         """
         await self._wait_turn()
         if self.fatal_error is not None:
             raise self.fatal_error
-        key = call_key(scope, dependency, function, args, kwargs)
-        call = Call(
-            key, scope, dependency, functools.partial(function, *args, **kwargs)
-        )
+        digest = digest or digest_of(args, kwargs)
+        key = key_of(scope, dependency, function, digest)
+        self.functions.require_same(key, function)
+        bound = copy_arguments(function, args, kwargs)
+        call = Call(key, scope, dependency, bound, digest)
         shared = answered_by_key(call) if dependency.fallback else key
         if (equal := await self._equal_end(shared)) is not None:
             return equal
         result = self._pending[shared] = asyncio.get_running_loop().create_future()
         if not dependency.fallback:
-            self.recent_io.append((args, kwargs))
+            self.recent_io.append((bound.args, bound.keywords))
         try:
             if dependency.fallback:
                 end = await call_with_fallbacks(self, call)
@@ -265,8 +282,10 @@ class Caller:
 
 # ── share the responses of pure calls among the jobs of a tenant ──────────────
 #
-# The key does not contain job, chunk or stage. If the cache has no response, or one of
-# another version of the function, the call is made and paid for as without a cache.
+# The key contains the pipeline and the dependency's version, not job, chunk or stage:
+# two pipelines may mean different things by the same names. If the cache has no
+# response, or one that the function's annotation refuses, the call is made and paid for
+# as without a cache.
 
 
 async def cache_get(cache: ResponseCache, call: Call) -> str | None:
@@ -290,11 +309,8 @@ async def cache_put(cache: ResponseCache, call: Call, value: str) -> None:
 
 
 def response_key(call: Call) -> str:
-    """Return the key of a response: equal for equal calls of all jobs of a tenant."""
-    return keys.call_key(
-        "response",
-        call.scope.tenant,
-        call.dependency.name,
-        call.bound.func.__qualname__,
-        args=[call.bound.args, call.bound.keywords],
-    )
+    """Return the key of a response: equal for equal calls of a pipeline's jobs."""
+    scope, dependency = call.scope, call.dependency
+    function = function_text(call.bound.func)
+    shared_by = (scope.tenant, scope.pipeline, dependency.name, dependency.version)
+    return keys.sha256_of("response", *shared_by, function, call.digest)

@@ -8,16 +8,13 @@ A position names one member of the chain: 0 is the dependency, n its n-th fallba
 
 from __future__ import annotations
 
-import copy
-import functools
 import inspect
 import json
-from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from piecework import telemetry
-from piecework.calls.call import Call, call_key
+from piecework.calls.call import Call, key_of
 from piecework.calls.invoke import await_result, in_thread, on_loop
 from piecework.dependency import Fallback
 from piecework.domain import values
@@ -92,35 +89,27 @@ async def call_position(
     Each receives its own copy of the arguments. If one changed them, the next would be
     called with other arguments, under a key that a later attempt does not find.
     """
-    bound = copy_arguments(call.bound)
+    args, kwargs = call.bound.args, call.bound.keywords
     if position == 0:
         alone = replace(call.dependency, fallback=())
         return await caller.call(
-            call.scope, alone, bound.func, bound.args, bound.keywords
+            call.scope, alone, call.bound.func, args, kwargs, digest=call.digest
         )
     fallback = call.dependency.fallback[position - 1]
     if fallback.dependency is None:
+        own = call.copied()
         try:
-            answer = await call_function(fallback, *bound.args, **bound.keywords)
+            answer = await call_function(fallback, *own.args, **own.keywords)
         except Exception as error:  # noqa: BLE001 -- a function may raise anything
             return Failed(classify(error), error)
         value = call.encode(answer)
         caller.recent_io.append(value)
         return Answered(value)
-    end = await caller.call(
-        call.scope, fallback.dependency, fallback.function, bound.args, bound.keywords
-    )
+    target = fallback.dependency, fallback.function
+    end = await caller.call(call.scope, *target, args, kwargs, digest=call.digest)
     if isinstance(end, Failed):
         return end
     return Answered(call.encode(values.decode(fallback.function, end.value)))
-
-
-def copy_arguments(
-    bound: functools.partial[Awaitable[Any]],
-) -> functools.partial[Awaitable[Any]]:
-    """Return the function with a deep copy of its arguments."""
-    args, kwargs = copy.deepcopy((bound.args, bound.keywords))
-    return functools.partial(bound.func, *args, **kwargs)
 
 
 async def call_function(fallback: Fallback, *args: Any, **kwargs: Any) -> Any:
@@ -182,16 +171,10 @@ def position_key(call: Call, position: int) -> str:
     """Return the key under which one member of the chain stores its own answer."""
     if position == 0:
         return call.key
-    fallback, bound = call.dependency.fallback[position - 1], call.bound
+    fallback = call.dependency.fallback[position - 1]
     if fallback.dependency is None:
         return answered_by_key(call)
-    return call_key(
-        call.scope,
-        fallback.dependency,
-        fallback.function,
-        bound.args,
-        bound.keywords,
-    )
+    return key_of(call.scope, fallback.dependency, fallback.function, call.digest)
 
 
 def answered_by_key(call: Call) -> str:

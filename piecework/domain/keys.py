@@ -24,10 +24,8 @@ and in the table of dead letters
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from typing import Any
-
-from piecework.domain.values import canonical_json
 
 JOIN_CHUNK = -1
 #: The largest numbers that fit the fixed width, which keeps keys in numeric order.
@@ -341,14 +339,9 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def call_key(*scope: str | int, args: Any) -> str:
-    """Return the idempotency key of a call.
-
-    The scope is tenant, job, chunk, stage, dependency and function. A call that all
-    jobs share, or a call outside a job, has only the remaining names. No time, attempt
-    or random number is part of it, so the same logical call always has the same key.
-    """
-    return sha256(canonical_json([*scope, args]).encode())
+def sha256_of(*parts: str | int) -> str:
+    """Return a SHA-256 that differs if any part differs, or its type."""
+    return sha256(json.dumps(parts, separators=(",", ":")).encode())
 
 
 def provider_key(key: str, gen: int) -> str:
@@ -358,7 +351,7 @@ def provider_key(key: str, gen: int) -> str:
 
 def notification_key(tenant: str, job: str, gen: int, event: str) -> str:
     """Return the idempotency key of a notification."""
-    return sha256(canonical_json([tenant, job, gen, event]).encode())
+    return sha256_of(tenant, job, gen, event)
 
 
 _COMPENSATE = "compensate:"

@@ -53,6 +53,9 @@ def require_known(item: Item) -> Item:
 # megabyte holds a million brackets. All JSON from a queue, a table or the bucket is
 # read here.
 
+#: How deep a value or an argument may be nested; pydantic reads JSON up to 200.
+DEPTH: Final = 190
+
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 

@@ -5,30 +5,28 @@ first run sees what a resumed run sees, and no pipeline depends on state that a
 checkpoint loses.
 
 JSON uses the names of the fields, not their aliases: an alias may differ between
-writing and reading.
+writing and reading. NaN and infinity are written as the constants that Python writes.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import json
+import types
 import typing
-import unicodedata
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
-from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from piecework.domain.records import MIB, Bounds, require_bounded
+from piecework.domain.records import DEPTH, MIB, Bounds, require_bounded
 from piecework.errors import PermanentError
 
 #: Bytes of a value as JSON; memory holds several copies of it at once.
 VALUE_LIMIT = 16 * MIB
 #: A value may be a long list of numbers. A deep value is a mistake.
-BOUNDS = Bounds(VALUE_LIMIT, nodes=4_000_000)
+BOUNDS = Bounds(VALUE_LIMIT, depth=DEPTH, nodes=4_000_000)
 #: Functions whose type is cached; bounded, because a stage may create functions.
 FUNCTIONS_KEPT = 1_024
 
@@ -44,10 +42,10 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         adapter = result_type(function)
         # The serializer directly: the adapter's own method fills in a dozen defaults.
         content = adapter.serializer.to_json(value, round_trip=True, warnings="error")
-        if b"null" in content:
-            # NaN and infinity are written as null, which their own type does not read.
+        if b"null" in content and (exact := encode_non_finite(function, value)):
+            content = exact.encode()
             adapter.validator.validate_json(content, by_alias=False, by_name=True)
-    except (ValidationError, ValueError, TypeError) as error:
+    except (ValidationError, ValueError, TypeError, RecursionError) as error:
         name = getattr(function, "__qualname__", repr(function))
         message = f"The value of {name} does not match its return annotation."
         raise PermanentError(
@@ -59,7 +57,25 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         name = getattr(function, "__qualname__", repr(function))
         message = f"The value of {name} has {len(content):,} bytes as JSON."
         raise PermanentError(message, code="runtime.value.too_large")
-    return content.decode()
+    try:
+        return require_bounded(content, BOUNDS)
+    except ValueError as error:
+        name = getattr(function, "__qualname__", repr(function))
+        message = f"The value of {name} cannot be stored: {error}."
+        raise PermanentError(message, code="runtime.value.unserialisable") from error
+
+
+def encode_non_finite(function: Callable[..., Any], value: Any) -> str | None:
+    """Return a value with NaN or infinity as JSON with constants; None: it has neither.
+
+    Pydantic writes null for them, unless its configuration says otherwise; a model has
+    its own configuration. Python values keep them.
+    """
+    (plain,) = exact_type(function).serializer.to_python(
+        (value,), mode="json", round_trip=True, warnings="error"
+    )
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    return text if "NaN" in text or "Infinity" in text else None
 
 
 def decode(function: Callable[..., Any], text: str) -> Any:
@@ -87,91 +103,28 @@ def decode(function: Callable[..., Any], text: str) -> Any:
 @functools.lru_cache(FUNCTIONS_KEPT)
 def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
     """Return the type of a function's result; any JSON without an annotation."""
+    return TypeAdapter(result_hint(function))
+
+
+def result_hint(function: Callable[..., Any]) -> Any:
+    """Return the annotation of a function's result; `Any` without an annotation."""
     whole = inspect.unwrap(function)
     if isinstance(whole, functools.partial):
         whole = whole.func
     try:
         hints = typing.get_type_hints(whole, include_extras=True)
     except (NameError, TypeError):  # TypeError: an object that can be called
-        hints = {}
-    hint = hints.get("return", Any)
-    return TypeAdapter(hint)
+        return Any
+    return hints.get("return", Any)
 
 
-# ── write JSON that is equal for equal values in every process ────────────────
-#
-# A set has another order in each process, and the arguments of a call may contain sets
-# at any depth. Written in that order, the key would differ in the worker that takes
-# over a chunk. That worker would not find the earlier call, and would make it again.
+@functools.lru_cache(FUNCTIONS_KEPT)
+def exact_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
+    """Return the type of a tuple of one result, which keeps NaN and infinity.
 
-#: The types of most arguments; their values contain no other values.
-_ATOMS: Final = frozenset({str, int, float, bool, type(None)})
-_LISTS: Final = (list, tuple)
-_SETS: Final = (set, frozenset)
-#: Made once: an encoder costs as much as encoding a hundred bytes.
-_CANONICAL: Final = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-)
-
-
-def canonical_json(value: Any) -> str:
-    """Return JSON that is equal for equal values: sorted keys, NFC, no spaces.
-
-    Raises:
-        ValueError: JSON cannot represent the value.
+    Only a type that is not a model takes a configuration from outside.
     """
-    text = _CANONICAL.encode(to_jsonable_python(_sort_sets(value)))
-    normal = unicodedata.normalize("NFC", text)
-    if normal == text:
-        return text
-    # A composed key may sort at another place.
-    return _CANONICAL.encode(json.loads(normal))
-
-
-def _sort_sets(value: Any) -> Any:
-    """Return a value with its sets sorted."""
-    if isinstance(value, _LISTS):
-        return [v if type(v) in _ATOMS else _sort_sets(v) for v in value]
-    if isinstance(value, Mapping):
-        return {k: v if type(v) in _ATOMS else _sort_sets(v) for k, v in value.items()}
-    if isinstance(value, _SETS):
-        return sorted((_sort_sets(item) for item in value), key=canonical_json)
-    if isinstance(value, BaseModel) or dataclasses.is_dataclass(value):
-        return _sort_plain(value, to_jsonable_python(value))
-    return value
-
-
-def _sort_plain(value: Any, plain: Any) -> Any:
-    """Return the plain form of a value, with the lists made of its sets sorted.
-
-    A model may define its own serialization. Where the plain form does not match the
-    value any more, it is kept as it is.
-    """
-    if type(plain) in _ATOMS:
-        return plain
-    if isinstance(value, RootModel):
-        return _sort_plain(value.root, plain)
-    if isinstance(plain, list):
-        if not isinstance(value, _LISTS + _SETS) or len(value) != len(plain):
-            return plain
-        items = [*map(_sort_plain, value, plain)]
-        if isinstance(value, _SETS):
-            items.sort(key=canonical_json)
-        return items
-    members = _members(value)
-    return {
-        k: _sort_plain(members[k], p) if k in members else p for k, p in plain.items()
-    }
-
-
-def _members(value: Any) -> Mapping[str, Any]:
-    """Return the members of a value, by the names in its serialization."""
-    if isinstance(value, Mapping):
-        return {k if isinstance(k, str) else str(k): v for k, v in value.items()}
-    if isinstance(value, BaseModel):
-        fields = type(value).model_fields.items()
-        held = {f.serialization_alias or n: getattr(value, n) for n, f in fields}
-        return held | (value.model_extra or {})
-    if dataclasses.is_dataclass(value):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    return {}
+    hint = result_hint(function)
+    constants = ConfigDict(ser_json_inf_nan="constants")
+    one: Any = types.GenericAlias(tuple, (hint,))
+    return TypeAdapter(one, config=constants)

@@ -779,6 +779,23 @@ ROWS: Final = (
         "Use only letters, digits, `.`, `-` and `_`.",
     ),
     Code(
+        "pipeline.argument.indistinct",
+        PERMANENT,
+        "An argument of a call has content that its key cannot contain, so two calls "
+        "could be taken for one. Nothing was sent.",
+        "Pass text, numbers, lists, dicts, dataclasses or pydantic models; read files "
+        f"and generators first. Then run {REDRIVE}.",
+    ),
+    Code(
+        "pipeline.call.indistinct",
+        PERMANENT,
+        "A call of a lambda, of a function in a function, or of a method of an object: "
+        "its key could not tell it from another. Nothing was sent.",
+        "Move the function to the top of its module, and pass what it needs as "
+        'arguments; or declare a name: `@named_call("us.pay")`, or '
+        f'`pay = named_call("us.pay")(us.pay)`. Then run {REDRIVE}.',
+    ),
+    Code(
         "pipeline.declaration.invalid",
         PERMANENT,
         "The pipeline's declaration breaks a rule, for example about stages, "

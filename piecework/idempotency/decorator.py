@@ -12,6 +12,7 @@ from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast
 
 from piecework import telemetry
 from piecework.domain import keys, values
+from piecework.domain.identity import operation_name
 from piecework.errors import (
     ErrorEnvelope,
     PermanentError,
@@ -99,8 +100,8 @@ def idempotent(
         scope: The user and the task, such as `"user-7/task-3"`, or a function that
             receives the arguments by name and returns that text. It must contain the
             user, because equal scopes share their answers.
-        operation: The name of the operation; by default that of the function. The name
-            is part of the key.
+        operation: The name of the operation; by default module and name of the
+            function, or what `named_call` declares. The name is part of the key.
         by: The strategy: `ByKey`, `SequenceNumbers` or `TimeWindow`.
         duplicates: `wait`: an equal call waits for the first, for two leases at most.
             `raise`: it raises `idempotency.key.in_progress`.
@@ -112,7 +113,8 @@ def idempotent(
         rng: Source of the owner token and of the pauses while waiting.
 
     Raises:
-        UsageError: `pipeline.declaration.invalid`.
+        UsageError: `pipeline.declaration.invalid`; `pipeline.call.indistinct`: a
+            function in a function, or a lambda, needs an `operation`.
     """
     check_seconds("lease_s", lease_s)
 
@@ -120,7 +122,7 @@ def idempotent(
         if in_doubt == "raise" and has_retries(function):
             message = 'With in_doubt="raise" remove `retry`: it would repeat the call.'
             raise UsageError(message, code="pipeline.declaration.invalid")
-        name = operation or getattr(function, "__qualname__", "")
+        name = operation or operation_name(function)
         rules = Rules(
             name, scope, by, duplicates == "wait", in_doubt == "repeat", lease_s
         )

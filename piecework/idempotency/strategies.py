@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from piecework.domain import keys
-from piecework.domain.values import canonical_json
+from piecework.domain.arguments import digest_of
 from piecework.errors import PermanentError, UsageError
 from piecework.idempotency.record import Slot
 
@@ -178,10 +178,10 @@ class Operation:
             PermanentError: `idempotency.key.unusable`.
         """
         try:
-            payload = keys.sha256(canonical_json(self.arguments).encode())
-            slot_key = keys.call_key(strategy, *self.names, args=key)
-        except (ValueError, TypeError) as error:
-            raise unusable_key(self.names[-1], "an argument is not JSON") from error
+            payload = digest_of([self.arguments], {})
+            slot_key = keys.sha256_of(strategy, *self.names, digest_of([key], {}))
+        except UsageError as error:
+            raise unusable_key(self.names[-1], error.message) from error
         return Slot(slot_key, payload, number, self.names[-1])
 
 

@@ -115,6 +115,7 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
 def context_of_run(ctx: Context[Any]) -> Iterator[Context[Any]]:
     """Provide the context of one run; when the run ends, it refuses further calls."""
     own = ctx.for_stage()
+    ctx.caller.functions.by_key.clear()
     try:
         yield own
     finally:

@@ -34,7 +34,7 @@ ANSWER_S = 1.0
 
 
 #: The scope of a call that is made apart from any stage.
-NO_SCOPE = CallScope("", "", 0, "")
+NO_SCOPE = CallScope("", "", 0, "", "")
 
 
 class ProviderError(Exception):

@@ -35,6 +35,7 @@ async def ask(ctx: Context[Question]) -> str:
 
 
 asking = Pipeline(name="asking", payload=Question, stages=[Stage(ask)])
+elsewhere = Pipeline(name="elsewhere", payload=Question, stages=[Stage(ask)])
 
 
 async def test_two_jobs_pay_for_an_equal_call_once(
@@ -55,3 +56,15 @@ async def test_two_jobs_pay_for_an_equal_call_once(
     assert scenario.happened("paid") == 3
     assert shown["calls"] == {"paid": 1, "cached": 2}
     assert (first.item["calls"], first.item["cached_calls"]) == (0, 1)
+
+
+async def test_another_pipeline_pays_for_its_own_answer(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scenario.worker():
+        for pipeline in (asking, elsewhere):
+            monkeypatch.setitem(conftest.ALL, pipeline.name, pipeline)
+            question = [Question(prompt="hello")]
+            await scenario.submit(pipeline, question, pipeline.name)  # type: ignore[arg-type]
+            await scenario.ended(pipeline.name)
+    assert scenario.happened("paid") == 2

@@ -392,7 +392,8 @@ async def test_tenants_never_meet(store: Store) -> None:
         table = TableIdempotency(
             store.table, f"{store.ref.tenant}-{tenant}", store.clock
         )
-        guard = idempotent(table, scope="s", by=ByKey(of=lambda flight: 1))(book)
+        by = ByKey(of=lambda flight: 1)
+        guard = idempotent(table, scope="s", operation="book", by=by)(book)
         assert await guard(tenant) == tenant
         with pytest.raises(PermanentError) as caught:
             await guard("other")

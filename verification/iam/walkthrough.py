@@ -87,7 +87,7 @@ async def use_idempotency(scenario: Scenario) -> None:
     rt = scenario.rt
     store = TableIdempotency(rt.table, rt.settings.tenant, rt.clock)
 
-    @idempotent(store, scope="played")
+    @idempotent(store, scope="played", operation="order")
     async def order(n: int) -> int:
         return n
 

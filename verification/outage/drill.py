@@ -18,6 +18,7 @@ from piecework import (
     Pipeline,
     Stage,
     TransientError,
+    named_call,
 )
 from piecework.domain.model import Chunk, Job, JobRef, JobStatus
 from piecework.runtime import Runtime, connect
@@ -76,6 +77,7 @@ class Provider:
 
 
 PROVIDER = Provider()
+answer = named_call("answer")(PROVIDER.answer)
 model = Dependency(
     "model", layer="llm", breaker=CircuitBreaker(open_s=8.0, max_open_s=15.0)
 )
@@ -93,7 +95,7 @@ async def ask(ctx: Context[Item]) -> int:
 
     async def one(call: int) -> int:
         async with gate:
-            return await ctx.call(model, PROVIDER.answer, ctx.chunk * CALLS + call)
+            return await ctx.call(model, answer, ctx.chunk * CALLS + call)
 
     return len(await asyncio.gather(*map(one, range(CALLS))))
 

@@ -30,7 +30,7 @@ ANSWER_S = 1.0
 #: What is promised: the busiest second by the mean of the fair ones, and calls made
 #: for each one needed while one in twenty fails, and one in five.
 MOST_PEAK, MOST_AT_5, MOST_AT_20 = 3.0, 1.3, 2.0
-SCOPE = CallScope("tenant", "job", 0, "stage")
+SCOPE = CallScope("tenant", "job", 0, "stage", "storm")
 
 
 @dataclass(frozen=True, slots=True)

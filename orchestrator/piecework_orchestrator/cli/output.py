@@ -7,6 +7,7 @@ for programs: complete, ISO times, and the same documents in all three.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -229,9 +230,29 @@ def encode(value: object, form: Format) -> str:
         case Format.YAML:
             return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
         case Format.JSONL:
-            return json.dumps(plain, ensure_ascii=False) + "\n"
+            return encode_json(plain) + "\n"
         case _:
-            return json.dumps(plain, ensure_ascii=False, indent=2) + "\n"
+            return encode_json(plain, indent=2) + "\n"
+
+
+def encode_json(plain: Any, indent: int | None = None) -> str:
+    """Return JSON that every parser reads: NaN and infinity are written as strings."""
+    try:
+        return json.dumps(plain, ensure_ascii=False, indent=indent, allow_nan=False)
+    except ValueError:
+        named = name_non_finite(plain)
+        return json.dumps(named, ensure_ascii=False, indent=indent, allow_nan=False)
+
+
+def name_non_finite(plain: Any) -> Any:
+    """Return plain data with `"NaN"`, `"Infinity"` and `"-Infinity"` as strings."""
+    if isinstance(plain, dict):
+        return {key: name_non_finite(value) for key, value in plain.items()}
+    if isinstance(plain, list):
+        return [name_non_finite(value) for value in plain]
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return json.dumps(plain)
+    return plain
 
 
 View = Callable[[Console], None]

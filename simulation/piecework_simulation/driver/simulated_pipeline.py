@@ -11,6 +11,7 @@ from typing import Any
 from piecework.calls.call import CallScope, call_key
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
+from piecework.domain.identity import declare_text, function_text, unfold
 from piecework.domain.notification import Notification
 from piecework.pipelines import Pipeline, Stage, StageFunction
 from piecework.saga import stage as stage_run
@@ -99,7 +100,8 @@ class InstrumentedContext:
     ) -> Any:
         """Call the simulated provider through the real context."""
         ctx = self.inner
-        scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage)
+        function, args, kwargs = unfold(function, args, kwargs)
+        scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
         identity = call_key(scope, dependency, function, args, kwargs)
         token = CURRENT_CALL.set(OutgoingCall(identity, dependency, scope))
         try:
@@ -156,7 +158,7 @@ def as_fallback(
         finally:
             CURRENT_CALL.reset(token)
 
-    return called
+    return declare_text(called, function_text(function), function)
 
 
 @functools.cache
@@ -167,4 +169,4 @@ def instrument_call(function: Callable[..., Awaitable[Any]]) -> Callable[..., An
     async def call(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
         return await PROVIDER.get().call(function, args, kwargs, idempotency_key)
 
-    return call
+    return declare_text(call, function_text(function), function)

@@ -24,7 +24,7 @@ from piecework.saga.recovery import Limits
 from piecework.testing import MemoryCheckpoints, MemoryJournal
 
 NOW = 1_700_000_000.0
-SCOPE = CallScope("acme", "job", 7, "analyse")
+SCOPE = CallScope("acme", "job", 7, "analyse", "review")
 
 
 class Clause(BaseModel):

@@ -10,6 +10,7 @@ from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
 from piecework.dependency import Dependency
 from piecework.domain import values
+from piecework.domain.identity import declare_text
 from piecework.domain.model import Effect
 from piecework.resilience.retry import RetryPolicy, answer_of
 from tests.unit.piecework.fakes import SCOPE
@@ -37,7 +38,18 @@ class Provider:
         self.keys: list[str] = []
         self.args: list[tuple[Any, ...]] = []
 
-    async def ask(self, *args: Any, idempotency_key: str, **kwargs: Any) -> Any:
+    @property
+    def ask(self) -> Callable[..., Awaitable[Any]]:
+        """The same function in all keys, whichever provider it reaches."""
+
+        async def ask(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
+            return await self.answer_once(
+                *args, idempotency_key=idempotency_key, **kwargs
+            )
+
+        return declare_text(ask, "ask", "ask")
+
+    async def answer_once(self, *args: Any, idempotency_key: str, **kwargs: Any) -> Any:
         self.keys.append(idempotency_key)
         self.args.append((*args, kwargs))
         await asyncio.sleep(0)

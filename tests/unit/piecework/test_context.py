@@ -4,13 +4,15 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from piecework.context import ChunkResult, JoinContext
 from piecework.dependency import Dependency
+from piecework.domain.identity import named_call
 from piecework.domain.protocols import MissingChunk, StoredResult
-from piecework.errors import PermanentError, UsageError
+from piecework.errors import PermanentError, TransientError, UsageError
 from piecework.pipelines import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause, Log, caller, context
 
@@ -77,6 +79,7 @@ def test_a_stage_of_another_pipeline_has_no_result() -> None:
 async def test_a_call_is_made_in_the_name_of_its_chunk_and_stage() -> None:
     seen: list[str] = []
 
+    @named_call("ask")
     async def ask(word: str, *, times: int, idempotency_key: str) -> str:
         seen.append(idempotency_key)
         return word * times
@@ -138,9 +141,65 @@ async def test_an_artifact_may_not_name_a_path(name: str) -> None:
     assert job_results.written == {}
 
 
-@pytest.mark.parametrize("nameless", [lambda **_: extract("a"), partial(extract, "a")])
-async def test_a_call_needs_a_name(nameless: Any) -> None:
+class Client:
+    def __init__(self, account: str) -> None:
+        self.account = account
+
+    async def pay(self, cents: int, *, idempotency_key: str) -> str:
+        return f"{self.account} {cents}"
+
+
+async def send(account: str, cents: int, *, idempotency_key: str) -> str:
+    return f"{account} {cents}"
+
+
+def nested() -> Any:
+    async def ask(*, idempotency_key: str) -> str:
+        return idempotency_key
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    "nameless", [lambda **_: extract("a"), nested(), Client("eu").pay, AsyncMock()]
+)
+async def test_a_function_that_no_name_leads_to_is_not_called(nameless: Any) -> None:
     ctx = context(PIPELINE, stage="count")
     with pytest.raises(UsageError) as caught:
         await ctx.call(Dependency("model"), nameless)
-    assert "pipeline.declaration.invalid" == caught.value.code
+    assert "pipeline.call.indistinct" == caught.value.code
+    assert "named_call" in caught.value.next_step
+
+
+async def test_a_partial_is_its_function_with_all_arguments() -> None:
+    ctx = context(PIPELINE, stage="count")
+    assert "eu 5" == await ctx.call(Dependency("model"), partial(send, "eu"), 5)
+    assert "us 5" == await ctx.call(Dependency("model"), partial(send, "us"), 5)
+
+
+async def test_two_functions_under_one_declared_name_are_not_one_call() -> None:
+    ctx = context(PIPELINE, stage="count")
+    declare = named_call("pay", version="1")
+    await ctx.call(Dependency("bank"), declare(Client("eu").pay), 5)
+    with pytest.raises(UsageError) as caught:
+        await ctx.call(Dependency("bank"), declare(Client("us").pay), 5)
+    assert "pipeline.call.indistinct" == caught.value.code
+
+
+SENT: list[int] = []
+
+
+async def add_tax(order: dict[str, int], *, idempotency_key: str) -> int:
+    order["cents"] += 5
+    SENT.append(order["cents"])
+    if len(SENT) < 3:
+        raise TransientError("not yet")
+    return order["cents"]
+
+
+async def test_each_attempt_gets_the_arguments_of_the_key() -> None:
+    SENT.clear()
+    ctx, order = context(PIPELINE, stage="count"), {"cents": 100}
+    assert 105 == await ctx.call(Dependency("shop"), add_tax, order)
+    assert [105, 105, 105] == SENT
+    assert {"cents": 100} == order

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from piecework.context import JoinContext
 from piecework.dependency import Dependency
+from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.domain.outcome import Compensation, DeadLettered, Succeeded
 from piecework.domain.protocols import MissingChunk
@@ -108,6 +109,7 @@ async def test_an_attempt_continues_from_the_checkpoint_and_the_journal() -> Non
     asked: list[str] = []
     ran: list[str] = []
 
+    @named_call("ask")
     async def ask(word: str, *, idempotency_key: str) -> str:
         asked.append(idempotency_key)
         return word
@@ -133,6 +135,7 @@ async def test_an_attempt_continues_from_the_checkpoint_and_the_journal() -> Non
 async def test_retries_wait_for_nothing() -> None:
     failures = [TransientError("later")]
 
+    @named_call("ask")
     async def ask(*, idempotency_key: str) -> str:
         if failures:
             raise failures.pop()
@@ -151,6 +154,7 @@ async def test_retries_wait_for_nothing() -> None:
 async def test_effects_in_doubt_follow_their_kind(effect: Effect, dies: bool) -> None:  # noqa: FBT001
     asked: list[str] = []
 
+    @named_call("ask")
     async def ask(*, idempotency_key: str) -> str:
         asked.append(idempotency_key)
         if len(asked) == 1:
@@ -176,6 +180,7 @@ async def test_two_runs_of_one_seed_are_the_same_run() -> None:
 async def test_an_effect_in_doubt_is_not_repeated_by_a_stage_that_tries_again() -> None:
     asked: list[str] = []
 
+    @named_call("ask")
     async def ask(*, idempotency_key: str) -> str:
         asked.append(idempotency_key)
         raise TimeoutError

@@ -10,8 +10,8 @@ import contextvars
 import ctypes
 import errno
 import faulthandler
+import functools
 import itertools
-import json
 import os
 import signal
 import socket
@@ -27,16 +27,18 @@ from typing import Any, TypeVar, cast
 import structlog
 
 from piecework import telemetry
-from piecework.calls.call import CallScope
+from piecework.calls.call import CallScope, copy_arguments, key_of
 from piecework.calls.caller import Caller
 from piecework.calls.fallback import FallbackUsed, call_function
 from piecework.calls.invoke import as_failure
 from piecework.context import Context
 from piecework.dependency import Dependency
 from piecework.domain import values
-from piecework.domain.values import canonical_json
+from piecework.domain.arguments import digest_of
+from piecework.domain.identity import CalledFunctions, function_text, path_of
 from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.errors.classify import classify
+from piecework.errors.payload_redaction import texts
 from piecework.loading import load_pipelines
 from piecework.pipelines import Pipeline, variants
 from piecework.resilience.retry import Answered
@@ -75,20 +77,19 @@ class PendingCall:
     """A call whose result the stage awaits."""
 
     dependency: Dependency
-    function: Callable[..., Awaitable[Any]]
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
+    bound: functools.partial[Awaitable[Any]]
     context: contextvars.Context
     answer: asyncio.Future[CallResult]
 
     async def run(self, request: Attempt) -> str:
         """Run an attempt that the worker requests; return its value as JSON."""
         if request.position == 0:
-            return await self.invoke(request, self.dependency, self.function)
+            return await self.invoke(request, self.dependency, self.bound.func)
         further = self.dependency.fallback[request.position - 1]
         if further.dependency is not None:
             return await self.invoke(request, further.dependency, further.function)
-        value = await call_function(further, *self.args, **self.kwargs)
+        own = copy_arguments(further.function, self.bound.args, self.bound.keywords)
+        value = await call_function(further, *own.args, **own.keywords)
         return values.encode(further.function, value)
 
     async def invoke(
@@ -101,7 +102,8 @@ class PendingCall:
         pending = (
             dependency.lookup if request.lookup and dependency.lookup else function
         )
-        value = await pending(*self.args, **self.kwargs, idempotency_key=request.key)
+        own = copy_arguments(pending, self.bound.args, self.bound.keywords)
+        value = await own(idempotency_key=request.key)
         missing = request.lookup and value is None
         return "null" if missing else values.encode(function, value)
 
@@ -140,13 +142,14 @@ class ChildCalls:
     raised: dict[int, BaseException] = field(default_factory=dict)
     stage: str = ""
     fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
+    functions: CalledFunctions = field(default_factory=CalledFunctions)
     stage_ended: bool = False
     progress_sent_at: float = 0.0
     clock: Callable[[], float] = time.time
 
     async def call(
         self,
-        _scope: CallScope,
+        scope: CallScope,
         dependency: Dependency,
         function: Callable[..., Awaitable[Any]],
         args: Sequence[Any],
@@ -155,21 +158,24 @@ class ChildCalls:
         """Request a call from the worker, and return its answer.
 
         Raises:
+            UsageError: The call cannot be told from others.
             RuntimeError: The stage has ended; a leftover task of it makes this call.
         """
+        name = path_of(function)
         if self.stage_ended:
-            message = f"{function.__qualname__} is called after the end of its stage."
+            message = f"{name} is called after the end of its stage."
             raise RuntimeError(message)
-        number = next(NUMBERS)
-        # The call's key is made of the arguments: what a key cannot hold fails here.
-        plain = json.loads(canonical_json([args, kwargs]))
-        spec = DependencySpec.of(dependency)
+        number, digest = next(NUMBERS), digest_of(args, kwargs)
+        key = key_of(scope, dependency, function, digest)
+        self.functions.require_same(key, function)
+        bound = copy_arguments(function, args, kwargs)
+        spec, text = DependencySpec.of(dependency), function_text(function)
+        # Half of a character cannot be sent.
+        plain = [one.encode(errors="replace").decode() for one in texts([args, kwargs])]
         answer = self.loop.create_future()
         context = contextvars.copy_context()
-        self.pending[number] = PendingCall(
-            dependency, function, args, kwargs, context, answer
-        )
-        self.channel.send(Call(number, spec, function.__qualname__, *plain))
+        self.pending[number] = PendingCall(dependency, bound, context, answer)
+        self.channel.send(Call(number, spec, name, text, digest, plain))
         return await self.wait_for_result(number, self.pending[number])
 
     async def wait_for_result(self, number: int, pending: PendingCall) -> Answered[str]:

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
 from piecework.dependency import Dependency, Fallback
+from piecework.domain.identity import function_text, path_of
 from piecework.domain.model import Effect
 from piecework.errors import (
     ErrorEnvelope,
@@ -88,6 +89,7 @@ class DependencySpec:
     breaker: CircuitBreaker | None = None
     cache_ttl_s: float | None = None
     key_ttl_s: float | None = None
+    version: str = ""
 
     @classmethod
     def of(cls, dependency: Dependency) -> DependencySpec:
@@ -98,33 +100,51 @@ class DependencySpec:
             *(d.name, d.retry, d.effect, d.layer, d.timeout, chain, d.breaker),
             cache_ttl_s=d.cache_ttl_s,
             key_ttl_s=d.key_ttl_s,
+            version=d.version,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackSpec:
-    """A fallback without its functions; `spec` is None if it calls no dependency."""
+    """A fallback without its functions; `spec` is None if it calls no dependency.
+
+    Attributes:
+        function: The qualified name, for messages and events.
+        text: The text that stands for the function in keys; empty without a dependency.
+    """
 
     spec: DependencySpec | None
     function: str
+    text: str = ""
 
     @classmethod
     def of(cls, fallback: Fallback) -> FallbackSpec:
         """Return the parts that can be sent."""
         dependency = fallback.dependency
-        spec = None if dependency is None else DependencySpec.of(dependency)
-        return cls(spec, fallback.function.__qualname__)
+        name = path_of(fallback.function)
+        if dependency is None:
+            return cls(None, name)
+        text = function_text(fallback.function)
+        return cls(DependencySpec.of(dependency), name, text)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The stage calls a dependency."""
+    """The stage calls a dependency.
+
+    Attributes:
+        function: The qualified name, for messages and events.
+        text: The text that stands for the function in keys.
+        digest: The digest of the arguments.
+        plain: The texts in the arguments, to redact them from error messages.
+    """
 
     call: int
     spec: DependencySpec
     function: str
-    args: list[Any]
-    kwargs: dict[str, Any]
+    text: str
+    digest: str
+    plain: list[str]
     kind: Literal["call"] = "call"
 
 

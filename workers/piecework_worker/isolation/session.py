@@ -17,12 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
-from piecework.calls.call import CallScope, call_key
+from piecework.calls.call import CallScope, key_of
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
-from piecework.domain import values
+from piecework.domain.identity import declare_text
 from piecework.domain.model import Effect
 from piecework.resilience.retry import answer_of
 from piecework_worker.isolation.messages import (
@@ -259,19 +259,19 @@ class Session:
     async def make_call(self, call: Call) -> None:
         """Make a call through the Caller, and send its result."""
         remote = RemoteCall(self.attempts, call.call)
-        function = remote.function(call.function)
+        function = remote.function(call.function, call.text)
         dependency = remote.dependency(call.spec, function)
         ctx, answer = self.ctx, CallResult(call.call)
-        scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage)
+        scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
         try:
-            made = ctx.caller.call(scope, dependency, function, call.args, call.kwargs)
-            value = values.decode(function, answer_of(await made))
-            key = call_key(scope, dependency, function, call.args, call.kwargs)
+            made = ctx.caller.call(
+                scope, dependency, function, call.plain, {}, digest=call.digest
+            )
+            value = answer_of(await made)
+            key = key_of(scope, dependency, function, call.digest)
             fell = ctx.caller.fallbacks_used.get(key)
             by = fell.answered_by if fell else ""
-            answer = CallResult(
-                call.call, value=to_json(value).decode(), answered_by=by
-            )
+            answer = CallResult(call.call, value=value, answered_by=by)
         except Exception as error:  # noqa: BLE001 -- it is the stage's to see
             answer = CallResult(
                 call.call, fault=fault_from_error(error, call.spec.layer)
@@ -312,9 +312,11 @@ class RemoteCall:
     attempts: ChildAttempts
     call: int
 
-    def function(self, qualname: str, position: int = 0) -> RemoteFunction:
-        """Return a function of the call's chain."""
-        return RemoteFunction(qualname, self, position)
+    def function(self, qualname: str, text: str, position: int = 0) -> RemoteFunction:
+        """Return a function of the call's chain; the text stands for it in keys."""
+        remote = RemoteFunction(qualname, self, position)
+        # The child has compared the functions themselves.
+        return declare_text(remote, text, text)
 
     def dependency(self, spec: DependencySpec, function: RemoteFunction) -> Dependency:
         """Return a dependency equal to the one in the child."""
@@ -329,12 +331,13 @@ class RemoteCall:
             fallback=[self.fallback(further, position) for position, further in chain],
             cache_ttl_s=spec.cache_ttl_s,
             key_ttl_s=spec.key_ttl_s,
+            version=spec.version,
             breaker=spec.breaker,
         )
 
     def fallback(self, further: FallbackSpec, position: int) -> Fallback:
         """Return a fallback of the chain."""
-        function = self.function(further.function, position)
+        function = self.function(further.function, further.text, position)
         if further.spec is None:
             return Fallback(None, function.without_dependency())
         return Fallback(self.dependency(further.spec, function), function)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 
 import pytest
 import yaml
@@ -49,6 +50,16 @@ def test_json_yaml_and_lines_have_the_same_content() -> None:
     assert ROWS == json.loads(written(Format.JSON, ROWS)[0])
     assert ROWS == yaml.safe_load(written(Format.YAML, ROWS)[0])
     assert ROWS == [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("form", [Format.JSON, Format.JSONL])
+def test_numbers_that_json_does_not_have_are_strings(form: Format) -> None:
+    rows: list[dict[str, object]] = [{"id": [math.nan, {"a": -math.inf}, 1.5]}]
+    text = written(form, rows)[0]
+    found = json.loads(text, parse_constant=pytest.fail)
+    assert [{"id": ["NaN", {"a": "-Infinity"}, 1.5]}] == (
+        found if form is Format.JSON else [found]
+    )
 
 
 def test_a_text_is_never_read_as_markup() -> None:

@@ -83,7 +83,7 @@ def test_a_result_that_workers_would_refuse_is_refused(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "SUCCEEDED", 1)
-    deployment.succeeded("a", 0, json.loads("[" * 99 + "]" * 99))
+    deployment.succeeded("a", 0, json.loads("[" * 199 + "]" * 199))
     done = run("results", "a")
     assert (1, "") == (done.exit_code, done.stdout)
     assert "error runtime.record.unreadable: The result of a/0" in done.stderr

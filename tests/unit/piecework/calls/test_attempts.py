@@ -12,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from piecework import CircuitBreaker, Context, Dependency, Effect, Fallback, Stage
+from piecework import (
+    CircuitBreaker,
+    Context,
+    Dependency,
+    Effect,
+    Fallback,
+    Stage,
+    named_call,
+)
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.errors import PolicyError, StageError, StoreError, TransientError
 from piecework.pipelines import Pipeline
@@ -131,6 +139,7 @@ async def test_no_call_is_made_after_one_could_not_reach_the_tables() -> None:
 async def test_four_frames_lie_between_a_stage_and_the_called_function() -> None:
     frames: list[str] = []
 
+    @named_call("ask")
     async def ask(*, idempotency_key: str) -> str:
         del idempotency_key
         await asyncio.sleep(0)
@@ -175,6 +184,7 @@ async def test_a_failure_that_the_stage_handles_leaves_nothing_in_memory(
 ) -> None:
     alive: list[int] = []
 
+    @named_call("ask")
     async def ask(*, idempotency_key: str) -> str:
         answer = Answer()
         await asyncio.sleep(0)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from piecework.calls.call import CallScope, call_key
+from piecework.calls.call import call_key
 from piecework.dependency import Dependency
+from piecework.domain.identity import named_call
 from piecework.domain.keys import provider_key
 from piecework.errors import PermanentError, TransientError
 from piecework.resilience.retry import RetryBudget, RetryPolicy
@@ -56,8 +59,8 @@ async def test_other_arguments_are_another_call() -> None:
 
 @pytest.mark.parametrize("part", ["tenant", "job", "chunk", "stage"])
 def test_another_scope_is_another_call(part: str) -> None:
-    facts = {"tenant": "acme", "job": "job", "chunk": 7, "stage": "analyse"}
-    other = CallScope(**(facts | {part: 8 if part == "chunk" else "other"}))  # type: ignore[arg-type]
+    changed: Any = {part: 8 if part == "chunk" else "other"}
+    other = replace(SCOPE, **changed)
     provider = Provider()
     assert call_key(SCOPE, PURE, provider.ask, [], {}) != call_key(
         other, PURE, provider.ask, [], {}
@@ -117,6 +120,7 @@ def test_an_attempt_that_hangs_is_cut_off_and_tried_again() -> None:
     async def main() -> None:
         hangs = [True, False]
 
+        @named_call("ask")
         async def ask(*, idempotency_key: str) -> str:
             del idempotency_key
             if hangs.pop(0):
@@ -138,6 +142,7 @@ async def test_the_wait_for_a_slot_is_not_part_of_the_attempts_time() -> None:
     most = 0
     flying = 0
 
+    @named_call("ask")
     async def ask(_: int, *, idempotency_key: str) -> None:
         nonlocal most, flying
         del idempotency_key

@@ -13,6 +13,7 @@ import pytest
 from piecework.calls.caller import Caller
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.dependency import Dependency
+from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError, TransientError
 from piecework.resilience.breaker import OPEN_CODE, BreakerPhase, CircuitBreaker
@@ -127,6 +128,7 @@ async def test_an_effect_that_can_not_be_repeated_is_refused_or_unknown() -> Non
 
 
 async def test_the_breaker_is_checked_before_a_lookup() -> None:
+    @named_call("look_up")
     async def look_up(*, idempotency_key: str) -> Any:
         raise AssertionError(idempotency_key)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from piecework.dependency import Dependency
+from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, PolicyError, TransientError
@@ -28,6 +29,7 @@ async def test_an_effect_is_written_ahead_and_done_after() -> None:
     diary = Diary()
     provider = Provider()
 
+    @named_call("ask")
     async def ask(*, idempotency_key: str) -> str:
         diary.said.append("call")
         return str(await provider.ask(idempotency_key=idempotency_key))
@@ -102,6 +104,7 @@ async def test_what_can_be_neither_repeated_nor_looked_up_is_left_to_a_person() 
 def looked_up(*answers: Any) -> tuple[Dependency, list[str]]:
     asked: list[str] = []
 
+    @named_call("find")
     async def find(*args: Any, idempotency_key: str) -> Any:
         asked.append(idempotency_key)
         return answers[min(len(asked), len(answers)) - 1]
@@ -136,6 +139,7 @@ async def test_an_effect_in_doubt_that_is_not_found_is_done() -> None:
 
 def test_a_lookup_that_hangs_is_cut_off() -> None:
     async def main() -> None:
+        @named_call("find")
         async def find(*_: Any, idempotency_key: str) -> None:
             del idempotency_key
             await asyncio.Event().wait()
@@ -201,6 +205,7 @@ def test_not_found_is_believed_once_nothing_can_land_any_more() -> None:
         loop = asyncio.get_running_loop()
         diary, moments = Diary(), list[float]()
 
+        @named_call("find")
         async def find(*_: Any, idempotency_key: str) -> None:
             del idempotency_key
             moments.append(loop.time() - begun_at)

@@ -20,9 +20,11 @@ class Gate(Provider):
         self.open, self.asked = asyncio.Event(), asyncio.Event()
         self.landed = 0
 
-    async def ask(self, *args: Any, idempotency_key: str, **kwargs: Any) -> Any:
+    async def answer_once(self, *args: Any, idempotency_key: str, **kwargs: Any) -> Any:
         self.asked.set()
-        answer = await super().ask(*args, idempotency_key=idempotency_key, **kwargs)
+        answer = await super().answer_once(
+            *args, idempotency_key=idempotency_key, **kwargs
+        )
         await self.open.wait()
         self.landed += 1
         return answer

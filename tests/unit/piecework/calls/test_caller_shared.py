@@ -53,7 +53,7 @@ class Gate(Provider):
         super().__init__(**facts)
         self.open = asyncio.Event()
 
-    async def ask(self, *args: Any, idempotency_key: str, **kwargs: Any) -> Any:
+    async def answer_once(self, *args: Any, idempotency_key: str, **kwargs: Any) -> Any:
         self.keys.append(idempotency_key)
         await self.open.wait()
         return self.answer

@@ -10,6 +10,7 @@ from piecework.calls.call import call_key
 from piecework.calls.fallback import FallbackUsed
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
+from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.domain.outcome import Succeeded
 from piecework.domain.protocols import ClaimLostError
@@ -316,12 +317,14 @@ async def test_one_that_changes_its_arguments_changes_nobody_elses() -> None:
     given: list[Any] = []
     diary, hotels = Diary(), Hotels()
 
+    @named_call("full")
     async def full(request: dict[str, str], *, idempotency_key: str) -> str:
         del idempotency_key
         request["hotel"] = "one"
         given.append("one")
         raise FULL
 
+    @named_call("book")
     async def book(request: dict[str, str], *, idempotency_key: str) -> str:
         del idempotency_key
         given.append(request)

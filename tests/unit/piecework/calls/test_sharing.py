@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from piecework.calls.call import CallScope
 from piecework.dependency import Dependency
+from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.domain.protocols import NoResponseCache
 from piecework.errors import UsageError
@@ -47,7 +49,7 @@ async def asked(one: Any, provider: Any, *args: Any, **facts: Any) -> Any:
     )
 
 
-OTHER_JOB = CallScope("acme", "other", 9, "summarise")
+OTHER_JOB = CallScope("acme", "other", 9, "summarise", "review")
 
 
 async def test_an_equal_call_of_another_job_is_answered_from_the_cache() -> None:
@@ -58,6 +60,19 @@ async def test_an_equal_call_of_another_job_is_answered_from_the_cache() -> None
     assert len(provider.keys) == 1
     assert (second.counts.made, second.counts.cached) == (0, 1)
     assert [seconds for _, seconds in responses.kept.values()] == [3600]
+
+
+@pytest.mark.parametrize(
+    ("scope", "dependency"),
+    [(replace(SCOPE, pipeline="other"), MODEL), (SCOPE, replace(MODEL, version="2"))],
+)
+async def test_another_pipeline_or_version_does_not_share(
+    scope: CallScope, dependency: Dependency
+) -> None:
+    provider, responses = Provider(), Responses()
+    await asked(another(responses), provider, "a")
+    await asked(another(responses), provider, "a", scope=scope, dependency=dependency)
+    assert len(provider.keys) == 2
 
 
 async def test_a_cached_answer_is_journalled_and_so_lasts_as_long_as_the_chunk() -> (
@@ -120,20 +135,20 @@ async def test_a_failure_is_not_shared() -> None:
 
 
 async def test_a_response_of_another_version_is_asked_for_anew() -> None:
-    class Old:
-        async def ask(self, _: str, *, idempotency_key: str) -> str:
-            del idempotency_key
-            return "words"
+    @named_call("ask")
+    async def old(_: str, *, idempotency_key: str) -> str:
+        del idempotency_key
+        return "words"
 
-    class New:
-        async def ask(self, _: str, *, idempotency_key: str) -> int:
-            del idempotency_key
-            return 7
+    @named_call("ask")
+    async def new(_: str, *, idempotency_key: str) -> int:
+        del idempotency_key
+        return 7
 
-    New.ask.__qualname__ = Old.ask.__qualname__
     responses = Responses()
-    assert await asked(another(responses), Old(), "a") == "words"
-    assert await asked(another(responses), New(), "a") == 7
+    first, second = SimpleNamespace(ask=old), SimpleNamespace(ask=new)
+    assert await asked(another(responses), first, "a") == "words"
+    assert await asked(another(responses), second, "a") == 7
 
 
 @pytest.mark.parametrize("seconds", [0, 3599, 86_401])

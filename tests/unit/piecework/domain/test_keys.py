@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from piecework.domain import keys
-from piecework.domain.values import canonical_json
 
 CHUNKS = st.integers(0, keys.MAX_CHUNK_NUMBER)
 
@@ -98,49 +93,13 @@ def test_the_tenant_is_part_of_every_place() -> None:
     assert all("acme" in place for place in places)
 
 
-class Point(BaseModel):
-    x: int
-    y: int
-
-
-def test_the_key_of_a_call_is_the_same_in_every_release() -> None:
-    args: list[Any] = [
-        [("e\u0301", 1, 1.5, None, True), {"b": {3, 1, 2}, "a": Point(x=1, y=2)}],
-        {"when": {10: "ten", 2: "two"}, "tags": frozenset({"z", "y"})},
-    ]
-    said = '[["\u00e9",1,1.5,null,true],{"a":{"x":1,"y":2},"b":[1,2,3]}]'
-    also = '{"tags":["y","z"],"when":{"10":"ten","2":"two"}}'
-    assert f"[{said},{also}]" == canonical_json(args)
-    whole = f'["acme","job",7,[{said},{also}]]'
-    assert keys.sha256(whole.encode()) == keys.call_key("acme", "job", 7, args=args)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
-
-
-@given(JSON)
-def test_a_call_key_is_stable_and_as_long_as_a_sha256(args: object) -> None:
-    key = keys.call_key("acme", "job", 7, args=args)
-    again = keys.call_key("acme", "job", 7, args=json.loads(json.dumps(args)))
-    assert key == again
-    assert len(key) == 64
-
-
 @pytest.mark.parametrize("position", range(6))
 def test_every_part_of_the_scope_changes_the_key(position: int) -> None:
     scope: list[str | int] = ["acme", "job", 7, "stage", "model", "score"]
     other = list(scope)
     other[position] = 8 if position == 2 else "other"
-    assert keys.call_key(*scope, args=[]) != keys.call_key(*other, args=[])
-
-
-def test_the_arguments_change_the_key() -> None:
-    assert keys.call_key("a", args=[1]) != keys.call_key("a", args=[2])
+    assert keys.sha256_of(*scope) != keys.sha256_of(*other)
 
 
 def test_the_parts_of_a_scope_do_not_run_into_each_other() -> None:
-    assert keys.call_key("ab", "c", args=[]) != keys.call_key("a", "bc", args=[])
+    assert keys.sha256_of("ab", "c") != keys.sha256_of("a", "bc")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import partial
 from typing import Any
 
@@ -120,9 +121,36 @@ def test_any_callable_has_a_result(function: Any) -> None:
     assert value == there_and_back(function, value)
 
 
-def test_a_number_that_json_cannot_represent_is_not_written() -> None:
+class Measured(BaseModel):
+    any: Any = None
+    mean: float = math.nan
+    note: str | None = None
+
+
+def measured() -> Measured: ...  # type: ignore[empty-body]
+
+
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        (real, math.nan),
+        (untyped, [math.nan, {"a": -math.inf}, None, "null"]),
+        (measured, Measured(any=[math.inf])),
+    ],
+)
+def test_a_number_that_is_not_finite_stays_what_it_is(
+    function: Any, value: Any
+) -> None:
+    assert repr(value) == repr(there_and_back(function, value))
+
+
+def test_what_is_nested_too_deeply_to_be_read_is_not_written() -> None:
+    value: Any = 0
+    for _ in range(190):
+        value = [value]
+    assert value == there_and_back(untyped, value)
     with pytest.raises(PermanentError) as caught:
-        values.encode(real, float("nan"))
+        values.encode(untyped, [value])
     assert "runtime.value.unserialisable" == caught.value.code
 
 

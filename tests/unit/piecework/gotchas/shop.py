@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from piecework import Dependency, RetryPolicy
+from piecework import Dependency, RetryPolicy, named_call
 from piecework.calls.call import CallScope
 from piecework.idempotency import ByKey, MemoryIdempotency, idempotent
 from tests.unit.piecework import provider
@@ -72,10 +72,11 @@ class InPipeline:
         async def ask(*, idempotency_key: str, **order: Any) -> str:
             return await self.shop.take(operation, idempotency_key, **order)
 
-        ask.__qualname__ = operation
+        ask = named_call(operation)(ask)
+        self.caller.functions.by_key.clear()  # each request is a run of the stage
         once = RetryPolicy(attempts=1)  # who retries here is the test
         shop = Dependency("shop", retry=once, breaker=None)
-        scope = CallScope(user, task, 0, "order")
+        scope = CallScope(user, task, 0, "order", "shop")
         return str(
             await provider.answer(self.caller, shop, ask, kwargs=order, scope=scope)
         )

@@ -41,4 +41,5 @@ def guard(
     **facts: Any,
 ) -> Any:
     kept = MemoryIdempotency(clock=Clock()) if store is None else store
+    facts.setdefault("operation", function.__qualname__)
     return idempotent(kept, scope=scope, rng=Random(7), **facts)(function)

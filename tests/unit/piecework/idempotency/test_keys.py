@@ -44,7 +44,7 @@ def test_the_same_call_has_the_same_key_however_it_is_written() -> None:
 def test_the_key_is_the_same_in_every_process() -> None:
     async def ask(flight: str) -> None: ...
 
-    expected = "6395"
+    expected = "0c4e"
     assert guard(ask, operation="book").key("LH 1")[:4] == expected
 
 
@@ -107,7 +107,7 @@ def test_a_time_to_live_that_is_none_is_refused(seconds: float) -> None:
     assert caught.value.code == "pipeline.declaration.invalid"
 
 
-@pytest.mark.parametrize("argument", [object(), float("nan"), {object()}])
+@pytest.mark.parametrize("argument", [object(), iter([1]), {object()}])
 async def test_an_argument_that_makes_no_key_is_refused_before_the_call(
     argument: object,
 ) -> None:

@@ -81,7 +81,7 @@ def test_an_attempt_that_takes_too_long_is_cut_off_and_made_again() -> None:
 
 async def test_each_attempt_is_an_event_with_the_hash_of_its_key() -> None:
     airline = Airline(ConnectionError("lost"))
-    book = idempotent(MemoryIdempotency(), scope="user-7")(
+    book = idempotent(MemoryIdempotency(), scope="user-7", operation="book")(
         retry(rng=Lowest())(airline.book)
     )
     said: list[Any] = []
@@ -98,7 +98,7 @@ async def test_each_attempt_is_an_event_with_the_hash_of_its_key() -> None:
 
 async def test_retries_inside_idempotent_keep_one_key() -> None:
     airline = Airline(*LOST)
-    book = idempotent(MemoryIdempotency(), scope="user-7")(
+    book = idempotent(MemoryIdempotency(), scope="user-7", operation="book")(
         retry(rng=Lowest())(airline.book)
     )
     await book("LH 1")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from piecework.domain.identity import named_call
 from piecework.domain.outcome import Compensation, DeadLettered
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError, TransientError
 from piecework.pipelines import Pipeline, Stage
@@ -126,6 +127,7 @@ async def test_each_compensation_reports_progress() -> None:
 async def test_the_calls_of_a_compensation_differ_in_each_generation() -> None:
     keys: list[str] = []
 
+    @named_call("release")
     async def release(*, idempotency_key: str) -> None:
         keys.append(idempotency_key)
 

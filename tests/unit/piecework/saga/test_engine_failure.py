@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from piecework import Context, Dependency, Effect, Pipeline, Stage
+from piecework import Context, Dependency, Effect, Pipeline, Stage, named_call
 from piecework.domain.outcome import Cancelled, Compensation, Retry
 from piecework.domain.protocols import CancelRequestedError, ClaimLostError
 from piecework.errors import PermanentError, StateError, StoreError, TransientError
@@ -161,6 +161,7 @@ async def test_a_cancel_stops_the_chunk_at_the_stage_boundary() -> None:
 async def test_a_failed_stage_waits_for_its_calls_in_flight() -> None:
     answered: list[str] = []
 
+    @named_call("slow")
     async def slow(*, idempotency_key: str) -> str:
         del idempotency_key
         for _ in range(50):  # turns of the loop: far more than an undo takes
@@ -168,6 +169,7 @@ async def test_a_failed_stage_waits_for_its_calls_in_flight() -> None:
         answered.append("slow")
         return "done"
 
+    @named_call("refused")
     async def refused(*, idempotency_key: str) -> str:
         del idempotency_key
         raise PermanentError("no", code="tool.test.no")

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from piecework.dependency import Dependency
+from piecework.domain.identity import named_call
 from piecework.domain.outcome import Compensation
 from piecework.errors import PermanentError, TransientError
 from piecework.pipelines import Pipeline, Stage
@@ -84,6 +85,7 @@ async def test_a_pivot_whose_effect_was_refused_did_not_happen() -> None:
 
 
 async def test_a_pivot_whose_effect_is_in_doubt_is_in_doubt() -> None:
+    @named_call("publish")
     async def publish(*, idempotency_key: str) -> None:
         del idempotency_key
         raise TimeoutError
@@ -98,6 +100,7 @@ async def test_a_pivot_whose_effect_is_in_doubt_is_in_doubt() -> None:
 
 
 async def test_a_pivot_that_fails_after_its_effect_is_in_doubt() -> None:
+    @named_call("publish")
     async def publish(*, idempotency_key: str) -> None:
         del idempotency_key
 
@@ -112,6 +115,7 @@ async def test_a_pivot_that_fails_after_its_effect_is_in_doubt() -> None:
 
 
 async def test_an_effect_before_the_pivot_does_not_put_the_pivot_in_doubt() -> None:
+    @named_call("reserve")
     async def reserve(*, idempotency_key: str) -> str:
         return idempotency_key
 

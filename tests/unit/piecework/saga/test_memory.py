@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from piecework import Context, Dependency, Pipeline, Stage
+from piecework.domain.identity import named_call
 from piecework.domain.outcome import Succeeded
 from piecework.errors import SemanticError, TransientError
 from piecework.resilience.retry import RetryPolicy
@@ -59,8 +60,10 @@ def nobody_collects() -> Iterator[None]:
 
 
 def pipeline(model: Model, **ways: Any) -> Pipeline:
+    ask = named_call("ask")(model.ask)
+
     async def asks(ctx: Context[Clause]) -> str:
-        return await ctx.call(MODEL, model.ask)
+        return await ctx.call(MODEL, ask)
 
     stage = Stage(asks, name="asks", **ways)
     return Pipeline(name="review", stages=[stage], payload=Clause)

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
+from piecework.domain.identity import named_call
 from piecework.domain.outcome import Compensation, Succeeded
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, StoreError
@@ -31,8 +32,9 @@ class Bank:
 
     def __init__(self, did: list[str]) -> None:
         self.did = did
+        self.pay = named_call("pay")(self.pay_in_a_second)
 
-    async def pay(self, what: str, *, idempotency_key: str) -> str:
+    async def pay_in_a_second(self, what: str, *, idempotency_key: str) -> str:
         if what == "nothing":
             message = "no"
             raise PermanentError(message)

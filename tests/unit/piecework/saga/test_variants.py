@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from piecework.dependency import Dependency
+from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.domain.outcome import Compensation, DeadLettered, Retry, Succeeded
 from piecework.errors import (
@@ -244,6 +245,7 @@ async def test_a_variant_does_not_see_the_memory_of_the_one_before() -> None:
 async def test_a_stage_whose_effect_may_have_happened_runs_no_other_variant(
     answered: bool,  # noqa: FBT001
 ) -> None:
+    @named_call("book")
     async def book(*, idempotency_key: str) -> str:
         if not answered:
             raise ConnectionResetError
@@ -266,6 +268,7 @@ async def test_a_stage_whose_effect_may_have_happened_runs_no_other_variant(
 
 
 async def test_after_a_refused_effect_other_variants_may_run() -> None:
+    @named_call("book")
     async def book(*, idempotency_key: str) -> str:
         del idempotency_key
         message = "full"
@@ -287,6 +290,7 @@ async def test_a_replan_that_makes_the_very_same_call_gets_the_same_answer() -> 
     asked: list[str] = []
     model = Dependency("model")
 
+    @named_call("ask")
     async def ask(prompt: str, *, idempotency_key: str) -> str:
         del idempotency_key
         asked.append(prompt)

@@ -12,12 +12,12 @@ def test_how_long_responses_are_shared_is_known_on_the_other_side() -> None:
     remote = RemoteCall(ChildAttempts(None), 1)  # type: ignore[arg-type]
     spec = DependencySpec.of(Dependency("model", cache_ttl_s=3600))
 
-    assert 3600 == remote.dependency(spec, remote.function("ask")).cache_ttl_s
+    assert 3600 == remote.dependency(spec, remote.function("ask", "ask")).cache_ttl_s
 
 
 def test_how_long_a_key_is_known_is_known_on_the_other_side() -> None:
     remote = RemoteCall(ChildAttempts(None), 1)  # type: ignore[arg-type]
     kept = Dependency("shop", effect=Effect.PROVIDER_IDEMPOTENT, key_ttl_s=3600)
 
-    found = remote.dependency(DependencySpec.of(kept), remote.function("ask"))
+    found = remote.dependency(DependencySpec.of(kept), remote.function("ask", "ask"))
     assert 3600 == found.key_ttl_s

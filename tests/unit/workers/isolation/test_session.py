@@ -7,6 +7,7 @@ import pytest
 
 from piecework.context import Context
 from piecework.dependency import Dependency
+from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, StoreError, TransientError
@@ -218,6 +219,7 @@ async def test_a_call_that_the_stage_cancels_is_cancelled_in_the_child() -> None
 async def test_a_call_cancelled_twice_does_not_run_into_the_next_stage() -> None:
     slow = Dependency("slow", timeout=0.01, retry=RetryPolicy(attempts=1))
 
+    @named_call("tidies_up")
     async def tidies_up(*, idempotency_key: str) -> None:
         try:
             await hang(idempotency_key=idempotency_key)
@@ -256,6 +258,7 @@ async def test_a_loop_that_cuts_off_all_its_tasks_at_once_comes_to_its_end() -> 
 
 
 async def test_an_answer_can_be_looked_up() -> None:
+    @named_call("found")
     async def found(*, idempotency_key: str) -> str:
         return f"found {len(idempotency_key)}"
 
@@ -329,6 +332,7 @@ async def test_an_effect_of_a_dead_child_may_execute_until_its_timeout() -> None
 async def test_what_a_function_says_of_a_request_counts_as_in_the_worker(
     error: Exception, may_still_execute: Any
 ) -> None:
+    @named_call("breaks")
     async def breaks(*, idempotency_key: str) -> None:
         del idempotency_key
         raise error
@@ -358,6 +362,7 @@ async def test_a_cancelled_stage_is_killed_and_its_intent_remains() -> None:
 async def test_an_effect_is_drained_although_its_stage_is_cancelled() -> None:
     go = asyncio.Event()
 
+    @named_call("lands")
     async def lands(*, idempotency_key: str) -> str:
         SAW.append("begun 64")
         await go.wait()

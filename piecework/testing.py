@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from piecework.calls.attempts import Attempts
 from piecework.calls.caller import Caller
 from piecework.context import Context, JoinContext
+from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain import keys, values
 from piecework.domain.model import Effect
 from piecework.domain.outcome import DeadLettered, Deferred, Outcome, Retry, Succeeded
@@ -152,7 +153,7 @@ class MemoryJobResults:
 
 
 async def run_in_memory(
-    pipeline: Pipeline,
+    pipeline: Pipeline | PipelineFunction,
     payloads: Sequence[BaseModel],
     *,
     max_attempts: int = 3,
@@ -163,6 +164,7 @@ async def run_in_memory(
 
     Isolated stages run in this process, too, and know no memory limit.
     """
+    pipeline = as_pipeline(pipeline)
     run, rng = MemoryRun(), Random(seed)
     limits = Limits(max_attempts, lambda: now, rng)
     stored, missing = [], []

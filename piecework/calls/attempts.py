@@ -21,6 +21,7 @@ from piecework import telemetry
 from piecework.calls.call import Call, CallAttempts, CallCounts
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.in_flight import CallPacer, InFlight
+from piecework.calls.invoke import send
 from piecework.calls.usage import UsageReporter
 from piecework.dependency import Dependency
 from piecework.errors import (
@@ -148,14 +149,14 @@ class Attempts:
     async def _send(
         self,
         attempts: CallAttempts,
-        lookup: Callable[..., Awaitable[Any]] | None = None,
+        lookup: functools.partial[Awaitable[Any]] | None = None,
     ) -> Answered[Any] | Failed:
         """Call the dependency's function, or its lookup, once and within all limits.
 
         This is the one place that classifies what a dependency raises.
         """
         call, dependency = attempts.call, attempts.call.dependency
-        function = lookup or call.bound
+        bound = lookup or call.bound
         async with self.slots:
             permit = await self._request_permit(dependency)
             if isinstance(permit, Rejected):
@@ -168,7 +169,7 @@ class Attempts:
             try:
                 async with asyncio.timeout(dependency.timeout):
                     self.check_lease()
-                    answer = await function(idempotency_key=attempts.sent_key)
+                    answer = await send(bound, attempts.sent_key)
                 health = Health.SUCCESS
                 return Answered(answer)
             except Exception as error:  # noqa: BLE001 -- the caller reads the end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,7 +156,7 @@ def build_run(
 
 def join_as_pipeline(pipeline: Pipeline) -> Pipeline:
     """Return a pipeline whose only stage is the join."""
-    run = pipeline.join or default_join
+    run: Callable[..., Any] = pipeline.join or default_join
     stage = Stage(run, name=JOIN)
     return Pipeline(
         name=pipeline.name,

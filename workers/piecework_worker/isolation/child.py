@@ -10,6 +10,7 @@ import contextvars
 import ctypes
 import errno
 import faulthandler
+import functools
 import itertools
 import json
 import os
@@ -30,6 +31,7 @@ from piecework import telemetry
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
 from piecework.calls.fallback import FallbackUsed, call_function
+from piecework.calls.invoke import send
 from piecework.context import Context
 from piecework.dependency import Dependency
 from piecework.domain import values
@@ -99,7 +101,8 @@ class PendingCall:
         pending = (
             dependency.lookup if request.lookup and dependency.lookup else function
         )
-        value = await pending(*self.args, **self.kwargs, idempotency_key=request.key)
+        bound = functools.partial(pending, *self.args, **self.kwargs)
+        value = await send(bound, request.key)
         missing = request.lookup and value is None
         return "null" if missing else values.encode(function, value)
 

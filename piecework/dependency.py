@@ -10,7 +10,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
-from piecework.domain.identity import at_its_place, named_call
+from piecework.domain.identity import (
+    at_its_place,
+    declare_text,
+    function_text,
+    named_call,
+)
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError, StageError, UsageError
 from piecework.resilience.breaker import CircuitBreaker
@@ -202,6 +207,20 @@ class DeclaredCall(Generic[P, R]):
         if takes_key(self.function):
             kwargs.setdefault(KEY, uuid.uuid4().hex)
         return await self.function(*args, **kwargs)
+
+    def replaced(self, answer: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        """Return a function with the name and type of this one that answers otherwise.
+
+        For tests; it does not pass the idempotency key on.
+        """
+        function = self.function
+
+        @functools.wraps(function)
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            kwargs.pop(KEY, None)
+            return await answer(*args, **kwargs)
+
+        return declare_text(call, function_text(function), call)
 
 
 #: The parameter that receives the idempotency key.

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -54,6 +54,16 @@ def new_token_buckets() -> defaultdict[str, RetryTokenBucket]:
     return defaultdict(RetryTokenBucket)
 
 
+#: Calls the function of a call.
+Sending: TypeAlias = Callable[[], Awaitable[Any]]
+
+
+def execute(call: Call, key: str, sending: Sending) -> Awaitable[Any]:
+    """Execute a call: there is nothing to add outside of a test."""
+    del call, key
+    return sending()
+
+
 @dataclass(slots=True)
 class Attempts:
     """Makes the attempts of one claim's calls.
@@ -67,6 +77,7 @@ class Attempts:
         enforce_fleet_budget: Whether a retry needs one of these tokens.
         usage: Reports each answer and what it cost.
         pacer: Spreads the start of the worker's calls over event loop rounds.
+        execute: Executes a call; a test injects faults here.
     """
 
     budget: RetryBudget
@@ -85,6 +96,7 @@ class Attempts:
     counts: CallCounts = field(default_factory=CallCounts)
     usage: UsageReporter = field(default_factory=UsageReporter)
     pacer: CallPacer = field(default_factory=CallPacer)
+    execute: Callable[[Call, str, Sending], Awaitable[Any]] = execute
     in_flight: InFlight = field(init=False)
 
     def __post_init__(self) -> None:
@@ -169,7 +181,12 @@ class Attempts:
             try:
                 async with asyncio.timeout(dependency.timeout):
                     self.check_lease()
-                    answer = await send(bound, attempts.sent_key)
+                    sending = functools.partial(send, bound, attempts.sent_key)
+                    answer = await (
+                        self.execute(call, attempts.sent_key, sending)
+                        if lookup is None
+                        else sending()
+                    )
                 health = Health.SUCCESS
                 return Answered(answer)
             except Exception as error:  # noqa: BLE001 -- the caller reads the end

@@ -6,6 +6,7 @@ import functools
 import inspect
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
@@ -180,6 +181,20 @@ class Calls(Protocol):
 
 #: What makes the calls in the stage that runs now; None: no stage runs.
 CURRENT: ContextVar[Calls | None] = ContextVar("CURRENT", default=None)
+
+
+@contextmanager
+def outside_chunk() -> Iterator[None]:
+    """Let declared calls just run while a called function is executed.
+
+    What the function calls itself is a part of its own call. No call waits for a slot
+    that its own caller holds.
+    """
+    token = CURRENT.set(None)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
 
 
 class DeclaredCall(Generic[P, R]):

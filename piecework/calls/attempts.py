@@ -10,10 +10,10 @@ import asyncio
 import functools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import structlog
 
@@ -21,9 +21,8 @@ from piecework import telemetry
 from piecework.calls.call import Call, CallAttempts, CallCounts
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.in_flight import CallPacer, InFlight
-from piecework.calls.invoke import send
 from piecework.calls.usage import UsageReporter
-from piecework.dependency import Dependency
+from piecework.dependency import Dependency, key_argument, outside_chunk
 from piecework.errors import (
     ErrorEnvelope,
     PermanentError,
@@ -54,14 +53,17 @@ def new_token_buckets() -> defaultdict[str, RetryTokenBucket]:
     return defaultdict(RetryTokenBucket)
 
 
-#: Calls the function of a call.
-Sending: TypeAlias = Callable[[], Awaitable[Any]]
+#: Surrounds each execution of a call's function; it receives the idempotency key.
+Execution: TypeAlias = Callable[[Call, str], AbstractAsyncContextManager[None]]
 
 
-def execute(call: Call, key: str, sending: Sending) -> Awaitable[Any]:
-    """Execute a call: there is nothing to add outside of a test."""
+def plain_execution(call: Call, key: str) -> AbstractAsyncContextManager[None]:
+    """Add nothing to the execution of a function."""
     del call, key
-    return sending()
+    return NOTHING
+
+
+NOTHING: Final = nullcontext()
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class Attempts:
         enforce_fleet_budget: Whether a retry needs one of these tokens.
         usage: Reports each answer and what it cost.
         pacer: Spreads the start of the worker's calls over event loop rounds.
-        execute: Executes a call; a test injects faults here.
+        execution: Surrounds the execution of a function; a test injects faults here.
     """
 
     budget: RetryBudget
@@ -96,7 +98,7 @@ class Attempts:
     counts: CallCounts = field(default_factory=CallCounts)
     usage: UsageReporter = field(default_factory=UsageReporter)
     pacer: CallPacer = field(default_factory=CallPacer)
-    execute: Callable[[Call, str, Sending], Awaitable[Any]] = execute
+    execution: Execution = plain_execution
     in_flight: InFlight = field(init=False)
 
     def __post_init__(self) -> None:
@@ -168,7 +170,8 @@ class Attempts:
         This is the one place that classifies what a dependency raises.
         """
         call, dependency = attempts.call, attempts.call.dependency
-        bound = lookup or call.bound
+        bound, key = lookup or call.bound, attempts.sent_key
+        execution = plain_execution if lookup else self.execution
         async with self.slots:
             permit = await self._request_permit(dependency)
             if isinstance(permit, Rejected):
@@ -179,14 +182,10 @@ class Attempts:
             if lookup is None:
                 attempts.begin(asyncio.get_running_loop().time())
             try:
-                async with asyncio.timeout(dependency.timeout):
+                async with asyncio.timeout(dependency.timeout), execution(call, key):
                     self.check_lease()
-                    sending = functools.partial(send, bound, attempts.sent_key)
-                    answer = await (
-                        self.execute(call, attempts.sent_key, sending)
-                        if lookup is None
-                        else sending()
-                    )
+                    with outside_chunk():
+                        answer = await bound(**key_argument(bound.func, key))
                 health = Health.SUCCESS
                 return Answered(answer)
             except Exception as error:  # noqa: BLE001 -- the caller reads the end

@@ -8,26 +8,11 @@ not cause would look like a cancellation of the stage.
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from piecework.dependency import CURRENT, key_argument
 from piecework.errors import TransientError
-
-
-async def send(bound: functools.partial[Awaitable[Any]], key: str) -> Any:
-    """Call a dependency's function, with the idempotency key if it takes one.
-
-    Declared calls that the function makes itself are a part of this call: they just
-    run, so that no call waits for a slot that its own caller holds.
-    """
-    token = CURRENT.set(None)
-    try:
-        return await bound(**key_argument(bound.func, key))
-    finally:
-        CURRENT.reset(token)
 
 
 async def on_loop(

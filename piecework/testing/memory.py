@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from pydantic import BaseModel
 
-from piecework.calls.attempts import Attempts, Sending, execute
+from piecework.calls.attempts import Attempts, plain_execution
 from piecework.calls.call import Call
 from piecework.calls.caller import Caller
 from piecework.context import Context, JoinContext
@@ -252,16 +253,16 @@ class MemoryChunk:
             self.faults.killed = False
             return None
 
-    async def execute(self, call: Call, key: str, send: Sending) -> Any:
-        """Execute a called function, with the faults of this chunk."""
+    @asynccontextmanager
+    async def execution(self, call: Call, key: str) -> AsyncIterator[None]:
+        """Count an execution of a called function, with the faults of this chunk."""
         name = call.bound.func.__name__
         fault = self.faults.due("before call", name)
         if fault is not None and fault.error is not None:
             raise fault.error
         self.whole.sent[name].append(key)
-        answer = await send()
+        yield
         await self.faults.kill_if_due("in call", name)
-        return answer
 
 
 def _join_context(
@@ -294,7 +295,7 @@ def _caller(
         clock=limits.clock,
         log=quiet_log(),
         sleep=at_once,
-        execute=chunk.execute if chunk else execute,
+        execution=chunk.execution if chunk else plain_execution,
     )
     return Caller(journal=journal, ledger=journal, gen=1, attempts=attempts)
 

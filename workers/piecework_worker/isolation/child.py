@@ -10,7 +10,6 @@ import contextvars
 import ctypes
 import errno
 import faulthandler
-import functools
 import itertools
 import json
 import os
@@ -31,9 +30,8 @@ from piecework import telemetry
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
 from piecework.calls.fallback import FallbackUsed, call_function
-from piecework.calls.invoke import send
 from piecework.context import Context
-from piecework.dependency import Dependency
+from piecework.dependency import Dependency, key_argument, outside_chunk
 from piecework.domain import values
 from piecework.domain.values import canonical_json
 from piecework.errors import PieceworkError, StoreError, TransientError
@@ -101,8 +99,9 @@ class PendingCall:
         pending = (
             dependency.lookup if request.lookup and dependency.lookup else function
         )
-        bound = functools.partial(pending, *self.args, **self.kwargs)
-        value = await send(bound, request.key)
+        key = key_argument(pending, request.key)
+        with outside_chunk():
+            value = await pending(*self.args, **self.kwargs, **key)
         missing = request.lookup and value is None
         return "null" if missing else values.encode(function, value)
 

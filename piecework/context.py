@@ -8,14 +8,15 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, Self, TypeVar, cast, overload
+from typing import Any, Generic, Protocol, Self, cast, overload
 
 import structlog
+from typing_extensions import TypeVar
 
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
 from piecework.calls.fallback import FallbackUsed
-from piecework.dependency import Dependency
+from piecework.dependency import DeclaredCall, Dependency, needs_key, takes_key
 from piecework.domain import keys, values
 from piecework.domain.identity import path_of, unfold
 from piecework.domain.protocols import JobResults, MissingChunk
@@ -25,6 +26,7 @@ from piecework.resilience.retry import answer_of
 
 P = TypeVar("P")
 R = TypeVar("R")
+V = TypeVar("V", default=Any)
 
 
 class StageRunner(Protocol):
@@ -119,6 +121,19 @@ class Context(Generic[P]):
             RuntimeError: The stage has ended, and code that it left behind calls.
         """
         function, args, kwargs = unfold(function, args, kwargs)
+        if isinstance(function, DeclaredCall):
+            name = function.function.__qualname__
+            message = f"{name} is declared by `@dependency.call`: it makes the call."
+            step = f"Write `await {name}(…)` without `ctx.call`."
+            raise UsageError(
+                message, code="pipeline.declaration.invalid", next_step=step
+            )
+        if needs_key(dependency) and not takes_key(function):
+            message = f"{path_of(function)} does not take the idempotency key."
+            step = 'Add the parameter `idempotency_key: str = ""`.'
+            raise UsageError(
+                message, code="pipeline.declaration.invalid", next_step=step
+            )
         if self.closed:
             message = f"{path_of(function)} is called after the end of its stage."
             raise RuntimeError(message)
@@ -146,12 +161,12 @@ class Context(Generic[P]):
 
 
 @dataclass(slots=True)
-class ChunkResult:
+class ChunkResult(Generic[V]):
     """A chunk's result, typed by the annotation of the pipeline's result stage."""
 
     chunk: int
     label: str
-    value: Any
+    value: V
 
 
 @dataclass(slots=True)

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
+from piecework.domain.identity import (
+    at_its_place,
+    declare_text,
+    function_text,
+    named_call,
+)
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError, StageError, UsageError
 from piecework.resilience.breaker import CircuitBreaker
 from piecework.resilience.retry import RetryPolicy
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # ── usage of a call ───────────────────────────────────────────────────────────
 
@@ -114,9 +128,145 @@ class Dependency:
             message = f"Dependency {self.name!r}: {error}."
             raise UsageError(message, code="pipeline.declaration.invalid")
 
+    @overload
+    def call(self, function: Callable[P, Awaitable[R]], /) -> DeclaredCall[P, R]: ...
+    @overload
+    def call(
+        self, /, *, name: str, version: str = ""
+    ) -> Callable[[Callable[P, Awaitable[R]]], DeclaredCall[P, R]]: ...
+    def call(
+        self,
+        function: Callable[..., Awaitable[Any]] | None = None,
+        /,
+        *,
+        name: str = "",
+        version: str = "",
+    ) -> Any:
+        """Declare a function that calls this dependency.
+
+        In a chunk its calls are retried and remembered, as by `ctx.call`. Outside of a
+        chunk it just runs. A parameter `idempotency_key: str = ""` receives the key.
+
+        Args:
+            function: An `async def` at the top level of a module, or with a `name`.
+            name: Stands in keys in place of module and qualified name, so that the
+                function may move without its calls being paid for again.
+            version: Another version makes the calls again.
+
+        Raises:
+            UsageError: `pipeline.declaration.invalid`: the dependency needs the key,
+                and the function does not take it; `pipeline.call.indistinct`: no name
+                leads to the function.
+        """
+
+        def declare(function: Callable[..., Awaitable[Any]]) -> DeclaredCall[..., Any]:
+            declared = named_call(name, version=version) if name else at_its_place
+            return DeclaredCall(self, declared(function))
+
+        return declare if function is None else declare(function)
+
     def may_have_forgotten(self, seconds: float) -> bool:
         """Return whether the provider may not know a key of that age any more."""
         return self.key_ttl_s is not None and seconds >= self.key_ttl_s
+
+
+class Calls(Protocol):
+    """What makes the calls of a chunk: its context."""
+
+    async def call(
+        self,
+        dependency: Dependency,
+        function: Callable[..., Awaitable[R]],
+        *args: Any,
+        **kwargs: Any,
+    ) -> R:
+        """Call an outside service."""
+
+
+#: What makes the calls in the stage that runs now; None: no stage runs.
+CURRENT: ContextVar[Calls | None] = ContextVar("CURRENT", default=None)
+
+
+@contextmanager
+def outside_chunk() -> Iterator[None]:
+    """Let declared calls just run while a called function is executed.
+
+    What the function calls itself is a part of its own call. No call waits for a slot
+    that its own caller holds.
+    """
+    token = CURRENT.set(None)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+
+
+class DeclaredCall(Generic[P, R]):
+    """A function of a dependency, declared by `Dependency.call`."""
+
+    def __init__(
+        self, dependency: Dependency, function: Callable[P, Awaitable[R]]
+    ) -> None:
+        if needs_key(dependency) and not takes_key(function):
+            message = f"{function.__qualname__} does not take the idempotency key."
+            raise UsageError(
+                message,
+                code="pipeline.declaration.invalid",
+                next_step='Add the parameter `idempotency_key: str = ""`.',
+            )
+        functools.update_wrapper(self, function)
+        self.dependency = dependency
+        self.function = function
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Make the call through the chunk whose stage runs, or just run."""
+        calls = CURRENT.get()
+        if calls is not None:
+            return await calls.call(self.dependency, self.function, *args, **kwargs)
+        if takes_key(self.function):
+            kwargs.setdefault(KEY, uuid.uuid4().hex)
+        return await self.function(*args, **kwargs)
+
+    def replaced(self, answer: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        """Return a function with the name and type of this one that answers otherwise.
+
+        For tests; it does not pass the idempotency key on.
+        """
+        function = self.function
+
+        @functools.wraps(function)
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            kwargs.pop(KEY, None)
+            return await answer(*args, **kwargs)
+
+        return declare_text(call, function_text(function), call)
+
+
+#: The parameter that receives the idempotency key.
+KEY: Final = "idempotency_key"
+#: Functions whose signature is cached; bounded, because a stage may create functions.
+FUNCTIONS_KEPT: Final = 1_024
+
+
+@functools.lru_cache(FUNCTIONS_KEPT)
+def takes_key(function: Callable[..., Any]) -> bool:
+    """Return whether a function has a parameter for the idempotency key."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin without a signature
+        return True
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return takes_any or KEY in parameters
+
+
+def key_argument(function: Callable[..., Any], key: str) -> dict[str, str]:
+    """Return the key as an argument, if the function takes it."""
+    return {KEY: key} if takes_key(function) else {}
+
+
+def needs_key(dependency: Dependency) -> bool:
+    """Return whether an effect happens once only if the provider gets the key."""
+    return dependency.effect in {Effect.PROVIDER_IDEMPOTENT, Effect.LOOKUP}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,12 @@ from importlib.metadata import version
 from platform import python_version
 from types import ModuleType
 
+from piecework.declared import PipelineFunction, as_pipeline
 from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
+
+#: Both forms of a declaration.
+KINDS = (Pipeline, PipelineFunction)
 
 
 def load_pipelines(names: Iterable[str]) -> dict[str, Pipeline]:
@@ -61,11 +65,9 @@ def load_pipeline(name: str) -> Pipeline:
 def _pipelines_of(name: str) -> list[Pipeline]:
     module_name, _, attribute = name.partition(":")
     module = _import(module_name)
-    if attribute:
-        found = [getattr(module, attribute, None)]
-    else:
-        found = [v for v in vars(module).values() if isinstance(v, Pipeline)]
-    pipelines = list({id(p): p for p in found if isinstance(p, Pipeline)}.values())
+    values = [getattr(module, attribute, None)] if attribute else vars(module).values()
+    declared = [as_pipeline(v) for v in values if isinstance(v, KINDS)]
+    pipelines = list({id(p): p for p in declared}.values())
     if not pipelines:
         message = f"{name} is not a Pipeline."
         step = "Name a module that holds one, or `module:object`."
@@ -101,7 +103,11 @@ def _failed(name: str, error: Exception) -> UsageError:
 
 def _attribute(module: str, pipeline: Pipeline) -> str:
     names = vars(sys.modules[module]).items()
-    return next(name for name, value in names if value is pipeline)
+    return next(
+        name
+        for name, value in names
+        if isinstance(value, KINDS) and as_pipeline(value) is pipeline
+    )
 
 
 # ── version of piecework ──────────────────────────────────────────────────────

@@ -11,18 +11,23 @@ import typing
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel
+from typing_extensions import TypeVar
 
 from piecework.domain.keys import is_name
 from piecework.errors import UsageError
 
 if TYPE_CHECKING:
+    from piecework.context import Context, JoinContext  # it imports this module
     from piecework.domain.notification import NotifyFunction
 
+#: The payload of a pipeline and of its stages; without it any payload is accepted.
+P = TypeVar("P", bound=BaseModel, default=Any)
+
 #: A function of the context. An `async def` runs on the event loop; a plain `def` runs
-#: in a thread. The context is `Any` here: `context.py` imports this module.
+#: in a thread.
 StageFunction: TypeAlias = Callable[[Any], Any]
 JoinFunction: TypeAlias = Callable[[Any], Awaitable[Any]]
 
@@ -41,7 +46,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Generic[P]):
     """One step of a chunk; its value is checkpointed.
 
     Attributes:
@@ -63,16 +68,16 @@ class Stage:
             None without a compensation: the stage leaves no effect.
     """
 
-    run: StageFunction
-    compensate: StageFunction | None = None
+    run: Callable[[Context[P]], Any]
+    compensate: Callable[[Context[P]], Any] | None = None
     pivot: bool = False
     timeout: float | None = None
     name: str = ""
     isolate: bool = False
     memory_mb: int | None = None
-    replan: StageFunction | None = None
+    replan: Callable[[Context[P]], Any] | None = None
     max_replans: int = 1
-    fallback: Sequence[StageFunction] = ()
+    fallback: Sequence[Callable[[Context[P]], Any]] = ()
     reversibility: Reversibility | None = None
 
     def __post_init__(self) -> None:
@@ -85,7 +90,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(Generic[P]):
     """A name, a split, ordered stages and a join.
 
     Attributes:
@@ -108,12 +113,12 @@ class Pipeline:
 
     name: str
     _: KW_ONLY
-    stages: Sequence[Stage]
-    payload: type[BaseModel]
-    split: Callable[[Document], Iterable[BaseModel]] | None = None
-    result: StageFunction | None = None
-    join: JoinFunction | None = None
-    label: Callable[[Any], str] | None = None
+    stages: Sequence[Stage[P]]
+    payload: type[P]
+    split: Callable[[Document], Iterable[P]] | None = None
+    result: Callable[[Context[P]], Any] | None = None
+    join: Callable[[JoinContext], Awaitable[Any]] | None = None
+    label: Callable[[P], str] | None = None
     calls_per_chunk: int | None = None
     owner: str = ""
     runbook: str = ""

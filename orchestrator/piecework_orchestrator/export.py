@@ -7,16 +7,18 @@ result becomes the column `value`.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from piecework.domain.model import Job
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
+from piecework_orchestrator.files import whole_file
 from piecework_orchestrator.results import ended_chunks, result_json
 
 #: The columns before those of the value.
@@ -52,7 +54,8 @@ async def export(rt: Runtime, job: Job, path: Path) -> int:
             spool.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += 1
         spool.seek(0)
-        write(path, list(columns), rows_of(spool))
+        with whole_file(path) as file:
+            write(file, list(columns), rows_of(spool))
     return count
 
 
@@ -68,21 +71,25 @@ def rows_of(spool: IO[str]) -> Iterator[dict[str, Any]]:
     return map(json.loads, spool)
 
 
-Writer = Callable[[Path, list[str], Iterator[dict[str, Any]]], None]
+Writer = Callable[[BinaryIO, list[str], Iterator[dict[str, Any]]], None]
 
 
-def write_jsonl(path: Path, _: list[str], rows: Iterator[dict[str, Any]]) -> None:
+def write_jsonl(file: BinaryIO, _: list[str], rows: Iterator[dict[str, Any]]) -> None:
     """Write each row as a JSON object."""
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    file.writelines(
+        (json.dumps(row, ensure_ascii=False) + "\n").encode() for row in rows
+    )
 
 
-def write_csv(path: Path, columns: list[str], rows: Iterator[dict[str, Any]]) -> None:
+def write_csv(
+    file: BinaryIO, columns: list[str], rows: Iterator[dict[str, Any]]
+) -> None:
     """Write a header and the rows; a list or an object becomes JSON in its cell."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, columns)
-        table.writeheader()
-        table.writerows({n: cell(v) for n, v in row.items()} for row in rows)
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    table = csv.DictWriter(text, columns)
+    table.writeheader()
+    table.writerows({n: cell(v) for n, v in row.items()} for row in rows)
+    text.detach()  # flushes, and leaves the file to its owner
 
 
 def cell(value: Any) -> Any:
@@ -93,7 +100,7 @@ def cell(value: Any) -> Any:
 
 
 def write_parquet(
-    path: Path, columns: list[str], rows: Iterator[dict[str, Any]]
+    file: BinaryIO, columns: list[str], rows: Iterator[dict[str, Any]]
 ) -> None:
     """Write one table; the types of the columns are those of their values."""
     import pyarrow as pa  # an extra, and slow to load
@@ -107,7 +114,7 @@ def write_parquet(
         message = f"The results do not fit into the columns of a table: {error}."
         step = "Export to .jsonl, which accepts values of any type."
         raise UsageError(message, next_step=step) from error
-    parquet.write_table(table, path)
+    parquet.write_table(table, file)
 
 
 WRITERS: Mapping[str, Writer] = {

@@ -10,10 +10,10 @@ import asyncio
 import functools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import structlog
 
@@ -23,7 +23,7 @@ from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
 from piecework.calls.usage import UsageReporter
-from piecework.dependency import Dependency
+from piecework.dependency import Dependency, key_argument, outside_chunk
 from piecework.errors import (
     ErrorEnvelope,
     PermanentError,
@@ -54,6 +54,19 @@ def new_token_buckets() -> defaultdict[str, RetryTokenBucket]:
     return defaultdict(RetryTokenBucket)
 
 
+#: Surrounds each execution of a call's function; it receives the idempotency key.
+Execution: TypeAlias = Callable[[Call, str], AbstractAsyncContextManager[None]]
+
+
+def plain_execution(call: Call, key: str) -> AbstractAsyncContextManager[None]:
+    """Add nothing to the execution of a function."""
+    del call, key
+    return NOTHING
+
+
+NOTHING: Final = nullcontext()
+
+
 @dataclass(slots=True)
 class Attempts:
     """Makes the attempts of one claim's calls.
@@ -67,6 +80,7 @@ class Attempts:
         enforce_fleet_budget: Whether a retry needs one of these tokens.
         usage: Reports each answer and what it cost.
         pacer: Spreads the start of the worker's calls over event loop rounds.
+        execution: Surrounds the execution of a function; a test injects faults here.
     """
 
     budget: RetryBudget
@@ -85,6 +99,7 @@ class Attempts:
     counts: CallCounts = field(default_factory=CallCounts)
     usage: UsageReporter = field(default_factory=UsageReporter)
     pacer: CallPacer = field(default_factory=CallPacer)
+    execution: Execution = plain_execution
     in_flight: InFlight = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,14 +164,15 @@ class Attempts:
     async def _send(
         self,
         attempts: CallAttempts,
-        lookup: Callable[..., Awaitable[Any]] | None = None,
+        lookup: functools.partial[Awaitable[Any]] | None = None,
     ) -> Answered[Any] | Failed:
         """Call the dependency's function, or its lookup, once and within all limits.
 
         This is the one place that classifies what a dependency raises.
         """
         call, dependency = attempts.call, attempts.call.dependency
-        function = lookup or call.copied()
+        bound, key = lookup or call.copied(), attempts.sent_key
+        execution = plain_execution if lookup else self.execution
         async with self.slots:
             permit = await self._request_permit(dependency)
             if isinstance(permit, Rejected):
@@ -167,9 +183,10 @@ class Attempts:
             if lookup is None:
                 attempts.begin(asyncio.get_running_loop().time())
             try:
-                async with asyncio.timeout(dependency.timeout):
+                async with asyncio.timeout(dependency.timeout), execution(call, key):
                     self.check_lease()
-                    answer = await function(idempotency_key=attempts.sent_key)
+                    with outside_chunk():
+                        answer = await bound(**key_argument(bound.func, key))
                 health = Health.SUCCESS
                 return Answered(answer)
             except BaseException as raised:  # noqa: BLE001 -- the caller reads the end

@@ -6,11 +6,13 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from pydantic import BaseModel
 
 from piecework.client.job import Deadline, JobHandle, epoch_of
+from piecework.client.sync import SyncClient
+from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.keys import is_name
 from piecework.domain.model import JobRef
 from piecework.errors import UsageError
@@ -25,6 +27,7 @@ from piecework_orchestrator.intake.source import chunk_inputs
 from piecework_orchestrator.submit import Submission, submit
 
 P = TypeVar("P", bound=BaseModel)
+R = TypeVar("R")
 
 #: Payloads, or mappings of their fields; or a path or an address as `piecework submit`
 #: reads it.
@@ -94,9 +97,29 @@ class Client:
             raise UsageError(message, next_step="Use `async with Client() as client:`.")
         return self._runtime
 
+    @overload
     async def submit(
         self,
-        pipeline: Pipeline,
+        pipeline: PipelineFunction[P, R],
+        rows: Rows[P],
+        *,
+        id: str = "",
+        deadline: Deadline | None = None,
+        source: str = "",
+    ) -> JobHandle[R]: ...
+    @overload
+    async def submit(
+        self,
+        pipeline: Pipeline[P],
+        rows: Rows[P],
+        *,
+        id: str = "",
+        deadline: Deadline | None = None,
+        source: str = "",
+    ) -> JobHandle[Any]: ...
+    async def submit(
+        self,
+        pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
         rows: Rows[Any],
         *,
         id: str = "",  # noqa: A002 -- the word of the command line
@@ -116,7 +139,7 @@ class Client:
             UsageError: `input.…`: a row is invalid, and no job was created;
                 `submit.token.conflict`: a job with this id has other content.
         """
-        rt = self.runtime
+        rt, pipeline = self.runtime, as_pipeline(pipeline)
         if id and not is_name(id):
             message = f"{id!r} is not a valid job id."
             step = "Use up to 64 letters, digits, `-` and `_`."
@@ -128,9 +151,26 @@ class Client:
         _, created = await submit(rt, submission, chunks)
         return JobHandle(ref.job, rt, self._actor, pipeline, created)
 
-    def job(self, id: str, pipeline: Pipeline | None = None) -> JobHandle[Any]:  # noqa: A002
+    @overload
+    def job(self, id: str, pipeline: PipelineFunction[P, R]) -> JobHandle[R]: ...
+    @overload
+    def job(self, id: str, pipeline: Pipeline[Any] | None = None) -> JobHandle[Any]: ...
+    def job(
+        self,
+        id: str,  # noqa: A002 -- the word of the command line
+        pipeline: Pipeline[Any] | PipelineFunction[Any, Any] | None = None,
+    ) -> JobHandle[Any]:
         """Return a handle of a job; `pipeline` types its results."""
-        return JobHandle(id, self.runtime, self._actor, pipeline)
+        known = None if pipeline is None else as_pipeline(pipeline)
+        return JobHandle(id, self.runtime, self._actor, known)
+
+    @classmethod
+    def sync(cls, **arguments: Any) -> SyncClient:
+        """Return a client for scripts and notebooks, with the same methods.
+
+        Use it as a context manager. Args: as `Client`.
+        """
+        return SyncClient(cls(**arguments))
 
 
 def read_rows(

@@ -12,13 +12,19 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from piecework.client.client import Client, Rows
+from pydantic import BaseModel
+
 from piecework.client.job import Deadline, Done, Failed, JobHandle, JobView
+from piecework.declared import PipelineFunction, as_pipeline
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.watch import ProgressSnapshot
 
+if TYPE_CHECKING:
+    from piecework.client.client import Client, Rows  # it imports this module
+
+P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -28,10 +34,10 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class SyncClient:
-    """A `Client` for scripts and notebooks: the same arguments and methods."""
+    """A client for scripts and notebooks; `Client.sync` makes it."""
 
-    def __init__(self, **arguments: Any) -> None:
-        self._client = Client(**arguments)
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -55,9 +61,29 @@ class SyncClient:
             self._thread.join()
             self._loop.close()
 
+    @overload
     def submit(
         self,
-        pipeline: Pipeline,
+        pipeline: PipelineFunction[P, R],
+        rows: Rows[P],
+        *,
+        id: str = "",
+        deadline: Deadline | None = None,
+        source: str = "",
+    ) -> SyncJob[R]: ...
+    @overload
+    def submit(
+        self,
+        pipeline: Pipeline[P],
+        rows: Rows[P],
+        *,
+        id: str = "",
+        deadline: Deadline | None = None,
+        source: str = "",
+    ) -> SyncJob[Any]: ...
+    def submit(
+        self,
+        pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
         rows: Rows[Any],
         *,
         id: str = "",  # noqa: A002 -- the word of the command line
@@ -66,13 +92,22 @@ class SyncClient:
     ) -> SyncJob[Any]:
         """Submit rows as a job; see `Client.submit`."""
         submitting = self._client.submit(
-            pipeline, rows, id=id, deadline=deadline, source=source
+            as_pipeline(pipeline), rows, id=id, deadline=deadline, source=source
         )
         return SyncJob(self._run(submitting), self._run)
 
-    def job(self, id: str, pipeline: Pipeline | None = None) -> SyncJob[Any]:  # noqa: A002
+    @overload
+    def job(self, id: str, pipeline: PipelineFunction[P, R]) -> SyncJob[R]: ...
+    @overload
+    def job(self, id: str, pipeline: Pipeline[Any] | None = None) -> SyncJob[Any]: ...
+    def job(
+        self,
+        id: str,  # noqa: A002 -- the word of the command line
+        pipeline: Pipeline[Any] | PipelineFunction[Any, Any] | None = None,
+    ) -> SyncJob[Any]:
         """Return a handle of a job; `pipeline` types its results."""
-        return SyncJob(self._client.job(id, pipeline), self._run)
+        known = None if pipeline is None else as_pipeline(pipeline)
+        return SyncJob(self._client.job(id, known), self._run)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -65,6 +65,17 @@ def named_call(name: str, *, version: str = "") -> Callable[[F], F]:
     return declare
 
 
+def at_its_place(function: F) -> F:
+    """Let module and qualified name stand for a function that a decorator wraps.
+
+    Raises:
+        UsageError: `pipeline.call.indistinct`: it is a lambda or nested.
+    """
+    operation_name(function)
+    text = json.dumps(["at", function.__module__, path_of(function)])
+    return declare_text(function, text, function)
+
+
 def _around(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls an object, which may not take an attribute."""
 

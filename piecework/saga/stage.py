@@ -17,6 +17,7 @@ from typing import Any
 from piecework import telemetry
 from piecework.calls.invoke import await_result, in_thread, on_loop
 from piecework.context import Context
+from piecework.dependency import CURRENT
 from piecework.domain import values
 from piecework.domain.model import iso
 from piecework.domain.protocols import Checkpoints
@@ -132,8 +133,10 @@ async def run_in_process(stage: Stage, ctx: Context[Any], variant: str = RUN) ->
 def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Awaitable[Any]:
     """Return the awaitable call of a stage function.
 
-    A coroutine function runs on the loop, a plain function in a thread.
+    A coroutine function runs on the loop, a plain function in a thread. Declared calls
+    of a coroutine function go through the context.
     """
+    CURRENT.set(ctx if inspect.iscoroutinefunction(function) else None)
     if inspect.iscoroutinefunction(function):
         return on_loop(function, ctx)
     return invoke_plain(function, ctx)

@@ -52,7 +52,9 @@ def run(
     ],
     source: Annotated[
         str,
-        typer.Argument(help="A document, a directory, a .jsonl manifest, or `-`."),
+        typer.Argument(
+            help="A document, a directory, a .jsonl, .csv or .parquet file, or `-`."
+        ),
     ],
     save: Annotated[
         Path | None,

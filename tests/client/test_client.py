@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage, TransientError
-from piecework.client import Client, Done, Failed, SyncClient
+from piecework.client import Client, Done, Failed
 from piecework.domain.model import JobStatus
 from piecework.errors import (
     NotFoundError,
@@ -224,6 +225,9 @@ async def test_results_are_exported_in_each_form(
         rows = list(csv.DictReader(file))
     assert [row["value.words"] for row in rows] == ["1", ""]
     assert rows[1]["error_code"] == "runtime.stage.permanent"
+    await job.export(tmp_path / "out.parquet")
+    table = parquet.read_table(tmp_path / "out.parquet")
+    assert table.column("value.words").to_pylist() == [1, None]
     with pytest.raises(UsageError, match=r"out\.xml"):
         await job.export(tmp_path / "out.xml")
 
@@ -236,7 +240,7 @@ def test_a_script_needs_no_loop() -> None:
 
     lengths = Pipeline("lengths", payload=Text, stages=[Stage(unready)])
     aws = InProcessAws(Settings(receive_wait_s=1))
-    with SyncClient(runtime=aws.runtime()) as client:
+    with Client.sync(runtime=aws.runtime()) as client:
         job = client.submit(lengths, [Text(text="ab")], id="job-1")
         assert job.view().counts == {"PENDING": 1}
         assert job.cancel("enough").status in {

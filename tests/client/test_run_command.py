@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PIPELINE = """
 from pydantic import BaseModel
 from piecework import Context, JoinContext, PermanentError, Pipeline, Stage
@@ -33,38 +35,62 @@ words = Pipeline("words", payload=Text, stages=[Stage(count)], join=total)
 """
 
 
-def run_here(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a folder that holds the pipeline."""
-    (folder / "app.py").write_text(PIPELINE, encoding="utf-8")
+#: The target of the project: rows to results in that many lines.
+MAX_LINES_OF_OWN_PIPELINE = 15
+ROOT = Path(__file__).parents[2]
+
+
+def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a folder."""
     command = [sys.executable, "-m", "piecework_orchestrator.cli", "run", *arguments]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=90, check=False
     )
 
 
-def test_results_go_to_stdout_and_causes_to_stderr(tmp_path: Path) -> None:
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a folder that holds the pipeline."""
+    (tmp_path / "app.py").write_text(PIPELINE, encoding="utf-8")
+    return tmp_path
+
+
+def test_results_go_to_stdout_and_causes_to_stderr(project: Path) -> None:
     rows = [{"text": "one"}, {"text": ""}, {"text": "two words"}]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (tmp_path / "rows.jsonl").write_text(lines, encoding="utf-8")
+    (project / "rows.jsonl").write_text(lines, encoding="utf-8")
 
-    done = run_here(tmp_path, "app:words", "rows.jsonl", "--save", "out")
+    done = run_command(project, "app:words", "rows.jsonl", "--save", "out")
 
     results = [json.loads(line) for line in done.stdout.splitlines()]
     values = {each["chunk"]: each.get("value") for each in results}
     assert values == {0: 1, 1: None, 2: 2}
     assert done.returncode == 5  # dead letters are left
     assert "dead runtime.stage.permanent in count: there is no text" in done.stderr
-    assert (tmp_path / "out" / "total.txt").read_text("utf-8") == "3"
-    left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
+    assert (project / "out" / "total.txt").read_text("utf-8") == "3"
+    left = {path.name for path in project.iterdir()} - {"__pycache__"}
     assert left == {"app.py", "rows.jsonl", "out"}
 
 
-def test_a_wrong_line_is_named_and_nothing_runs(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text(
-        '{"text": "a"}\n{"txt": 1}\n', encoding="utf-8"
-    )
+def test_the_page_for_programs_is_true(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "programs.md").read_text("utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "app.py").write_text(code, encoding="utf-8")
+    rows = '{"text": "one two"}\n{"text": "three"}\n'
+    (tmp_path / "rows.jsonl").write_text(rows, encoding="utf-8")
 
-    done = run_here(tmp_path, "app:words", "rows.jsonl")
+    done = run_command(tmp_path, "app:word_count", "rows.jsonl")
+
+    values = [json.loads(line)["value"] for line in done.stdout.splitlines()]
+    assert (done.returncode, sorted(values)) == (0, [1, 2])
+    written = [line for line in code.splitlines() if line.strip()]
+    assert len(written) <= MAX_LINES_OF_OWN_PIPELINE
+
+
+def test_a_wrong_line_is_named_and_nothing_runs(project: Path) -> None:
+    (project / "rows.jsonl").write_text('{"text": "a"}\n{"txt": 1}\n', encoding="utf-8")
+
+    done = run_command(project, "app:words", "rows.jsonl")
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "input.manifest.invalid_line: Line 2 of rows.jsonl" in done.stderr

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from types import ModuleType
 
 import pytest
 
+from piecework.client import Client
+from piecework.settings import Settings
 from piecework.testing import run_in_memory
 from piecework_examples.quickstart import Paragraph, pipeline
+from piecework_simulation.in_process import InProcessAws, worker_beside
 from tests.docs.pages import README, ROOT, fenced, prose
 
 HEADS = [
@@ -43,20 +47,22 @@ async def test_the_pipeline_of_the_quickstart_does_what_it_says() -> None:
     assert {"total.txt": b"3\n"} == run.artifacts
 
 
-def test_the_pipeline_and_the_test_in_the_readme_run(
+async def test_the_pipeline_and_the_program_in_the_readme_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    declared, tested = fenced(README, "python")
     module = ModuleType("readme")
     monkeypatch.setitem(sys.modules, "readme", module)
-    lines = "\n".join(f"    {line}" for line in tested.splitlines())
-    program = f"import asyncio\nasync def main():\n{lines}\nasyncio.run(main())\n"
-
-    for source in (declared, program):
+    for source in fenced(README, "python"):
         exec(compile(source, "README.md", "exec"), vars(module))  # noqa: S102 -- our own page
+    aws = InProcessAws(Settings(receive_wait_s=1))
+    client = partial(Client, runtime=aws.runtime())
+    monkeypatch.setattr(module, "Client", client, raising=True)
+    pipelines = {"word_count": module.word_count.declared}
 
-    assert "Pipeline(" in declared
-    assert "run_in_memory" in tested
+    async with worker_beside(aws, pipelines, ["readme"]):
+        counts = await module.batch([module.Text(text="one two"), module.Text(text="")])
+
+    assert sorted(counts) == [0, 2]
 
 
 def test_the_command_of_the_readme_names_a_pipeline_that_exists() -> None:

@@ -157,7 +157,7 @@ def build_run(
 
 def join_as_pipeline(pipeline: Pipeline) -> Pipeline:
     """Return a pipeline whose only stage is the join."""
-    run = pipeline.join or default_join
+    run: Callable[..., Any] = pipeline.join or default_join
     stage = Stage(run, name=JOIN)
     return Pipeline(
         name=pipeline.name,

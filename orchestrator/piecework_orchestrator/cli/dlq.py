@@ -20,7 +20,6 @@ from piecework_orchestrator.cli.dlq_select import (
     SinceOption,
     StageOption,
 )
-from piecework_orchestrator.cli.files import whole_file
 from piecework_orchestrator.cli.options import (
     ChunkArgument,
     Format,
@@ -40,6 +39,7 @@ from piecework_orchestrator.cli.views.dead_letters import (
     letter_view,
     payload_facts,
 )
+from piecework_orchestrator.files import whole_file
 from piecework_orchestrator.inspector import require_job
 from piecework_orchestrator.selection import Filter, select
 

@@ -16,11 +16,12 @@ from piecework.domain.records import JsonRefusedError, require_bounded
 from piecework.domain.values import BOUNDS
 from piecework.errors import PermanentError, PieceworkError, StateError, UsageError
 from piecework.runtime import Runtime
-from piecework_orchestrator.cli.files import make_folder, whole_file
 from piecework_orchestrator.cli.options import Format, JobArgument
 from piecework_orchestrator.cli.output import Column, Output, encode
 from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.run import report_error, run_connected
+from piecework_orchestrator.export import export
+from piecework_orchestrator.files import make_folder, whole_file
 from piecework_orchestrator.inspector import (
     dead_letters_of,
     read_certificate,
@@ -52,6 +53,14 @@ def results(
             show_default=False,
         ),
     ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the results to this .jsonl, .csv or .parquet file instead.",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         Format, typer.Option("-o", "--output", help="The format of the result.")
     ] = Format.JSONL,
@@ -62,10 +71,16 @@ def results(
     """
 
     async def run(rt: Runtime, out: Output) -> int:
+        if to is not None and follow:
+            message = "--follow prints results as they come, and --to writes a file."
+            raise UsageError(message, next_step="Remove one of the two options.")
         record = await require_job(rt, job)
         errors = ResultErrors(out)
         code = 0
-        if follow:
+        if to is not None:
+            count = await export(rt, record, to)
+            out.say(f"{count} of {record.chunks} chunks are in {to}")
+        elif follow:
             record, code = await follow_results(rt, out, record, errors)
         else:
             await print_results(rt, out, record, errors)

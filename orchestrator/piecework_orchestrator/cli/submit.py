@@ -48,7 +48,8 @@ def submit(
     source: Annotated[
         str,
         typer.Argument(
-            help="A document, a directory, a .jsonl manifest, `-`, or s3://bucket/key."
+            help="A document, a directory, a .jsonl, .csv or .parquet file, `-`, or "
+            "s3://bucket/key."
         ),
     ],
     job_id: Annotated[

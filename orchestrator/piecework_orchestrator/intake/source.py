@@ -36,6 +36,7 @@ from piecework_orchestrator.intake.manifest import (
     open_blocks,
     stream_blocks,
 )
+from piecework_orchestrator.intake.tables import is_table, table_chunks
 
 STDIN = "-"
 
@@ -94,6 +95,8 @@ def _open(
         return directory_chunks(path, pipeline, limits)
     if is_manifest(path.name):
         return manifest_chunks(open_blocks(path), source, pipeline, limits)
+    if is_table(path.name):
+        return table_chunks(path, pipeline, limits)
     return document_chunks(path, printable_name(path.name), pipeline, limits)
 
 

@@ -21,7 +21,7 @@ from piecework.pipelines import Pipeline
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
 from piecework.saga.recovery import Limits
-from piecework.testing import MemoryCheckpoints, MemoryJournal
+from piecework.testing.memory import MemoryCheckpoints, MemoryJournal
 
 NOW = 1_700_000_000.0
 SCOPE = CallScope("acme", "job", 7, "analyse", "review")

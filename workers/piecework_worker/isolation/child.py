@@ -32,7 +32,7 @@ from piecework.calls.caller import Caller
 from piecework.calls.fallback import FallbackUsed, call_function
 from piecework.calls.invoke import as_failure
 from piecework.context import Context
-from piecework.dependency import Dependency
+from piecework.dependency import Dependency, key_argument, outside_chunk
 from piecework.domain import values
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import CalledFunctions, function_text, path_of
@@ -103,7 +103,8 @@ class PendingCall:
             dependency.lookup if request.lookup and dependency.lookup else function
         )
         own = copy_arguments(pending, self.bound.args, self.bound.keywords)
-        value = await own(idempotency_key=request.key)
+        with outside_chunk():
+            value = await own(**key_argument(pending, request.key))
         missing = request.lookup and value is None
         return "null" if missing else values.encode(function, value)
 

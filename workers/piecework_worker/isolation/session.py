@@ -10,6 +10,7 @@ effect of unknown outcome, as a dead worker does.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import math
 from collections.abc import Iterator
@@ -346,6 +347,9 @@ class RemoteCall:
 def _answer() -> Any: ...
 
 
+def _call(*, idempotency_key: str) -> Any: ...
+
+
 class RemoteFunction:
     """Represents a function of the child, with its name.
 
@@ -353,6 +357,7 @@ class RemoteFunction:
     """
 
     __wrapped__ = staticmethod(_answer)
+    __signature__ = inspect.signature(_call)
 
     def __init__(self, qualname: str, remote: RemoteCall, position: int) -> None:
         """Take the name that the call's key contains."""

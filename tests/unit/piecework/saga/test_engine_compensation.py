@@ -10,7 +10,7 @@ from piecework.domain.identity import named_call
 from piecework.domain.outcome import Compensation, DeadLettered
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError, TransientError
 from piecework.pipelines import Pipeline, Stage
-from piecework.testing import MemoryCheckpoints
+from piecework.testing.memory import MemoryCheckpoints
 from tests.unit.piecework.fakes import (
     Clause,
     Killed,

@@ -1,22 +1,22 @@
-"""Run a pipeline in memory: no AWS, no sleeping, the same engine.
-
-run = await run_in_memory(pipeline, [Clause(text="..."), ...])
-assert run.results == {0: "...", 1: "..."}
-"""
+"""Run a pipeline in memory: no AWS, no sleeping, the same engine."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from pydantic import BaseModel
 
-from piecework.calls.attempts import Attempts
+from piecework.calls.attempts import Attempts, plain_execution
+from piecework.calls.call import Call
 from piecework.calls.caller import Caller
 from piecework.context import Context, JoinContext
+from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain import keys, values
 from piecework.domain.model import Effect
 from piecework.domain.outcome import DeadLettered, Deferred, Outcome, Retry, Succeeded
@@ -34,6 +34,7 @@ from piecework.saga import engine
 from piecework.saga.recovery import Limits
 from piecework.saga.stage import invoke
 from piecework.telemetry.emit import quiet_log
+from piecework.testing.faults import ChunkFaults, Fault
 
 
 @dataclass(slots=True)
@@ -45,12 +46,22 @@ class MemoryRun:
         outcomes: How each chunk ended.
         join_value: What the join returned; None without a join.
         artifacts: What the join wrote.
+        sent: The idempotency key of each execution of a called function, by its name.
     """
 
     results: dict[int, Any] = field(default_factory=dict)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     join_value: Any = None
     artifacts: dict[str, bytes] = field(default_factory=dict)
+    sent: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def calls(self, function: str) -> int:
+        """Return how often a function was executed, retries included."""
+        return len(self.sent[function])
+
+    def effects(self, function: str) -> int:
+        """Return how many operations a provider that honours the key has executed."""
+        return len(set(self.sent[function]))
 
 
 @dataclass(slots=True)
@@ -58,6 +69,7 @@ class MemoryCheckpoints:
     """A chunk's progress, kept over its attempts."""
 
     names: Sequence[str]
+    faults: ChunkFaults = field(default_factory=ChunkFaults)
     completed: dict[str, str] = field(default_factory=dict)
     compensated: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
     failure: ErrorEnvelope | None = None
@@ -66,6 +78,7 @@ class MemoryCheckpoints:
 
     async def complete(self, index: int, value: str, following: str) -> None:
         """Keep a stage's value and enter the following stage."""
+        await self.faults.kill_if_due("after stage", self.names[index])
         self.completed[self.names[index]] = value
         self.cursor = following
 
@@ -152,22 +165,26 @@ class MemoryJobResults:
 
 
 async def run_in_memory(
-    pipeline: Pipeline,
+    pipeline: Pipeline | PipelineFunction,
     payloads: Sequence[BaseModel],
     *,
     max_attempts: int = 3,
     seed: int = 0,
     now: float = 1_700_000_000.0,
+    faults: Sequence[Fault] = (),
 ) -> MemoryRun:
     """Run every payload through the pipeline, then the join; waits cost no time.
 
-    Isolated stages run in this process, too, and know no memory limit.
+    Isolated stages run in this process, too, and know no memory limit. Each chunk has
+    each of the faults.
     """
+    pipeline = as_pipeline(pipeline)
     run, rng = MemoryRun(), Random(seed)
     limits = Limits(max_attempts, lambda: now, rng)
     stored, missing = [], []
     for number, payload in enumerate(payloads):
-        outcome, checkpoints = await _run_chunk(pipeline, payload, number, limits)
+        chunk = MemoryChunk(pipeline, number, limits, run, ChunkFaults(faults))
+        outcome, checkpoints = await chunk.run(payload)
         run.outcomes[number] = outcome
         label = pipeline.label(payload) if pipeline.label else ""
         if isinstance(outcome, Succeeded):
@@ -188,27 +205,64 @@ async def run_in_memory(
     return run
 
 
-async def _run_chunk(
-    pipeline: Pipeline, payload: BaseModel, number: int, limits: Limits
-) -> tuple[Outcome, MemoryCheckpoints]:
-    checkpoints = MemoryCheckpoints([stage.name for stage in pipeline.stages])
-    journal = MemoryJournal()
-    for attempt in range(1, limits.max_attempts + 1):
-        checkpoints.reached_stage = checkpoints.cursor
-        ctx = Context(
-            payload=payload,
-            pipeline=pipeline,
-            tenant="memory",
-            job="memory",
-            chunk=number,
-            attempt=attempt,
-            caller=_caller(journal, limits),
-            log=quiet_log(),
-        )
-        outcome = await engine.run(pipeline, ctx, checkpoints, limits)
-        if not isinstance(outcome, Retry | Deferred):
-            break
-    return outcome, checkpoints
+@dataclass(slots=True)
+class MemoryChunk:
+    """One chunk of a run in memory, over all its attempts."""
+
+    pipeline: Pipeline
+    number: int
+    limits: Limits
+    whole: MemoryRun
+    faults: ChunkFaults
+
+    async def run(self, payload: BaseModel) -> tuple[Outcome, MemoryCheckpoints]:
+        """Run attempts until the chunk ends; return its outcome and checkpoints."""
+        names = [stage.name for stage in self.pipeline.stages]
+        checkpoints, journal = MemoryCheckpoints(names, self.faults), MemoryJournal()
+        attempt = 1
+        while True:
+            checkpoints.reached_stage = checkpoints.cursor
+            ctx = Context(
+                payload=payload,
+                pipeline=self.pipeline,
+                tenant="memory",
+                job="memory",
+                chunk=self.number,
+                attempt=attempt,
+                caller=_caller(journal, self.limits, self),
+                log=quiet_log(),
+            )
+            work = engine.run(self.pipeline, ctx, checkpoints, self.limits)
+            self.faults.worker = asyncio.create_task(work)
+            outcome = await self.end_of(self.faults.worker)
+            if outcome is None:
+                continue
+            open_ = isinstance(outcome, Retry | Deferred)
+            if not open_ or attempt == self.limits.max_attempts:
+                return outcome, checkpoints
+            attempt += 1
+
+    async def end_of(self, work: asyncio.Task[Outcome]) -> Outcome | None:
+        """Return the outcome of an attempt; None: its worker was killed."""
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not self.faults.killed:
+                work.cancel()
+                raise
+            self.faults.killed = False
+            return None
+
+    @asynccontextmanager
+    async def execution(self, call: Call, key: str) -> AsyncIterator[None]:
+        """Count an execution of a called function, with the faults of this chunk."""
+        name = call.bound.func.__name__
+        fault = self.faults.due("before call", name)
+        if fault is not None and fault.error is not None:
+            raise fault.error
+        self.whole.sent[name].append(key)
+        yield
+        await self.faults.kill_if_due("in call", name)
 
 
 def _join_context(
@@ -221,14 +275,16 @@ def _join_context(
         job="memory",
         chunk=keys.JOIN_CHUNK,
         attempt=1,
-        caller=_caller(MemoryJournal(), limits),
+        caller=_caller(MemoryJournal(), limits, None),
         log=quiet_log(),
         stage=JOIN,
         job_results=job_results,
     )
 
 
-def _caller(journal: MemoryJournal, limits: Limits) -> Caller:
+def _caller(
+    journal: MemoryJournal, limits: Limits, chunk: MemoryChunk | None
+) -> Caller:
     async def at_once(_: float) -> None:
         await asyncio.sleep(0)
 
@@ -239,6 +295,7 @@ def _caller(journal: MemoryJournal, limits: Limits) -> Caller:
         clock=limits.clock,
         log=quiet_log(),
         sleep=at_once,
+        execution=chunk.execution if chunk else plain_execution,
     )
     return Caller(journal=journal, ledger=journal, gen=1, attempts=attempts)
 

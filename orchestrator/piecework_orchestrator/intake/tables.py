@@ -1,0 +1,159 @@
+"""Read the rows of a CSV or Parquet file as chunk inputs, one by one."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import AsyncGenerator, Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import BaseModel
+
+from piecework.errors import PieceworkError, UsageError
+from piecework.pipelines import Pipeline
+from piecework_orchestrator.intake.chunk import (
+    ChunkInput,
+    SourceLocation,
+    chunk_input,
+    describe_payload_error,
+)
+from piecework_orchestrator.intake.limits import Limits
+
+CSV, PARQUET = ".csv", ".parquet"
+#: Rows of a Parquet file that are in memory at once.
+BATCH_ROWS = 1_024
+
+#: The number of a row's line, or of the row, and its cells by column.
+Row = tuple[int, dict[str, Any]]
+
+
+def is_table(name: str) -> bool:
+    """Return whether the suffix is that of a table."""
+    return PurePosixPath(name).suffix.lower() in {CSV, PARQUET}
+
+
+async def table_chunks(
+    path: Path, pipeline: Pipeline, limits: Limits
+) -> AsyncGenerator[ChunkInput, None]:
+    """Yield a chunk for each row; the columns are the fields of the payload.
+
+    Raises:
+        UsageError: `input.manifest.invalid_line` with line and column,
+            `input.manifest.empty`, `input.file.unreadable`.
+    """
+    is_csv = path.suffix.lower() == CSV
+    rows = csv_rows(path, limits) if is_csv else parquet_rows(path)
+    validate = validate_cells if is_csv else validate_row
+    unit = "line" if is_csv else "row"
+    empty = True
+    for number, row in rows:
+        empty = False
+        location = SourceLocation(str(path), f"{unit} {number}", f"{unit} {number}")
+        payload = validated(validate, pipeline.payload, row, location)
+        yield chunk_input(payload, location, pipeline, limits)
+    if empty:
+        raise UsageError(
+            f"The table {path} contains no row.",
+            code="input.manifest.empty",
+            next_step="Write a header and one chunk per row.",
+            origin=str(path),
+        )
+
+
+def csv_rows(path: Path, limits: Limits) -> Iterator[Row]:
+    """Yield the rows of a CSV file with a header; a byte order mark is skipped."""
+    csv.field_size_limit(limits.line_bytes)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            table = csv.DictReader(file, strict=True)
+            for row in table:
+                if None in row or None in row.values():
+                    raise wrong_width(path, table.line_num)
+                yield table.line_num, row
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise unreadable(path, error) from error
+
+
+def parquet_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of a Parquet file.
+
+    Raises:
+        UsageError: `input.file.unreadable`: also if pyarrow is not installed.
+    """
+    if find_spec("pyarrow") is None:
+        raise UsageError(
+            "A Parquet file needs the library pyarrow.",
+            code="input.file.unreadable",
+            next_step="Install it: `pip install 'piecework[data]'`.",
+        )
+    import pyarrow as pa  # an extra, and slow to load
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            number = 0
+            for batch in file.iter_batches(BATCH_ROWS):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(path, error) from error
+
+
+def validate_cells(model: type[BaseModel], row: dict[str, Any]) -> BaseModel:
+    """Return the payload of text cells; an empty cell becomes the default, if any."""
+    fields = model.model_fields
+    optional = {n for n, each in fields.items() if not each.is_required()}
+    given = {n: cell for n, cell in row.items() if cell or n not in optional}
+    return model.model_validate_strings(given)
+
+
+def validate_row(model: type[BaseModel], row: dict[str, Any]) -> BaseModel:
+    """Return the payload of a row whose cells have types."""
+    return model.model_validate(row)
+
+
+def validated(
+    validate: Callable[[type[BaseModel], dict[str, Any]], BaseModel],
+    model: type[BaseModel],
+    row: dict[str, Any],
+    location: SourceLocation,
+) -> BaseModel:
+    """Return the payload of a row.
+
+    Raises:
+        UsageError: `input.manifest.invalid_line`, naming row and columns.
+    """
+    try:
+        return validate(model, row)
+    except PieceworkError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- a validator may raise anything
+        raise UsageError(
+            f"{location.part.capitalize()} of {location.origin} is not a "
+            f"{model.__name__}: {describe_payload_error(error)}.",
+            code="input.manifest.invalid_line",
+            next_step=f"Correct {location.part}, then submit again; no job was made.",
+            origin=location.origin,
+        ) from None
+
+
+def wrong_width(path: Path, line: int) -> UsageError:
+    """Return the error of a line with more or fewer cells than the header."""
+    return UsageError(
+        f"Line {line} of {path} has another number of cells than the header.",
+        code="input.manifest.invalid_line",
+        next_step=f"Correct line {line}, then submit again; no job was made.",
+        origin=str(path),
+    )
+
+
+def unreadable(path: Path, error: Exception) -> UsageError:
+    """Return the error of a file that is not a table."""
+    return UsageError(
+        f"{path} cannot be read as a table: {type(error).__name__}.",
+        code="input.file.unreadable",
+        next_step="Save it as UTF-8 CSV with a header, or as Parquet.",
+        origin=str(path),
+    )

@@ -1,0 +1,108 @@
+"""Declarations and uses without a type error; `test_typed.py` checks this file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import assert_type
+
+from pydantic import BaseModel
+
+from piecework import (
+    Context,
+    Dependency,
+    Effect,
+    JoinContext,
+    Pipeline,
+    Results,
+    Stage,
+    pipeline,
+)
+from piecework.client import Client, Done
+
+words = Dependency("word-counter")
+pay = Dependency("pay", effect=Effect.PROVIDER_IDEMPOTENT)
+
+
+class Text(BaseModel):
+    """A payload."""
+
+    text: str
+
+
+@words.call
+async def count_words(text: str) -> int:
+    """Count words."""
+    return len(text.split())
+
+
+@pay.call(name="charge", version="1")
+async def charge(order: str, cents: int, *, idempotency_key: str = "") -> str:
+    """Pay."""
+    return f"{order} {cents} {idempotency_key}"
+
+
+@pipeline
+async def word_count(part: Text) -> int:
+    """Count the words of a text."""
+    await charge("order-1", cents=100)
+    return await count_words(part.text)
+
+
+@word_count.join
+async def total(results: Results[int]) -> int:
+    """Add all counts."""
+    return sum([result.value async for result in results])
+
+
+@pipeline(timeout=5)
+def shout(part: Text) -> str:
+    """Return the text in capitals."""
+    return part.text.upper()
+
+
+async def first(ctx: Context[Text]) -> int:
+    """Count the words of a text, as the first of two stages."""
+    return await ctx.call(words, count_plainly, ctx.payload.text)
+
+
+async def count_plainly(text: str, *, idempotency_key: str = "") -> int:
+    """Count words through `ctx.call`."""
+    del idempotency_key
+    return len(text.split())
+
+
+async def second(ctx: Context[Text]) -> str:
+    """Write the count."""
+    return str(assert_type(ctx.result(first), int))
+
+
+async def join(ctx: JoinContext) -> int:
+    """Count the results."""
+    return len([result async for result in ctx.results()])
+
+
+two_stages = Pipeline(
+    "two-stages", payload=Text, stages=[Stage(first), Stage(second)], join=join
+)
+
+
+async def rows() -> AsyncIterator[Text]:
+    """Yield rows."""
+    yield Text(text="a")
+
+
+async def program() -> None:
+    """Use the client."""
+    async with Client() as client:
+        job = await client.submit(word_count, rows(), deadline="2h")
+        async for item in job.results():
+            if isinstance(item, Done):
+                assert_type(item.value, int)
+        await client.submit(two_stages, [{"text": "a"}])
+        known = client.job("job-1", shout)
+        assert_type(
+            [item.value async for item in known.results() if isinstance(item, Done)],
+            list[str],
+        )
+    assert_type(await word_count(Text(text="a")), int)
+    assert_type(await count_words("a"), int)

@@ -1,0 +1,51 @@
+"""One type error in each line that is marked; `test_typed.py` checks this file."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+from right import Text, charge, count_words, first, word_count
+
+from piecework import Context, Pipeline, Results, Stage
+from piecework.client import Client, Done
+
+
+class Other(BaseModel):
+    """Another payload."""
+
+    number: int
+
+
+async def other(ctx: Context[Other]) -> int:
+    """Take another payload."""
+    return ctx.payload.number
+
+
+async def wrong_arguments() -> None:
+    """Call with wrong arguments."""
+    await count_words(1)  # wrong
+    await count_words()  # wrong
+    await charge("order", cents="100")  # wrong
+    text: str = await count_words("a")  # wrong
+    await word_count(Other(number=1))  # wrong
+    del text
+
+
+Pipeline("p", payload=Text, stages=[Stage(other)])  # wrong
+Pipeline("p", payload=Other, stages=[Stage(first)])  # wrong
+
+
+@word_count.join  # wrong
+async def join(results: Results[str]) -> str:
+    """Join results of another type."""
+    return ",".join([result.value async for result in results])
+
+
+async def wrong_rows() -> None:
+    """Submit rows of another payload."""
+    async with Client() as client:
+        await client.submit(word_count, [Other(number=1)])  # wrong
+        job = await client.submit(word_count, [Text(text="a")])
+        async for item in job.results():
+            if isinstance(item, Done):
+                text: str = item.value  # wrong
+                del text

@@ -236,12 +236,21 @@ def encode(value: object, form: Format) -> str:
 
 View = Callable[[Console], None]
 
+
+def message_text(row: Document) -> str:
+    """Return the message of a stored error, and where it was raised."""
+    message = str(row.get("message", ""))
+    if not row.get("location"):
+        return message
+    return f"{row['exception']} at {row['location']}: {message}"
+
+
 ERROR_HISTORY_COLUMNS = [
     Column("ATTEMPT", "attempt", right=True),
     Column("AT", lambda row: str(row["at"])[:19] + "Z"),
     Column("WORKER", "worker", shrinks=True),
     Column("CODE", "code"),
-    Column("MESSAGE", "message", folds=True),
+    Column("MESSAGE", message_text, folds=True),
 ]
 
 

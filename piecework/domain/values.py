@@ -22,6 +22,7 @@ from typing import Any, Final
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
+from piecework.domain.mismatch import describe_mismatch, name_of, unfinished
 from piecework.domain.records import MIB, Bounds, require_bounded
 from piecework.errors import PermanentError
 
@@ -40,6 +41,13 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         PermanentError: `runtime.value.unserialisable`: the value does not match the
             function's annotation; `runtime.value.too_large`.
     """
+    name = name_of(function)
+    if found := unfinished(value):
+        raise PermanentError(
+            f"{name} returned {found}.",
+            code="runtime.value.unserialisable",
+            next_step="Correct the function.",
+        )
     try:
         adapter = result_type(function)
         # The serializer directly: the adapter's own method fills in a dozen defaults.
@@ -48,15 +56,14 @@ def encode(function: Callable[..., Any], value: Any) -> str:
             # NaN and infinity are written as null, which their own type does not read.
             adapter.validator.validate_json(content, by_alias=False, by_name=True)
     except (ValidationError, ValueError, TypeError) as error:
-        name = getattr(function, "__qualname__", repr(function))
-        message = f"The value of {name} does not match its return annotation."
+        where = describe_mismatch(adapter, value)
+        message = f"The value of {name} does not match its return annotation"
         raise PermanentError(
-            message,
+            f"{message}: {where}." if where else f"{message}.",
             code="runtime.value.unserialisable",
             next_step="Correct the return annotation, or the returned value.",
         ) from error
     if len(content) > VALUE_LIMIT:
-        name = getattr(function, "__qualname__", repr(function))
         message = f"The value of {name} has {len(content):,} bytes as JSON."
         raise PermanentError(message, code="runtime.value.too_large")
     return content.decode()
@@ -75,7 +82,7 @@ def decode(function: Callable[..., Any], text: str) -> Any:
         require_bounded(text, BOUNDS)
         return validator.validate_json(text, by_alias=False, by_name=True)
     except ValueError as error:
-        name = getattr(function, "__qualname__", repr(function))
+        name = name_of(function)
         message = f"The stored value of {name} does not match its return annotation."
         raise PermanentError(
             message,

@@ -22,7 +22,7 @@ from piecework.domain.outcome import (
     Succeeded,
 )
 from piecework.domain.protocols import ClaimLostError
-from piecework.errors import ErrorEnvelope, StoreError
+from piecework.errors import StoreError
 from piecework.jobs.fan_in import Certificate, certify, store_certificate
 from piecework.store.completion import take_snapshot
 from piecework.store.results import fits_inline
@@ -241,7 +241,8 @@ def emit_outcome(
                 log,
                 "chunk.retry_scheduled",
                 error_code=failure.code,
-                **origin(failure, "raised", "traceback"),
+                raised=failure.raised,
+                traceback=failure.traceback,
                 delay_s=round(delay, 3),
                 **facts,
             )
@@ -263,18 +264,13 @@ def emit_outcome(
                 log,
                 "chunk.dead_lettered",
                 error_code=failure.code,
-                **origin(failure, "raised"),
+                raised=failure.raised,
                 stage=failure.stage,
                 attempts=attempts,
                 compensation=compensation.value,
                 envelope=failure.model_dump(mode="json", exclude_defaults=True),
                 **facts,
             )
-
-
-def origin(failure: ErrorEnvelope, *names: str) -> dict[str, Any]:
-    """Return where the user's code raised a failure, if it did."""
-    return {name: getattr(failure, name) for name in names if failure.location}
 
 
 def emit_job_finished(

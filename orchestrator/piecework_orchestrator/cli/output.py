@@ -250,6 +250,7 @@ ERROR_HISTORY_COLUMNS = [
     Column("AT", lambda row: str(row["at"])[:19] + "Z"),
     Column("WORKER", "worker", shrinks=True),
     Column("CODE", "code"),
+    Column("CLASS", "error_class"),
     Column("MESSAGE", message_text, folds=True),
 ]
 

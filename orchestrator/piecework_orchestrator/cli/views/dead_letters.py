@@ -99,7 +99,7 @@ def letter_view(letter: Document, now: float) -> View:
                     ("chunk", f"{letter['job']} {chunk_name(letter['chunk'])}"),
                     ("label", letter.get("label")),
                     ("state", state_text(letter, now)),
-                    ("error", f"{letter['error_code']}  ({letter['error_class']})"),
+                    ("error", f"{letter['error_code']}  ({class_text(letter)})"),
                     ("", letter.get("error")),
                     ("raised", letter.get("raised")),
                     ("means", cause_text(letter)),
@@ -175,6 +175,14 @@ def patch_text(letter: Document) -> str:
         return ""
     last = changes[-1]
     return f"since generation {last['redriven_gen']}, by {last['by']}: {last['patch']}"
+
+
+def class_text(letter: Document) -> str:
+    """Return the class that decided; a stage may raise a code with another class."""
+    own, found = letter["error_class"], REGISTRY.get(str(letter["error_code"]))
+    if found is None or found.error_class == own:
+        return str(own)
+    return f"{own}, as the stage raised it; the code itself is {found.error_class}"
 
 
 def cause_text(letter: Document) -> str:

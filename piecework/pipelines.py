@@ -8,7 +8,17 @@ After it the chunk only goes forward.
 from __future__ import annotations
 
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import KW_ONLY, dataclass, field
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, get_args
@@ -82,11 +92,32 @@ class Stage(Generic[P]):
 
     def __post_init__(self) -> None:
         """Set the defaults of name and reversibility."""
+        for function in (self.run, self.compensate, self.replan, *self.fallback):
+            require_function(function)
         if not self.name:
             object.__setattr__(self, "name", self.run.__name__)
         object.__setattr__(self, "fallback", tuple(self.fallback))
         if self.reversibility is None and self.compensate is not None:
             object.__setattr__(self, "reversibility", "easy")
+
+
+def require_function(function: object) -> None:
+    """Refuse what a call of the function returned in place of the function.
+
+    Raises:
+        UsageError: `pipeline.declaration.invalid`.
+    """
+    if function is None or callable(function):
+        return
+    step = "Pass the function itself, without calling it."
+    kind = type(function).__name__.replace("_", " ")
+    message = f"A stage is a function, not a value of type {kind}."
+    if isinstance(function, Coroutine):
+        function.close()
+        message = "A stage is a function, not the coroutine that its call returned."
+    elif isinstance(function, Generator | AsyncGenerator):
+        message = "A stage is a function, not the generator that its call returned."
+    raise UsageError(message, code="pipeline.declaration.invalid", next_step=step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +206,7 @@ def validation_errors(pipeline: Pipeline) -> list[str]:
         found.append("its name may hold letters, digits, '-' and '_' (64 at most)")
     if not names:
         found.append("it has no stage")
-    found += [f"{name!r} is not a stage name" for name in names if not is_name(name)]
+    found += [stage_name_error(name) for name in names if not is_name(name)]
     if len(set(names)) < len(names):
         found.append("two stages have the same name")
     if sum(stage.pivot for stage in pipeline.stages) > 1:
@@ -211,6 +242,13 @@ def validation_errors(pipeline: Pipeline) -> list[str]:
     if pipeline.notify is not None and not iscoroutinefunction(pipeline.notify):
         found.append("its notify hook is not an `async def`")
     return found
+
+
+def stage_name_error(name: str) -> str:
+    """Return why a name is not one of a stage, which tables and messages have."""
+    if name == "<lambda>":
+        return "a stage is a lambda without a name: write a `def`, or `name=`"
+    return f"{name!r} is not a stage name"
 
 
 # ── lint the order of a pipeline's stages ─────────────────────────────────────

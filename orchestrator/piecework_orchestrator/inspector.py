@@ -70,7 +70,7 @@ async def job_document(rt: Runtime, job: Job) -> Document:
     """Return a job with its chunks by status, its dead letters and its certificate."""
     snapshot = await take_snapshot(rt.table, job.ref, job.chunks)
     return {
-        **job_facts(job),
+        **job_facts(job, rt.clock()),
         **(
             {"notifications": await read_notifications(rt, job)}
             if job.has_notify_hook
@@ -85,8 +85,8 @@ async def job_document(rt: Runtime, job: Job) -> Document:
     }
 
 
-def job_facts(job: Job) -> Document:
-    """Return the facts on the job's own item."""
+def job_facts(job: Job, now: float) -> Document:
+    """Return the facts on the job's own item, as they are now."""
     facts = job.pick(JOB_FACTS)
     if not job.status.ended:
         facts.pop("finished_at", None)  # of an earlier generation
@@ -99,13 +99,17 @@ def job_facts(job: Job) -> Document:
         "chunks": job.chunks,
         **facts,
     }
-    parts = {"status_reason": status_reason(job), "cancel": cancel_facts(job)}
+    parts = {"status_reason": status_reason(job, now), "cancel": cancel_facts(job)}
     return document | {name: part for name, part in parts.items() if part}
 
 
-def status_reason(job: Job) -> Document | None:
-    """Return why the job makes no progress; None if it does, or if it has ended."""
-    return None if job.status.ended else job.status_reason
+def status_reason(job: Job, now: float) -> Document | None:
+    """Return why the job makes no progress; None if it does, or if that is over."""
+    reason = job.status_reason
+    if reason is None or job.status.ended:
+        return None
+    over = bool(reason["until"]) and moment(reason["until"]) <= now
+    return None if over else reason
 
 
 async def read_certificate(rt: Runtime, job: Job) -> Document | None:
@@ -135,7 +139,7 @@ async def job_events(rt: Runtime, job: Job) -> list[Document]:
             (job.opened_at, "running", {"chunks": job.chunks}),
             (job.sent_at, "sent", {}),
             (reason["at"], "status reason", {"code": reason["code"]}),
-            (job.finalizing_at, "joining", {"gen": job.gen}),
+            (job.finalizing_at, "join started", {"gen": job.gen}),
         )
         if at
     ]
@@ -268,7 +272,7 @@ async def read_jobs(
             too_new.append(ref)
             continue
         if job is not None and status in (None, str(job.status)):
-            yield {**job_facts(job), **await progress_of(rt, job)}
+            yield {**job_facts(job, rt.clock()), **await progress_of(rt, job)}
 
 
 async def progress_of(rt: Runtime, job: Job) -> Document:

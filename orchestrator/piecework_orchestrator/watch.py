@@ -118,7 +118,7 @@ async def poll_until_ended(
             return found
         if found.status is JobStatus.CANCELLING:
             watcher.remark_once(describe_cancel(found))
-        if not active and (reason := status_reason(found)):
+        if not active and (reason := status_reason(found, rt.clock())):
             watcher.remark_once(f"notice {reason['code']}: {reason['message']}")
         if active or ended != last:
             last_claim, last = now, ended

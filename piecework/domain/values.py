@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from piecework.domain.mismatch import describe_mismatch, name_of, unfinished
 from piecework.domain.records import DEPTH, MIB, Bounds, require_bounded
 from piecework.errors import PermanentError
 
@@ -38,6 +39,13 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         PermanentError: `runtime.value.unserialisable`: the value does not match the
             function's annotation; `runtime.value.too_large`.
     """
+    name = name_of(function)
+    if found := unfinished(value):
+        raise PermanentError(
+            f"{name} returned {found}.",
+            code="runtime.value.unserialisable",
+            next_step="Correct the function.",
+        )
     try:
         adapter = result_type(function)
         # The serializer directly: the adapter's own method fills in a dozen defaults.
@@ -46,21 +54,19 @@ def encode(function: Callable[..., Any], value: Any) -> str:
             content = exact.encode()
             adapter.validator.validate_json(content, by_alias=False, by_name=True)
     except (ValidationError, ValueError, TypeError, RecursionError) as error:
-        name = getattr(function, "__qualname__", repr(function))
-        message = f"The value of {name} does not match its return annotation."
+        where = describe_mismatch(adapter, value)
+        message = f"The value of {name} does not match its return annotation"
         raise PermanentError(
-            message,
+            f"{message}: {where}." if where else f"{message}.",
             code="runtime.value.unserialisable",
             next_step="Correct the return annotation, or the returned value.",
         ) from error
     if len(content) > VALUE_LIMIT:
-        name = getattr(function, "__qualname__", repr(function))
         message = f"The value of {name} has {len(content):,} bytes as JSON."
         raise PermanentError(message, code="runtime.value.too_large")
     try:
         return require_bounded(content, BOUNDS)
     except ValueError as error:
-        name = getattr(function, "__qualname__", repr(function))
         message = f"The value of {name} cannot be stored: {error}."
         raise PermanentError(message, code="runtime.value.unserialisable") from error
 
@@ -91,7 +97,7 @@ def decode(function: Callable[..., Any], text: str) -> Any:
         require_bounded(text, BOUNDS)
         return validator.validate_json(text, by_alias=False, by_name=True)
     except ValueError as error:
-        name = getattr(function, "__qualname__", repr(function))
+        name = name_of(function)
         message = f"The stored value of {name} does not match its return annotation."
         raise PermanentError(
             message,

@@ -29,6 +29,7 @@ from piecework.errors.redaction import shortened
 MESSAGE_LIMIT: Final = 512
 CAUSE_LIMIT: Final = 256
 PROVIDER_CODE_LIMIT: Final = 64
+TRACEBACK_LIMIT: Final = 2_000
 #: The codes of an outage of the store: AWS does not answer this process, or refuses it.
 #: The other codes of `StoreError` refuse one request, which its chunk may have caused.
 STORE_OUTAGES: Final = frozenset(
@@ -202,6 +203,9 @@ class ErrorEnvelope(BaseModel):
         correlation_id: `job/chunk`, as in every event of the log.
         retry_after: Seconds of the provider's Retry-After.
         dependency: The dependency that the chunk waits for, if its breaker is open.
+        exception: The type of the exception that was raised.
+        location: Where the user's code raised it: `shop.py:41 in price`.
+        traceback: Types, files, lines and functions, without any value.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -218,16 +222,24 @@ class ErrorEnvelope(BaseModel):
     correlation_id: str = ""
     retry_after: float | None = None
     dependency: str = ""
+    exception: str = ""
+    location: str = ""
+    traceback: str = ""
 
     @field_validator("message")
     @classmethod
     def _clean_message(cls, message: str) -> str:
         return shortened(message, MESSAGE_LIMIT)
 
-    @field_validator("cause")
+    @field_validator("cause", "exception", "location")
     @classmethod
-    def _clean_cause(cls, cause: str) -> str:
-        return shortened(cause, CAUSE_LIMIT)
+    def _clean_names(cls, names: str) -> str:
+        return shortened(names, CAUSE_LIMIT)
+
+    @field_validator("traceback")
+    @classmethod
+    def _clean_traceback(cls, lines: str) -> str:
+        return shortened(lines, TRACEBACK_LIMIT)
 
     @field_validator("provider_code")
     @classmethod
@@ -235,6 +247,11 @@ class ErrorEnvelope(BaseModel):
         if code is None or not _PROVIDER_CODE.fullmatch(code):
             return None  # a code is one word; anything else may be data
         return shortened(code, PROVIDER_CODE_LIMIT)
+
+    @property
+    def raised(self) -> str:
+        """What was raised, and where: `KeyError at shop.py:41 in price`."""
+        return f"{self.exception} at {self.location}" if self.location else ""
 
     @property
     def retryable(self) -> bool:

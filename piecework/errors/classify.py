@@ -21,6 +21,7 @@ from piecework.errors.classify_http import (
 )
 from piecework.errors.classify_llm import from_model_sdk
 from piecework.errors.codes import ErrorClass
+from piecework.errors.location import location_of, traceback_of
 from piecework.errors.verdict import Shape, Verdict, causes, chain
 
 # ── attach an envelope to an error, and read it back ──────────────────────────
@@ -225,6 +226,7 @@ def classify(  # noqa: PLR0913 -- facts of the place, each known to some callers
         cause=classifier.cause(error),
         retry_after=verdict.retry_after,
         dependency=verdict.dependency,
+        **classifier.origin(error),
         **place,
     )
 
@@ -269,11 +271,33 @@ class _Classifier:
             return verdict.message
         if not isinstance(error, BaseExceptionGroup):
             return _message(error)
-        members = list(error.exceptions)
-        verdicts = [self.verdict(each) for each in members]
-        decided = members[verdicts.index(_most_severe(verdicts))]
-        others = f" (and {len(members) - 1} more)" if len(members) > 1 else ""
-        return self.message(decided) + others
+        more = len(error.exceptions) - 1
+        return self.message(self.decisive(error)) + (f" (and {more} more)" * (more > 0))
+
+    def decisive(self, group: BaseExceptionGroup[Any]) -> BaseException:
+        """Return the member of a group that decides its class."""
+        verdicts = [self.verdict(each) for each in group.exceptions]
+        found: BaseException = group.exceptions[verdicts.index(_most_severe(verdicts))]
+        return found
+
+    def origin(self, error: BaseException) -> dict[str, str]:
+        """Return type, location and traceback, of a group those of its decisive member.
+
+        Empty: no code of the user raised it.
+        """
+        while isinstance(error, BaseExceptionGroup):
+            error = self.decisive(error)
+        if isinstance(error, RemoteError):
+            names = {"exception", "location", "traceback"}
+            return error.envelope.model_dump(include=names)
+        location = location_of(error)
+        if not location:
+            return {}
+        return {
+            "exception": type(error).__qualname__,
+            "location": location,
+            "traceback": traceback_of(error),
+        }
 
     def cause(self, error: BaseException) -> str:
         """Return the types of the chain, each with its code if it has one."""

@@ -94,7 +94,7 @@ libraries with the same attributes are recognised too.
 ## Plan around an error
 
 `envelope_of` returns the envelope of an error that `ctx.call` raised. A stage can
-decide by its code. Pass `envelope.model_dump_json(exclude_defaults=True)` to a model
+decide by its code. Pass `envelope.model_dump_json(exclude={"traceback"})` to a model
 that plans.
 
 ```python

@@ -90,6 +90,7 @@ class DeadLetters:
             "error_code": failure.code,
             "error_class": failure.error_class,
             "error": failure.message,
+            "raised": failure.raised or None,
             "fingerprint": fingerprint(failure.code, stage or "", failure.message),
             "attempts": claim.attempt,
             "claims": claim.fence,

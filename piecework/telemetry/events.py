@@ -78,7 +78,7 @@ _CHUNK: Final = {
     "chunk.succeeded": event("a claim ended: the chunk has its result", _CLAIM_END),
     "chunk.retry_scheduled": event(
         "a claim ended: the chunk failed, and its next attempt comes after the delay",
-        f"{_CLAIM_END} error_code delay_s",
+        f"{_CLAIM_END} error_code delay_s raised traceback",
         "warning",
     ),
     "chunk.deferred": event(
@@ -94,7 +94,7 @@ _CHUNK: Final = {
     "chunk.cancelled": event("a claim ended: its job was cancelled", _CLAIM_END),
     "chunk.dead_lettered": event(
         "a claim ended: the chunk failed for good, and its dead letter is written",
-        f"{_CLAIM_END} error_code stage attempts compensation envelope",
+        f"{_CLAIM_END} error_code stage attempts compensation envelope raised",
         "error",
     ),
     "chunk.store_failed": event(

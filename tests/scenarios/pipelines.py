@@ -98,6 +98,8 @@ async def trouble(ctx: Context[Item]) -> None:
             raise PermanentError("out of stock", code="tool.stock.none")
         case "transient":
             raise TransientError("not now", code="tool.stock.busy", retry_after=0.0)
+        case "bug":
+            note({"no": ctx.chunk}[ctx.payload.trouble])
         case "poison":
             os.kill(os.getpid(), signal.SIGKILL)
         case "block":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.scenarios.command_line import COUNTING, manifest, piecework
 from tests.scenarios.conftest import Scenario
-from tests.scenarios.pipelines import Item
+from tests.scenarios.pipelines import Item, counting
 
 REASON = ("--reason", "it is in stock")
 
@@ -39,6 +40,22 @@ async def test_a_dead_letter_is_read_fixed_and_redriven(
     again = await piecework("dlq", "redrive", "--job", "job-1", "--yes", *REASON)
     assert 2 == again.exit_code
     assert "error redrive.selection.empty" in again.stderr
+
+
+async def test_an_unexpected_exception_is_shown_with_its_type_and_its_line(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(counting, [Item(n=0, trouble="bug")])
+    async with scenario.worker():
+        await scenario.ended()
+
+    raised = r"KeyError at tests/scenarios/pipelines\.py:\d+ in trouble"
+    for words in (("chunks", "show", "job-1", "0"), ("dlq", "show", "job-1", "0")):
+        assert re.search(raised, " ".join((await piecework(*words)).stdout.split()))
+    (group,) = (await piecework("dlq", "stats", "-o", "json")).document
+    assert re.fullmatch(raised, group["sample"]["raised"])
+    (error,) = (await piecework(*words, "-o", "json")).document["error_history"]
+    assert re.search(r"KeyError\n.*:\d+ in second\n.* in trouble$", error["traceback"])
 
 
 async def look_before(scenario: Scenario) -> None:

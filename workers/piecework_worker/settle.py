@@ -241,6 +241,8 @@ def emit_outcome(
                 log,
                 "chunk.retry_scheduled",
                 error_code=failure.code,
+                raised=failure.raised,
+                traceback=failure.traceback,
                 delay_s=round(delay, 3),
                 **facts,
             )
@@ -262,6 +264,7 @@ def emit_outcome(
                 log,
                 "chunk.dead_lettered",
                 error_code=failure.code,
+                raised=failure.raised,
                 stage=failure.stage,
                 attempts=attempts,
                 compensation=compensation.value,

@@ -106,7 +106,7 @@ def cancel_job(  # noqa: PLR0913, PLR0917 -- options of a command
             compensate=compensate,
             on_recorded=report_recorded,
         )
-        show_job(out, cancelled)
+        show_job(out, cancelled, rt.clock())
 
     run_connected(run, output)
 

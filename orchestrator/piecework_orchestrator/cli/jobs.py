@@ -20,7 +20,11 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Column, Output
 from piecework_orchestrator.cli.progress import wait_for
 from piecework_orchestrator.cli.run import run_connected
-from piecework_orchestrator.cli.views.jobs import job_columns, job_view
+from piecework_orchestrator.cli.views.jobs import (
+    event_facts_text,
+    job_columns,
+    job_view,
+)
 from piecework_orchestrator.inspector import (
     job_document,
     job_events,
@@ -97,11 +101,7 @@ def list_events(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
         columns = [
             Column("AT", "at"),
             Column("EVENT", "event"),
-            Column(
-                "FACTS",
-                lambda row: "  ".join(f"{k}={v}" for k, v in row["facts"].items()),
-                folds=True,
-            ),
+            Column("FACTS", event_facts_text, folds=True),
         ]
         out.rows(found, columns, "the job has no events")
 

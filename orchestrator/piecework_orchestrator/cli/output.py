@@ -257,12 +257,22 @@ def name_non_finite(plain: Any) -> Any:
 
 View = Callable[[Console], None]
 
+
+def message_text(row: Document) -> str:
+    """Return the message of a stored error, and where it was raised."""
+    message = str(row.get("message", ""))
+    if not row.get("location"):
+        return message
+    return f"{row['exception']} at {row['location']}: {message}"
+
+
 ERROR_HISTORY_COLUMNS = [
     Column("ATTEMPT", "attempt", right=True),
     Column("AT", lambda row: str(row["at"])[:19] + "Z"),
     Column("WORKER", "worker", shrinks=True),
     Column("CODE", "code"),
-    Column("MESSAGE", "message", folds=True),
+    Column("CLASS", "error_class"),
+    Column("MESSAGE", message_text, folds=True),
 ]
 
 

@@ -60,6 +60,6 @@ def reopening(job: str, reason: str, deadline: str, *, command: str) -> Connecte
             rt, ResumeRequest(record.ref, whoami(), reason, until)
         )
         out.say(f"{count} chunks are reopened in generation {gen}")
-        show_job(out, await require_job(rt, job))
+        show_job(out, await require_job(rt, job), rt.clock())
 
     return run

@@ -219,7 +219,7 @@ async def start_job(
             out.say(f"job {ref.job} exists with the same content")
         return await wait_for(rt, out, ref.job, module=request.module, limit_s=limit_s)
     job = await rt.jobs.read(ref) or job
-    show_job(out, job, new=new)
+    show_job(out, job, rt.clock(), new=new)
     return 0
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -94,7 +95,7 @@ def test_a_stage_name_that_cannot_stand_in_keys_is_refused() -> None:
 
 
 def test_an_unnamed_function_needs_a_name() -> None:
-    assert "'<lambda>' is not a stage name" in refused(Stage(lambda _: None))
+    assert "a stage is a lambda without a name" in refused(Stage(lambda _: None))
 
 
 def test_two_stages_of_one_name_are_refused() -> None:
@@ -149,3 +150,24 @@ def test_a_notify_hook_has_to_be_awaitable() -> None:
     with pytest.raises(UsageError) as caught:
         Pipeline(name="p", payload=Clause, stages=[Stage(print)], notify=told)  # type: ignore[arg-type]
     assert "notify hook" in caught.value.message
+
+
+async def one_coroutine(_: object) -> None:
+    """Be a stage."""
+
+
+def one_generator(_: object) -> Iterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("called", "said"),
+    [
+        (one_coroutine(None), "not the coroutine that its call returned"),
+        (one_generator(None), "not the generator that its call returned"),
+        (7, "not a value of type int"),
+    ],
+)
+def test_a_stage_is_the_function_and_not_its_call(called: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Stage(called)

@@ -30,6 +30,7 @@ DIED = {
     "stage": "first",
     "attempts": 2,
     "compensation": "COMPENSATED",
+    "raised": "",
     "envelope": {
         "code": FAILURE.code,
         "error_class": "permanent",
@@ -71,7 +72,8 @@ def test_a_result_and_a_cancel_have_only_the_common_fields() -> None:
 
 def test_a_waiting_chunk_has_its_error_and_its_delay() -> None:
     facts = {"chunk": 3, "error_code": FAILURE.code, "delay_s": 2.5}
-    assert said(Retry(FAILURE, 2.5)) == {"chunk.retry_scheduled": facts}
+    where = {"raised": "", "traceback": ""}
+    assert said(Retry(FAILURE, 2.5)) == {"chunk.retry_scheduled": facts | where}
     facts["blocked_on"] = "model"
     assert said(Deferred(FAILURE, 2.5, "model")) == {"chunk.deferred": facts}
 

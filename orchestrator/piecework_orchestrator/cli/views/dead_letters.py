@@ -38,6 +38,7 @@ LINE_ATTRIBUTES = (
     "error_code",
     "error_class",
     "error",
+    "raised",
     "fingerprint",
     "stage",
     "attempts",
@@ -98,8 +99,9 @@ def letter_view(letter: Document, now: float) -> View:
                     ("chunk", f"{letter['job']} {chunk_name(letter['chunk'])}"),
                     ("label", letter.get("label")),
                     ("state", state_text(letter, now)),
-                    ("error", f"{letter['error_code']}  ({letter['error_class']})"),
+                    ("error", f"{letter['error_code']}  ({class_text(letter)})"),
                     ("", letter.get("error")),
+                    ("raised", letter.get("raised")),
                     ("means", cause_text(letter)),
                     ("stage", letter.get("stage")),
                     ("died", f"{died}, {counters_text(letter)}"),
@@ -118,6 +120,10 @@ def letter_view(letter: Document, now: float) -> View:
         section(
             console, "error history", letter["error_history"], ERROR_HISTORY_COLUMNS
         )
+        *_, last = letter["error_history"] or [{}]
+        if last.get("location"):
+            console.print("\ntraceback", style="bold")
+            console.print(clean(last["traceback"]))
         if letter.get("payload") is not None:
             console.print("\npayload", style="bold")
             console.print(payload_text(letter["payload"]))
@@ -169,6 +175,14 @@ def patch_text(letter: Document) -> str:
         return ""
     last = changes[-1]
     return f"since generation {last['redriven_gen']}, by {last['by']}: {last['patch']}"
+
+
+def class_text(letter: Document) -> str:
+    """Return the class that decided; a stage may raise a code with another class."""
+    own, found = letter["error_class"], REGISTRY.get(str(letter["error_code"]))
+    if found is None or found.error_class == own:
+        return str(own)
+    return f"{own}, as the stage raised it; the code itself is {found.error_class}"
 
 
 def cause_text(letter: Document) -> str:
@@ -238,6 +252,7 @@ def group_document(letters: Sequence[DeadLetterRow]) -> Document:
     first, last = ordered[0], ordered[-1]
     job, chunk, mark = last.ref.job, chunk_name(last.chunk), last.fingerprint
     names = ("error_class", "stage", "owner", "runbook")
+    raised = last.pick(("raised",))
     return {
         "fingerprint": mark,
         "count": len(letters),
@@ -247,7 +262,7 @@ def group_document(letters: Sequence[DeadLetterRow]) -> Document:
         "first_died_at": first.dead_lettered_at,
         "last_died_at": last.dead_lettered_at,
         "pipelines": sorted({letter.pipeline for letter in letters}),
-        "sample": {"job": job, "chunk": chunk, **last.document(("error",))},
+        "sample": {"job": job, "chunk": chunk, **last.document(("error",)), **raised},
         "next": f"piecework dlq show {job} {chunk}, then "
         f"piecework dlq redrive --fingerprint {mark} --canary 1 --reason 'the fix'",
     }
@@ -264,6 +279,7 @@ def group_columns(now: float) -> list[Column]:
         Column("FIRST", lambda group: format_ago(group["first_died_at"], now)),
         Column("LAST", lambda group: format_ago(group["last_died_at"], now)),
         Column("OWNER", "owner"),
+        Column("RAISED", lambda group: group["sample"].get("raised") or ""),
         Column("SAMPLE", lambda group: group["sample"]["error"], shrinks=True),
     ]
 

@@ -16,6 +16,9 @@ from piecework_orchestrator.times import (
     format_span,
 )
 
+#: The names of facts in words, where they differ.
+NAMES = {"gen": "generation"}
+
 
 def job_columns(now: float) -> list[Column]:
     """Return the columns of `jobs list`."""
@@ -34,6 +37,12 @@ def progress_text(job: Document) -> str:
     outcomes = job.get("outcomes")
     ended = outcomes.get("SUCCEEDED", 0) if outcomes else job.get("ended_chunks", 0)
     return f"{ended}/{job['chunks']}"
+
+
+def event_facts_text(event: Document) -> str:
+    """Return the facts of an event in words."""
+    words = ((NAMES.get(k, k.replace("_", " ")), v) for k, v in event["facts"].items())
+    return ", ".join(f"{name} {value}" for name, value in words)
 
 
 def duration_text(job: Document, now: float) -> str:
@@ -67,7 +76,10 @@ def job_view(job: Document, now: float) -> View:
                     ("outages", outages_text(job)),
                     ("errors", format_counts(job["error_codes"])),
                     ("dead letters", f"{dead} open" if dead else ""),
-                    ("reason", current_reason(reason, now) if reason else ""),
+                    (
+                        "reason",
+                        f"{reason['code']}: {reason['message']}" if reason else "",
+                    ),
                     (
                         "notified",
                         "\n".join(map(notification_text, job.get("notifications", ()))),
@@ -79,13 +91,6 @@ def job_view(job: Document, now: float) -> View:
         )
 
     return draw
-
-
-def current_reason(reason: Document, now: float) -> str:
-    """Return why a job makes no progress; empty if that time has passed."""
-    if reason["until"] and epoch(reason["until"]) <= now:
-        return ""
-    return f"{reason['code']}: {reason['message']}"
 
 
 def creation_text(job: Document, now: float) -> str:
@@ -192,9 +197,9 @@ def next_command(job: Document) -> str:
     return by_status.get(job["status"], f"piecework jobs watch {name}")
 
 
-def show_job(out: Output, job: Job, *, new: bool | None = None) -> None:
+def show_job(out: Output, job: Job, now: float, *, new: bool | None = None) -> None:
     """Write a job as it is now; `new` is whether this submit created it."""
-    document = job_facts(job) | ({} if new is None else {"new": new})
+    document = job_facts(job, now) | ({} if new is None else {"new": new})
     shown = facts(
         [
             ("job", job.ref.job),

@@ -159,10 +159,13 @@ def test_a_status_reason_is_shown_until_the_job_ends(
     noted["status_reason_code"] = "runtime.pipeline.unknown"
     deployment.job("a", "RUNNING", 1, **noted)
     deployment.job("b", "SUCCEEDED", 1, **noted)
+    deployment.job("c", "RUNNING", 1, status_reason_until=SETTLED, **noted)
     shown = run("jobs", "show", "a").stdout
     assert "runtime.pipeline.unknown: worker w1 does not have pipeline toy" in shown
     assert "piecework-worker --pipelines MODULE" in shown
-    assert "unknown" not in run("jobs", "show", "b").stdout
+    for over in ("b", "c"):
+        assert "unknown" not in run("jobs", "show", over).stdout
+        assert "status_reason" not in run("jobs", "show", over, "-o", "json").stdout
 
 
 @pytest.mark.parametrize(

@@ -217,5 +217,5 @@ def test_the_next_command_follows_from_the_status(
     capsys: pytest.CaptureFixture[str], status: str, step: str
 ) -> None:
     item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"}
-    show_job(Output(Format.TABLE), Job.read(JobRef("default", "a"), item))
+    show_job(Output(Format.TABLE), Job.read(JobRef("default", "a"), item), 0.0)
     assert f"next: {step}" in capsys.readouterr().err

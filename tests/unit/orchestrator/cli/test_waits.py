@@ -1,11 +1,10 @@
-"""Jobs and chunks show what they wait for, and how long."""
+"""A chunk shows what it waits for, and how long."""
 
 from __future__ import annotations
 
 from piecework.domain.model import iso
 from piecework.resilience.breaker import OPEN_CODE
 from piecework_orchestrator.cli.views.chunks import error_cell
-from piecework_orchestrator.cli.views.jobs import current_reason
 
 NOW = 1_700_000_000.0
 WAITS = {
@@ -23,10 +22,3 @@ def test_a_waiting_chunk_names_its_dependency_and_the_time_left() -> None:
 def test_any_other_chunk_shows_its_error() -> None:
     assert OPEN_CODE == error_cell(WAITS | {"status": "RUNNING"}, NOW)
     assert "" == error_cell({"status": "PENDING"}, NOW)
-
-
-def test_a_reason_is_shown_until_its_time_has_passed() -> None:
-    reason = {"code": OPEN_CODE, "message": "waits", "until": iso(NOW + 1)}
-    assert f"{OPEN_CODE}: waits" == current_reason(reason, NOW)
-    assert "" == current_reason(reason, NOW + 1)
-    assert f"{OPEN_CODE}: waits" == current_reason(reason | {"until": ""}, NOW + 9)

@@ -164,3 +164,56 @@ def test_a_stored_value_of_another_type_is_unreadable(stored: str) -> None:
 
 def test_the_cache_of_functions_is_bounded() -> None:
     assert values.result_type.cache_info().maxsize == values.FUNCTIONS_KEPT
+
+
+class Clause(BaseModel):
+    number: int
+    words: list[str] = []
+
+
+def clauses(_: Any) -> dict[str, list[Clause]]: ...  # type: ignore[empty-body]
+def numbers(_: Any) -> list[int]: ...  # type: ignore[empty-body]
+async def later() -> int: ...  # type: ignore[empty-body]
+
+
+def clause(**fields: Any) -> Clause:
+    return Clause.model_construct(**{"number": 1, "words": [], **fields})
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "said"),
+    [
+        (numbers, [1, "2"], "at 1 it has str, the annotation int"),
+        (numbers, (1, 2), "as a whole it has tuple, the annotation list"),
+        (
+            clauses,
+            {"b": [clause(), clause(number="7")]},
+            "at b.1.number it has str, the annotation int",
+        ),
+        (
+            clauses,
+            {"b": [{"number": 1}]},
+            f"at b.0 it has dict, the annotation {__name__}.Clause",
+        ),
+        (
+            clauses,
+            {"b": [clause(words=[object()])]},
+            "at b.0.words.0 it has object, the annotation str",
+        ),
+        (untyped, {"a": [object()]}, "at a.0 it has object; supported is a JSON value"),
+        (untyped, {"a": Asks()}, f"at a it has {__name__}.Asks; supported is"),
+        (real, float("inf"), "as a whole it has a float that JSON has not: inf"),
+        (clauses, {"b": [later()]}, "at b.0 it has a coroutine that was not awaited"),
+        (untyped, later(), "untyped returned a coroutine that was not awaited"),
+        (untyped, (n for n in [1]), "untyped returned a generator, whose code has not"),
+        (numbers, [len], "at 0 it has a function: return the result of its call"),
+        (untyped, lambda: 1, "untyped returned a lambda: return the result of its"),
+    ],
+)
+def test_a_refused_value_names_its_path_and_both_types(
+    function: Any, value: Any, said: str
+) -> None:
+    with pytest.raises(PermanentError) as caught:
+        values.encode(function, value)
+    assert "runtime.value.unserialisable" == caught.value.code
+    assert said in caught.value.message

@@ -1,0 +1,160 @@
+"""Say why a value cannot be stored: the path of the field, its type and the right one.
+
+The message names fields and types, never values: those are the data of the chunk.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+#: Fields that are searched, and levels below the value: more would block the worker.
+SEARCHED: Final = 10_000
+DEEPEST: Final = 64
+#: Types by the names that pydantic has for them.
+NAMES: Final = {"string": "str", "none required": "None"}
+SUPPORTED: Final = "a JSON value, a pydantic model, a dataclass, a date or a Decimal"
+
+
+def unfinished(value: Any) -> str:
+    """Return what stands in place of a result that was not computed; else empty."""
+    if inspect.iscoroutine(value):
+        value.close()  # Python would warn of it again, later and elsewhere
+        return "a coroutine that was not awaited: write `await` before the call"
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        return "a generator, whose code has not run: return a list"
+    if inspect.isroutine(value):
+        name = "a lambda" if value.__name__ == "<lambda>" else "a function"
+        return f"{name}: return the result of its call"
+    return ""
+
+
+def describe_mismatch(adapter: TypeAdapter[Any], value: Any) -> str:
+    """Return where a value cannot be stored, the type there, and what is supported.
+
+    Empty: the place was not found.
+    """
+    for path, part in parts(value):
+        if found := unfinished(part):
+            return f"{at(path)} it has {found}"
+        if isinstance(part, float) and not math.isfinite(part):
+            return f"{at(path)} it has a float that JSON has not: {part}"
+    return mismatch_of_annotation(adapter, value) or mismatch_of_json(value)
+
+
+def mismatch_of_annotation(adapter: TypeAdapter[Any], value: Any) -> str:
+    """Return the first field that is not of the type of the annotation.
+
+    The validator takes an instance of a model as it is, so each model is read again.
+    """
+    if found := strict_error(adapter.validator.validate_python, value, ()):
+        return found
+    for path, part in parts(value):
+        if isinstance(part, BaseModel):
+            validate = functools.partial(
+                type(part).__pydantic_validator__.validate_python, by_name=True
+            )
+            if found := strict_error(validate, dict(part), path):
+                return found
+    return converted(adapter, value)
+
+
+def converted(adapter: TypeAdapter[Any], value: Any) -> str:
+    """Return the first field that only a conversion makes one of the annotation."""
+    try:
+        read = adapter.validator.validate_python(value, by_name=True)
+    except ValidationError:
+        return ""
+    wanted = dict(parts(read))
+    for path, part in parts(value):
+        if path in wanted and type(wanted[path]) is not type(part):
+            right = type_name(wanted[path])
+            return f"{at(path)} it has {type_name(part)}, the annotation {right}"
+    return ""
+
+
+def strict_error(
+    validate: Callable[..., Any], value: Any, path: tuple[Any, ...]
+) -> str:
+    """Return the first error of a strict validation, below a path; else empty."""
+    try:
+        validate(value, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        kind, context = first["type"], first.get("ctx", {})
+        where = at((*path, *first["loc"]))
+        if kind == "missing":
+            return f"{where} a field is missing"
+        wanted = context.get("class_name") or context.get("class")
+        wanted = wanted or kind.removesuffix("_type").replace("_", " ")
+        found = type_name(first["input"])
+        return f"{where} it has {found}, the annotation {NAMES.get(wanted, wanted)}"
+    return ""
+
+
+def mismatch_of_json(value: Any) -> str:
+    """Return the first field whose type is not supported at all."""
+    for path, part in parts(value):
+        if not children(part) and not is_supported(part):
+            return f"{at(path)} it has {type_name(part)}; supported is {SUPPORTED}"
+    return ""
+
+
+def is_supported(leaf: Any) -> bool:
+    """Return whether a value without fields can be written as JSON."""
+    try:
+        to_jsonable_python(leaf)
+    except (PydanticSerializationError, ValueError, TypeError):
+        return False
+    return True
+
+
+def parts(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield a value and its fields with their paths, the outer before the inner."""
+    left: list[tuple[tuple[Any, ...], Any]] = [((), value)]
+    for _ in range(SEARCHED):
+        if not left:
+            return
+        path, part = left.pop(0)
+        yield path, part
+        if len(path) < DEEPEST:
+            left += [((*path, name), field) for name, field in children(part)]
+
+
+def children(value: Any) -> list[tuple[Any, Any]]:
+    """Return the fields of a value by their names or numbers."""
+    if isinstance(value, BaseModel):
+        return [*value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        return [(name, getattr(value, name)) for name in names]
+    if isinstance(value, Mapping):
+        return [*value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [*enumerate(value)]
+    return []
+
+
+def at(path: tuple[Any, ...]) -> str:
+    """Return the path in words; the whole value has none."""
+    names = [str(name) if isinstance(name, str | int) else "…" for name in path]
+    return f"at {'.'.join(names)}" if names else "as a whole"
+
+
+def type_name(value: Any) -> str:
+    """Return the type of a value; only types of Python itself have no module."""
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function, as a message has it."""
+    return str(getattr(function, "__qualname__", repr(function)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -44,8 +43,6 @@ def describe_mismatch(adapter: TypeAdapter[Any], value: Any) -> str:
     for path, part in parts(value):
         if found := unfinished(part):
             return f"{at(path)} it has {found}"
-        if isinstance(part, float) and not math.isfinite(part):
-            return f"{at(path)} it has a float that JSON has not: {part}"
     return mismatch_of_annotation(adapter, value) or mismatch_of_json(value)
 
 

@@ -202,7 +202,6 @@ def clause(**fields: Any) -> Clause:
         ),
         (untyped, {"a": [object()]}, "at a.0 it has object; supported is a JSON value"),
         (untyped, {"a": Asks()}, f"at a it has {__name__}.Asks; supported is"),
-        (real, float("inf"), "as a whole it has a float that JSON has not: inf"),
         (clauses, {"b": [later()]}, "at b.0 it has a coroutine that was not awaited"),
         (untyped, later(), "untyped returned a coroutine that was not awaited"),
         (untyped, (n for n in [1]), "untyped returned a generator, whose code has not"),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from piecework import Context, Dependency, Pipeline, Stage
+from piecework import Context, Dependency, Pipeline, Stage, named_call
 from piecework.errors.classify import classify
 from piecework.testing import run_in_memory
 
@@ -68,6 +68,7 @@ READS: dict[str, Callable[[], object]] = {
 async def test_an_answer_that_cannot_be_decoded_is_asked_for_again(read: str) -> None:
     asked = []
 
+    @named_call("ask")
     async def ask(*, idempotency_key: str) -> int:
         asked.append(idempotency_key)
         if len(asked) == 1:

@@ -90,7 +90,7 @@ class Storm:
             breakers=breakers,
         )
         bound = functools.partial(self.provide, rng)
-        call = Call("key", SCOPE, Dependency("provider"), bound)
+        call = Call("key", SCOPE, Dependency("provider"), bound, "digest")
         await asyncio.sleep(rng.uniform(0, 2 * THINK_S))
         while self.now() < self.weather.seconds:
             self.needed += 1

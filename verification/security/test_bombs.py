@@ -66,7 +66,7 @@ def test_a_deep_result_is_refused() -> None:
     def stage() -> Any:
         return None
 
-    text = "[" * 33 + "]" * 33
+    text = "[" * 191 + "]" * 191
     with pytest.raises(PermanentError) as caught:
         values.decode(stage, text)
     assert "runtime.value.unreadable" == caught.value.code

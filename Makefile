@@ -11,7 +11,7 @@ WORKERS ?= 3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm cancel-large simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock house drawings ci clean
 
 help: ## list the targets
@@ -148,6 +148,9 @@ outage: setup ## take a provider away for 30 s under 64 calls: no attempt may be
 
 keys: setup ## draw pairs of calls that differ: their keys must differ (ARGS="--pairs 1000 --seed 2")
 	@$(BIN)/python -m verification.keys $(ARGS)
+
+cancel-large: setup ## cancel a large job beside two workers (ARGS="--chunks 2000")
+	@$(BIN)/python -m bench.cancel_large $(ARGS)
 
 storm: setup ## measure the retries of 1,000 clients in virtual time
 	@$(BIN)/python -m verification.outage.storm $(ARGS)

@@ -42,6 +42,17 @@ async def task(ctx: Context[Task]) -> int:
     return ctx.payload.n
 
 
+async def hold(ctx: Context[Task]) -> int:
+    """Take some time; the ledger has the end, too, if a cancel interrupts it."""
+    name, config = f"{ctx.job}.{ctx.payload.n}", tasks().config
+    tasks().ledger.start(name)
+    try:
+        await asyncio.sleep(config.sleep_s)
+    finally:
+        tasks().ledger.done(name)
+    return ctx.payload.n
+
+
 async def ask(chunk: int, number: int, *, idempotency_key: str) -> int:  # noqa: ARG001 -- the key is for providers
     """Make a call of W2."""
     try:
@@ -74,4 +85,5 @@ async def done(ctx: JoinContext) -> int:
 
 
 plain = Pipeline("plain", payload=Task, stages=[Stage(task)])
+held = Pipeline("held", payload=Task, stages=[Stage(hold)])
 calling = Pipeline("calling", payload=Task, stages=[Stage(call_all)], join=done)

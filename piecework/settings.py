@@ -16,6 +16,10 @@ from piecework.errors import UsageError
 _APP = r"^[a-z][a-z0-9-]{0,19}$"
 _ENV = r"^[a-z][a-z0-9-]{0,13}$"
 
+#: Seconds for which a worker may keep a message hidden, from its receive: the 12 hours
+#: of SQS, less a margin for the waits of at most 15 minutes in the queue.
+MAX_RECEIVE_S = 43_200.0 - 1_200.0
+
 
 class Settings(BaseSettings):
     """The settings of one process."""
@@ -34,7 +38,7 @@ class Settings(BaseSettings):
     lease_s: float = Field(default=60.0, ge=0.5)
     #: Seconds that a received message stays hidden. It must be longer than the lease:
     #: when a dead worker's message comes back, its lease has then expired.
-    visibility_s: float = Field(default=90.0, ge=1.0, le=43_200)
+    visibility_s: float = Field(default=90.0, ge=1.0, le=MAX_RECEIVE_S)
     #: Seconds by which the clocks of two workers may differ. A worker treats a lease as
     #: expired only when it ended longer ago than this.
     clock_skew_s: float = Field(default=5.0, ge=0.0)
@@ -45,7 +49,8 @@ class Settings(BaseSettings):
     #: Takeovers of a chunk that spend no attempt. Before each one, the chunk's worker
     #: died, froze or was cut off, perhaps by the fault of another chunk.
     max_takeovers: int = Field(default=10, ge=0)
-    #: Seconds that one claim may last in all. SQS ends every receive after 12 hours.
+    #: Seconds that one claim may last in all. SQS hides a message for 12 hours from its
+    #: receive; this time and `visibility_s` together stay below.
     max_runtime_s: float = Field(default=900.0, gt=0, le=39_600)
     #: Seconds without a finished call or stage after which a chunk counts as stalled.
     stall_timeout_s: float = Field(default=300.0, gt=0)
@@ -120,6 +125,12 @@ class Settings(BaseSettings):
     def _check_visibility(self) -> Settings:
         if self.visibility_s <= self.lease_s:
             message = "visibility_s must be longer than lease_s"
+            raise ValueError(message)
+        if self.max_runtime_s + self.visibility_s > MAX_RECEIVE_S:
+            message = (
+                "max_runtime_s and visibility_s together must not exceed"
+                f" {MAX_RECEIVE_S:,.0f}"
+            )
             raise ValueError(message)
         return self
 

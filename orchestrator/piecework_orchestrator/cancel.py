@@ -7,6 +7,7 @@ from collections.abc import Callable
 from piecework.domain.model import CANCELLABLE, Job, JobRef, JobStatus
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.cancellation import sweep
+from piecework.jobs.fan_out import Progress
 from piecework.runtime import Runtime
 
 
@@ -18,12 +19,15 @@ async def cancel(
     reason: str,
     compensate: bool = False,
     on_recorded: Callable[[Job], None] = lambda _: None,
+    progress: Progress = lambda *_: None,
 ) -> Job:
     """Cancel a job and return it: its status is CANCELLING, or CANCELLED already.
 
-    `on_recorded` is called when the cancel is stored. From then on the job is
-    cancelled even if this call is interrupted. A repeated cancel sweeps again. Chunks
-    that have a result keep it; workers stop the running chunks within about a second.
+    `on_recorded` is called when the cancel is stored. From then on no worker claims a
+    chunk of the job, and the job is cancelled even if this call is interrupted.
+    `progress` is called while the chunks are marked. A repeated cancel continues.
+    Chunks that have a result keep it; workers stop the running chunks within about a
+    second.
     Open chunks keep their effects unless `compensate` is true: then their effects are
     compensated, except past the pivot.
 
@@ -51,7 +55,7 @@ async def cancel(
         message = f"Job {ref.job} is {job.status}: it cannot be cancelled."
         raise UsageError(message, code="job.state.not_cancellable")
     on_recorded(job)
-    await sweep(rt, job)
+    await sweep(rt, job, progress)
     if compensate and not job.compensates_on_cancel:
         message = f"Job {ref.job} is being cancelled without compensation."
         raise UsageError(message, code="job.cancel.without_compensation")

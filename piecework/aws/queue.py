@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 BATCH = 10
 BATCH_TRIES = 5
+#: 12 hours, less a minute between the receive of a message and the request to hide it.
+LONGEST_HIDE_S = 43_140
 #: Bytes of a message body that is parsed. A message of a chunk has about 100.
 BODY_LIMIT = 16 * KIB
 BOUNDS = Bounds(BODY_LIMIT)
@@ -125,8 +127,12 @@ class Queue:
         return [read(found) for found in reply.get("Messages", [])]
 
     async def hide(self, receipts: Sequence[str], seconds: float) -> None:
-        """Hide messages for some seconds from now; ignore those that are gone."""
-        extra = {"VisibilityTimeout": min(math.ceil(seconds), 43_200)}
+        """Hide messages for some seconds from now; ignore those that are gone.
+
+        SQS refuses a time that ends more than 12 hours after the receive. A message is
+        hidden for at most `LONGEST_HIDE_S`, so that one just received is not refused.
+        """
+        extra = {"VisibilityTimeout": min(math.ceil(seconds), LONGEST_HIDE_S)}
         for batch in batches(receipts):
             await self._all(
                 self.client.change_message_visibility_batch,

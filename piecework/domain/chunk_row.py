@@ -78,6 +78,11 @@ class ChunkRow:
         return self._optional("redispatch_at")
 
     @property
+    def given_back_at(self) -> str:
+        """When the reconciler gave it back after its lease expired; empty: never."""
+        return self._optional("given_back_at")
+
+    @property
     def is_cancel_requested(self) -> bool:
         """Whether a cancel requests it to stop."""
         return "cancel_requested_at" in self.item
@@ -129,7 +134,7 @@ class ChunkRow:
 
     @property
     def redispatches(self) -> int:
-        """How often the reconciler sent its message again."""
+        """How often the reconciler sent its message again since its last claim."""
         return self._count("redispatches")
 
     @property

@@ -4,14 +4,17 @@
     there is no such chunk                               quarantines the message
     its schema is newer than this worker's               leaves it to newer workers
     it has ended, or its generation is later             deletes the message
-    another lease is alive, or the retry is not due      hides the message until then
+    another lease is alive                               hides the message until then
+    the retry is not due, but soon                       hides the message until then
+    the retry is not due, and far                        deletes the message
     its lease has expired                                releases the lease, claims it
     a cancel is pending, and the chunk has no lease      cancels the chunk
     its attempts are exhausted, and it has no lease      claims it for recovery
     it has no lease, but an earlier worker had claimed   claims it after that fence
 
-A refused worker never deletes the message of a living chunk, and spends no attempt.
-The function is pure, so that a test can table it.
+A refused worker spends no attempt. It deletes the message of a living chunk only if the
+chunk waits so long that the reconciler sends the next one. The function is pure, so
+that a test can table it.
 """
 
 from __future__ import annotations
@@ -96,6 +99,13 @@ class LeaseExpired:
 
 
 @dataclass(frozen=True, slots=True)
+class NotDue:
+    """The chunk waits for its retry: it may be claimed after `seconds`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class CancelPending:
     """A cancel of the chunk is pending, and no lease on it is alive."""
 
@@ -122,6 +132,7 @@ Refusal: TypeAlias = (
     | AlreadyEnded
     | Busy
     | LeaseExpired
+    | NotDue
     | CancelPending
     | AttemptsExhausted
 )
@@ -168,7 +179,7 @@ def explain_refusal(  # noqa: PLR0911 -- one row of the table, one return
     if chunk.is_cancel_requested and not chunk.has_direction:
         return CancelPending(chunk)
     if chunk.retry_at and moment(chunk.retry_at) > now:
-        return Busy(moment(chunk.retry_at) - now)
+        return NotDue(moment(chunk.retry_at) - now)
     if chunk.attempts >= max_attempts:
         return AttemptsExhausted(chunk.fence)
     return FenceMismatch(chunk.fence)

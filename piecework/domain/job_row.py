@@ -21,6 +21,7 @@ PROGRESS = (
     "sent_at",
     "finalizing_at",
     "reopened_at",
+    "cancelled_at",
     "progress_at",
 )
 

@@ -14,6 +14,18 @@ from piecework.errors import ErrorEnvelope
 MAX_DEFERRALS = 10
 
 
+#: The longest wait in seconds of a chunk in the queue. A chunk that waits longer leaves
+#: the queue, and the reconciler sends a new message when the chunk is due. SQS delays a
+#: message for at most this time, and hides it for 12 hours from its receive. A shorter
+#: wait ends on time even if the reconciler reads a large job rarely.
+MAX_WAIT_IN_QUEUE_S = 900.0
+
+
+def leaves_queue(wait_s: float) -> bool:
+    """Return whether a chunk that waits so long has no message meanwhile."""
+    return wait_s > MAX_WAIT_IN_QUEUE_S
+
+
 #: `Deferred.blocked_on` when only a newer version of the worker can run the chunk.
 NEWER_WORKERS = "newer workers"
 #: `Deferred.blocked_on` when AWS does not answer this worker, or refuses it.

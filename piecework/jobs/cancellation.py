@@ -7,6 +7,7 @@ The sweep may be repeated: the operator's command sweeps once, every reconciler 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,9 +16,16 @@ from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import SchemaTooNewError
 from piecework.jobs.fan_in import finish_cancel
-from piecework.jobs.fan_out import batched, gather_limited
+from piecework.jobs.fan_out import (
+    Counter,
+    Progress,
+    ProgressHeartbeat,
+    batched,
+    gather_limited,
+)
 from piecework.runtime import Runtime
 from piecework.store.cancellation import (
+    cancel_all_unclaimed,
     cancel_unclaimed,
     request_cancel,
     request_compensation,
@@ -25,20 +33,27 @@ from piecework.store.cancellation import (
 from piecework.store.completion import all_chunks, read_chunk
 
 #: Concurrent tasks of a sweep, and the chunks of each task.
-SWEEPERS = 16
-CHUNKS_PER_SWEEPER = 4
+SWEEPERS = 4
+CHUNKS_PER_SWEEPER = 64
 
 
-async def sweep(rt: Runtime, job: Job) -> tuple[int, int]:
-    """Cancel the chunks of a job; return the number cancelled and requested."""
+async def sweep(
+    rt: Runtime, job: Job, progress: Progress = lambda *_: None
+) -> tuple[int, int]:
+    """Cancel the chunks of a job; return the number cancelled and requested.
+
+    The heartbeat of a sweep keeps the reconcilers from a second sweep beside it.
+    """
     request = CancelRequest(job.cancelled_at, job.compensates_on_cancel)
     cancel_sweep = CancelSweep(rt, request)
+    swept, heartbeat = Counter("swept", progress), ProgressHeartbeat(rt, job)
 
     async def some(chunks: list[Chunk]) -> None:
-        for chunk in chunks:
-            # A later generation, started since the job was read, is not cancelled.
-            if not chunk.has_direction and chunk.gen <= job.gen:
-                await cancel_sweep.sweep(chunk)
+        await heartbeat.beat_if_due()
+        # A later generation, started since the job was read, is not cancelled.
+        ours = [c for c in chunks if not c.has_direction and c.gen <= job.gen]
+        await cancel_sweep.sweep_all(ours)
+        swept.add(len(chunks))
 
     # Workers keep claiming chunks while the sweep runs.
     newer: list[ChunkRef] = []
@@ -60,6 +75,27 @@ class CancelSweep:
     requested: int = 0
     _messages: list[Message] = field(default_factory=list)
 
+    async def sweep_all(self, chunks: Sequence[Chunk]) -> None:
+        """Cancel some chunks, or request their owners to stop."""
+        at_once = [chunk for chunk in chunks if self.ends_at_once(chunk)]
+        now = self.rt.clock()
+        changed = await cancel_all_unclaimed(self.rt.table, at_once, now)
+        self.cancelled += len(at_once) - len(changed)
+        for chunk in changed:
+            await self.request_cancel_of_claimed(chunk)
+        for chunk in chunks:
+            if not self.ends_at_once(chunk):
+                await self.sweep(chunk)
+
+    def ends_at_once(self, chunk: Chunk) -> bool:
+        """Return whether a chunk is cancelled without a worker.
+
+        A fence never falls: fence 0 means that no worker has ever started the chunk.
+        """
+        if chunk.status is ChunkStatus.RUNNING or chunk.status.terminal:
+            return False
+        return not (self.cancel.compensate and chunk.fence)
+
     async def sweep(self, chunk: Chunk) -> None:
         """Cancel a chunk, or request its owner to stop."""
         if chunk.status is ChunkStatus.RUNNING:
@@ -73,8 +109,7 @@ class CancelSweep:
     async def sweep_waiting(self, chunk: Chunk) -> bool:
         """Cancel or dispatch a chunk without an owner; False: a worker claimed it."""
         table, now = self.rt.table, self.rt.clock()
-        # A fence never falls: fence 0 means that no worker has ever started the chunk.
-        if not (self.cancel.compensate and chunk.fence):
+        if self.ends_at_once(chunk):
             cancelled = await cancel_unclaimed(table, chunk, now)
             self.cancelled += cancelled
             return cancelled

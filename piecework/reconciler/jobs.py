@@ -21,7 +21,7 @@ from piecework.domain.model import (
     moment,
 )
 from piecework.jobs.cancellation import sweep
-from piecework.jobs.fan_in import start_finalizing
+from piecework.jobs.fan_in import finish_cancel, start_finalizing
 from piecework.jobs.fan_out import fan_out
 from piecework.reconciler.pass_state import PassContext
 from piecework.runtime import Runtime
@@ -39,10 +39,17 @@ from piecework.store.reclaim import Reclaimer
 SUBMIT_TIMEOUT_S = 30.0
 
 
-async def reconcile_job(  # noqa: PLR0911 -- a return a state
+async def reconcile_job(context: PassContext, job: Job) -> Counter[str]:
+    """Do what the status, the deadline and the notifications of a job require."""
+    actions = await act_by_status(context, job)
+    await context.send()
+    return actions
+
+
+async def act_by_status(  # noqa: PLR0911 -- a return a state
     context: PassContext, job: Job
 ) -> Counter[str]:
-    """Do what the status, the deadline and the notifications of a job require."""
+    """Do what the status of a job requires; its messages are queued, or sent."""
     if job.status in CANCELLABLE and deadline_passed(job, context.rt):
         return await expire(context, job)
     match job.status:
@@ -93,12 +100,17 @@ async def expire(context: PassContext, job: Job) -> Counter[str]:
     actions = Counter({"deadline passed": int(await rt.transitions.expire(job))})
     now = await rt.jobs.read(job.ref)
     if now is not None and now.status is JobStatus.CANCELLING:
-        actions += await finish_cancelling(context, now)
+        actions += await finish_cancelling(context, now, sweeps=True)
     return actions
 
 
-async def finish_cancelling(context: PassContext, job: Job) -> Counter[str]:
-    """Sweep again; cancel chunks with expired leases; end the job after all chunks."""
+async def finish_cancelling(
+    context: PassContext, job: Job, *, sweeps: bool = False
+) -> Counter[str]:
+    """Cancel chunks with expired leases; sweep if no other process does; end the job.
+
+    The sweep of a large job takes long. Two at once would only hinder each other.
+    """
     rt = context.rt
     actions: Counter[str] = Counter()
     newer: list[ChunkRef] = []
@@ -114,6 +126,9 @@ async def finish_cancelling(context: PassContext, job: Job) -> Counter[str]:
         if context.leases.unchanged_for(chunk, now) >= rt.settings.lease_s:
             done = await cancel_unclaimed(rt.table, chunk, rt.clock())
             actions["expired lease cancelled"] += done
+    if not sweeps and quiet_for(rt, job) < SUBMIT_TIMEOUT_S:
+        ended = await finish_cancel(rt, job.ref)
+        return actions + Counter({"cancel ended": int(ended)})
     cancelled, asked = await sweep(rt, job)
     return actions + Counter({"cancelled": cancelled, "cancel requested": asked})
 
@@ -169,7 +184,7 @@ async def reconcile_chunk(context: PassContext, job: Job, chunk: Chunk) -> Count
         return Counter()
     if not await reclaimer.mark_redispatched(chunk):
         return Counter()
-    await rt.work.send([Message.about(chunk.ref, chunk.gen)])
+    await context.dispatch(chunk.ref, chunk.gen)
     return Counter({"redispatched": 1})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from piecework.aws.queue import Message
+from piecework.aws.queue import BATCH, Message
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef, moment
 from piecework.jobs.fan_out import Progress
 from piecework.reconciler.liveness import LeaseObserver
@@ -77,8 +77,23 @@ class PassContext:
     leases: LeaseObserver = field(default_factory=LeaseObserver)
     overdue: Overdue = field(default_factory=Overdue)
     progress: Progress = lambda *_: None
+    _unsent: list[Message] = field(default_factory=list)
 
     async def dispatch(self, ref: ChunkRef, gen: int) -> None:
-        """Give a chunk to the local worker; otherwise send its message."""
-        if not await self.take(ref, gen):
-            await self.rt.work.send([Message.about(ref, gen)])
+        """Give a chunk to the local worker; otherwise queue its message."""
+        if await self.take(ref, gen):
+            return
+        self._unsent.append(Message.about(ref, gen))
+        if len(self._unsent) >= BATCH:
+            await self.send()
+
+    async def send(self) -> None:
+        """Send the queued messages.
+
+        Each of these chunks has a time of its next redispatch on record, so that a
+        reconciler that dies before this request loses none of them.
+        """
+        messages = self._unsent[:]
+        self._unsent.clear()
+        if messages:
+            await self.rt.work.send(messages)

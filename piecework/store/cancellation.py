@@ -6,6 +6,7 @@ at the same time writes the same item, and exactly one of the writes wins.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from piecework.domain import keys
@@ -23,9 +24,32 @@ RUNNING_IN_THIS_GEN = "#status = :running AND gen = :gen"
 
 async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
     """Move PENDING | WAITING | RUNNING with an expired lease -> CANCELLED."""
+    action = cancelling(table, chunk, now)
+    return isinstance(await table.update(action, returning="NONE"), Written)
+
+
+async def cancel_all_unclaimed(
+    table: Table, chunks: Sequence[Chunk], now: float
+) -> list[Chunk]:
+    """Cancel up to 100 chunks at once; return those that have changed since the read.
+
+    A transaction costs two write units for each chunk, and one request for all.
+    """
+    todo, changed = list(chunks), list[Chunk]()
+    while todo:
+        reply = await table.transact([cancelling(table, chunk, now) for chunk in todo])
+        if isinstance(reply, Written):
+            break
+        changed += [chunk for i, chunk in enumerate(todo) if i in reply.refused]
+        todo = [chunk for i, chunk in enumerate(todo) if i not in reply.refused]
+    return changed
+
+
+def cancelling(table: Table, chunk: Chunk, now: float) -> Action:
+    """Return the write that cancels a chunk without an owner."""
     running = chunk.status is ChunkStatus.RUNNING
     beat = {"renewals": chunk.renewal_mark[1]} if running else {}
-    action = table.action(
+    return table.action(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
@@ -42,7 +66,6 @@ async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
             **beat,
         },
     )
-    return isinstance(await table.update(action, returning="NONE"), Written)
 
 
 async def request_cancel(table: Table, chunk: Chunk, request: CancelRequest) -> bool:

@@ -13,12 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from piecework.domain.model import Chunk, ChunkStatus, iso
+from piecework.domain.model import Chunk, ChunkStatus, iso, moment
 from piecework.settings import Settings
 from piecework.store.table import Table, Written
 
 AS_READ = "#status = :seen AND gen = :gen AND fence = :fence"
 NOT_RENEWED_SINCE = "renewals = :renewals"
+#: Doublings of the wait between two redispatches: 64 hours at 15 minutes.
+MAX_DOUBLINGS = 8
 
 
 @dataclass(slots=True)
@@ -41,16 +43,18 @@ class Reclaimer:
         """
         most = self.settings.max_takeovers
         refund = int(not chunk.recoveries and chunk.takeovers < most)
+        now = self.clock()
         return await self._write(
             chunk,
             f"{AS_READ} AND {NOT_RENEWED_SINCE}",
-            "SET #status = :waiting, redispatch_at = :due, error_code = :code,"
-            " attempts = attempts - :refund ADD takeovers :one"
+            "SET #status = :waiting, given_back_at = :now, redispatch_at = :due,"
+            " error_code = :code, attempts = attempts - :refund ADD takeovers :one"
             " REMOVE claimed_by, claim_expires_at, claim_token",
             {
                 "renewals": chunk.renewal_mark[1],
                 "waiting": ChunkStatus.WAITING,
-                "due": iso(self.clock() + self.settings.lease_s / 3),
+                "now": iso(now),
+                "due": iso(now + self.settings.lease_s / 3),
                 "code": "runtime.worker.lost",
                 "refund": refund,
                 "one": 1,
@@ -60,16 +64,15 @@ class Reclaimer:
     async def mark_redispatched(self, chunk: Chunk) -> bool:
         """Record that the message of a PENDING or WAITING chunk is sent again.
 
-        Each redispatch doubles the delay until the next. Only one of several
-        reconcilers that read the same state may record it.
+        Only one of several reconcilers that read the same state may record it.
         """
-        redispatches = chunk.redispatches
-        wait = self.settings.redispatch_s * 2.0 ** min(redispatches, 8)
+        now = self.clock()
+        wait = redispatch_wait(chunk, now, self.settings)
         return await self._write(
             chunk,
             AS_READ,
             "SET redispatch_at = :due, redispatches = :sent",
-            {"due": iso(self.clock() + wait), "sent": redispatches + 1},
+            {"due": iso(now + wait), "sent": chunk.redispatches + 1},
         )
 
     async def _write(
@@ -89,3 +92,17 @@ class Reclaimer:
             },
         )
         return isinstance(await self.table.update(action, returning="NONE"), Written)
+
+
+def redispatch_wait(chunk: Chunk, now: float, settings: Settings) -> float:
+    """Return the seconds until the redispatch after this one.
+
+    The wait of a chunk that was given back is as long as it has waited already. So it
+    grows from a third of a lease to `redispatch_s`: a lost message delays a takeover.
+    The message of any other chunk is probably still in a long queue: its wait starts at
+    `redispatch_s` and doubles each time.
+    """
+    if not chunk.given_back_at:
+        return settings.redispatch_s * 2.0 ** min(chunk.redispatches, MAX_DOUBLINGS)
+    waited = max(now - moment(chunk.given_back_at), settings.lease_s / 3)
+    return min(waited, settings.redispatch_s)

@@ -13,7 +13,14 @@ from typing import Any
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.model import ChunkStatus, iso
-from piecework.domain.outcome import STORE, Cancelled, DeadLettered, Deferred, Retry
+from piecework.domain.outcome import (
+    STORE,
+    Cancelled,
+    DeadLettered,
+    Deferred,
+    Retry,
+    leaves_queue,
+)
 from piecework.errors import ErrorEnvelope
 from piecework.settings import Settings
 from piecework.store.cancellation import cancelled_at_stage
@@ -198,15 +205,16 @@ class Settlements:
         also_added: str = "",
     ) -> Action:
         again = self.clock() + delay
+        lost_after = 0.0 if leaves_queue(delay) else self.settings.visibility_s
         return self._update(
             claim,
             "SET #status = :status, retry_at = :again, redispatch_at = :due,"
             f" {assignments}"
-            f" {calls.added}{also_added} {CLEAR_OWNER}",
+            f" {calls.added}{also_added} {CLEAR_OWNER}, redispatches, given_back_at",
             {
                 "status": ChunkStatus.WAITING,
                 "again": iso(again),
-                "due": iso(again + self.settings.visibility_s),
+                "due": iso(again + lost_after),
                 **calls.values,
                 **values,
             },

@@ -74,7 +74,12 @@ _CHUNK: Final = {
         "claimed_by takeovers",
         "warning",
     ),
-    "chunk.claim_refused": event("a claim was refused", "delay_s", "debug"),
+    "chunk.claim_refused": event(
+        "a worker received a message and did not claim its chunk, for the reason; the"
+        " message is hidden for `delay_s`, or deleted",
+        "reason delay_s? receive_count",
+        "debug",
+    ),
     "chunk.succeeded": event("a claim ended: the chunk has its result", _CLAIM_END),
     "chunk.retry_scheduled": event(
         "a claim ended: the chunk failed, and its next attempt comes after the delay",

@@ -116,7 +116,7 @@ _COUNTS: Final = {
     ),
     "ClaimsRefused": _count(
         "chunk.claim_refused",
-        "a claim was refused: the message was a duplicate or early",
+        "a worker did not claim the chunk of a message: a duplicate, early or ended",
     ),
     "LeasesLost": _count(
         "lease.lost", "a lease expired during the work, which was stopped"

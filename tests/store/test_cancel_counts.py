@@ -59,5 +59,5 @@ async def test_a_cancel_counts_each_chunk_by_what_became_of_it(
     other = store.ref.chunk(4)
     await store.put(other.pk, other.sk, chunk=4, **COMPENSATES)
     job = await store.put_job(JobStatus.CANCELLING, cancelled_at=iso(NOW))
-    acts = await finish_cancelling(pass_context(store, seen), job)
+    acts = await finish_cancelling(pass_context(store, seen), job, sweeps=True)
     assert counts == {name: count for name, count in acts.items() if count}

@@ -9,7 +9,7 @@ import pytest
 from piecework.aws.queue import Message
 from piecework.domain import keys
 from piecework.domain.claim import CancelPending
-from piecework.domain.model import CANCELLABLE, JobRef, JobStatus, iso
+from piecework.domain.model import CANCELLABLE, Chunk, JobRef, JobStatus, iso
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs import cancellation as sweeping
@@ -60,6 +60,23 @@ async def test_a_sweep_cancels_unowned_chunks_and_requests_owners_to_stop(
     assert change.items() <= after.items()
     assert change or before == after
     assert "compensate_requested" not in after
+
+
+async def test_a_chunk_that_changes_under_a_sweep_does_not_keep_the_others_open(
+    store: Store,
+) -> None:
+    seen = [await store.put_chunk()]
+    for number in range(4):
+        ref = store.ref.chunk(number)
+        item = {"v": 1, "status": "PENDING", "gen": 2, "fence": 0, "attempts": 0}
+        await store.put(ref.pk, ref.sk, **item, stage="first", chunk=number)
+        seen.append(Chunk.read(ref, {**item, "stage": "first", "chunk": number}))
+    await store.put_chunk(**RUNNING)
+    now = CancelRequest(iso(NOW), compensate=False)
+    cancel_sweep = sweeping.CancelSweep(runtime(store), now)
+    await cancel_sweep.sweep_all([seen[1], seen[2], seen[0], seen[3]])
+    assert (3, 1) == (cancel_sweep.cancelled, cancel_sweep.requested)
+    assert (await store.item())["cancel_requested_at"] == iso(NOW)
 
 
 async def test_a_sweep_ends_the_job_if_it_may(

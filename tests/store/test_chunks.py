@@ -222,7 +222,23 @@ async def test_an_expired_lease_spends_no_attempt_up_to_a_limit(
 
 async def test_a_chunk_whose_lease_expired_is_soon_sent_again(store: Store) -> None:
     await release_expired(store, await store.put_chunk(**RUNNING))
-    assert iso(NOW + SETTINGS.lease_s / 3) == (await store.item())["redispatch_at"]
+    item = await store.item()
+    assert iso(NOW + SETTINGS.lease_s / 3) == item["redispatch_at"]
+    assert iso(NOW) == item["given_back_at"]
+
+
+@pytest.mark.parametrize(
+    ("waited", "wait"),
+    [(0.0, 20.0), (20.0, 20.0), (40.0, 40.0), (899.0, 899.0), (5_000.0, 900.0)],
+)
+async def test_the_resends_of_what_was_given_back_begin_with_a_third_of_a_lease(
+    store: Store, waited: float, wait: float
+) -> None:
+    given_back = {"given_back_at": iso(NOW - waited), "redispatches": 5}
+    await mark_redispatched(
+        store, await store.put_chunk(status="WAITING", **given_back)
+    )
+    assert (await store.item())["redispatch_at"] == iso(NOW + wait)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from piecework.domain.claim import (
     CancelPending,
     Claim,
     LeaseExpired,
+    NotDue,
     NotFound,
     SchemaTooNew,
 )
@@ -57,8 +58,8 @@ CLOSED: dict[str, tuple[dict[str, Any], type]] = {
         lease(-60) | {"status": "SUCCEEDED"},
         AlreadyEnded,
     ),
-    "pending, not due": ({"retry_at": iso(NOW + 0.001)}, Busy),
-    "waiting, not due": ({"status": "WAITING", "retry_at": iso(NOW + 60)}, Busy),
+    "pending, not due": ({"retry_at": iso(NOW + 0.001)}, NotDue),
+    "waiting, not due": ({"status": "WAITING", "retry_at": iso(NOW + 60)}, NotDue),
     "its lease lives": (lease(60), Busy),
     "its lease is to be released first": (lease(-5.001), LeaseExpired),
     "its lease is over, but not for longer than clocks differ": (lease(-5), Busy),

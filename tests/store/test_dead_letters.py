@@ -187,7 +187,7 @@ async def test_a_chunk_that_has_its_turn_later_waits_for_it(store: Store) -> Non
     item = await store.item()
     assert (iso(NOW + 10), iso(NOW + 40)) == (item["retry_at"], item["redispatch_at"])
     assert (
-        "Busy"
+        "NotDue"
         == type(
             await store.claims.acquire(store.chunk, gen=5, receive_count=1)
         ).__name__

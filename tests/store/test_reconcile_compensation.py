@@ -67,6 +67,7 @@ async def test_a_chunk_with_a_compensation_request_is_never_only_cancelled(
     await store.put_chunk(**state)
     here = pass_context(store, seen)
     await finish_cancelling(here, await compensating(store))
+    await here.send()
     assert (await store.item())["status"] == status
     assert len(sent(here.rt)) == messages
 
@@ -75,7 +76,8 @@ async def test_an_expired_lease_without_a_request_gets_a_compensation_request(
     store: Store,
 ) -> None:
     await store.put_chunk(**RUNNING)
-    await finish_cancelling(pass_context(store, LEASE), await compensating(store))
+    here, job = pass_context(store, LEASE), await compensating(store)
+    await finish_cancelling(here, job, sweeps=True)
     assert ASKED.items() <= (await store.item()).items()
 
 

@@ -154,6 +154,27 @@ async def test_a_cancel_takes_what_a_dead_worker_holds_and_nothing_else(
     assert status == item["status"]
 
 
+@pytest.mark.parametrize(
+    ("since", "sweeps", "status"),
+    [
+        (QUIET, False, "CANCELLED"),
+        (RECENT, False, "PENDING"),
+        (RECENT, True, "CANCELLED"),
+    ],
+)
+async def test_a_sweep_that_another_process_is_seen_to_make_is_left_to_it(
+    store: Store, since: str, status: str, *, sweeps: bool
+) -> None:
+    await store.put_chunk()
+    # Another chunk has a live owner, so that the job does not end.
+    other = store.ref.chunk(4)
+    await store.put(other.pk, other.sk, chunk=4, gen=2, attempts=1, **RUNNING)
+    facts = {"created_at": LONG_AGO, "cancelled_at": since}
+    job = await store.put_job(JobStatus.CANCELLING, **facts)
+    await finish_cancelling(pass_context(store), job, sweeps=sweeps)
+    assert (await store.item())["status"] == status
+
+
 # ── the join ────────────────────────────────────────────────────────────────
 
 
@@ -170,6 +191,7 @@ async def test_a_join_that_waits_is_sent(store: Store) -> None:
     job = await store.put_job(JobStatus.FINALIZING, created_at=LONG_AGO)
     here = pass_context(store)
     await send_join(here, job)
+    await here.send()
     assert sent(here.rt) == [Message.about(ref, 2)]
 
 
@@ -183,6 +205,7 @@ async def test_a_join_without_a_claim_is_soon_sent_again(
     job = await store.put_job(JobStatus.FINALIZING, 1, **began, finalizing_at=since)
     here = pass_context(store)
     assert again == (await send_join(here, job))["redispatched"]
+    await here.send()
     assert [Message.about(ref, 1)] * again == sent(here.rt)
 
 
@@ -213,6 +236,7 @@ async def test_the_join_of_a_job_whose_chunks_have_ended_is_dispatched(
     job = await running_job(store, sent_at=LONG_AGO)
     here = pass_context(store)
     assert (await reconcile_chunks(here, job))["join started"] == 1
+    await here.send()
     assert sent(here.rt) == [Message.about(join, 2)]
 
 
@@ -239,6 +263,7 @@ async def test_a_chunk_that_no_message_speaks_for_is_sent(
     here = pass_context(store, seen)
     before = await store.item()
     acts = await reconcile_chunk(here, job, chunk)
+    await here.send()
     assert again == acts.total() == len(sent(here.rt))
     assert (before == await store.item()) is (again == 0)
 
@@ -263,6 +288,7 @@ async def test_a_chunk_that_changed_since_it_was_read_is_not_sent(
     job = await running_job(store)
     here = pass_context(store, LEASE)
     assert (await reconcile_chunk(here, job, chunk)).total() == 0
+    await here.send()
     assert sent(here.rt) == []
 
 

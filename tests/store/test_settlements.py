@@ -167,9 +167,11 @@ LEFT: dict[Write, dict[str, Any]] = {
 async def test_an_end_says_what_became_of_the_chunk_and_lets_it_go(
     store: Store, write: Write
 ) -> None:
-    claim = await store.running(redispatch_at=iso(NOW))
+    before = {"redispatches": 3, "given_back_at": iso(NOW)}
+    claim = await store.running(redispatch_at=iso(NOW), **before)
     assert await write(store, claim) is True
     item = await store.item()
+    assert (item["status"] == "WAITING") is before.keys().isdisjoint(item)
     assert LEFT[write] == {name: item.get(name) for name in LEFT[write]}
     assert "claimed_by" not in item
     assert "claim_expires_at" not in item

@@ -12,6 +12,7 @@ from verification.model.parks import HOPELESS, PARKS
 from verification.model.space import LEFT_BEHIND
 from verification.model.state import Config
 from verification.model.theme import Theme
+from verification.model.waits import WAITS_LONG
 
 TINY = Config("tiny", chunks=1, workers=1, attempts=1)
 ONE = Config("one chunk", chunks=1)
@@ -147,4 +148,6 @@ ABLATIONS = (
     Ablation("waits for a retry are bounded", HOPELESS, STUCK),
     Ablation("deferrals of a compensation are bounded", HOPELESS, STUCK),
     Ablation("the parked are asked again", ASKED, STUCK),
+    Ablation("due on record", WAITS_LONG, STUCK),
+    Ablation("the next one on record", WAITS_LONG, STUCK),
 )

@@ -13,6 +13,7 @@ from verification.model.parks import HOPELESS, PARKS
 from verification.model.state import Config
 from verification.model.tallies import TALLIES
 from verification.model.theme import Theme
+from verification.model.waits import WAITS_LONG
 
 #: A step with a compensation, and the pivot.
 UNDO = Config(
@@ -37,6 +38,7 @@ THEMES: tuple[Theme, ...] = (
     PARKS,
     HOPELESS,
     ASKED,
+    WAITS_LONG,
 )
 
 CONFIGURATIONS: tuple[Config | Theme, ...] = (

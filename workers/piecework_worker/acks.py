@@ -55,6 +55,7 @@ class AckBatcher:
     on_all_ended: Callable[[JobRef], Awaitable[None]]
     log: structlog.stdlib.BoundLogger
     _pending: list[Ack] = field(default_factory=list)
+    _needless: list[str] = field(default_factory=list)
     _flush_now: asyncio.Event = field(default_factory=asyncio.Event)
     _has_pending: asyncio.Event = field(default_factory=asyncio.Event)
     _requests: set[asyncio.Task[None]] = field(default_factory=set)
@@ -64,6 +65,13 @@ class AckBatcher:
         self._pending.append(ack)
         self._has_pending.set()
         if len(self._pending) >= MAX_BATCH or self.idle():
+            self._flush_now.set()
+
+    def discard(self, receipt: str) -> None:
+        """Queue the deletion of a message that no chunk needs; return at once."""
+        self._needless.append(receipt)
+        self._has_pending.set()
+        if self.idle():
             self._flush_now.set()
 
     async def run(self) -> None:
@@ -93,10 +101,11 @@ class AckBatcher:
     def _start_requests(self) -> None:
         """Start the requests for all pending chunks."""
         acks, self._pending = self._pending, []
+        needless, self._needless = self._needless, []
         self._has_pending.clear()
         self._flush_now.clear()
-        if acks:
-            task = asyncio.create_task(self._send(acks))
+        if acks or needless:
+            task = asyncio.create_task(self._send(acks, needless))
             self._requests.add(task)
             task.add_done_callback(self._requests.discard)
 
@@ -105,15 +114,17 @@ class AckBatcher:
         while len(self._requests) > most:
             await asyncio.wait(self._requests, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _send(self, acks: list[Ack]) -> None:
+    async def _send(self, acks: list[Ack], needless: list[str]) -> None:
         """Send the requests; SQS delivers the message of a failed one again."""
         groups: dict[tuple[JobRef, int, int], list[Ack]] = defaultdict(list)
         for ack in acks:
             groups[ack.ref.of, keys.partition_of(ack.ref.chunk), ack.chunks].append(ack)
-        replies = await asyncio.gather(
-            *(self._count_and_delete(*group, acks) for group, acks in groups.items()),
-            return_exceptions=True,
-        )
+        requests = [
+            self._count_and_delete(*group, acks) for group, acks in groups.items()
+        ]
+        if needless:
+            requests.append(self.rt.work.delete(needless))
+        replies = await asyncio.gather(*requests, return_exceptions=True)
         for reply in replies:
             if isinstance(reply, BaseException):
                 telemetry.emit(self.log, "acks.failed", error=type(reply).__name__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.calls.fleet_breaker import BreakerRegistry
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.model import Job, JobRef, JobStatus
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import PermanentError, StoreError
 from piecework.health import REQUEST_S
@@ -35,12 +36,17 @@ SLOW_DOWN, SPEED_UP = 2.0, 0.9
 
 @dataclass(slots=True)
 class CancelWatcher:
-    """Polls the jobs of a worker's leases for cancel requests."""
+    """Polls the jobs of a worker's leases for cancel requests.
+
+    Attributes:
+        remember: Receives each job that was read, with the loop time of the read.
+    """
 
     rt: Runtime
     lease_renewer: LeaseRenewer
     breakers: BreakerRegistry
     log: structlog.stdlib.BoundLogger
+    remember: Callable[[JobRef, Job, float], None] = lambda *_: None
 
     async def run(self) -> None:
         """Poll until cancelled; without leases there is nothing to poll."""
@@ -97,8 +103,11 @@ class CancelWatcher:
         A job row that an operator made unreadable counts as not cancelled: its chunks
         continue.
         """
+        read_at = asyncio.get_running_loop().time()
         with suppress(PermanentError):
             job = await self.rt.jobs.read(ref)
+            if job is not None:
+                self.remember(ref, job, read_at)
             if job is not None and job.status is JobStatus.CANCELLING:
                 return CancelRequest(job.cancelled_at, job.compensates_on_cancel)
         return None

@@ -12,6 +12,7 @@ import asyncio
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import TracebackType
+from typing import Any
 
 from piecework import telemetry
 from piecework.aws.queue import Message
@@ -23,6 +24,7 @@ from piecework.domain.claim import (
     CancelPending,
     Claim,
     LeaseExpired,
+    NotDue,
     NotFound,
     Refusal,
     SchemaTooNew,
@@ -33,6 +35,7 @@ from piecework.domain.outcome import (
     Compensation,
     DeadLettered,
     Outcome,
+    leaves_queue,
 )
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import SchemaTooNewError, StoreError
@@ -43,6 +46,7 @@ from piecework.settings import Settings
 from piecework.store.cancellation import cancel_unclaimed, set_direction
 from piecework.store.reclaim import Reclaimer
 from piecework_worker.assembly import ChunkRun, build_run, load_state
+from piecework_worker.cancelled_jobs import reason_not_to_claim
 from piecework_worker.early_outcomes import (
     compensate_cancelled,
     count_calls_after_cancel,
@@ -77,7 +81,8 @@ class MessageAction(Enum):
     ACK = auto()
     #: The chunk ended during a cancel: as `ACK`, and it may be the job's last chunk.
     ACK_CANCELLED = auto()
-    #: The message belongs to an earlier generation of the chunk: delete it.
+    #: No chunk needs the message: it belongs to an earlier generation of the chunk, or
+    #: the reconciler sends the next one. Delete it.
     DISCARD = auto()
     #: SQS hides the message until the chunk's next attempt: do nothing.
     KEEP = auto()
@@ -93,6 +98,11 @@ async def execute(
     If the worker loses the claim, it keeps the message: the chunk's new owner has its
     own message, or this one reappears and finds an ended chunk.
     """
+    if reason := await reason_not_to_claim(
+        work_item.ref, work_item.gen, job, services.rt, services.cancelled_groups
+    ):
+        log_refusal(work_item, reason, services)
+        return MessageAction.DISCARD
     pipeline = services.pipelines.get(job.pipeline)
     if pipeline is None:
         return await leave_to_other_workers(work_item, job, services)
@@ -257,7 +267,13 @@ class WhileLeased:
 async def keep_for_next_attempt(
     work_item: WorkItem, delay: float, services: WorkerServices
 ) -> MessageAction:
-    """Hide the message until the next attempt; send one if there is none."""
+    """Hide the message until the next attempt; send one if there is none.
+
+    A chunk that waits long leaves the queue. Its record already says when it is due, so
+    a worker that dies before the deletion loses nothing.
+    """
+    if leaves_queue(delay):
+        return MessageAction.DISCARD
     if work_item.receipt is None:
         message = Message.about(work_item.ref, work_item.gen)
         await services.rt.work.send([message], delay_s=delay)
@@ -276,45 +292,77 @@ async def leave_to_other_workers(
         services.log, "pipeline.unknown", pipeline=job.pipeline, delay_s=UNKNOWN_S
     )
     await services.note_unknown_pipeline(job)
-    return await back_off(work_item, UNKNOWN_S, services)
+    return await back_off(work_item, UNKNOWN_S, "pipeline unknown", services)
 
 
-async def handle_refusal(
+async def handle_refusal(  # noqa: PLR0911 -- a return a refusal
     reply: Refusal, work_item: WorkItem, services: WorkerServices
 ) -> MessageAction:
     """Act on a refused claim; a refusal spends no attempt of the chunk."""
     match reply:
         case AlreadyEnded(chunk):
             current = chunk.gen == work_item.gen
+            log_refusal(work_item, "ended" if current else "superseded", services)
             return MessageAction.ACK if current else MessageAction.DISCARD
         case Busy(seconds):
-            return await back_off(work_item, seconds, services)
+            return await back_off(work_item, seconds, "busy", services)
+        case NotDue(seconds) if leaves_queue(seconds):
+            log_refusal(work_item, "not due", services, delay_s=round(seconds, 3))
+            return MessageAction.DISCARD
+        case NotDue(seconds):
+            return await back_off(work_item, seconds, "not due", services)
         case CancelPending(chunk):
-            if not chunk.compensate_requested:
-                await cancel_unclaimed(services.rt.table, chunk, services.rt.clock())
-            return await back_off(work_item, 0.0, services)
+            return await end_cancelled_chunk(chunk, work_item, services)
         case NotFound():
+            log_refusal(work_item, "not found", services)
             return MessageAction.QUARANTINE
         case SchemaTooNew():
             await defer_to_newer_worker(
                 "chunk", work_item.received, work_item.receipt, services
             )
             return MessageAction.KEEP
-        case AttemptsExhausted() | LeaseExpired():
-            return await back_off(work_item, UNKNOWN_S, services)
+        case AttemptsExhausted():
+            return await back_off(work_item, UNKNOWN_S, "attempts spent", services)
+        case LeaseExpired():
+            return await back_off(work_item, UNKNOWN_S, "lease expired", services)
+
+
+async def end_cancelled_chunk(
+    chunk: Chunk, work_item: WorkItem, services: WorkerServices
+) -> MessageAction:
+    """Cancel a chunk without an owner, unless its cancel requests compensation."""
+    table, now = services.rt.table, services.rt.clock()
+    if not chunk.compensate_requested and await cancel_unclaimed(table, chunk, now):
+        log_refusal(work_item, "cancelled", services)
+        return MessageAction.ACK_CANCELLED
+    return await back_off(work_item, 0.0, "cancelled", services)
 
 
 async def back_off(
-    work_item: WorkItem, seconds: float, services: WorkerServices
+    work_item: WorkItem, seconds: float, reason: str, services: WorkerServices
 ) -> MessageAction:
     """Hide the message until a new claim may succeed.
 
     Random jitter keeps the refused workers from claiming again at the same moment.
     """
-    log = services.log.bind(job=work_item.ref.job, chunk=work_item.ref.chunk)
-    telemetry.emit(log, "chunk.claim_refused", delay_s=round(seconds, 3))
+    log_refusal(work_item, reason, services, delay_s=round(seconds, 3))
     await hide_message(work_item, seconds + services.rt.rng.uniform(0, 1), services)
     return MessageAction.KEEP
+
+
+def log_refusal(
+    work_item: WorkItem, reason: str, services: WorkerServices, **facts: Any
+) -> None:
+    """Log why the worker did not claim the chunk of a message."""
+    ref = work_item.ref
+    log = services.log.bind(job=ref.job, chunk=ref.chunk, gen=work_item.gen)
+    telemetry.emit(
+        log,
+        "chunk.claim_refused",
+        reason=reason,
+        receive_count=work_item.received,
+        **facts,
+    )
 
 
 async def hide_message(

@@ -31,6 +31,7 @@ from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.settlements import Settlements
 from piecework.telemetry.emf import Gauge
+from piecework_worker.cancelled_jobs import CancelledGroups
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.lease import LeaseRenewer
 from piecework_worker.loop_watchdog import BlockedLoop
@@ -153,9 +154,6 @@ class StageDurations:
         return ends_at <= max(now, until)
 
 
-#: Seconds that a job's row is cached. Its pipeline and size never change; what can
-#: change is checked on the chunk.
-JOB_CACHE_TTL_S = 60.0
 JOB_CACHE_SIZE = 1_000
 
 
@@ -192,14 +190,18 @@ class WorkerServices:
     message_received: asyncio.Event = field(default_factory=asyncio.Event)
     _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
     _reading: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
+    cancelled_groups: CancelledGroups = field(default_factory=CancelledGroups)
     _noted_unknown: set[JobRef] = field(default_factory=set)
     _noted_blocked: dict[tuple[JobRef, str], float] = field(default_factory=dict)
 
     async def job(self, ref: JobRef) -> Job | None:
-        """Return a cached job; concurrent callers share one read."""
+        """Return a job as it was at most `cancel_poll_s` ago; callers share one read.
+
+        A worker claims no chunk of a job that has been cancelled for longer than that.
+        """
         now = asyncio.get_running_loop().time()
         cached = self._jobs.get(ref)
-        if cached is not None and now - cached[0] < JOB_CACHE_TTL_S:
+        if cached is not None and now - cached[0] < self.rt.settings.cancel_poll_s:
             return cached[1]
         read = self._reading.get(ref)
         if read is None:
@@ -210,10 +212,14 @@ class WorkerServices:
     async def _read(self, ref: JobRef, now: float) -> Job | None:
         job = await self.rt.jobs.read(ref)
         if job is not None:
-            if len(self._jobs) >= JOB_CACHE_SIZE:
-                self._jobs.clear()
-            self._jobs[ref] = (now, job)
+            self.remember_job(ref, job, now)
         return job
+
+    def remember_job(self, ref: JobRef, job: Job, read_at: float) -> None:
+        """Cache a job that was read at this loop time."""
+        if len(self._jobs) >= JOB_CACHE_SIZE:
+            self._jobs.clear()
+        self._jobs[ref] = (read_at, job)
 
     def _on_job_read(self, ref: JobRef, read: asyncio.Task[Job | None]) -> None:
         del self._reading[ref]

@@ -68,7 +68,11 @@ class Worker:
         """
         services = self.services
         watch = CancelWatcher(
-            services.rt, services.lease_renewer, services.breakers, services.log
+            services.rt,
+            services.lease_renewer,
+            services.breakers,
+            services.log,
+            services.remember_job,
         )
         loops: list[Coroutine[Any, Any, Any]] = [self.receiver.run(), self.acks.run()]
         loops += [watch.run(), services.lease_renewer.run(), self.stop.wait()]
@@ -141,7 +145,7 @@ class Worker:
             return
         match action:
             case MessageAction.DISCARD:
-                await self.services.rt.work.delete([delivery.receipt])
+                self.acks.discard(delivery.receipt)
             case MessageAction.QUARANTINE:
                 await self.quarantine(delivery, "runtime.message.orphan")
 

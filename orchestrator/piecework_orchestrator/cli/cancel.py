@@ -21,6 +21,7 @@ from piecework_orchestrator.cli.options import (
     take_first,
 )
 from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import confirm, run_connected
 from piecework_orchestrator.cli.views.jobs import show_job
 from piecework_orchestrator.compensation_plan import (
@@ -98,14 +99,16 @@ def cancel_job(  # noqa: PLR0913, PLR0917 -- options of a command
                     "continues even if this command is interrupted"
                 )
 
-        cancelled = await cancel(
-            rt,
-            record.ref,
-            actor=whoami(),
-            reason=reason,
-            compensate=compensate,
-            on_recorded=report_recorded,
-        )
+        with show_steps(out, record.chunks) as progress:
+            cancelled = await cancel(
+                rt,
+                record.ref,
+                actor=whoami(),
+                reason=reason,
+                compensate=compensate,
+                on_recorded=report_recorded,
+                progress=progress,
+            )
         show_job(out, cancelled, rt.clock())
 
     run_connected(run, output)

@@ -92,7 +92,7 @@ def make_bar(stream: Any) -> Progress:
     )
 
 
-# ── show a submit's progress on stderr ────────────────────────────────────────
+# ── show the progress of a submit or a cancel on stderr ───────────────────────
 #
 # With an output format for programs no progress is shown.
 
@@ -101,13 +101,16 @@ BAR_EVERY_S = 0.1
 
 
 @contextmanager
-def show_submit(out: Output) -> Iterator[fan_out.Progress]:
-    """Yield a callback that shows the progress of a submit."""
+def show_steps(out: Output, total: int | None = None) -> Iterator[fan_out.Progress]:
+    """Yield a callback that shows the progress of a submit, or of a cancel.
+
+    A submit counts its chunks first; a cancel has one step, and `total` chunks.
+    """
     if not out.table:
         yield lambda *_: None
         return
     if not out.stderr.isatty():
-        lines = SubmitProgress(Lines(out.say), LINE_EVERY_S)
+        lines = StepProgress(Lines(out.say), LINE_EVERY_S, total=total)
         yield lines
         lines.close()
         return
@@ -122,7 +125,8 @@ def show_submit(out: Output) -> Iterator[fan_out.Progress]:
         redirect_stdout=False,
         redirect_stderr=False,
     ) as progress:
-        shown = SubmitProgress(Bar(progress), BAR_EVERY_S)
+        bar = Bar(progress, parts=2 if total is None else 1)
+        shown = StepProgress(bar, BAR_EVERY_S, total=total)
         yield shown
         shown.close()
 
@@ -163,21 +167,26 @@ class StepDisplay(Protocol):
         """Show a step that has ended."""
 
 
-class SubmitProgress:
-    """Follows the steps of a submit (read, written, counted, sent) and shows them."""
+class StepProgress:
+    """Follows the steps of a submit (read, written, counted, sent) and shows them.
+
+    A cancel has one step, swept, and knows the `total` before.
+    """
 
     def __init__(
         self,
         display: StepDisplay,
         every_s: float,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        total: int | None = None,
     ) -> None:
         self._display = display
         self._every_s = every_s
         self._clock = clock
         self._name = ""
         self._done = 0
-        self._total: int | None = None
+        self._total = total
         self._began = self._reported = clock()
         self._due = self._began + every_s
 
@@ -228,13 +237,14 @@ class Lines:
 class Bar:
     """One bar for all steps: chunks are read, then written, then sent."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, parts: int = 2) -> None:
         self._progress = progress
+        self._parts = parts
         self._task = progress.add_task("", total=None, details="")
 
     def now(self, step: Step) -> None:
         """Update the bar."""
-        total = None if step.total is None else 2 * step.total
+        total = None if step.total is None else self._parts * step.total
         self._progress.update(
             self._task,
             description=step.name,

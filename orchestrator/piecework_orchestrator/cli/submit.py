@@ -23,7 +23,7 @@ from piecework_orchestrator.cli.options import (
     TimeoutOption,
 )
 from piecework_orchestrator.cli.output import Output, facts
-from piecework_orchestrator.cli.progress import show_submit, wait_for
+from piecework_orchestrator.cli.progress import show_steps, wait_for
 from piecework_orchestrator.cli.run import connection, run_async
 from piecework_orchestrator.cli.views.jobs import show_job
 from piecework_orchestrator.identity import new_job_id, whoami
@@ -233,7 +233,7 @@ async def submit_with_progress(
     steps: dict[str, int] = {}
     job = submission.ref.job
     try:
-        with show_submit(out) as progress:
+        with show_steps(out) as progress:
 
             def report(step: str, done: int) -> None:
                 steps[step] = done

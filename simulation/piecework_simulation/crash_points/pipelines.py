@@ -74,6 +74,8 @@ async def meet_condition(ctx: Context[Customer], where: str) -> None:
     n, kind = ctx.payload.n, ctx.payload.kind
     if kind == f"{where}:later" and not RECORDING_PROVIDER.get().recovered:
         raise TransientError("later", code="tool.shop.later", retry_after=LATER_S)
+    if kind == f"{where}:waits" and ctx.attempt == 1:
+        raise TransientError("later", code="tool.shop.later", retry_after=LATER_S)
     if kind == f"{where}:thinking":
         await ctx.call(slow_model, score, n, where, f"{where}:held")
 

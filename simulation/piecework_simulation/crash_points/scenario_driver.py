@@ -188,6 +188,8 @@ class ScenarioDriver:
 def has_reached(item: Item, kind: str) -> bool:
     """Return whether a chunk has reached its state before the cancel."""
     where, _, what = kind.partition(":")
+    if what == "waits":
+        return item["status"] in {"WAITING", "SUCCEEDED"}
     if what == "later":
         return bool(item["status"] == "WAITING")
     if what in {"held", "thinking"}:

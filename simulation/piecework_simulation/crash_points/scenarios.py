@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from piecework import Context, Dependency, Stage
 from piecework.pipelines import Pipeline
 from piecework_simulation.crash_points.pipelines import (
+    LATER_S,
     Customer,
     book,
     counting,
@@ -16,8 +18,14 @@ from piecework_simulation.crash_points.pipelines import (
     unbook,
 )
 from piecework_simulation.crash_points.provider import BookingEvent
-from piecework_simulation.crash_points.scenario_driver import ScenarioDriver
+from piecework_simulation.crash_points.scenario_driver import (
+    CLEANUP_S,
+    ScenarioDriver,
+)
 from piecework_simulation.driver.pipelines import desk, shop
+
+#: Seconds before the end of a long wait from which faults count again.
+IDLE_MARGIN_S = 20.0
 
 # ── saga of six steps ─────────────────────────────────────────────────────────
 
@@ -112,6 +120,15 @@ async def submit_and_wait(driver: ScenarioDriver) -> None:
     await driver.wait_for_end()
 
 
+async def wait_long(driver: ScenarioDriver) -> None:
+    """Submit a job whose chunks leave the queue; the idle time has no fault points."""
+    await driver.submit()
+    await driver.until(driver.all_have_reached)
+    await asyncio.sleep(CLEANUP_S)
+    await driver.run_uncounted(asyncio.sleep(LATER_S - IDLE_MARGIN_S))
+    await driver.wait_for_end()
+
+
 async def redrive_dead_letters(driver: ScenarioDriver) -> None:
     """Redrive the dead letters of a finished job."""
     await driver.run_uncounted(submit_and_wait(driver))
@@ -152,6 +169,8 @@ def six_step_violations(driver: ScenarioDriver) -> Iterable[str]:
     return compensation_violations(driver.customers, driver.provider.history)
 
 
+#: The provider asks the first attempt to wait for longer than a message stays queued.
+WAITED = ("analyse:waits", "", "analyse:waits")
 COUNTED = ("", "analyse:thrice", "analyse:refused", "", "", "", "")
 OWNED = ("", "analyse:held", "analyse:later", "", "analyse:held", "")
 BOOKED = ("hotel:refused", "pay:refused", "write:refused", "", "", "", "")
@@ -166,6 +185,7 @@ SIX_LATER = ("seat:later",)
 
 SCENARIOS = {
     "plain": Scenario(counting, COUNTED, submit_and_wait, beside=True),
+    "wait": Scenario(counting, WAITED, wait_long, beside=False),
     "saga": Scenario(travel, BOOKED, submit_and_wait, beside=False),
     "redrive": Scenario(travel, BOOKED, redrive_dead_letters, beside=True),
     "cancel": Scenario(counting, OWNED, cancel_midway, beside=True),

@@ -179,7 +179,11 @@ class Invariants:
                 self.report_violation(f"I7: {key[:12]} is DONE without an execution")
 
     def check_deleted_message(self, url: str, body: str, received_at: float) -> None:
-        """Check that a message was deleted only after its chunk had ended."""
+        """Check that a message was deleted only if its chunk does not need it.
+
+        The chunk has ended, or it waits long and its record says when it is due, or a
+        sweep ends it because its job is cancelled.
+        """
         from piecework.aws.queue import Message
 
         try:
@@ -191,7 +195,13 @@ class Invariants:
         checker = self.chunks[message.ref.of.pk].get(message.chunk)
         if checker is None or checker.item["gen"] > message.gen:
             return
-        if not checker.had_ended(received_at, self.world.now()):
+        now = self.world.now()
+        meta = self.jobs.get(message.ref.of.pk, {})
+        swept = meta.get("status") == JobStatus.CANCELLING and (
+            "direction" not in checker.item
+        )
+        needless = checker.had_ended(received_at, now) or swept
+        if not (needless or checker.had_left_queue(received_at, now)):
             self.report_violation(f"I9: a message of {checker.name} was lost")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.domain.claim import MAX_RECOVERIES
 from piecework.domain.model import ChunkStatus, moment
+from piecework.domain.outcome import leaves_queue
 from piecework_simulation.coverage import ENDED, count_returns
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ Item = dict[str, Any]
 #: Seconds by which a reconciler's observation of a lease may be shorter than the lease,
 #: because its request takes that long to arrive.
 REQUEST_MARGIN_S = 0.5
+#: Seconds by which a process may see a wait as longer than it is.
+CLOCK_MARGIN_S = 60.0
 #: The attributes that an ended chunk keeps until a resume.
 FINAL = ("gen", "fence", "claim_token", "result_sha256", "settled_at", "error_code")
 
@@ -30,6 +33,8 @@ class ChunkInvariants:
         item: The chunk as last written.
         tokens: The claim token of each owner, by generation and fence.
         ended: Pairs of times: when the chunk ended, and when it was reopened.
+        left_queue: Pairs of times: when it began a wait for which the reconciler sends
+            the next message, and when the next write changed that.
         completed_stages: The stages that it has completed in this generation.
         renewed_at: The true time of the last write of its lease.
         renewal_sent_at: The time at which that write was sent.
@@ -41,6 +46,7 @@ class ChunkInvariants:
     item: Item = field(default_factory=dict)
     tokens: dict[tuple[int, int], str] = field(default_factory=dict)
     ended: list[tuple[float, float]] = field(default_factory=list)
+    left_queue: list[tuple[float, float]] = field(default_factory=list)
     renewed_at: float = 0.0
     renewal_sent_at: float = 0.0
     completed_stages: set[str] = field(default_factory=set)
@@ -177,7 +183,23 @@ class ChunkInvariants:
         elif was_ended and new["status"] not in ENDED:
             since, _ = self.ended[-1]
             self.ended[-1] = (since, now)
+        if self.left_queue and self.left_queue[-1][1] == float("inf"):
+            self.left_queue[-1] = (self.left_queue[-1][0], now)
+        if has_no_message(new, now):
+            self.left_queue.append((now, float("inf")))
 
     def had_ended(self, since: float, until: float) -> bool:
         """Return whether the chunk was ended at some time between two times."""
         return any(end <= until and since <= again for end, again in self.ended)
+
+    def had_left_queue(self, since: float, until: float) -> bool:
+        """Return whether the chunk had no message at some time between two times."""
+        return any(begun <= until and since <= end for begun, end in self.left_queue)
+
+
+def has_no_message(item: Item, now: float) -> bool:
+    """Return whether the reconciler sends the next message of a chunk."""
+    waits = item["status"] in {ChunkStatus.PENDING, ChunkStatus.WAITING}
+    if not waits or "retry_at" not in item or "redispatch_at" not in item:
+        return False
+    return leaves_queue(moment(item["retry_at"]) - now + CLOCK_MARGIN_S)

@@ -58,6 +58,14 @@ def test_a_visibility_shorter_than_the_lease_is_refused(
     assert "visibility_s must be longer than lease_s" in said
 
 
+def test_one_receive_must_suffice_for_the_longest_run() -> None:
+    longest: dict[str, Any] = {"max_runtime_s": 39_600.0, "visibility_s": 2_400.0}
+    assert load_settings(**longest).max_runtime_s == 39_600.0
+    assert "max_runtime_s and visibility_s" in refused(
+        **longest | {"visibility_s": 2_401}
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

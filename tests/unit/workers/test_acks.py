@@ -105,6 +105,17 @@ async def test_what_came_without_a_message_deletes_none() -> None:
     assert world.said[-1] == "delete ['r4']"
 
 
+async def test_messages_that_no_chunk_needs_share_a_request_and_are_not_counted() -> (
+    None
+):
+    world = World()
+    one = acks(world)
+    for receipt in ("a", "b"):
+        one.discard(receipt)
+    await one.flush()
+    assert world.said == ["delete ['a', 'b']"]
+
+
 async def test_a_job_that_is_for_newer_workers_to_end_keeps_no_message() -> None:
     world = World(full=True, errors={"join": SchemaTooNewError("it is newer")})
     await flushed(world, ack(3))

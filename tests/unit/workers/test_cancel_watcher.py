@@ -56,9 +56,16 @@ async def test_the_chunks_of_a_cancelled_job_are_interrupted(
     )
     log: Any = Log()
     breakers = BreakerRegistry(lambda: 0.0, Random(1), log)
-    await CancelWatcher(rt, lease_renewer, breakers, log).poll()
+    known: list[Any] = []
+    watcher = CancelWatcher(
+        rt, lease_renewer, breakers, log, lambda ref, job, _: known.append((ref, job))
+    )
+    await watcher.poll()
     assert [lease.stopped for lease in leases] == [stopped, stopped]
     assert asked == [REF.of]
+    assert [(ref, job.status) for ref, job in known] == (
+        [] if status is None else [(REF.of, status)]
+    )
 
 
 @pytest.mark.parametrize(

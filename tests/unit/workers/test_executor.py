@@ -17,9 +17,11 @@ from piecework.domain.claim import (
     AttemptsExhausted,
     Busy,
     CancelPending,
+    NotDue,
     NotFound,
+    Refusal,
 )
-from piecework.domain.model import Chunk
+from piecework.domain.model import Chunk, JobStatus
 from piecework.domain.outcome import Cancelled, Succeeded
 from piecework.domain.protocols import ClaimLostError
 from piecework_worker import executor
@@ -34,7 +36,9 @@ from tests.unit.piecework.fakes import NOW, Log, Lowest
 from tests.unit.piecework.store.tables import REF, claim
 
 TURN = WorkItem(REF, 2, 3, "receipt")
-JOB: Any = SimpleNamespace(ref=REF.of, pipeline="review")
+JOB: Any = SimpleNamespace(
+    ref=REF.of, pipeline="review", gen=2, status=JobStatus.RUNNING
+)
 
 
 @dataclass
@@ -48,7 +52,7 @@ class World:
     rng: Random = field(default_factory=Lowest)
 
     rt = property(lambda self: self)
-    work = claims = lease_renewer = table = rt
+    work = claims = lease_renewer = table = cancelled_groups = rt
 
     def clock(self) -> float:
         return NOW
@@ -106,38 +110,53 @@ def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
     return tell
 
 
+KEEP, DISCARD = MessageAction.KEEP, MessageAction.DISCARD
+
+
 @pytest.mark.parametrize(
-    ("answer", "end", "hidden"),
+    ("answer", "end", "hidden_s", "reason"),
     [
-        (AlreadyEnded(chunk(2)), MessageAction.ACK, []),
-        (AlreadyEnded(chunk(3)), MessageAction.DISCARD, []),
-        (Busy(7.0), MessageAction.KEEP, [("hide", "receipt", 7.0)]),
-        (NotFound(), MessageAction.QUARANTINE, []),
-        (AttemptsExhausted(4), MessageAction.KEEP, [("hide", "receipt", UNKNOWN_S)]),
+        (AlreadyEnded(chunk(2)), MessageAction.ACK, None, "ended"),
+        (AlreadyEnded(chunk(3)), DISCARD, None, "superseded"),
+        (Busy(7.0), KEEP, 7.0, "busy"),
+        (Busy(1_000.0), KEEP, 1_000.0, "busy"),
+        (NotDue(900.0), KEEP, 900.0, "not due"),
+        (NotDue(900.5), DISCARD, None, "not due"),
+        (CancelPending(chunk(2, compensate_requested=True)), KEEP, 0.0, "cancelled"),
+        (NotFound(), MessageAction.QUARANTINE, None, "not found"),
+        (AttemptsExhausted(4), KEEP, UNKNOWN_S, "attempts spent"),
     ],
 )
 async def test_a_refused_worker_handles_its_message_by_the_refusal(
-    answer: Any, end: MessageAction, hidden: Any
+    answer: Refusal, end: MessageAction, hidden_s: float | None, reason: str
 ) -> None:
     here = world()
     assert end is await handle_refusal(answer, TURN, here)
-    assert hidden == here.said
+    assert here.said == ([] if hidden_s is None else [("hide", "receipt", hidden_s)])
+    (event,) = here.log.said
+    hidden = {} if hidden_s is None else {"delay_s": hidden_s}
+    logged = {"reason": reason, "receive_count": 3, **hidden}
+    if reason == "not due" and hidden_s is None:
+        logged["delay_s"] = 900.5
+    assert event == ("chunk.claim_refused", logged)
 
 
+@pytest.mark.parametrize(
+    ("wins", "end"), [(True, MessageAction.ACK_CANCELLED), (False, KEEP)]
+)
 async def test_a_refused_worker_cancels_an_unclaimed_chunk(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, end: MessageAction, *, wins: bool
 ) -> None:
     here, cancelled = world(), []
 
-    async def cancel(_: Any, found: Chunk, now: float) -> None:
+    async def cancel(_: Any, found: Chunk, now: float) -> bool:
         cancelled.append((found.gen, now))
+        return wins
 
     monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
-    assert (
-        await handle_refusal(CancelPending(chunk(2)), TURN, here) is MessageAction.KEEP
-    )
+    assert await handle_refusal(CancelPending(chunk(2)), TURN, here) is end
     assert cancelled == [(2, NOW)]
-    assert here.said == [("hide", "receipt", 0.0)]
+    assert here.said == ([] if wins else [("hide", "receipt", 0.0)])
 
 
 async def test_a_refused_worker_leaves_compensation_to_workers_with_the_pipeline(
@@ -198,6 +217,15 @@ async def test_a_pipeline_that_is_not_here_is_left_to_others() -> None:
     assert here.said == [("unknown", "review"), ("hide", "receipt", UNKNOWN_S)]
 
 
+async def test_a_message_of_an_earlier_generation_of_its_job_makes_no_request() -> None:
+    here = world()
+    assert await execute(WorkItem(REF, 1, 3, "receipt"), JOB, here) is DISCARD
+    assert here.said == []
+    assert [("chunk.claim_refused", {"reason": "superseded", "receive_count": 3})] == (
+        here.log.said
+    )
+
+
 async def test_a_chunk_without_attempts_is_claimed_once_more_for_recovery(
     came_to: Any,
 ) -> None:
@@ -221,6 +249,8 @@ async def test_a_refused_claim_does_no_work() -> None:
         (Cancelled("first"), None, 0, MessageAction.ACK_CANCELLED, []),
         (Succeeded("1"), 0.0, None, MessageAction.KEEP, [("hide", "receipt", 0.0)]),
         (Succeeded("1"), 5.0, 0, MessageAction.KEEP, [("hide", "receipt", 5.0)]),
+        (Succeeded("1"), 900.0, 0, MessageAction.KEEP, [("hide", "receipt", 900.0)]),
+        (Succeeded("1"), 900.1, 0, MessageAction.DISCARD, []),
         (None, None, None, MessageAction.KEEP, []),
     ],
 )
@@ -238,10 +268,12 @@ async def test_a_work_item_ends_by_its_outcome(
     assert done == here.said[1:]
 
 
-async def test_a_work_item_without_a_message_sends_one_for_the_retry(
-    came_to: Any,
+@pytest.mark.parametrize("wait", [5.0, 900.0, 900.1])
+async def test_a_work_item_without_a_message_sends_one_for_a_retry_that_is_near(
+    came_to: Any, wait: float
 ) -> None:
-    came_to(Succeeded("1"), 5.0)
+    came_to(Succeeded("1"), wait)
     here = world(claim(gen=2))
-    assert await execute(WorkItem(REF, 2), JOB, here) is MessageAction.KEEP
-    assert here.said[1:] == [("send", Message.about(REF, 2), 5.0)]
+    await execute(WorkItem(REF, 2), JOB, here)
+    sent = [("send", Message.about(REF, 2), wait)] if wait <= 900.0 else []
+    assert here.said[1:] == sent

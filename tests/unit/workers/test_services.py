@@ -12,7 +12,8 @@ from piecework.domain.model import JobRef
 from piecework.domain.outcome import Deferred
 from piecework.errors import StoreError
 from piecework.resilience.breaker import OPEN_CODE
-from piecework_worker.services import JOB_CACHE_TTL_S, WorkerServices
+from piecework.settings import Settings
+from piecework_worker.services import WorkerServices
 from tests.unit.piecework.fakes import envelope
 from tests.unit.virtual import run_virtually
 
@@ -37,7 +38,7 @@ class Jobs:
 
 def services(jobs: Jobs) -> Any:
     nothing: Any = SimpleNamespace()
-    rt: Any = SimpleNamespace(jobs=jobs)
+    rt: Any = SimpleNamespace(jobs=jobs, settings=Settings())
     parts: dict[str, Any] = dict.fromkeys(
         (
             "claims",
@@ -63,9 +64,22 @@ def test_concurrent_callers_read_a_job_once() -> None:
         assert [REF, OTHER] == jobs.asked
         await here.job(REF)
         assert [REF, OTHER] == jobs.asked
-        await asyncio.sleep(JOB_CACHE_TTL_S)
+        await asyncio.sleep(Settings().cancel_poll_s)
         await here.job(REF)
         assert [REF, OTHER, REF] == jobs.asked
+
+    run_virtually(main())
+
+
+def test_a_job_that_the_cancel_watcher_has_read_is_not_read_again() -> None:
+    async def main() -> None:
+        jobs, seen = Jobs(), SimpleNamespace()
+        here = services(jobs)
+        await here.job(REF)
+        await asyncio.sleep(Settings().cancel_poll_s)
+        here.remember_job(REF, seen, asyncio.get_running_loop().time())  # type: ignore[arg-type]
+        assert seen is await here.job(REF)
+        assert [REF] == jobs.asked
 
     run_virtually(main())
 

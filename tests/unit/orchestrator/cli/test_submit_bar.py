@@ -9,7 +9,7 @@ import pytest
 
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
-from piecework_orchestrator.cli.progress import Lines, Step, SubmitProgress, show_submit
+from piecework_orchestrator.cli.progress import Lines, Step, StepProgress, show_steps
 
 #: What a terminal is sent where more than one line is drawn anew.
 UP_A_LINE = "\x1b[1A"
@@ -42,7 +42,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def run(clock: Clock, progress: SubmitProgress) -> None:
+def run(clock: Clock, progress: StepProgress) -> None:
     """Read 1,000 chunks in 1 s, write them in 4 s, and send half of them in 2 s."""
     for step, seconds, done in (("read", 1, 1000), ("written", 4, 1000)):
         for part in range(1, 11):
@@ -55,7 +55,7 @@ def run(clock: Clock, progress: SubmitProgress) -> None:
 
 def test_reading_has_no_total_and_no_time_left() -> None:
     clock, kept = Clock(), Kept()
-    progress = SubmitProgress(kept, 0.0, clock)
+    progress = StepProgress(kept, 0.0, clock)
     clock.now = 2.0
     progress("read", 1000)
     assert [Step("read", 1000, None, 0, 500.0)] == kept.steps
@@ -64,7 +64,7 @@ def test_reading_has_no_total_and_no_time_left() -> None:
 
 def test_the_time_left_includes_writing_and_sending() -> None:
     clock, kept = Clock(), Kept()
-    progress = SubmitProgress(kept, 0.0, clock)
+    progress = StepProgress(kept, 0.0, clock)
     progress("read", 1000)
     progress("written", 0)
     clock.now = 2.0
@@ -79,7 +79,7 @@ def test_the_time_left_includes_writing_and_sending() -> None:
 
 def test_progress_is_shown_at_intervals_and_at_the_end_of_each_step() -> None:
     clock, kept = Clock(), Kept()
-    progress = SubmitProgress(kept, 2.0, clock)
+    progress = StepProgress(kept, 2.0, clock)
     run(clock, progress)
     progress.close()
     assert ["written", "written", "sent"] == [step.name for step in kept.steps]
@@ -89,15 +89,27 @@ def test_progress_is_shown_at_intervals_and_at_the_end_of_each_step() -> None:
 
 def test_a_log_has_lines_and_a_short_submit_three_of_them() -> None:
     clock, lines = Clock(), list[str]()
-    progress = SubmitProgress(Lines(lines.append), 60.0, clock)
+    progress = StepProgress(Lines(lines.append), 60.0, clock)
     run(clock, progress)
     progress.close()
     assert ["read 1,000 chunks", "written 1,000 chunks", "sent 500 chunks"] == lines
 
 
+def test_a_cancel_has_one_step_of_as_many_chunks_as_its_job() -> None:
+    clock, kept = Clock(), Kept()
+    progress = StepProgress(kept, 0.0, clock, total=1000)
+    clock.now = 2.0
+    progress("swept", 500)
+    assert "500/1,000 chunks, 250/s, 0:02 left" == str(kept.steps[0])
+    terminal = Terminal()
+    with show_steps(Output(Format.TABLE, io.StringIO(), terminal), 4) as shown:
+        shown("swept", 4)
+    assert "swept" in terminal.getvalue()
+
+
 def test_a_submit_under_an_id_that_exists_may_only_send() -> None:
     clock, kept = Clock(), Kept()
-    progress = SubmitProgress(kept, 0.0, clock)
+    progress = StepProgress(kept, 0.0, clock)
     progress("read", 10)
     progress("sent", 4)
     assert (10, 6) == (kept.steps[-1].total, kept.steps[-1].ahead)
@@ -105,7 +117,7 @@ def test_a_submit_under_an_id_that_exists_may_only_send() -> None:
 
 def test_a_terminal_has_one_bar() -> None:
     terminal = Terminal()
-    with show_submit(Output(Format.TABLE, io.StringIO(), terminal)) as progress:
+    with show_steps(Output(Format.TABLE, io.StringIO(), terminal)) as progress:
         progress("read", 3)
         progress("written", 3)
         progress("sent", 3)
@@ -117,14 +129,14 @@ def test_a_terminal_has_one_bar() -> None:
 
 @pytest.mark.parametrize("terminal", [Terminal(), io.StringIO()])
 def test_no_progress_is_shown_to_programs(terminal: io.StringIO) -> None:
-    with show_submit(Output(Format.JSON, io.StringIO(), terminal)) as progress:
+    with show_steps(Output(Format.JSON, io.StringIO(), terminal)) as progress:
         progress("read", 3)
     assert "" == terminal.getvalue()
 
 
 def test_counting_does_not_change_the_sending_rate() -> None:
     clock, kept = Clock(), Kept()
-    progress = SubmitProgress(kept, 0.0, clock)
+    progress = StepProgress(kept, 0.0, clock)
     for step, seconds, done in (
         ("read", 1.0, 1000),
         ("written", 4.0, 1000),

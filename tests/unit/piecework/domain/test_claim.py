@@ -14,6 +14,7 @@ from piecework.domain.claim import (
     Claim,
     FenceMismatch,
     LeaseExpired,
+    NotDue,
     NotFound,
     Refusal,
     explain_refusal,
@@ -116,8 +117,8 @@ def test_an_ended_chunk_is_not_cancelled() -> None:
     assert ended(found) == judged(found)
 
 
-def test_a_retry_that_is_not_due_is_busy() -> None:
-    assert Busy(60.0) == judged(item("WAITING", retry_at=iso(NOW + 60)))
+def test_a_retry_that_is_not_due_waits() -> None:
+    assert NotDue(60.0) == judged(item("WAITING", retry_at=iso(NOW + 60)))
 
 
 def test_a_retry_that_is_due_is_free() -> None:
@@ -132,7 +133,7 @@ def test_exhausted_attempts_need_recovery(attempts: int) -> None:
 def test_exhausted_attempts_wait_for_the_lease_and_the_retry() -> None:
     assert Busy(25.0) == judged(running(20.0, attempts=3))
     found = item("WAITING", attempts=3, retry_at=iso(NOW + 60))
-    assert Busy(60.0) == judged(found)
+    assert NotDue(60.0) == judged(found)
 
 
 def test_one_attempt_left_is_not_exhausted() -> None:

@@ -1,0 +1,94 @@
+"""Which messages start nothing, by the record of their job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from piecework.domain import keys
+from piecework.domain.model import JobStatus, iso
+from piecework_worker.cancelled_jobs import CancelledGroups, reason_not_to_claim
+from tests.store.conftest import NOW, Store
+from tests.store.deployment import runtime
+
+RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7}
+BACK = {"status": "WAITING", "fence": 4, "direction": "compensating"}
+ASKED = {"cancel_requested_at": iso(NOW)}
+UNDO = {"cancel_compensates": True}
+
+
+async def reason(store: Store, job: Any, gen: int = 2, groups: Any = None) -> str:
+    known = groups or CancelledGroups()
+    return await reason_not_to_claim(store.chunk, gen, job, runtime(store), known)
+
+
+@pytest.mark.parametrize(
+    ("status", "gen", "expected"),
+    [
+        (JobStatus.RUNNING, 2, ""),
+        (JobStatus.RUNNING, 1, "superseded"),
+        (JobStatus.RESUMING, 1, "superseded"),
+        (JobStatus.FINALIZING, 2, ""),
+        (JobStatus.CANCELLED, 2, "ended"),
+        (JobStatus.PARTIAL, 2, "ended"),
+        (JobStatus.PARTIAL, 3, ""),
+        (JobStatus.CANCELLING, 3, ""),
+    ],
+)
+async def test_a_message_starts_nothing_in_a_later_or_an_ended_generation(
+    store: Store, status: JobStatus, gen: int, expected: str
+) -> None:
+    await store.put_chunk()
+    job = await store.put_job(status, cancelled_at=iso(NOW))
+    assert expected == await reason(store, job, gen)
+    assert (await store.item())["status"] == "PENDING"
+
+
+async def test_a_join_is_left_to_its_own_record(store: Store) -> None:
+    join = store.ref.chunk(keys.JOIN_CHUNK)
+    job = await store.put_job(JobStatus.SUCCEEDED)
+    groups = CancelledGroups()
+    assert "" == await reason_not_to_claim(join, 1, job, runtime(store), groups)
+
+
+@pytest.mark.parametrize(
+    ("state", "job_facts", "expected", "change"),
+    [
+        ({}, {}, "cancelled", {}),
+        ({"status": "WAITING", "fence": 4}, {}, "cancelled", {}),
+        ({"status": "SUCCEEDED"}, {}, "cancelled", {}),
+        (BACK | {"status": "DEAD"}, {}, "cancelled", {}),
+        (RUNNING, {}, "", ASKED),
+        (BACK, {}, "", {}),
+        ({"gen": 3}, {}, "", {}),
+        ({}, UNDO, "", {"status": "CANCELLED"}),
+        ({"status": "WAITING", "fence": 4}, UNDO, "", {"compensate_requested": True}),
+        (BACK, UNDO, "", {}),
+    ],
+)
+async def test_a_chunk_of_a_cancelled_job_is_claimed_only_after_a_sweep_of_it(
+    store: Store,
+    state: dict[str, Any],
+    job_facts: dict[str, Any],
+    expected: str,
+    change: dict[str, Any],
+) -> None:
+    await store.put_chunk(**state)
+    before = await store.item()
+    facts = {"cancelled_at": iso(NOW), **job_facts}
+    job = await store.put_job(JobStatus.CANCELLING, **facts)
+    assert expected == await reason(store, job)
+    after = await store.item()
+    assert change.items() <= after.items()
+    assert change or before == after
+
+
+async def test_one_read_answers_for_all_chunks_of_a_group(store: Store) -> None:
+    await store.put_chunk()
+    job = await store.put_job(JobStatus.CANCELLING, cancelled_at=iso(NOW))
+    groups = CancelledGroups()
+    assert "cancelled" == await reason(store, job, groups=groups)
+    await store.drop()
+    assert "cancelled" == await reason(store, job, groups=groups)
+    assert "cancelled" == await reason(store, job)

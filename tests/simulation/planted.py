@@ -134,7 +134,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (a_full_tally_is_believed, {"I12", "I1"}),
         (an_effect_is_not_looked_up, {"I6"}),
         (nobody_waits_for_what_may_land, {"I6", "I8"}),
-        (wrong_clocks_are_believed, {"L3"}),
+        (wrong_clocks_are_believed, {"I3"}),
         (a_redrive_leaves_its_letter_open, {"I15"}),
         (whoever_refused_is_asked_again, {"I6"}),
         (any_failure_is_a_refusal, {"I6"}),

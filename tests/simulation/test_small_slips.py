@@ -12,7 +12,15 @@ from collections import Counter
 import pytest
 from pydantic import BaseModel
 
-from piecework import Context, Dependency, JoinContext, PermanentError, Pipeline, Stage
+from piecework import (
+    Context,
+    Dependency,
+    JoinContext,
+    PermanentError,
+    Pipeline,
+    Stage,
+    named_call,
+)
 from piecework.domain import keys
 from piecework.domain.model import ChunkStatus, JobStatus
 from piecework.jobs.fan_in import Certificate
@@ -47,6 +55,7 @@ class Shop:
         self.broken, self.join_broken = True, False
         self.takes_s = 0.0
         self.times: list[float] = []
+        self.counted = named_call("pay")(self.pay)
 
     async def pay(self, n: int, *, idempotency_key: str) -> int:
         del idempotency_key
@@ -56,7 +65,7 @@ class Shop:
         return n
 
     async def work(self, ctx: Context[Item]) -> int:
-        value = await ctx.call(desk, self.pay, ctx.payload.n)
+        value = await ctx.call(desk, self.counted, ctx.payload.n)
         if self.broken:
             raise PermanentError("broken", code="tool.shop.broken")
         return value

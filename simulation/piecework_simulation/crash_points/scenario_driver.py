@@ -191,7 +191,8 @@ def has_reached(item: Item, kind: str) -> bool:
     if what == "waits":
         return item["status"] in {"WAITING", "SUCCEEDED"}
     if what == "later":
-        return bool(item["status"] == "WAITING")
+        # A released lease leaves a chunk WAITING, too, but without a time.
+        return bool(item["status"] == "WAITING" and "retry_at" in item)
     if what in {"held", "thinking"}:
         return bool(item["status"] == "RUNNING" and item.get("stage") == where)
     return item["status"] in {"SUCCEEDED", "DEAD"}

@@ -9,11 +9,13 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from piecework.context import Context
 from piecework.domain.model import JobRef
 from piecework.errors import PieceworkError
-from piecework.pipelines import Pipeline
+from piecework.pipelines import Pipeline, Stage
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.runtime import Runtime
+from piecework.saga.stage import run_in_process
 from piecework.store.dead_letters import DeadLetters
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.intake.chunk import ChunkInput
@@ -24,11 +26,22 @@ from piecework_simulation.engine.process import Process
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
 from piecework_worker.__main__ import serve
+from piecework_worker.isolation.pool import Isolation
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 
 #: Seconds after which a dead worker's place is taken by a new one, at most.
 RESTART_S = 8.0
+
+
+class SimulatedChildren:
+    """Runs isolated stages, and those of suspects, on the loop of their worker."""
+
+    async def run(self, stage: Stage, ctx: Context[Any], variant: str) -> str:
+        """Run a stage as a child would; a fault of it kills the worker, too."""
+        return await run_in_process(stage, ctx, variant)
+
+    run_suspect = run
 
 
 @dataclass(slots=True)
@@ -55,7 +68,8 @@ class FleetDriver:
         stop = asyncio.Event()
         self.workers[process] = stop
         rt = self.world.runtime(process)
-        services = open_services(rt, process.name, self.pipelines, self.log)
+        children = cast("Isolation", SimulatedChildren())
+        services = open_services(rt, process.name, self.pipelines, self.log, children)
         worker = Worker(services, stop)
         task = self.world.start(process, serve(worker, reconcile=reconcile))
 

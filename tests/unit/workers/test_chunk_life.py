@@ -158,6 +158,12 @@ def test_a_takeover_spends_no_attempt_up_to_a_limit() -> None:
     assert end.chunk.takeovers == 4
 
 
+def test_a_worker_takes_over_without_a_reconciler() -> None:
+    end = life_of(Trip(["die"]), max_takeovers=1, reconcile_s=3_600.0)
+    assert end.facts == ("SUCCEEDED", "", "", 1)
+    assert end.seconds < 600
+
+
 GOOD, UNDONE = ["first", "second"], ["first", "second", "undo"]
 STALLED, TIMEOUT = "runtime.stage.stalled", "runtime.stage.timeout"
 

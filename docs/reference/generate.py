@@ -9,6 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import typer.main
 import piecework.settings
 import piecework_simulation.__main__
 import piecework_worker.__main__
-from piecework.settings import Settings
+from piecework.settings import PREFIX, Settings
 from piecework_orchestrator.cli.app import LazyCommand, app
 
 #: These commands pass their arguments to a program of its own.
@@ -25,7 +26,7 @@ PROGRAMS = {
     "worker": typer.main.get_command(piecework_worker.__main__.app),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),
 }
-PREFIX = str(Settings.model_config["env_prefix"])
+SETTINGS = {each.name: each for each in fields(Settings)}
 BOUNDS = {"ge": ">= ", "gt": "> ", "le": "<= ", "lt": "< "}
 
 SETTINGS_HEAD = """\
@@ -142,7 +143,7 @@ def defaults(row: Row) -> str:
 
 def default(name: str) -> str:
     """Return one default value; a text is set as code."""
-    value = Settings.model_fields[name].default
+    value = SETTINGS[name].default
     if isinstance(value, str):
         return f"`{value}`" if value else "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -155,18 +156,10 @@ def allowed(row: Row) -> str:
 
 def bounds(name: str) -> str:
     """Return the bounds of one setting."""
-    field = Settings.model_fields[name]
-    found = [
-        f"{sign}{getattr(limit, key):g}"
-        for limit in field.metadata
-        for key, sign in BOUNDS.items()
-        if getattr(limit, key, None) is not None
-    ]
-    words = [f"`{word}`" for word in getattr(field.annotation, "__args__", ())]
-    patterns = [
-        f"`{limit.pattern}`" for limit in field.metadata if getattr(limit, "pattern", 0)
-    ]
-    return ", ".join([*found, *words, *patterns])
+    limits = SETTINGS[name].metadata
+    found = [f"{sign}{limits[key]:g}" for key, sign in BOUNDS.items() if key in limits]
+    words = [*limits.get("words", ()), *filter(None, [limits.get("pattern")])]
+    return ", ".join([*found, *(f"`{word}`" for word in words)])
 
 
 def command_page() -> str:

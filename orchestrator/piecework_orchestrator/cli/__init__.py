@@ -1,6 +1,7 @@
 """The command line: `piecework`, and `orchestrator`, which is the same.
 
     app.py        the table of the commands and their groups
+    plain.py      commands that need no parser
     run.py        one command's life: settings, connection, errors, exit code
     output.py     tables for people, documents for programs
 
@@ -9,9 +10,16 @@ The module of a command is imported when the command is used, so `--help` is qui
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
     """Run the command line."""
+    from piecework_orchestrator.cli.plain import parse_plain, run_plain
+
+    plain = parse_plain(sys.argv[1:])
+    if plain is not None:
+        sys.exit(run_plain(plain))
     from piecework_orchestrator.cli.app import app
 
     app()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -32,7 +33,7 @@ SPARE_S = 10
 FARGATE_STOP_S = 120
 PROGRAMS = {"piecework": piecework, "piecework-worker": worker}
 #: What the processes read beside `Settings`.
-KNOWN = {name.upper() for name in Settings.model_fields} | {"LOG_LEVEL"}
+KNOWN = {each.name.upper() for each in fields(Settings)} | {"LOG_LEVEL"}
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 HEALTHCHECK = re.compile(r"^HEALTHCHECK (.+) CMD (\[.*\])$", re.MULTILINE)
 SERVICE, TASK = "AWS::ECS::Service", "AWS::ECS::TaskDefinition"

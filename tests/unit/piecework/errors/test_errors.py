@@ -6,9 +6,6 @@ import pytest
 from pydantic import ValidationError
 
 from piecework.errors import (
-    CAUSE_LIMIT,
-    MESSAGE_LIMIT,
-    PROVIDER_CODE_LIMIT,
     ErrorEnvelope,
     NotFoundError,
     PermanentError,
@@ -21,6 +18,11 @@ from piecework.errors import (
     UnreachableError,
     UsageError,
     WaitTimeoutError,
+)
+from piecework.errors.envelope import (
+    CAUSE_LIMIT,
+    MESSAGE_LIMIT,
+    PROVIDER_CODE_LIMIT,
 )
 from piecework.errors.codes import REGISTRY, ErrorClass, UnknownCodeError
 

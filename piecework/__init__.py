@@ -6,7 +6,7 @@ processes.
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module  # noqa: TID251 -- of the table below
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -23,7 +24,7 @@ from piecework_orchestrator.cli.app import LazyCommand, app
 
 #: These commands pass their arguments to a program of its own.
 PROGRAMS = {
-    "worker": typer.main.get_command(piecework_worker.__main__.app),
+    "worker": piecework_worker.__main__.make_parser(),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),
 }
 SETTINGS = {each.name: each for each in fields(Settings)}
@@ -188,6 +189,8 @@ def whole_command(name: str, command: Any) -> Any:
 def section(path: list[str], command: Any) -> str:
     """Return the section of one command."""
     words = " ".join(["piecework", *path])
+    if isinstance(command, ArgumentParser):
+        return program_section(words, command)
     help_text = paragraphs(command.help or "")
     if hasattr(command, "commands"):
         return f"\n## {words}\n\n{help_text}\n"
@@ -198,6 +201,20 @@ def section(path: list[str], command: Any) -> str:
     head = "\n| argument or option | meaning |\n| --- | --- |\n"
     table = head + "".join(rows) if rows else ""
     return f"\n{level} {words}\n\n{help_text}\n\n```\n{usage}\n```\n{table}"
+
+
+def program_section(words: str, parser: ArgumentParser) -> str:
+    """Return the section of a program with a parser of the standard library."""
+    rows = "".join(
+        f"| `{cell(' / '.join(action.option_strings))}"
+        f"{f' {action.metavar}' if action.metavar else ''}` "
+        f"| {escaped(action.help or '')}{' [required]' if action.required else ''} |\n"
+        for action in parser._actions  # noqa: SLF001 -- there is no other list
+        if "--help" not in action.option_strings
+    )
+    head = "\n| argument or option | meaning |\n| --- | --- |\n"
+    text = paragraphs(parser.description or "")
+    return f"\n## {words}\n\n{text}\n\n```\n{words} [OPTIONS]\n```\n{head}{rows}"
 
 
 def parameters(command: Any, context: Any) -> Iterator[str]:

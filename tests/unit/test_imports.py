@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 import piecework
+from piecework.errors import UsageError
+from piecework.errors.extras import EXTRAS
+from piecework_orchestrator.intake import pdf, word
+from piecework_orchestrator.intake.limits import Limits
 
 #: Libraries that take a tenth of a second or more, each with what it loads.
 SLOW = {
@@ -86,3 +90,60 @@ def test_every_public_name_is_found_where_its_type_is() -> None:
     assert [] == [name for name in typed if getattr(piecework, name) is None]
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = piecework.Nothing  # type: ignore[attr-defined]
+
+
+#: What the extras bring, as a program finds them that is installed without.
+WITHOUT_EXTRAS = """\
+import sys
+from piecework.errors.extras import EXTRAS
+sys.modules |= dict.fromkeys(EXTRAS)
+"""
+
+
+def without_extras(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS + program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_program_and_a_worker_need_no_extra() -> None:
+    done = without_extras(
+        "import piecework, piecework.client, piecework.standalone, piecework.testing\n"
+        "from piecework_worker.__main__ import main\n"
+        "[getattr(piecework, name) for name in piecework.__all__]\n"
+        "sys.argv = ['piecework-worker', '--version']\n"
+        "main()"
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("words", ["jobs show j", "--help"])
+def test_the_command_line_names_the_extra_that_it_needs(words: str) -> None:
+    done = without_extras(
+        "from piecework_orchestrator.cli import main\n"
+        f"sys.argv = ['piecework', *{words.split()}]\n"
+        "main()"
+    )
+
+    assert 2 == done.returncode
+    assert "error cli.extra.missing: The package typer" in done.stderr
+    assert "pip install 'piecework[cli]'" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["pdf", "word"])
+def test_a_document_names_the_extra_that_it_needs(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in EXTRAS:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(word, "check_container", lambda *_: None)
+
+    with pytest.raises(UsageError) as caught:
+        {"pdf": pdf, "word": word}[module].read(b"", "a document", Limits())
+
+    assert "cli.extra.missing" == caught.value.code
+    assert "piecework[documents]" in caught.value.next_step

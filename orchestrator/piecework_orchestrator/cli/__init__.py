@@ -14,7 +14,21 @@ import sys
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; without its packages, name the extra that has them."""
+    from piecework.errors import PieceworkError
+    from piecework.errors.extras import naming_extras
+
+    try:
+        with naming_extras():
+            run_words()
+    except PieceworkError as error:
+        sys.stderr.write(f"error {error.code}: {error.message}\n")
+        sys.stderr.write(f"next: {error.next_step}\n")
+        sys.exit(error.exit_code)
+
+
+def run_words() -> None:
+    """Run the command that the words of this process name."""
     from piecework_orchestrator.cli.plain import parse_plain, run_plain
 
     plain = parse_plain(sys.argv[1:])

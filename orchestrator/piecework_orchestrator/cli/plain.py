@@ -8,7 +8,7 @@ command that shows a record. These commands need no conversion. All other forms 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
+from importlib import import_module  # noqa: TID251 -- of the table below
 from typing import NamedTuple
 
 #: The words of a command, the place of its function, and the number of its arguments.

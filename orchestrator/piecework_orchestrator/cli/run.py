@@ -22,6 +22,7 @@ from piecework import telemetry
 from piecework.aws.endpoint import Endpoint
 from piecework.errors import PieceworkError, UnreachableError, UsageError
 from piecework.errors.codes import ErrorClass
+from piecework.errors.extras import missing_extra
 from piecework.settings import load_settings
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
@@ -143,11 +144,11 @@ def report_error(error: PieceworkError, out: Output) -> None:
 
 
 def to_piecework_error(error: Exception) -> PieceworkError | None:
-    """Convert an error of the system or of AWS; return None for any other error."""
+    """Convert an error of the system, of AWS or of an import; None for another one."""
     if isinstance(error, OSError) and error.errno in NO_SPACE:
         step = "Free disk space for the output and for temporary files."
         return UsageError("A disk is full.", next_step=step)
-    return from_aws_error(error)
+    return missing_extra(error) or from_aws_error(error)
 
 
 def from_aws_error(error: Exception) -> PieceworkError | None:

@@ -19,12 +19,12 @@ from piecework.errors import (
     UsageError,
     WaitTimeoutError,
 )
+from piecework.errors.codes import REGISTRY, ErrorClass, UnknownCodeError
 from piecework.errors.envelope import (
     CAUSE_LIMIT,
     MESSAGE_LIMIT,
     PROVIDER_CODE_LIMIT,
 )
-from piecework.errors.codes import REGISTRY, ErrorClass, UnknownCodeError
 
 STAGE_ERRORS = [
     (TransientError, ErrorClass.TRANSIENT),

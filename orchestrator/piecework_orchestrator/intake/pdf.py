@@ -67,7 +67,7 @@ def _encrypted(name: str) -> UsageError:
 
 
 def _pages(reader: PdfReader, name: str, limits: Limits) -> Iterator[str]:
-    count = reader.get_num_pages()
+    count = len(reader.pages)
     if count > limits.pdf_pages:
         raise _too_large(name, f"{count:,} pages", limits.pdf_pages)
     total = 0

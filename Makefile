@@ -12,7 +12,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm cancel-large simulate crashpoints conformance \
-	bench bench-full infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock house drawings ci clean
+	bench bench-full infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside house drawings ci clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -198,6 +198,15 @@ conformance-localstack: setup ## the conformance suite against LocalStack; skipp
 lock: ## resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
 	UV=$(UV) sh requirements/lock.sh
+
+way-in: setup ## measure a new program: lines, first result, imports; fails if a figure exceeds its limit
+	@$(BIN)/python -m verification.way_in
+
+lowest: setup ## run the unit tests on the lowest versions of all dependencies (needs the index)
+	@VENV=$(VENV) UV=$(UV) sh requirements/apart.sh lowest $(ARGS)
+
+beside: setup ## import Piecework beside the newest instructor, langchain, fastapi, openai (needs the index)
+	@VENV=$(VENV) UV=$(UV) sh requirements/apart.sh beside
 
 house: setup ## measure files, circles, frames, words; fails if a figure exceeds its limit
 	@$(BIN)/python -m verification.house

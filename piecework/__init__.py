@@ -6,32 +6,36 @@ processes.
 
 from __future__ import annotations
 
-from piecework.calls.fallback import FallbackUsed
-from piecework.context import ChunkResult, Context, JoinContext
-from piecework.declared import PipelineFunction, Results, pipeline
-from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
-from piecework.domain.identity import named_call
-from piecework.domain.model import Effect
-from piecework.domain.notification import Notification
-from piecework.domain.protocols import MissingChunk
-from piecework.errors import (
-    ErrorEnvelope,
-    NotFoundError,
-    PermanentError,
-    PieceworkError,
-    PolicyError,
-    SemanticError,
-    StateError,
-    TransientError,
-    UnreachableError,
-    UsageError,
-    WaitTimeoutError,
-)
-from piecework.errors.classify import envelope_of
-from piecework.errors.classify_llm import raise_for_stop_reason
-from piecework.pipelines import Document, Pipeline, Stage
-from piecework.resilience.breaker import CircuitBreaker
-from piecework.resilience.retry import RetryBudget, RetryPolicy
+from importlib import import_module  # noqa: TID251 -- of the table below
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from piecework.calls.fallback import FallbackUsed
+    from piecework.context import ChunkResult, Context, JoinContext
+    from piecework.declared import PipelineFunction, Results, pipeline
+    from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
+    from piecework.domain.identity import named_call
+    from piecework.domain.model import Effect
+    from piecework.domain.notification import Notification
+    from piecework.domain.protocols import MissingChunk
+    from piecework.errors import (
+        ErrorEnvelope,
+        NotFoundError,
+        PermanentError,
+        PieceworkError,
+        PolicyError,
+        SemanticError,
+        StateError,
+        TransientError,
+        UnreachableError,
+        UsageError,
+        WaitTimeoutError,
+    )
+    from piecework.errors.classify import envelope_of
+    from piecework.errors.classify_llm import raise_for_stop_reason
+    from piecework.pipelines import Document, Pipeline, Stage
+    from piecework.resilience.breaker import CircuitBreaker
+    from piecework.resilience.retry import RetryBudget, RetryPolicy
 
 __all__ = [
     "ChunkResult",
@@ -69,3 +73,58 @@ __all__ = [
     "pipeline",
     "raise_for_stop_reason",
 ]
+
+#: The module of each name. A program imports only the modules of the names it uses.
+_MODULES = {
+    "ChunkResult": "piecework.context",
+    "CircuitBreaker": "piecework.resilience.breaker",
+    "Context": "piecework.context",
+    "DeclaredCall": "piecework.dependency",
+    "Dependency": "piecework.dependency",
+    "Document": "piecework.pipelines",
+    "Effect": "piecework.domain.model",
+    "ErrorEnvelope": "piecework.errors",
+    "Fallback": "piecework.dependency",
+    "FallbackUsed": "piecework.calls.fallback",
+    "JoinContext": "piecework.context",
+    "MissingChunk": "piecework.domain.protocols",
+    "NotFoundError": "piecework.errors",
+    "Notification": "piecework.domain.notification",
+    "PermanentError": "piecework.errors",
+    "PieceworkError": "piecework.errors",
+    "Pipeline": "piecework.pipelines",
+    "PipelineFunction": "piecework.declared",
+    "PolicyError": "piecework.errors",
+    "Results": "piecework.declared",
+    "RetryBudget": "piecework.resilience.retry",
+    "RetryPolicy": "piecework.resilience.retry",
+    "SemanticError": "piecework.errors",
+    "Stage": "piecework.pipelines",
+    "StateError": "piecework.errors",
+    "TransientError": "piecework.errors",
+    "UnreachableError": "piecework.errors",
+    "Usage": "piecework.dependency",
+    "UsageError": "piecework.errors",
+    "WaitTimeoutError": "piecework.errors",
+    "envelope_of": "piecework.errors.classify",
+    "named_call": "piecework.domain.identity",
+    "pipeline": "piecework.declared",
+    "raise_for_stop_reason": "piecework.errors.classify_llm",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is used."""
+    try:
+        module = _MODULES[name]
+    except KeyError:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message) from None
+    found: object = getattr(import_module(module), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for completion."""
+    return sorted({*globals(), *__all__})

@@ -8,9 +8,8 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast, overload
 
-import structlog
 from typing_extensions import TypeVar
 
 from piecework.calls.call import CallScope
@@ -20,9 +19,14 @@ from piecework.dependency import DeclaredCall, Dependency, needs_key, takes_key
 from piecework.domain import keys, values
 from piecework.domain.identity import path_of, unfold
 from piecework.domain.protocols import JobResults, MissingChunk
-from piecework.errors import ErrorEnvelope, UsageError
+from piecework.errors import UsageError
 from piecework.pipelines import RUN, Pipeline, Stage
 from piecework.resilience.retry import answer_of
+
+if TYPE_CHECKING:
+    import structlog
+
+    from piecework.errors import ErrorEnvelope
 
 P = TypeVar("P")
 R = TypeVar("R")

@@ -23,18 +23,19 @@ from dataclasses import KW_ONLY, dataclass, field
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from piecework.domain.keys import is_name
 from piecework.errors import UsageError
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from piecework.context import Context, JoinContext  # it imports this module
     from piecework.domain.notification import NotifyFunction
 
 #: The payload of a pipeline and of its stages; without it any payload is accepted.
-P = TypeVar("P", bound=BaseModel, default=Any)
+P = TypeVar("P", bound="BaseModel", default=Any)
 
 #: A function of the context. An `async def` runs on the event loop; a plain `def` runs
 #: in a thread.

@@ -5,13 +5,16 @@ The environment variable of a setting is its name in capitals after `PIECEWORK_`
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-from pydantic import Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from math import isfinite
+from typing import Any, Final, Literal
 
 from piecework.errors import UsageError
 
+PREFIX: Final = "PIECEWORK_"
 #: A bucket name joins both with the account and the region; S3 allows 63 characters.
 _APP = r"^[a-z][a-z0-9-]{0,19}$"
 _ENV = r"^[a-z][a-z0-9-]{0,13}$"
@@ -21,118 +24,145 @@ _ENV = r"^[a-z][a-z0-9-]{0,13}$"
 MAX_RECEIVE_S = 43_200.0 - 1_200.0
 
 
-class Settings(BaseSettings):
-    """The settings of one process."""
+class InvalidSettingsError(ValueError):
+    """Values that are not settings; the message names each, and quotes none."""
 
-    model_config = SettingsConfigDict(env_prefix="PIECEWORK_", frozen=True)
+
+def setting(default: Any, **bounds: Any) -> Any:
+    """Return a field with its bounds: `ge`, `gt`, `le`, `pattern`, `words`."""
+    return field(default=default, metadata=bounds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of one process.
+
+    Raises:
+        InvalidSettingsError: A value has another type than the default, or is out of
+            its bounds.
+    """
 
     #: The first two words of every resource's name: `{app}-{env}-work` and so on.
-    app: str = Field(default="piecework", pattern=_APP)
-    env: str = Field(default="local", pattern=_ENV)
+    app: str = setting("piecework", pattern=_APP)
+    env: str = setting("local", pattern=_ENV)
     #: The tenant of all jobs that the process handles; part of every key.
-    tenant: str = Field(default="default", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    tenant: str = setting("default", pattern=r"^[A-Za-z0-9_-]{1,64}$")
 
     #: Seconds that a lease lasts. The worker renews it every third of this time. A
     #: short lease lets another worker take over a dead worker's chunk sooner; a long
     #: one needs fewer writes.
-    lease_s: float = Field(default=60.0, ge=0.5)
+    lease_s: float = setting(60.0, ge=0.5)
     #: Seconds that a received message stays hidden. It must be longer than the lease:
     #: when a dead worker's message comes back, its lease has then expired.
-    visibility_s: float = Field(default=90.0, ge=1.0, le=MAX_RECEIVE_S)
+    visibility_s: float = setting(90.0, ge=1.0, le=MAX_RECEIVE_S)
     #: Seconds by which the clocks of two workers may differ. A worker treats a lease as
     #: expired only when it ended longer ago than this.
-    clock_skew_s: float = Field(default=5.0, ge=0.0)
+    clock_skew_s: float = setting(5.0, ge=0.0)
     #: Attempts of a chunk before it is dead-lettered.
-    max_attempts: int = Field(default=3, ge=1, le=100)
+    max_attempts: int = setting(3, ge=1, le=100)
     #: Releases of a chunk by stopping workers that spend no attempt.
-    max_releases: int = Field(default=10, ge=0)
+    max_releases: int = setting(10, ge=0)
     #: Takeovers of a chunk that spend no attempt. Before each one, the chunk's worker
     #: died, froze or was cut off, perhaps by the fault of another chunk.
-    max_takeovers: int = Field(default=10, ge=0)
+    max_takeovers: int = setting(10, ge=0)
     #: Seconds that one claim may last in all. SQS hides a message for 12 hours from its
     #: receive; this time and `visibility_s` together stay below.
-    max_runtime_s: float = Field(default=900.0, gt=0, le=39_600)
+    max_runtime_s: float = setting(900.0, gt=0, le=39_600)
     #: Seconds without a finished call or stage after which a chunk counts as stalled.
-    stall_timeout_s: float = Field(default=300.0, gt=0)
+    stall_timeout_s: float = setting(300.0, gt=0)
     #: Seconds without a turn of the event loop after which the worker logs the stack.
     #: asyncio's own steps take milliseconds; ten seconds are a stage that blocks.
-    loop_blocked_s: float = Field(default=10.0, ge=0.1)
+    loop_blocked_s: float = setting(10.0, ge=0.1)
     #: Seconds that one run of a chunk may wait in retries of its calls.
-    retry_budget_s: float = Field(default=60.0, ge=0)
+    retry_budget_s: float = setting(60.0, ge=0)
     #: Seconds that a stopping worker lets its chunks run before it releases them.
     #: Fargate sends SIGKILL 30 s after SIGTERM by default, and at most 120 s after it.
     #: The releases take up to 9 s of that time.
-    shutdown_grace_s: float = Field(default=20.0, ge=0)
+    shutdown_grace_s: float = setting(20.0, ge=0)
 
     #: Megabytes of memory at which a worker stops as on SIGTERM, with exit code 8, so
     #: that the platform starts a fresh one. And megabytes that an isolated stage may
     #: use if the stage declares no limit. 0: no limit. Both need Linux.
-    memory_mb: int = Field(default=0, ge=0)
-    stage_memory_mb: int = Field(default=0, ge=0)
+    memory_mb: int = setting(0, ge=0)
+    stage_memory_mb: int = setting(0, ge=0)
 
     #: The file for a container's health check. Worker and reconciler write into it the
     #: time by which each of their loops must report next. Empty: no file.
     health_file: str = ""
 
     #: The largest number of chunks, and of calls in flight, in one worker process.
-    max_chunks: int = Field(default=16, ge=1, le=1_000)
-    max_calls_in_flight: int = Field(default=64, ge=1, le=10_000)
+    max_chunks: int = setting(16, ge=1, le=1_000)
+    max_calls_in_flight: int = setting(64, ge=1, le=10_000)
     #: Seconds of one long poll of SQS. 20 is the longest that SQS allows, and the
     #: cheapest.
-    receive_wait_s: int = Field(default=20, ge=0, le=20)
+    receive_wait_s: int = setting(20, ge=0, le=20)
     #: Seconds between two polls of a worker for cancelled jobs and for the fleet's
     #: breakers. A worker notices a cancel within this time. A poll costs two small
     #: reads.
-    cancel_poll_s: float = Field(default=0.5, ge=0.1, le=10)
+    cancel_poll_s: float = setting(0.5, ge=0.1, le=10)
     #: Seconds for which a worker collects finished chunks before it writes their tally
     #: and deletes their messages in one batch. An idle worker does not wait.
-    ack_batch_s: float = Field(default=0.05, ge=0, le=5)
+    ack_batch_s: float = setting(0.05, ge=0, le=5)
     #: The journal writes remembered calls after so many seconds, or so many results.
-    journal_flush_s: float = Field(default=0.25, ge=0, le=10)
-    journal_page: int = Field(default=25, ge=1, le=100)
+    journal_flush_s: float = setting(0.25, ge=0, le=10)
+    journal_page: int = setting(25, ge=1, le=100)
 
     #: Seconds between two passes of the reconciler.
     #: And seconds after which it redispatches a chunk that no worker has claimed; each
     #: redispatch of a chunk doubles this time.
-    reconcile_s: float = Field(default=5.0, gt=0)
-    redispatch_s: float = Field(default=900.0, gt=0)
+    reconcile_s: float = setting(5.0, gt=0)
+    redispatch_s: float = setting(900.0, gt=0)
     #: Read units a second that the reconciler may spend on reading chunks.
-    reconcile_read_units: float = Field(default=200.0, gt=0)
+    reconcile_read_units: float = setting(200.0, gt=0)
 
     #: The reconciler raises an alarm if more dead letters than `dead_letter_alarm`
     #: arrive within the window, or if the oldest open one is older than
     #: `dead_letter_age_s`. 0 dead letters: no alarms.
-    dead_letter_alarm: int = Field(default=3, ge=0)
-    dead_letter_alarm_window_s: float = Field(default=300.0, gt=0)
-    dead_letter_age_s: float = Field(default=86_400.0, gt=0)
+    dead_letter_alarm: int = setting(3, ge=0)
+    dead_letter_alarm_window_s: float = setting(300.0, gt=0)
+    dead_letter_age_s: float = setting(86_400.0, gt=0)
 
     #: `emf`: worker and reconciler write their metrics to stdout once a minute, in
     #: CloudWatch's embedded metric format. `off` is the default, because CloudWatch
     #: charges for each metric.
-    metrics: Literal["off", "emf"] = "off"
+    metrics: Literal["off", "emf"] = setting("off", words=("off", "emf"))
 
     #: `thin`: the worker's frequent requests are signed and sent without the SDK, at a
     #: quarter of its CPU. `sdk`: all requests go through the SDK.
-    aws_transport: Literal["thin", "sdk"] = "thin"
+    aws_transport: Literal["thin", "sdk"] = setting("thin", words=("thin", "sdk"))
 
     #: Days after which DynamoDB may delete the remembered calls and errors of a job,
     #: and the dead letters. Jobs, chunks and results stay until an operator deletes
     #: them.
-    job_retention_days: int = Field(default=45, ge=1)
-    dead_letter_retention_days: int = Field(default=90, ge=14)
+    job_retention_days: int = setting(45, ge=1)
+    dead_letter_retention_days: int = setting(90, ge=14)
 
-    @model_validator(mode="after")
-    def _check_visibility(self) -> Settings:
+    def __post_init__(self) -> None:
+        """Convert and check every value."""
+        problems = []
+        for each in fields(self):
+            try:
+                value = convert(getattr(self, each.name), type(each.default))
+            except ValueError as error:
+                problems.append(f"{each.name}: {error}")
+                continue
+            object.__setattr__(self, each.name, value)
+            wrong = "; ".join(broken_bounds(value, each.metadata))
+            problems += [f"{each.name}: {wrong}"] if wrong else []
+        if not problems:
+            problems += self._conflicts()
+        if problems:
+            raise InvalidSettingsError("; ".join(problems))
+
+    def _conflicts(self) -> Iterator[str]:
+        """Yield a clause for each pair of settings that exclude each other."""
         if self.visibility_s <= self.lease_s:
-            message = "visibility_s must be longer than lease_s"
-            raise ValueError(message)
+            yield "visibility_s must be longer than lease_s"
         if self.max_runtime_s + self.visibility_s > MAX_RECEIVE_S:
-            message = (
+            yield (
                 "max_runtime_s and visibility_s together must not exceed"
                 f" {MAX_RECEIVE_S:,.0f}"
             )
-            raise ValueError(message)
-        return self
 
     @property
     def longest_wait_s(self) -> float:
@@ -177,17 +207,63 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Read the settings from the environment.
+    """Read the settings from the environment; an override comes before a variable.
 
     Raises:
         UsageError: `config.setting.invalid`, naming each bad setting.
     """
     try:
-        return Settings(**overrides)
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg']}"
-            for e in error.errors(include_url=False, include_input=False)
-        )
-        message = f"These settings are invalid: {problems}."
+        return Settings(**{**from_environment(os.environ), **overrides})
+    except InvalidSettingsError as error:
+        message = f"These settings are invalid: {error}."
         raise UsageError(message, code="config.setting.invalid") from error
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that variables name, in any case, as texts."""
+    variables = {name.upper(): value for name, value in environ.items()}
+    names = {each.name: PREFIX + each.name.upper() for each in fields(Settings)}
+    return {
+        name: variables[variable]
+        for name, variable in names.items()
+        if variable in variables
+    }
+
+
+# pydantic would check these values, too. It is not used, because it loads for longer
+# than a command that shows a job may take in all.
+
+
+def convert(value: Any, kind: type[Any]) -> Any:
+    """Return a value of a setting's type: a number may be written as text.
+
+    Raises:
+        ValueError: The value has another type. The message does not quote it, because a
+            misplaced value may be a secret.
+    """
+    if isinstance(value, str) and kind is not str:
+        try:
+            value = kind(value)
+        except ValueError:
+            value = None
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind or (kind is float and not isfinite(value)):
+        name = {int: "a whole number", float: "a number", str: "a text"}[kind]
+        raise ValueError(f"must be {name}") from None
+    return value
+
+
+def broken_bounds(value: Any, bounds: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a clause for each bound that a value breaks."""
+    if "ge" in bounds and value < bounds["ge"]:
+        yield f"must be at least {bounds['ge']:g}"
+    if "gt" in bounds and value <= bounds["gt"]:
+        yield f"must be greater than {bounds['gt']:g}"
+    if "le" in bounds and value > bounds["le"]:
+        yield f"must be at most {bounds['le']:g}"
+    # `$` alone would accept a line break at the end.
+    if "pattern" in bounds and not re.fullmatch(bounds["pattern"], value):
+        yield f"must match {bounds['pattern']}"
+    if "words" in bounds and value not in bounds["words"]:
+        yield f"must be {' or '.join(bounds['words'])}"

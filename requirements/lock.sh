@@ -2,6 +2,8 @@
 # Resolve the locks again. Both pip and uv install them, with every hash.
 set -eu
 
+EXTRAS="--extra cli --extra documents"
+
 compile() {
     # UV_CUSTOM_COMPILE_COMMAND keeps the header the same on every machine.
     UV_CUSTOM_COMPILE_COMMAND="make lock" "$UV" pip compile --quiet --upgrade \
@@ -9,8 +11,9 @@ compile() {
         --no-emit-index-url --no-emit-find-links "$@"
 }
 
-compile pyproject.toml --output-file requirements/runtime.txt
-compile pyproject.toml --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
+# The image has each extra that a process in a container may need.
+compile pyproject.toml $EXTRAS --output-file requirements/runtime.txt
+compile pyproject.toml $EXTRAS --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 compile --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 compile requirements/ministack.in --output-file requirements/ministack.txt
 compile requirements/microburst.in --output-file requirements/microburst.txt

@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from piecework.aws.endpoint import Emulator
+from piecework.telemetry.emit import CONFIGURE_LATE
 from piecework_orchestrator.embedded import deploy, environment, server
 from piecework_orchestrator.embedded import server as state
 from piecework_orchestrator.embedded.deploy import ACCESS_KEY
@@ -43,6 +44,7 @@ def no_log_of_an_earlier_test() -> Iterator[None]:
 def forget_logs() -> None:
     """Undo `telemetry.configure`."""
     structlog.reset_defaults()
+    CONFIGURE_LATE.clear()
     root = logging.getLogger()
     for handler in [h for h in root.handlers if h.get_name() == "piecework"]:
         root.removeHandler(handler)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,15 +19,15 @@ import typer.main
 import piecework.settings
 import piecework_simulation.__main__
 import piecework_worker.__main__
-from piecework.settings import Settings
+from piecework.settings import PREFIX, Settings
 from piecework_orchestrator.cli.app import LazyCommand, app
 
 #: These commands pass their arguments to a program of its own.
 PROGRAMS = {
-    "worker": typer.main.get_command(piecework_worker.__main__.app),
+    "worker": piecework_worker.__main__.make_parser(),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),
 }
-PREFIX = str(Settings.model_config["env_prefix"])
+SETTINGS = {each.name: each for each in fields(Settings)}
 BOUNDS = {"ge": ">= ", "gt": "> ", "le": "<= ", "lt": "< "}
 
 SETTINGS_HEAD = """\
@@ -142,7 +144,7 @@ def defaults(row: Row) -> str:
 
 def default(name: str) -> str:
     """Return one default value; a text is set as code."""
-    value = Settings.model_fields[name].default
+    value = SETTINGS[name].default
     if isinstance(value, str):
         return f"`{value}`" if value else "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -155,18 +157,10 @@ def allowed(row: Row) -> str:
 
 def bounds(name: str) -> str:
     """Return the bounds of one setting."""
-    field = Settings.model_fields[name]
-    found = [
-        f"{sign}{getattr(limit, key):g}"
-        for limit in field.metadata
-        for key, sign in BOUNDS.items()
-        if getattr(limit, key, None) is not None
-    ]
-    words = [f"`{word}`" for word in getattr(field.annotation, "__args__", ())]
-    patterns = [
-        f"`{limit.pattern}`" for limit in field.metadata if getattr(limit, "pattern", 0)
-    ]
-    return ", ".join([*found, *words, *patterns])
+    limits = SETTINGS[name].metadata
+    found = [f"{sign}{limits[key]:g}" for key, sign in BOUNDS.items() if key in limits]
+    words = [*limits.get("words", ()), *filter(None, [limits.get("pattern")])]
+    return ", ".join([*found, *(f"`{word}`" for word in words)])
 
 
 def command_page() -> str:
@@ -195,6 +189,8 @@ def whole_command(name: str, command: Any) -> Any:
 def section(path: list[str], command: Any) -> str:
     """Return the section of one command."""
     words = " ".join(["piecework", *path])
+    if isinstance(command, ArgumentParser):
+        return program_section(words, command)
     help_text = paragraphs(command.help or "")
     if hasattr(command, "commands"):
         return f"\n## {words}\n\n{help_text}\n"
@@ -205,6 +201,20 @@ def section(path: list[str], command: Any) -> str:
     head = "\n| argument or option | meaning |\n| --- | --- |\n"
     table = head + "".join(rows) if rows else ""
     return f"\n{level} {words}\n\n{help_text}\n\n```\n{usage}\n```\n{table}"
+
+
+def program_section(words: str, parser: ArgumentParser) -> str:
+    """Return the section of a program with a parser of the standard library."""
+    rows = "".join(
+        f"| `{cell(' / '.join(action.option_strings))}"
+        f"{f' {action.metavar}' if action.metavar else ''}` "
+        f"| {escaped(action.help or '')}{' [required]' if action.required else ''} |\n"
+        for action in parser._actions  # noqa: SLF001 -- there is no other list
+        if "--help" not in action.option_strings
+    )
+    head = "\n| argument or option | meaning |\n| --- | --- |\n"
+    text = paragraphs(parser.description or "")
+    return f"\n## {words}\n\n{text}\n\n```\n{words} [OPTIONS]\n```\n{head}{rows}"
 
 
 def parameters(command: Any, context: Any) -> Iterator[str]:

@@ -16,7 +16,7 @@ from piecework.domain.model import Chunk, ChunkRef, Job, JobRef, JobStatus, mome
 from piecework.domain.records import Bounds
 from piecework.domain.rows import CompensatedRow, EffectRow
 from piecework.errors import NotFoundError, SchemaTooNewError
-from piecework.runtime import Runtime
+from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
 from piecework.store.completion import (
     Tallies,
@@ -52,7 +52,7 @@ JOB_FACTS = (
 )
 
 
-async def require_job(rt: Runtime, job: str) -> Job:
+async def require_job(rt: Reading, job: str) -> Job:
     """Return a job.
 
     Raises:
@@ -66,7 +66,7 @@ async def require_job(rt: Runtime, job: str) -> Job:
     return found
 
 
-async def job_document(rt: Runtime, job: Job) -> Document:
+async def job_document(rt: Reading, job: Job) -> Document:
     """Return a job with its chunks by status, its dead letters and its certificate."""
     snapshot = await take_snapshot(rt.table, job.ref, job.chunks)
     return {
@@ -112,7 +112,7 @@ def status_reason(job: Job, now: float) -> Document | None:
     return None if over else reason
 
 
-async def read_certificate(rt: Runtime, job: Job) -> Document | None:
+async def read_certificate(rt: Reading, job: Job) -> Document | None:
     """Return the certificate of an ended job, checked by its hash; None before.
 
     Raises:
@@ -129,7 +129,7 @@ async def read_certificate(rt: Runtime, job: Job) -> Document | None:
     return records.read_document(content, f"The certificate {key}", bounds)
 
 
-async def job_events(rt: Runtime, job: Job) -> list[Document]:
+async def job_events(rt: Reading, job: Job) -> list[Document]:
     """Return the events of a job, the oldest first: states, dead letters, redrives."""
     reason = job.status_reason or {"at": "", "code": ""}
     moments: list[Document] = [
@@ -153,13 +153,13 @@ async def job_events(rt: Runtime, job: Job) -> list[Document]:
     return sorted(moments, key=lambda moment: str(moment["at"]))
 
 
-def dead_letters_of(rt: Runtime) -> DeadLetters:
+def dead_letters_of(rt: Reading) -> DeadLetters:
     """Return the dead letters of a deployment."""
     return DeadLetters(rt.dead_letters, rt.settings, rt.clock)
 
 
 async def read_chunks(
-    rt: Runtime, job: Job, status: str | None
+    rt: Reading, job: Job, status: str | None
 ) -> AsyncIterator[Document]:
     """Yield the chunks of a job, in order."""
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
@@ -167,7 +167,7 @@ async def read_chunks(
             yield chunk.facts
 
 
-async def require_chunk(rt: Runtime, ref: ChunkRef) -> Chunk:
+async def require_chunk(rt: Reading, ref: ChunkRef) -> Chunk:
     """Return a chunk.
 
     Raises:
@@ -181,7 +181,7 @@ async def require_chunk(rt: Runtime, ref: ChunkRef) -> Chunk:
     return chunk
 
 
-async def chunk_document(rt: Runtime, ref: ChunkRef) -> Document:
+async def chunk_document(rt: Reading, ref: ChunkRef) -> Document:
     """Return a chunk with its stages, calls, effects, errors and compensations."""
     chunk, work = await asyncio.gather(require_chunk(rt, ref), read_work(rt.table, ref))
     return {
@@ -248,7 +248,7 @@ def cancel_facts(job: Job) -> dict[str, Any] | None:
     }
 
 
-async def read_notifications(rt: Runtime, job: Job) -> list[dict[str, Any]]:
+async def read_notifications(rt: Reading, job: Job) -> list[dict[str, Any]]:
     """Return the notifications of the job: those delivered, and those outstanding."""
     names = ("event", "gen", "at", "state", "attempts", "delivered_at", "last_error")
     rows = await Notifications(rt.table, rt.clock).of(job.ref)
@@ -259,7 +259,7 @@ async def read_notifications(rt: Runtime, job: Job) -> list[dict[str, Any]]:
 
 
 async def read_jobs(
-    rt: Runtime, status: str | None, too_new: list[JobRef]
+    rt: Reading, status: str | None, too_new: list[JobRef]
 ) -> AsyncIterator[Document]:
     """Yield a tenant's jobs with their progress, the newest first.
 
@@ -275,7 +275,7 @@ async def read_jobs(
             yield {**job_facts(job, rt.clock()), **await progress_of(rt, job)}
 
 
-async def progress_of(rt: Runtime, job: Job) -> Document:
+async def progress_of(rt: Reading, job: Job) -> Document:
     """Return the number of ended chunks, and the outcomes of an ended job."""
     if job.status.ended:
         outcomes = dict(job.outcomes or {})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkStatus, Job, JobStatus, moment
 from piecework.errors import WaitTimeoutError
-from piecework.runtime import Runtime
+from piecework.reading import Reading
 from piecework.store.completion import all_chunks, read_chunk
 from piecework_orchestrator.inspector import (
     MAX_COUNTED_CHUNKS,
@@ -71,7 +71,7 @@ class Watcher:
 
 
 async def watch(
-    rt: Runtime,
+    rt: Reading,
     job: str,
     watcher: Watcher,
     timeout_s: float | None = None,
@@ -96,7 +96,7 @@ async def watch(
 
 
 async def poll_until_ended(
-    rt: Runtime, job: str, watcher: Watcher, poll_s: float
+    rt: Reading, job: str, watcher: Watcher, poll_s: float
 ) -> Job:
     """Poll until the job has ended, and report each snapshot."""
     loop = asyncio.get_running_loop()
@@ -134,7 +134,7 @@ def describe_cancel(job: Job) -> str:
     return f"{job.cancel_code}: by {by}; effects of open chunks are {effects}"
 
 
-async def count_chunks(rt: Runtime, job: Job) -> tuple[Counter[str], bool]:
+async def count_chunks(rt: Reading, job: Job) -> tuple[Counter[str], bool]:
     """Count a job's chunks by status; return also whether one is active."""
     if job.status.ended and job.outcomes is not None:
         return Counter(job.outcomes), False

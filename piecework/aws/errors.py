@@ -9,7 +9,6 @@ from types import TracebackType
 from botocore.exceptions import BotoCoreError, ClientError
 
 from piecework.errors import StoreError
-from piecework.errors.classify import classify
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,8 @@ class Reaching:
     ) -> None:
         """Raise `StoreError` for an error of the SDK."""
         if isinstance(error, ClientError | BotoCoreError):
+            from piecework.errors.classify import classify  # loads pydantic
+
             failure = classify(error)
             said = failure.provider_code
             problem = f"refused a request: {said}" if said else "could not be reached"

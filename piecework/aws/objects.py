@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import aiohttp
 from botocore.exceptions import BotoCoreError, ClientError, ResponseStreamingError
 
 from piecework.aws.errors import reaching
@@ -170,8 +169,12 @@ def map_read_errors() -> Iterator[None]:
         yield
     except BotoCoreError:
         raise
-    except (aiohttp.ClientError, OSError) as error:
-        raise ResponseStreamingError(error=error) from error
+    except Exception as error:
+        import aiohttp  # the SDK has loaded it
+
+        if isinstance(error, aiohttp.ClientError | OSError):
+            raise ResponseStreamingError(error=error) from error
+        raise
 
 
 async def read_block(body: Any) -> bytes:

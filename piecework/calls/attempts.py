@@ -13,9 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, Final, TypeAlias
-
-import structlog
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from piecework import telemetry
 from piecework.calls.call import Call, CallAttempts, CallCounts
@@ -24,12 +22,7 @@ from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
 from piecework.calls.usage import UsageReporter
 from piecework.dependency import Dependency, key_argument, outside_chunk
-from piecework.errors import (
-    ErrorEnvelope,
-    PermanentError,
-    PieceworkError,
-    TransientError,
-)
+from piecework.errors import PermanentError, PieceworkError, TransientError
 from piecework.errors.classify import mark
 from piecework.resilience.breaker import (
     OPEN_CODE,
@@ -47,6 +40,11 @@ from piecework.resilience.retry import (
     budget_exhausted_error,
     not_executed,
 )
+
+if TYPE_CHECKING:
+    import structlog
+
+    from piecework.errors import ErrorEnvelope
 
 
 def new_token_buckets() -> defaultdict[str, RetryTokenBucket]:

@@ -7,7 +7,7 @@ import functools
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from piecework import telemetry
 from piecework.dependency import Dependency
@@ -15,10 +15,13 @@ from piecework.domain import keys, values
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import function_text
 from piecework.domain.model import Effect, iso
-from piecework.errors import ErrorEnvelope, UsageError
+from piecework.errors import UsageError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
 from piecework.resilience.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from piecework.errors import ErrorEnvelope
 
 # ── count the calls of a claim ────────────────────────────────────────────────
 

@@ -19,7 +19,6 @@ from piecework.calls.invoke import await_result, in_thread, on_loop
 from piecework.dependency import Fallback
 from piecework.domain import values
 from piecework.domain.model import Effect
-from piecework.errors import ErrorEnvelope
 from piecework.errors.classify import classify
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import OPEN_CODE
@@ -27,6 +26,7 @@ from piecework.resilience.retry import Answered, Failed
 
 if TYPE_CHECKING:
     from piecework.calls.caller import Caller
+    from piecework.errors import ErrorEnvelope
 
 
 @dataclass(frozen=True, slots=True)

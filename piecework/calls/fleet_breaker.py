@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from piecework import telemetry
 from piecework.dependency import Dependency
-from piecework.errors import ErrorEnvelope, StoreError
+from piecework.errors import StoreError
 from piecework.resilience.breaker import (
     PROBE_RETRY_S,
     BreakerPhase,
@@ -32,6 +32,9 @@ from piecework.resilience.breaker import (
     Permit,
     Rejected,
 )
+
+if TYPE_CHECKING:
+    from piecework.errors import ErrorEnvelope
 
 # ── breaker that a fleet shares ───────────────────────────────────────────────
 #

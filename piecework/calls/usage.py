@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
-
-import structlog
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from piecework import telemetry
 from piecework.calls.call import Call, CallCounts
 from piecework.dependency import Usage
 from piecework.domain import values
 from piecework.telemetry.emit import quiet_log
+
+if TYPE_CHECKING:
+    import structlog
 
 #: The most tokens or dollars of one call that are accepted; they are stored in records.
 MAX_AMOUNT: Final = 1_000_000_000

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from piecework.errors import ErrorEnvelope
+if TYPE_CHECKING:
+    from piecework.errors import ErrorEnvelope
+
 
 #: Deferrals for the retry budget that a chunk gets before each further one spends an
 #: attempt. Without this limit and without a breaker, a call that always fails would be

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from piecework.domain import records
-from piecework.errors import ErrorEnvelope
+
+if TYPE_CHECKING:
+    from piecework.errors import ErrorEnvelope
 
 #: Attributes that no document shows: the keys, the schema version and the expiry.
 HIDDEN = frozenset({"pk", "sk", "v", "expires_at"})
@@ -189,4 +191,6 @@ class EventRow(Row):
 
 def read_error(item: Mapping[str, Any]) -> ErrorEnvelope:
     """Return the error that an item has."""
+    from piecework.errors import ErrorEnvelope
+
     return ErrorEnvelope.model_validate_json(item["error"])

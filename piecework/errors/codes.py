@@ -1158,6 +1158,12 @@ ROWS: Final = (
         "Check the change with `--dry-run` if the command has it, then add `--yes`.",
     ),
     Code(
+        "cli.extra.missing",
+        PERMANENT,
+        "A package of an extra of Piecework is not installed.",
+        "Install the extra that the error names: `pip install 'piecework[EXTRA]'`.",
+    ),
+    Code(
         "cli.usage.invalid",
         PERMANENT,
         "The command's arguments are not valid together.",

@@ -15,10 +15,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from piecework.errors import ErrorEnvelope, TransientError, UsageError
+from piecework.errors import TransientError, UsageError
 from piecework.errors.codes import ErrorClass
+
+if TYPE_CHECKING:
+    from piecework.errors import ErrorEnvelope
 
 #: The code of a call that was not made because the breaker was open.
 OPEN_CODE: Final = "runtime.breaker.open"

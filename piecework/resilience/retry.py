@@ -14,10 +14,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import exp, inf
 from random import Random
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from piecework.errors import ErrorEnvelope, TransientError, UsageError
+from piecework.errors import TransientError, UsageError
 from piecework.resilience.breaker import OPEN_CODE
+
+if TYPE_CHECKING:
+    from piecework.errors import ErrorEnvelope
 
 R = TypeVar("R")
 

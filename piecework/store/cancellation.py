@@ -7,14 +7,16 @@ at the same time writes the same item, and exactly one of the writes wins.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
 from piecework.domain.protocols import CancelRequest
-from piecework.errors import ErrorEnvelope
 from piecework.store.reclaim import AS_READ, NOT_RENEWED_SINCE
 from piecework.store.table import Action, Table, Written
+
+if TYPE_CHECKING:
+    from piecework.errors import ErrorEnvelope
 
 #: It is not yet decided whether the chunk compensates or runs forward to its end.
 HAS_NO_DIRECTION = "attribute_not_exists(direction)"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from piecework.aws.objects import Objects
 from piecework.domain import keys
@@ -29,13 +30,16 @@ from piecework.domain.rows import (
     StageRow,
     read_error,
 )
-from piecework.errors import ErrorEnvelope, PermanentError
+from piecework.errors import PermanentError
 from piecework.pipelines import Pipeline
 from piecework.store.cancellation import COMPENSATING, compensation_put
 from piecework.store.claims import NOT_CANCELLED, OWNED, ownership_values
 from piecework.store.effects import EffectLedger
 from piecework.store.results import NULL
 from piecework.store.table import Action, Item, Refused, Table, Written
+
+if TYPE_CHECKING:
+    from piecework.errors import ErrorEnvelope
 
 #: DynamoDB accepts 100 actions in a transaction. One checks the chunk, and one stores
 #: the compensated stage.

@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from piecework.aws.queue import Delivery, describe_malformed
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.dead_letter import DeadLetterRow, OpenLetterRow
@@ -32,6 +31,9 @@ from piecework.errors.fingerprint import fingerprint
 from piecework.settings import Settings
 from piecework.store.reopen import Patched
 from piecework.store.table import Action, Table, Written
+
+if TYPE_CHECKING:
+    from piecework.aws.queue import Delivery
 
 OPEN, REDRIVEN, DISCARDED = "OPEN", "REDRIVEN", "DISCARDED"
 #: The last errors that a dead letter has: each has up to 10 KB, an item up to 400.
@@ -108,6 +110,8 @@ class DeadLetters:
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
         """Store the hash and the shape of a message that belongs to no chunk."""
+        from piecework.aws.queue import describe_malformed  # loads pydantic
+
         now = self.clock()
         item = {
             "kind": "quarantine",

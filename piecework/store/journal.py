@@ -12,9 +12,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
-
-import structlog
+from typing import TYPE_CHECKING, Any
 
 from piecework import telemetry
 from piecework.aws.objects import INLINE_LIMIT, Objects
@@ -27,6 +25,9 @@ from piecework.errors import StoreError
 from piecework.settings import Settings
 from piecework.store.dead_letters import expires_at
 from piecework.store.table import Table
+
+if TYPE_CHECKING:
+    import structlog
 
 #: Bytes of answers in one page: well below the 400 KB that an item may hold.
 PAGE_BYTES = 256 * 1024

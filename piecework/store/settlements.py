@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
 from piecework.domain.claim import Claim
@@ -21,12 +21,14 @@ from piecework.domain.outcome import (
     Retry,
     leaves_queue,
 )
-from piecework.errors import ErrorEnvelope
 from piecework.settings import Settings
 from piecework.store.cancellation import cancelled_at_stage
 from piecework.store.claims import OWNED, ownership_values
 from piecework.store.dead_letters import expires_at, open_mark
 from piecework.store.table import Action, Refused, Table, Written
+
+if TYPE_CHECKING:
+    from piecework.errors import ErrorEnvelope
 
 #: Clears the owner. The token stays: it identifies the last writer.
 CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from piecework.telemetry.emit import Log, emit
 from piecework.telemetry.events import BOUND, EVENTS, Event
-from piecework.telemetry.logs import configure, guard_loop, guard_process
+from piecework.telemetry.logs import (
+    configure,
+    configure_late,
+    guard_loop,
+    guard_process,
+)
 
 __all__ = [
     "BOUND",
@@ -12,6 +17,7 @@ __all__ = [
     "Event",
     "Log",
     "configure",
+    "configure_late",
     "emit",
     "guard_loop",
     "guard_process",

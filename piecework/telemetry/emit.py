@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeAlias, cast
-
-import structlog
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 from piecework.errors.classify_aws import MEANINGS, Meaning
 from piecework.telemetry.events import BOUND, EVENTS, Level
+
+if TYPE_CHECKING:
+    import structlog
 
 #: Receives every event and its fields, whatever the level of the log.
 Listener: TypeAlias = Callable[[str, Mapping[str, Any]], None]
@@ -72,12 +73,19 @@ def listening(listener: Listener) -> Iterator[None]:
 
 # ── the log of a program that has not configured one ────────────────────────
 
+#: Configures the log before its first line; empty unless `configure_late` was called.
+CONFIGURE_LATE: Final[list[Callable[[], None]]] = []
+
 
 def quiet_log() -> structlog.stdlib.BoundLogger:
     """Return the logger that the program configured, or a silent one.
 
     An unconfigured structlog would print every debug line to stdout.
     """
+    import structlog  # imported late, because it loads rich
+
+    for configure_now in [*CONFIGURE_LATE]:
+        configure_now()
     if structlog.is_configured():
         return cast("structlog.stdlib.BoundLogger", structlog.get_logger())
     silent = structlog.make_filtering_bound_logger(logging.CRITICAL)

@@ -9,14 +9,16 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, MutableMapping
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, TextIO
-
-import structlog
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.redaction import learn_secrets, shortened
-from piecework.telemetry.emit import emit
+from piecework.telemetry.emit import CONFIGURE_LATE, emit
+
+if TYPE_CHECKING:
+    import structlog
 
 # ── write tracebacks ──────────────────────────────────────────────────────────
 #
@@ -102,6 +104,7 @@ def _words(error: BaseException) -> str:
 
 def guard_process() -> None:
     """Log uncaught exceptions without their messages, which Python would print."""
+    import structlog
 
     def uncaught(
         kind: type[BaseException], error: BaseException, _: TracebackType | None
@@ -126,6 +129,7 @@ def guard_loop(loop: asyncio.AbstractEventLoop) -> None:
 
     asyncio itself would print them.
     """
+    import structlog
 
     def unawaited(_: asyncio.AbstractEventLoop, facts: dict[str, Any]) -> None:
         emit(
@@ -140,13 +144,8 @@ def guard_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 _HANDLER: Final = "piecework"
 
-# For events of piecework and for lines that libraries log by the standard library.
-_SHARED: Final[tuple[structlog.typing.Processor, ...]] = (
-    structlog.contextvars.merge_contextvars,
-    structlog.stdlib.add_log_level,
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
-    format_exception,
-)
+# structlog is imported in functions, because it loads rich. A program that imports a
+# pipeline, and a command that shows a record, log nothing and do not wait for it.
 
 
 def configure(
@@ -163,19 +162,61 @@ def configure(
     Raises:
         UsageError: `config.setting.invalid`: there is no such level.
     """
+    import structlog
+
+    CONFIGURE_LATE.clear()
     stream = sys.stderr if stream is None else stream
     learn_secrets(environ)
     number = _number(level)
     as_json = not stream.isatty() if json is None else json
     renderer = _renderer(as_json=as_json, colors=not environ.get("NO_COLOR"))
     structlog.configure(
-        processors=[*_SHARED, renderer],
+        processors=[*_shared_processors(), renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(file=stream),
         # a cached logger would keep writing to the stream of an earlier configure
         cache_logger_on_first_use=False,
     )
     _adopt_standard_library(stream, renderer, max(number, logging.WARNING))
+
+
+def configure_late(level: str, *, stream: TextIO) -> None:
+    """Configure as `configure` does, when the first line is logged.
+
+    Lines are logged by `quiet_log` and by the standard library; code that takes its
+    logger from structlog itself needs `configure`.
+
+    Raises:
+        UsageError: `config.setting.invalid`: there is no such level.
+    """
+    number = _number(level)
+    now = partial(configure, level, stream=stream)
+    CONFIGURE_LATE[:] = [now]
+    handler = _LateHandler(max(number, logging.WARNING))
+    handler.set_name(_HANDLER)
+    _replace_handler(handler)
+
+
+class _LateHandler(logging.Handler):
+    """Configures the logs when a library logs its first line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Replace this handler, and hand the line to the next one."""
+        for configure_now in [*CONFIGURE_LATE]:
+            configure_now()
+        logging.getLogger(record.name).handle(record)
+
+
+def _shared_processors() -> list[structlog.typing.Processor]:
+    """Return the processors of our events and of lines that libraries log."""
+    import structlog
+
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        format_exception,
+    ]
 
 
 def _number(level: str) -> int:
@@ -191,6 +232,8 @@ def _number(level: str) -> int:
 
 
 def _renderer(*, as_json: bool, colors: bool) -> structlog.typing.Processor:
+    import structlog
+
     if as_json:
         return structlog.processors.JSONRenderer()
     # plain: the pretty tracebacks print local variables, and those are payloads
@@ -203,12 +246,14 @@ def _adopt_standard_library(
     stream: TextIO, renderer: structlog.typing.Processor, level: int
 ) -> None:
     """Send the warnings of libraries to the same stream in the same format."""
+    import structlog
+
     handler = logging.StreamHandler(stream)
     handler.set_name(_HANDLER)
     handler.setLevel(level)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=_SHARED,
+            foreign_pre_chain=_shared_processors(),
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 clean_event,
@@ -216,6 +261,11 @@ def _adopt_standard_library(
             ],
         )
     )
+    _replace_handler(handler)
+
+
+def _replace_handler(handler: logging.Handler) -> None:
+    """Let a handler get all lines in place of the one of an earlier configuration."""
     root = logging.getLogger()
     for earlier in [each for each in root.handlers if each.get_name() == _HANDLER]:
         root.removeHandler(earlier)

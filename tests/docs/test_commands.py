@@ -6,7 +6,9 @@ import ast
 import math
 import re
 import shlex
+from argparse import ArgumentParser
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, sp
 #: The commands that pass their arguments to a program of its own.
 PROGRAMS = {
     "run": typer.main.get_command(piecework_simulation.run_command.app),
-    "worker": typer.main.get_command(piecework_worker.__main__.app),
+    "worker": piecework_worker.__main__.make_parser(),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),
 }
 COMMAND = re.compile(r"(?:^|[\s(`'\"])piecework((?: [\w.:/-]+)+)")
@@ -74,6 +76,8 @@ def commands_in(line: str) -> Iterator[tuple[list[str], list[str]]]:
 def options_of(words: list[str]) -> set[str]:
     """Return the options of the command that the words name."""
     command, _ = find_command(words)
+    if isinstance(command, ArgumentParser):
+        return {o for action in command._actions for o in action.option_strings}
     declared = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
     return {"--help"} | declared
 
@@ -232,7 +236,9 @@ def test_every_setting_that_a_page_names_exists() -> None:
     named = {n for text in texts for n in re.findall(r"PIECEWORK_([A-Z_]+[A-Z])", text)}
     others = {"STATE_DIR", "CACHE_DIR", "LOG_LEVEL", "CONFORMANCE_ENDPOINT"}
 
-    assert set() == {n.lower() for n in named - others} - set(Settings.model_fields)
+    assert set() == {n.lower() for n in named - others} - {
+        each.name for each in fields(Settings)
+    }
 
 
 def test_the_commands_for_the_aws_cli_are_well_formed() -> None:

@@ -131,12 +131,12 @@ class Scenario:
         """Run a worker in this process; a frozen one neither renews nor polls."""
         settings = self.rt.settings
         if frozen:
-            settings = settings.model_copy(update={"max_chunks": 1})
+            settings = replace(settings, max_chunks=1)
         rt = replace(self.rt, settings=settings, **parts)
         services = open_services(rt, name, ALL, self.log)
         if frozen:
             never = {"lease_s": 1000.0, "visibility_s": 2000.0}
-            services.lease_renewer.settings = settings.model_copy(update=never)
+            services.lease_renewer.settings = replace(settings, **never)
         worker = Worker(services, asyncio.Event())
         running = asyncio.create_task(worker.run())
         try:

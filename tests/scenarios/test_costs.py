@@ -39,8 +39,8 @@ async def door(
 async def run_two_jobs(scenario: Scenario) -> list[CostMeter]:
     """Submit two jobs and work them off, in processes of their own as it were."""
     # What is cut off at the stop is not counted, so that nothing is to be.
-    settings = scenario.rt.settings.model_copy(
-        update={"shutdown_grace_s": 10.0, "lease_s": 30.0, "visibility_s": 40.0}
+    settings = replace(
+        scenario.rt.settings, shutdown_grace_s=10.0, lease_s=30.0, visibility_s=40.0
     )
     async with AsyncExitStack() as stack:
         submitter = await stack.enter_async_context(connect(settings))

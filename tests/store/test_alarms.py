@@ -19,7 +19,7 @@ WINDOW, AGE = 300.0, 86_400.0
 
 
 def alarms(store: Store, **changed: Any) -> tuple[DeadLetterAlarms, Log]:
-    settings = SETTINGS.model_copy(update={"tenant": store.ref.tenant, **changed})
+    settings = replace(SETTINGS, tenant=store.ref.tenant, **changed)
     log: Any = Log()
     return DeadLetterAlarms(replace(runtime(store), settings=settings), log), log
 

@@ -6,14 +6,14 @@ import asyncio
 import os
 import socket
 import sys
+from argparse import ArgumentParser, BooleanOptionalAction
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Annotated
+from typing import NoReturn
 
 import structlog
-import typer
 
 from piecework import telemetry
 from piecework.errors import PieceworkError
@@ -47,8 +47,6 @@ from piecework_worker.shutdown import (
 )
 from piecework_worker.worker import Worker
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
-
 #: Threads besides those of the stages. Host names are resolved in one, and must not
 #: wait for a stage to end.
 SPARE = 8
@@ -56,41 +54,53 @@ SPARE = 8
 FAILED = 1
 
 
-def print_version(requested: bool) -> None:  # noqa: FBT001 -- the form of a callback
-    """Print the version and exit."""
-    if requested:
-        typer.echo(version_line())
-        raise typer.Exit
+def make_parser() -> ArgumentParser:
+    """Return the parser: of the standard library, because a container has no more."""
+    parser = ArgumentParser(
+        prog="piecework-worker",
+        description="Run the chunks of the given pipelines until a signal stops the "
+        "worker.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--pipelines",
+        action="append",
+        required=True,
+        metavar="MODULE",
+        help="A module, or module:object, that contains pipelines; repeatable.",
+    )
+    parser.add_argument(
+        "--max-chunks", type=int, metavar="N", help="Chunks that run at once."
+    )
+    parser.add_argument(
+        "--memory-mb",
+        type=int,
+        metavar="N",
+        help="Stop with exit code 8 above this many megabytes.",
+    )
+    parser.add_argument(
+        "--reconcile",
+        action=BooleanOptionalAction,
+        default=True,
+        help="Run the reconciler beside the worker.",
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=version_line(),
+        help="Print the version and exit.",
+    )
+    return parser
 
 
-@app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def run(
-    pipelines: Annotated[
-        list[str],
-        typer.Option(help="A module, or module:object, that contains pipelines."),
-    ],
-    max_chunks: Annotated[
-        int | None, typer.Option(help="Chunks that run at once.", min=1)
-    ] = None,
-    memory_mb: Annotated[
-        int | None,
-        typer.Option(help="Stop with exit code 8 above this many megabytes.", min=0),
-    ] = None,
-    reconcile: Annotated[  # noqa: FBT002 -- a flag of a command
-        bool, typer.Option(help="Run the reconciler beside the worker.")
-    ] = True,
-    version: Annotated[  # noqa: FBT002 -- a flag of a command
-        bool,
-        typer.Option(
-            "--version",
-            help="Print the version.",
-            callback=print_version,
-            is_eager=True,
-        ),
-    ] = False,
-) -> None:
-    """Run the chunks of the given pipelines until a signal stops the worker."""
-    del version  # the callback has printed it
+    pipelines: list[str],
+    *,
+    max_chunks: int | None,
+    memory_mb: int | None,
+    reconcile: bool,
+) -> NoReturn:
+    """Run a worker until a signal stops it; end the process with its exit code."""
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
     telemetry.guard_process()
     try:
@@ -196,7 +206,7 @@ def lint_warnings(pipelines: Mapping[str, Pipeline]) -> list[str]:
 
 def main() -> None:
     """Run the command line."""
-    app()
+    run(**vars(make_parser().parse_args()))
 
 
 # ── run a worker's side tasks ─────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 """The command line: `piecework`, and `orchestrator`, which is the same.
 
     app.py        the table of the commands and their groups
+    plain.py      commands that need no parser
     run.py        one command's life: settings, connection, errors, exit code
     output.py     tables for people, documents for programs
 
@@ -9,9 +10,30 @@ The module of a command is imported when the command is used, so `--help` is qui
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; without its packages, name the extra that has them."""
+    from piecework.errors import PieceworkError
+    from piecework.errors.extras import naming_extras
+
+    try:
+        with naming_extras():
+            run_words()
+    except PieceworkError as error:
+        sys.stderr.write(f"error {error.code}: {error.message}\n")
+        sys.stderr.write(f"next: {error.next_step}\n")
+        sys.exit(error.exit_code)
+
+
+def run_words() -> None:
+    """Run the command that the words of this process name."""
+    from piecework_orchestrator.cli.plain import parse_plain, run_plain
+
+    plain = parse_plain(sys.argv[1:])
+    if plain is not None:
+        sys.exit(run_plain(plain))
     from piecework_orchestrator.cli.app import app
 
     app()

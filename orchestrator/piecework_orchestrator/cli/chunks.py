@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from piecework.domain.model import ChunkStatus
-from piecework.runtime import Runtime
+from piecework.reading import Reading
 from piecework_orchestrator.cli.options import (
     ChunkArgument,
     Format,
@@ -19,7 +19,7 @@ from piecework_orchestrator.cli.options import (
     take_first,
 )
 from piecework_orchestrator.cli.output import Output
-from piecework_orchestrator.cli.run import run_connected
+from piecework_orchestrator.cli.run import run_reading
 from piecework_orchestrator.cli.views.chunks import chunk_columns, chunk_view
 from piecework_orchestrator.inspector import chunk_document, read_chunks, require_job
 
@@ -37,7 +37,7 @@ def list_chunks(
 ) -> None:
     """List the chunks of a job by number."""
 
-    async def run(rt: Runtime, out: Output) -> None:
+    async def run(rt: Reading, out: Output) -> None:
         wanted = parse_status(status, ChunkStatus)
         record = await require_job(rt, job)
         found, more = await take_first(read_chunks(rt, record, wanted), limit)
@@ -50,7 +50,7 @@ def list_chunks(
         if more and out.table:
             out.say(f"only the first {limit} are listed; --limit 0 lists all")
 
-    run_connected(run, output)
+    run_reading(run, output)
 
 
 def show_chunk(
@@ -58,9 +58,9 @@ def show_chunk(
 ) -> None:
     """Show a chunk with its stages, effects, errors and compensations."""
 
-    async def run(rt: Runtime, out: Output) -> None:
+    async def run(rt: Reading, out: Output) -> None:
         record = await require_job(rt, job)
         document = await chunk_document(rt, record.ref.chunk(parse_chunk(chunk)))
         out.document(document, chunk_view(document, rt.clock()))
 
-    run_connected(run, output)
+    run_reading(run, output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,12 +15,11 @@ from piecework.aws.endpoint import find_endpoint, state_folder
 from piecework.errors import UsageError
 from piecework.loading import load_pipelines, version_line, versions
 from piecework.pipelines import lint_stage_order
-from piecework.settings import Settings, load_settings
+from piecework.settings import PREFIX, Settings, load_settings
 from piecework_orchestrator.cli.options import Format, OutputOption
 from piecework_orchestrator.cli.output import Column, Output
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_local
 
-PREFIX = "PIECEWORK_"
 #: Variables that other code reads, and that are not settings.
 OTHER_VARIABLES = {LOG_LEVEL, "PIECEWORK_STATE_DIR", "PIECEWORK_CACHE_DIR"}
 
@@ -104,7 +104,7 @@ def setting_rows(
     """Return each setting with its value and source."""
     upper = {name.upper() for name in environ}
     rows = []
-    for name in type(settings).model_fields:
+    for name in (each.name for each in fields(settings)):
         variable = (PREFIX + name).upper()
         source = variable if variable in upper else "default"
         rows.append(
@@ -116,7 +116,7 @@ def setting_rows(
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that are not settings, each with a similar setting."""
     known = {
-        (PREFIX + name).upper() for name in Settings.model_fields
+        (PREFIX + each.name).upper() for each in fields(Settings)
     } | OTHER_VARIABLES
     unknown = sorted(
         name for name in environ if name.startswith(PREFIX) and name not in known

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from piecework.domain.model import JobRef, JobStatus
-from piecework.runtime import Runtime
+from piecework.reading import Reading
 from piecework_orchestrator.cli.options import (
     Format,
     JobArgument,
@@ -18,8 +18,7 @@ from piecework_orchestrator.cli.options import (
     take_first,
 )
 from piecework_orchestrator.cli.output import Column, Output
-from piecework_orchestrator.cli.progress import wait_for
-from piecework_orchestrator.cli.run import run_connected
+from piecework_orchestrator.cli.run import run_reading
 from piecework_orchestrator.cli.views.jobs import (
     event_facts_text,
     job_columns,
@@ -46,7 +45,7 @@ def list_jobs(
 ) -> None:
     """List jobs, the newest first."""
 
-    async def run(rt: Runtime, out: Output) -> None:
+    async def run(rt: Reading, out: Output) -> None:
         wanted = parse_status(status, JobStatus)
         too_new: list[JobRef] = []
         found, more = await take_first(read_jobs(rt, wanted, too_new), limit)
@@ -62,17 +61,17 @@ def list_jobs(
             names = ", ".join(ref.job for ref in too_new)
             out.say(f"not listed, because a newer version wrote them: {names}")
 
-    run_connected(run, output)
+    run_reading(run, output)
 
 
 def show_job(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     """Show a job, its chunks by status, and the next command."""
 
-    async def run(rt: Runtime, out: Output) -> None:
+    async def run(rt: Reading, out: Output) -> None:
         document = await job_document(rt, await require_job(rt, job))
         out.document(document, job_view(document, rt.clock()))
 
-    run_connected(run, output)
+    run_reading(run, output)
 
 
 def watch_job(
@@ -86,17 +85,19 @@ def watch_job(
     4 if the job was cancelled, and 1 if it failed.
     """
 
-    async def run(rt: Runtime, out: Output) -> int:
+    async def run(rt: Reading, out: Output) -> int:
+        from piecework_orchestrator.cli.progress import wait_for  # draws with rich
+
         limit_s = parse_limit(timeout)
         return await wait_for(rt, out, job, module="MODULE", limit_s=limit_s)
 
-    run_connected(run, output)
+    run_reading(run, output)
 
 
 def list_events(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     """List the events of a job, the oldest first."""
 
-    async def run(rt: Runtime, out: Output) -> None:
+    async def run(rt: Reading, out: Output) -> None:
         found = await job_events(rt, await require_job(rt, job))
         columns = [
             Column("AT", "at"),
@@ -105,4 +106,4 @@ def list_events(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
         ]
         out.rows(found, columns, "the job has no events")
 
-    run_connected(run, output)
+    run_reading(run, output)

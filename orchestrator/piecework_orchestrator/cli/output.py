@@ -12,10 +12,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TextIO
 
-import yaml
-from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -225,34 +224,45 @@ def encode_all(documents: Sequence[Document], form: Format) -> str:
 
 def encode(value: object, form: Format) -> str:
     """Return a document in a format for programs."""
-    plain = to_jsonable_python(value)
-    match form:
-        case Format.YAML:
-            return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
-        case Format.JSONL:
-            return encode_json(plain) + "\n"
-        case _:
-            return encode_json(plain, indent=2) + "\n"
+    if form is Format.YAML:
+        import yaml
+
+        plain = json.loads(json.dumps(value, default=to_jsonable))
+        return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+    return encode_json(value, indent=None if form is Format.JSONL else 2) + "\n"
 
 
-def encode_json(plain: Any, indent: int | None = None) -> str:
+def encode_json(value: Any, indent: int | None = None) -> str:
     """Return JSON that every parser reads: NaN and infinity are written as strings."""
+    write = partial(
+        json.dumps,
+        ensure_ascii=False,
+        indent=indent,
+        allow_nan=False,
+        default=to_jsonable,
+    )
     try:
-        return json.dumps(plain, ensure_ascii=False, indent=indent, allow_nan=False)
+        return write(value)
     except ValueError:
-        named = name_non_finite(plain)
-        return json.dumps(named, ensure_ascii=False, indent=indent, allow_nan=False)
+        return write(name_non_finite(value))
 
 
-def name_non_finite(plain: Any) -> Any:
-    """Return plain data with `"NaN"`, `"Infinity"` and `"-Infinity"` as strings."""
-    if isinstance(plain, dict):
-        return {key: name_non_finite(value) for key, value in plain.items()}
-    if isinstance(plain, list):
-        return [name_non_finite(value) for value in plain]
-    if isinstance(plain, float) and not math.isfinite(plain):
-        return json.dumps(plain)
-    return plain
+def to_jsonable(value: object) -> object:
+    """Return a value that JSON does not have as one that it has."""
+    from pydantic_core import to_jsonable_python  # most documents need only JSON
+
+    return to_jsonable_python(value)
+
+
+def name_non_finite(value: Any) -> Any:
+    """Return data with `"NaN"`, `"Infinity"` and `"-Infinity"` as strings."""
+    if isinstance(value, Mapping):
+        return {key: name_non_finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [name_non_finite(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)
+    return value
 
 
 View = Callable[[Console], None]

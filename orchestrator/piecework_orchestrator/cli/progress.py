@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from piecework.domain.model import ChunkStatus, JobStatus
 from piecework.jobs import fan_out
-from piecework.runtime import Runtime
+from piecework.reading import Reading
 from piecework_orchestrator.cli.output import Output, console_of
 from piecework_orchestrator.cli.views.jobs import job_view
 from piecework_orchestrator.inspector import Document, job_document
@@ -262,7 +262,7 @@ OK, FAILED, CANCELLED, DEAD_LETTERS_LEFT = 0, 1, 4, 5
 
 
 async def wait_for(
-    rt: Runtime, out: Output, job: str, *, module: str, limit_s: float | None
+    rt: Reading, out: Output, job: str, *, module: str, limit_s: float | None
 ) -> int:
     """Watch a job until it ends, and show it; return the exit code.
 

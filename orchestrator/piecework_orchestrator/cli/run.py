@@ -19,17 +19,21 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from piecework import telemetry
+from piecework.aws.endpoint import Endpoint
 from piecework.errors import PieceworkError, UnreachableError, UsageError
-from piecework.errors.classify import classify
 from piecework.errors.codes import ErrorClass
+from piecework.errors.extras import missing_extra
 from piecework.settings import load_settings
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 
 if TYPE_CHECKING:
     # A command that does not need AWS does not load the runtime.
+    from piecework.reading import Reading
     from piecework.runtime import Runtime
 
+#: Configures the logs: at once, or before the first line.
+ConfigureLogs: TypeAlias = Callable[..., None]
 INTERRUPTED = 130
 #: The usual exit code of a program whose output pipe was closed.
 PIPE_CLOSED = 141
@@ -40,6 +44,7 @@ LOG_LEVEL = "PIECEWORK_LOG_LEVEL"
 
 #: An action that needs AWS, and one that does not; each returns its exit code.
 Connected: TypeAlias = Callable[["Runtime", "Output"], Awaitable[int | None]]
+Reader: TypeAlias = Callable[["Reading", "Output"], Awaitable[int | None]]
 Local: TypeAlias = Callable[["Output"], int | None]
 
 
@@ -53,8 +58,24 @@ def run_connected(run: Connected, form: Format) -> None:
     run_async(connected, form)
 
 
+def run_reading(run: Reader, form: Format) -> None:
+    """Run an action that only reads; it starts without the SDK where that is sound."""
+
+    async def connected(out: Output) -> int | None:
+        from piecework import reading
+
+        async with reading.connect_for_reading(load_settings()) as rt:
+            report_endpoint(rt.endpoint, out)
+            return await run(rt, out)
+
+    run_async(connected, form, configure=telemetry.configure_late)
+
+
 def run_async(
-    run: Callable[[Output], Coroutine[Any, Any, int | None]], form: Format
+    run: Callable[[Output], Coroutine[Any, Any, int | None]],
+    form: Format,
+    *,
+    configure: ConfigureLogs = telemetry.configure,
 ) -> None:
     """Run an action on an event loop."""
 
@@ -65,14 +86,16 @@ def run_async(
             except KeyboardInterrupt:
                 exit_interrupted(out)
 
-    run_local(local, form)
+    run_local(local, form, configure=configure)
 
 
-def run_local(run: Local, form: Format) -> None:
+def run_local(
+    run: Local, form: Format, *, configure: ConfigureLogs = telemetry.configure
+) -> None:
     """Run an action, and end the process with its exit code."""
     out = Output(form)
     try:
-        telemetry.configure(os.environ.get(LOG_LEVEL, "warning"), stream=out.stderr)
+        configure(os.environ.get(LOG_LEVEL, "warning"), stream=out.stderr)
         with redirect_stdout(out.stderr):
             code = run(out) or 0
     except KeyboardInterrupt:
@@ -90,9 +113,14 @@ async def connection(out: Output) -> AsyncIterator[Runtime]:
     from piecework import runtime  # see the note at the top
 
     async with runtime.connect(load_settings()) as rt:
-        if out.table and rt.endpoint.source == "embedded":
-            out.say(f"embedded AWS at {rt.endpoint.url}")
+        report_endpoint(rt.endpoint, out)
         yield rt
+
+
+def report_endpoint(endpoint: Endpoint, out: Output) -> None:
+    """Write a remark for people if AWS is the embedded one."""
+    if out.table and endpoint.source == "embedded":
+        out.say(f"embedded AWS at {endpoint.url}")
 
 
 def report_exception(error: Exception, out: Output) -> int:
@@ -116,17 +144,19 @@ def report_error(error: PieceworkError, out: Output) -> None:
 
 
 def to_piecework_error(error: Exception) -> PieceworkError | None:
-    """Convert an error of the system or of AWS; return None for any other error."""
+    """Convert an error of the system, of AWS or of an import; None for another one."""
     if isinstance(error, OSError) and error.errno in NO_SPACE:
         step = "Free disk space for the output and for temporary files."
         return UsageError("A disk is full.", next_step=step)
-    return from_aws_error(error)
+    return missing_extra(error) or from_aws_error(error)
 
 
 def from_aws_error(error: Exception) -> PieceworkError | None:
     """Convert an error of the AWS SDK; return None for any other error."""
     if not isinstance(error, BotoCoreError | ClientError):
         return None
+    from piecework.errors.classify import classify  # loads pydantic
+
     found = classify(error)
     kind = UnreachableError if found.error_class is ErrorClass.TRANSIENT else UsageError
     reason = f": {found.provider_code}" if found.provider_code else ""

@@ -146,6 +146,7 @@ async def estimate(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
         if len(labels) < FIRST_LABELS:
             labels.append(chunk.label)
     each = pipeline.calls_per_chunk
+    limits = load_settings()
     return {
         "pipeline": pipeline.name,
         "source": source,
@@ -158,9 +159,10 @@ async def estimate(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
             for stage in pipeline.stages
         ],
         "advice": lint_stage_order(pipeline),
-        "limits": load_settings().model_dump(
-            include={"max_runtime_s", "stall_timeout_s"}
-        ),
+        "limits": {
+            "max_runtime_s": limits.max_runtime_s,
+            "stall_timeout_s": limits.stall_timeout_s,
+        },
     }
 
 

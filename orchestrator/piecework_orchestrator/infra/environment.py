@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -12,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from piecework.errors import UsageError
-from piecework.settings import Settings, load_settings
+from piecework.settings import Settings, from_environment, load_settings
 from piecework_orchestrator.infra.templates import Part, Template, load, stack_name
 
 #: Command-line options with a name of their own, and the template parameter of each.
@@ -143,7 +144,7 @@ def parse_parameters(words: Iterable[str]) -> dict[str, str]:
 def _load_settings(app: str, env: str) -> Settings:
     chosen = {"app": app, "env": env}
     settings = load_settings(**{k: v for k, v in chosen.items() if v})
-    if not env and "env" not in settings.model_fields_set:
+    if not env and "env" not in from_environment(os.environ):
         message = "No environment is named."
         step = "Add `--env NAME`, or set PIECEWORK_ENV."
         raise UsageError(message, code="infra.config.invalid", next_step=step)

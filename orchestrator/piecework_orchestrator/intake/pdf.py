@@ -11,6 +11,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.errors import PieceworkError, UsageError
+from piecework.errors.extras import naming_extras
 from piecework_orchestrator.intake.limits import Limits
 
 if TYPE_CHECKING:
@@ -22,10 +23,11 @@ def read(data: bytes, name: str, limits: Limits) -> str:
 
     Raises:
         UsageError: `input.file.encrypted`, `input.file.unreadable`, `input.file.empty`
-            for a scan, `input.file.too_large`.
+            for a scan, `input.file.too_large`, `cli.extra.missing`.
     """
-    from pypdf import PdfReader
-    from pypdf.errors import DependencyError, FileNotDecryptedError
+    with naming_extras():
+        from pypdf import PdfReader
+        from pypdf.errors import DependencyError, FileNotDecryptedError
 
     # pypdf logs each repair as a warning, hundreds for some files.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
@@ -65,7 +67,7 @@ def _encrypted(name: str) -> UsageError:
 
 
 def _pages(reader: PdfReader, name: str, limits: Limits) -> Iterator[str]:
-    count = reader.get_num_pages()
+    count = len(reader.pages)
     if count > limits.pdf_pages:
         raise _too_large(name, f"{count:,} pages", limits.pdf_pages)
     total = 0

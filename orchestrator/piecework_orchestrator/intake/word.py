@@ -11,6 +11,7 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+from piecework.errors.extras import naming_extras
 from piecework_orchestrator.intake.limits import Limits
 from piecework_orchestrator.intake.word_container import (
     check_container,
@@ -52,11 +53,12 @@ def read(data: bytes, name: str, limits: Limits) -> str:
 
     Raises:
         UsageError: `input.file.encrypted`, `input.file.unreadable`,
-            `input.file.too_large`.
+            `input.file.too_large`, `cli.extra.missing`.
     """
     check_container(data, name, limits)
-    from docx import Document
-    from docx.opc.constants import RELATIONSHIP_TYPE
+    with naming_extras():
+        from docx import Document
+        from docx.opc.constants import RELATIONSHIP_TYPE
 
     try:
         part = Document(io.BytesIO(data)).part

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from zlib import crc32
 
 #: Longest head of an answer, in bytes; heads of AWS have less than 1 KB.
 HEAD_LIMIT = 64 * 1024
@@ -14,6 +18,11 @@ STATUSES_WITHOUT_BODY = frozenset({204, 304})
 STATUS = re.compile("[2-9][0-9]{2}", re.ASCII)
 LENGTH = re.compile("[0-9]{1,15}", re.ASCII)
 CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,12})[ \t]*")
+
+#: The SDK's parser omits nulls and decodes binary values, so it must read a body that
+#: may contain one. All names of binary values begin with `"B`.
+NULL, BINARY = b"null", b'"B'
+BINARY_NAMES = (b'"B"', b'"BS"', b'"BinaryValue"', b'"BinaryListValues"')
 
 
 class MalformedError(ValueError):
@@ -182,3 +191,30 @@ def require_body_size(size: int) -> None:
     if size > BODY_LIMIT:
         message = f"the body has more than {BODY_LIMIT:,} bytes"
         raise MalformedError(message)
+
+
+def parse_success(answer: Answer) -> dict[str, Any] | None:
+    """Return what the SDK would return; None if only its parser can tell."""
+    body = answer.body
+    checksum = answer.headers.get("x-amz-crc32")
+    if (
+        answer.status_code != HTTPStatus.OK
+        or (checksum is not None and checksum != str(crc32(body)))
+        or NULL in body
+        or (BINARY in body and any(name in body for name in BINARY_NAMES))
+    ):
+        return None
+    try:
+        parsed = json.loads(body.decode())
+    except ValueError:
+        return None
+    if not isinstance(parsed, dict):
+        return None
+    metadata: dict[str, Any] = {
+        "HTTPStatusCode": answer.status_code,
+        "HTTPHeaders": answer.headers,
+    }
+    if "x-amzn-requestid" in answer.headers:
+        metadata["RequestId"] = answer.headers["x-amzn-requestid"]
+    parsed["ResponseMetadata"] = metadata
+    return parsed

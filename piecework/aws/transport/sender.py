@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import count
 from typing import Any, TypeAlias
-from zlib import crc32
 
 from aiobotocore.awsrequest import AioAWSResponse
 from botocore.exceptions import BotoCoreError
 from botocore.hooks import first_non_none_response
 
-from piecework.aws.transport.answer import Answer
+from piecework.aws.transport.answer import Answer, parse_success
 from piecework.aws.transport.connections import Connections
-from piecework.aws.transport.request import Route
+from piecework.aws.transport.request import Route, new_invocation_id
 from piecework.aws.transport.sdk import Sdk
 
 #: An answer as received and as parsed; None if there is not one.
 Response: TypeAlias = tuple[Any, dict[str, Any]] | None
 #: Returns the route with the current credentials; None if there is not one.
 FindRoute: TypeAlias = Callable[[], Awaitable[Route | None]]
-
-#: The SDK's parser omits nulls and decodes binary values, so it must read a body that
-#: may contain one. All names of binary values begin with `"B`.
-NULL, BINARY = b"null", b'"B'
-BINARY_NAMES = (b'"B"', b'"BS"', b'"BinaryValue"', b'"BinaryListValues"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,33 +112,6 @@ class Sender:
         return delay
 
 
-def parse_success(answer: Answer) -> dict[str, Any] | None:
-    """Return what the SDK would return; None if only its parser can tell."""
-    body = answer.body
-    checksum = answer.headers.get("x-amz-crc32")
-    if (
-        answer.status_code != HTTPStatus.OK
-        or (checksum is not None and checksum != str(crc32(body)))
-        or NULL in body
-        or (BINARY in body and any(name in body for name in BINARY_NAMES))
-    ):
-        return None
-    try:
-        parsed = json.loads(body.decode())
-    except ValueError:
-        return None
-    if not isinstance(parsed, dict):
-        return None
-    metadata: dict[str, Any] = {
-        "HTTPStatusCode": answer.status_code,
-        "HTTPHeaders": answer.headers,
-    }
-    if "x-amzn-requestid" in answer.headers:
-        metadata["RequestId"] = answer.headers["x-amzn-requestid"]
-    parsed["ResponseMetadata"] = metadata
-    return parsed
-
-
 async def parse_with_sdk(
     sdk: Sdk, model: Any, url: str, answer: Answer
 ) -> tuple[AioAWSResponse, dict[str, Any]]:
@@ -167,12 +132,3 @@ async def parse_with_sdk(
 def is_error(status: int) -> bool:
     """Return whether the SDK takes a status for an error."""
     return status >= HTTPStatus.MULTIPLE_CHOICES
-
-
-def new_invocation_id() -> str:
-    """Return an id for a request and its retries, in the SDK's form.
-
-    `uuid4` takes a twentieth of the CPU of a whole request.
-    """
-    h = os.urandom(16).hex()
-    return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-a{h[17:20]}-{h[20:]}"

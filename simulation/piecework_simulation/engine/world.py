@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +145,7 @@ class World:
         """Return the runtime of a process of the real code."""
         settings = self.settings
         if changed:
-            settings = settings.model_copy(update=changed)
+            settings = replace(settings, **changed)
         rng = Random(self.rng.getrandbits(64))
         clock = ServiceClock(lambda: self.now() + process.offset)
         beat_s = max(1.0, settings.lease_s / 3)

@@ -76,7 +76,7 @@ def simulate(
 ) -> R:
     """Run an act beside so many workers; fail if a process had an unexpected error."""
     rng = Random(1)
-    known = Settings.model_validate({"max_attempts": 1, **settings})
+    known = Settings(**{"max_attempts": 1, **settings})
     world = World(known, Faults({}, rng), rng)
     unexpected: list[str] = []
     log = Log(unexpected.append, lambda _: None)

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
-from typer.testing import CliRunner
 
 from piecework.loading import version_line
-from piecework_worker.__main__ import app
+from piecework_worker.__main__ import main
 
 
-def test_it_says_its_version_and_needs_nothing_for_it() -> None:
-    done = CliRunner().invoke(app, ["--version"])
-    assert (0, f"{version_line()}\n") == (done.exit_code, done.stdout)
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("--version", 0, version_line()),
+        ("-h", 0, "--pipelines"),
+        ("--help", 0, "--pipelines"),
+        ("", 2, "--pipelines"),
+        ("--pipelines none_of_ours --max-chunks many", 2, "--max-chunks"),
+        ("--pipelines none_of_ours --pipes x", 2, "--pipes"),
+    ],
+)
+def test_it_says_what_it_takes(
+    words: str,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["piecework-worker", *words.split()])
 
+    with pytest.raises(SystemExit) as ended:
+        main()
 
-@pytest.mark.parametrize("asked", ["-h", "--help"])
-def test_it_says_what_it_takes(asked: str) -> None:
-    done = CliRunner().invoke(app, [asked])
-    assert (0, True) == (done.exit_code, "--pipelines" in done.stdout)
-
-
-def test_without_a_pipeline_it_does_not_start() -> None:
-    assert 2 == CliRunner().invoke(app, []).exit_code
+    out, err = capsys.readouterr()
+    assert (code, True) == (ended.value.code, said in out + err)

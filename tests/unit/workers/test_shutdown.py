@@ -139,6 +139,6 @@ def test_a_worker_that_failed_does_not_wait_for_a_thread_either(
     monkeypatch.setattr("structlog.get_logger", Log)
 
     with pytest.raises(ValueError, match="a loop has ended"):
-        main.run([])
+        main.run([], max_chunks=None, memory_mb=None, reconcile=True)
 
     assert ["a loop has ended", 1] == said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any
 
 from piecework.settings import Settings
@@ -73,10 +74,10 @@ def resources(holds: Callable[[dict[str, Any], Stack], object]) -> Rule:
 
 
 def same_patterns(templates: Templates) -> Iterator[str]:
+    patterns = {each.name: each.metadata.get("pattern") for each in fields(Settings)}
     for name, template in templates.parsed.items():
         for parameter in ("App", "Env"):
-            metadata = Settings.model_fields[parameter.lower()].metadata
-            (pattern,) = (m.pattern for m in metadata if hasattr(m, "pattern"))
+            pattern = patterns[parameter.lower()]
             declared = template.get("Parameters", {}).get(parameter, {})
             if f"^{declared.get('AllowedPattern')}$" != pattern:
                 yield f"{name}: {parameter}"

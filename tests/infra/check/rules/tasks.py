@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 from piecework.settings import Settings
 from piecework_orchestrator.cli.app import app as piecework
-from piecework_worker.__main__ import app as worker
+from piecework_worker.__main__ import make_parser
 from piecework_worker.worker import SHUTDOWN_MARGIN_S
 from tests.infra.check.render import Stack
 from tests.infra.check.rules.rule import (
@@ -30,9 +31,8 @@ from tests.infra.check.templates import Templates
 #: Seconds to spare between the last word of a stopping worker and SIGKILL.
 SPARE_S = 10
 FARGATE_STOP_S = 120
-PROGRAMS = {"piecework": piecework, "piecework-worker": worker}
 #: What the processes read beside `Settings`.
-KNOWN = {name.upper() for name in Settings.model_fields} | {"LOG_LEVEL"}
+KNOWN = {each.name.upper() for each in fields(Settings)} | {"LOG_LEVEL"}
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 HEALTHCHECK = re.compile(r"^HEALTHCHECK (.+) CMD (\[.*\])$", re.MULTILINE)
 SERVICE, TASK = "AWS::ECS::Service", "AWS::ECS::TaskDefinition"
@@ -99,9 +99,15 @@ def without_a_shell(container: Properties, _: Stack) -> bool:
 def understood(words: tuple[str, ...]) -> bool:
     """Return whether a program has a command with these options; it does not run."""
     program, *rest = words
-    if program not in PROGRAMS:
+    if program == "piecework":
+        return CliRunner().invoke(piecework, [*rest, "--help"]).exit_code == 0
+    if program != "piecework-worker":
         return False
-    return CliRunner().invoke(PROGRAMS[program], [*rest, "--help"]).exit_code == 0
+    try:
+        make_parser().parse_args(rest)
+    except SystemExit:
+        return False
+    return True
 
 
 def every_pipeline(container: Properties, stack: Stack) -> bool:

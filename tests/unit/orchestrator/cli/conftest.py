@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -14,6 +15,10 @@ from piecework_orchestrator.cli.app import app
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 Run = Callable[..., Any]
+#: click before 8.2 joins both streams unless it is told otherwise.
+JOINS = "mix_stderr" in signature(CliRunner).parameters
+OPTIONS: dict[str, Any] = {"mix_stderr": False} if JOINS else {}
+RUNNER = CliRunner(**OPTIONS)
 
 TOY = """
 from pydantic import BaseModel
@@ -54,7 +59,7 @@ def run() -> Run:
     """Run a command line; the answer has `exit_code`, `stdout` and `stderr`."""
 
     def invoke(*words: str, stdin: str = "") -> Any:
-        return CliRunner().invoke(app, list(words), input=stdin)
+        return RUNNER.invoke(app, list(words), input=stdin)
 
     return invoke
 

@@ -6,9 +6,6 @@ import pytest
 from pydantic import ValidationError
 
 from piecework.errors import (
-    CAUSE_LIMIT,
-    MESSAGE_LIMIT,
-    PROVIDER_CODE_LIMIT,
     ErrorEnvelope,
     NotFoundError,
     PermanentError,
@@ -23,6 +20,11 @@ from piecework.errors import (
     WaitTimeoutError,
 )
 from piecework.errors.codes import REGISTRY, ErrorClass, UnknownCodeError
+from piecework.errors.envelope import (
+    CAUSE_LIMIT,
+    MESSAGE_LIMIT,
+    PROVIDER_CODE_LIMIT,
+)
 
 STAGE_ERRORS = [
     (TransientError, ErrorClass.TRANSIENT),

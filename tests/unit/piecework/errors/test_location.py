@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 from piecework import Context, Dependency, PermanentError, Pipeline, Stage
 from piecework.domain.outcome import DeadLettered
-from piecework.errors import TRACEBACK_LIMIT, ErrorEnvelope
+from piecework.errors import ErrorEnvelope
+from piecework.errors.envelope import TRACEBACK_LIMIT
 from piecework.testing import run_in_memory
 
 SECRET = "the-clients-secret-name"

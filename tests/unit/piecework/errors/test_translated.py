@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from piecework import Dependency, Effect, PermanentError, TransientError, envelope_of
-from piecework.errors import MESSAGE_LIMIT, RemoteError, StageError
+from piecework.errors import RemoteError, StageError
 from piecework.errors.classify import classify, mark
+from piecework.errors.envelope import MESSAGE_LIMIT
 from piecework.resilience.retry import RetryPolicy
 from tests.unit.piecework.fakes import NOW, Diary, caller
 from tests.unit.piecework.provider import Provider, call

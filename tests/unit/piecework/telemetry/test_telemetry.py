@@ -13,7 +13,8 @@ import structlog
 from structlog.testing import capture_logs
 
 from piecework.errors import UsageError
-from piecework.telemetry import EVENTS, configure, emit
+from piecework.telemetry import EVENTS, configure, configure_late, emit
+from piecework.telemetry.emit import quiet_log
 from tests.unit.piecework.telemetry.whole import emit_whole
 
 ROOT = Path(__file__).parents[4]
@@ -121,6 +122,22 @@ def test_a_stream_that_is_no_terminal_has_one_json_object_a_line() -> None:
         "in_progress": 3,
     }
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", stamp)
+
+
+def test_a_late_configuration_waits_for_the_first_line() -> None:
+    streams = io.StringIO(), io.StringIO()
+    configure_late("info", stream=streams[0])
+    assert not structlog.is_configured()
+    emit(quiet_log(), "worker.stopping", in_progress=3)
+    assert structlog.is_configured()
+
+    structlog.reset_defaults()
+    configure_late("info", stream=streams[1])
+    logging.getLogger("a.library").warning("slow")
+    logging.getLogger("a.library").warning("slower")
+
+    assert ["worker.stopping"] == [line["event"] for line in lines(streams[0])]
+    assert ["slow", "slower"] == [line["event"] for line in lines(streams[1])]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""Name the extra of Piecework that has a missing package.
+
+A program that processes chunks needs no extra. The command line, documents and tables
+need packages that other programs may not want beside theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from piecework.errors import UsageError
+
+#: The extra of each package that is imported only where it is used.
+EXTRAS: Final = {
+    "docx": "documents",
+    "jinja2": "cli",
+    "pyarrow": "data",
+    "pypdf": "documents",
+    "rich": "cli",
+    "typer": "cli",
+    "yaml": "cli",
+}
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Name the extra if an import inside finds no package.
+
+    Raises:
+        UsageError: `cli.extra.missing`.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        found = missing_extra(error)
+        if found is None:
+            raise
+        raise found from error
+
+
+def missing_extra(error: BaseException) -> UsageError | None:
+    """Return the error that names the extra; None if no extra has the package."""
+    if not isinstance(error, ModuleNotFoundError):
+        return None
+    package = (error.name or "").partition(".")[0]
+    extra = EXTRAS.get(package)
+    if extra is None:
+        return None
+    return UsageError(
+        f"The package {package} is not installed.",
+        code="cli.extra.missing",
+        next_step=f"Install the extra: pip install 'piecework[{extra}]'.",
+    )

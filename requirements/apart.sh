@@ -1,0 +1,70 @@
+#!/bin/sh
+# Install Piecework into an environment of its own, which needs a package index:
+#   lowest   the lowest version that each floor allows; run the unit tests there
+#   beside   the newest instructor, langchain, fastapi and openai beside Piecework
+# Called by `make lowest` and `make beside` with VENV and UV set.
+set -eu
+
+tools=.tools
+if [ -z "$UV" ]; then # from the index, in an environment of its own
+    UV=$tools/uv/bin/uv
+    [ -x "$UV" ] || {
+        "$VENV/bin/python" -m venv "$tools/uv"
+        "$tools/uv/bin/pip" install --quiet --disable-pip-version-check uv
+    }
+fi
+
+make_environment() {
+    "$UV" venv --quiet --clear --python "$VENV/bin/python" "$1"
+    python=$1/bin/python
+}
+
+install() {
+    "$UV" pip install --quiet --python "$python" "$@"
+}
+
+lowest() {
+    make_environment "$tools/lowest"
+    # Typer 0.12 fails with click 8.2, and does not say so.
+    echo "click<8.2" >"$tools/lowest/constraints.txt"
+    install --constraint "$tools/lowest/constraints.txt" \
+        --resolution lowest-direct --editable ".[cli,documents]"
+    # The tools of the tests have their newest versions; they are not what is tested.
+    install --constraint "$tools/lowest/constraints.txt" \
+        pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis "moto[server]" \
+        localstack-client types-aiobotocore
+    "$UV" pip list --quiet --python "$python" |
+        grep -E '^(aio|boto|jinja2|pydantic|pypdf|python-docx|pyyaml|rich|structlog|typer)'
+    # pypdf 4 imports a cipher that cryptography is about to move. The tests left out
+    # hold how rich 14 spaces a table, how Typer 0.29 loads and refuses, and what the
+    # runner of click 8.2 flushes.
+    cli=tests/unit/orchestrator/cli
+    "$python" -m pytest -q -n 2 -p no:cacheprovider \
+        -W ignore::cryptography.utils.CryptographyDeprecationWarning \
+        --deselect tests/unit/orchestrator/demo/test_screen.py::test_a_long_line_wraps_within_its_column \
+        --deselect $cli/test_cost.py::test_the_bill_of_a_job \
+        --deselect $cli/test_cost.py::test_the_page_shows_the_price_as_it_is_printed \
+        --deselect $cli/test_results.py::test_an_invalid_folder_is_refused \
+        --deselect $cli/test_run.py::test_help_loads_nothing_heavy \
+        --deselect $cli/test_submit.py::test_a_dry_run_counts_and_needs_no_aws \
+        tests/unit "$@"
+}
+
+beside() {
+    make_environment "$tools/beside"
+    install ".[cli,documents]" instructor langchain fastapi openai
+    "$UV" pip check --python "$python"
+    "$python" -c "
+from importlib.metadata import version
+import fastapi, instructor, langchain, openai
+import piecework, piecework.client, piecework_orchestrator.cli.app, piecework_worker.__main__
+for name in piecework.__all__:
+    getattr(piecework, name)
+names = ['piecework', 'fastapi', 'instructor', 'langchain', 'openai', 'pydantic', 'rich']
+print(' '.join(f'{name}={version(name)}' for name in names))
+"
+}
+
+command=$1
+shift
+"$command" "$@"

@@ -1,0 +1,207 @@
+"""Measure the way into Piecework for a program; `make way-in` fails above a limit.
+
+The figures come from runs of the installed commands and from the page that a new user
+reads. CPU is the smallest of several runs, of the whole process with its Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+#: The page with a user's own pipeline, and the tests of what a checker refuses.
+PAGE: Final = ROOT / "docs" / "programs.md"
+TYPED: Final = ROOT / "tests" / "typed"
+LIMITS: Final[Mapping[str, float]] = {
+    "lines_of_own_pipeline": 15,
+    "commands": 1,
+    "first_result_s": 1.0,
+    "import_cpu_s": 0.3,
+    "jobs_show_cpu_s": 0.5,
+}
+ALL: Final = "all"
+CHUNKS: Final = 1_000
+#: Runs of which the one with the least CPU counts: other processes disturb the others.
+RUNS: Final = 5
+#: A stage that writes when it returned, so before its chunk is settled.
+PIPELINE: Final = """\
+import os, time
+from pydantic import BaseModel
+from piecework import Context, Pipeline, Stage
+
+class Row(BaseModel):
+    n: int
+
+async def count(ctx: Context[Row]) -> int:
+    with open(os.environ["WAY_IN_RETURNS"], "a") as file:
+        file.write(f"{ctx.chunk} {time.time()}\\n")
+    return ctx.payload.n
+
+pipeline = Pipeline("rows", payload=Row, stages=[Stage(count)])
+"""
+BLOCK: Final = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def main() -> int:
+    """Print every figure in one line; return 1 if a figure exceeds its limit."""
+    with tempfile.TemporaryDirectory(prefix="way-in-") as folder:
+        figures = measure(Path(folder))
+    print(" ".join(f"{name}={value}" for name, value in figures.items()))  # noqa: T201
+    return 1 if over_limits(figures) else 0
+
+
+def over_limits(figures: Mapping[str, float | str]) -> list[str]:
+    """Return the figures that exceed their limits, or that could not be measured."""
+    found = [
+        name
+        for name, limit in LIMITS.items()
+        if isinstance(figures[name], str) or float(figures[name]) > limit
+    ]
+    caught = figures["typing_errors_caught"] == ALL
+    return found if caught else [*found, "typing_errors_caught"]
+
+
+def measure(folder: Path) -> dict[str, float | str]:
+    """Return the figures in the order of their line."""
+    (folder / "way_in_rows.py").write_text(PIPELINE)
+    rows = "".join(f"{json.dumps({'n': n})}\n" for n in range(CHUNKS))
+    (folder / "rows.jsonl").write_text(rows)
+    return {
+        **read_page(PAGE),
+        "first_result_s": round(first_result_s(folder), 2),
+        "typing_errors_caught": typing_errors_caught(TYPED),
+        "import_cpu_s": least_cpu_s(["-c", "import piecework"], folder),
+        "jobs_show_cpu_s": jobs_show_cpu_s(folder),
+    }
+
+
+def read_page(page: Path) -> dict[str, float | str]:
+    """Count the lines of the first pipeline of a page, and the commands that run it.
+
+    Blank lines and comments do not count.
+    """
+    found = BLOCK.findall(page.read_text("utf-8")) if page.exists() else []
+    blocks = dict(reversed(found))
+    names = {"lines_of_own_pipeline": "python", "commands": "sh"}
+    return {
+        name: sum(
+            bool(line.strip()) and not line.lstrip().startswith("#")
+            for line in blocks[language].splitlines()
+        )
+        if language in blocks
+        else "unknown"
+        for name, language in names.items()
+    }
+
+
+def first_result_s(folder: Path) -> float:
+    """Return the seconds from the return of a stage to the line of its result.
+
+    The chunk is settled between the two, so the true time is a little shorter.
+    """
+    returns = folder / "returns"
+    command = [sys.executable, "-m", "piecework_orchestrator.cli", "run"]
+    with subprocess.Popen(
+        [*command, "way_in_rows:pipeline", "rows.jsonl"],
+        cwd=folder,
+        env=environment(folder) | {"WAY_IN_RETURNS": str(returns)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        now = time.time()
+        rest = len(process.stdout.read().splitlines())
+    require(process.returncode == 0 and rest == CHUNKS - 1, "`piecework run` failed")
+    returned = dict(line.split() for line in returns.read_text().splitlines())
+    return now - float(returned[str(first["chunk"])])
+
+
+def typing_errors_caught(folder: Path) -> str:
+    """Return `all` if each wrong program in the folder is refused, else why not."""
+    if not folder.exists():
+        return "unknown"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", folder], cwd=ROOT, check=False
+    )
+    return ALL if done.returncode == 0 else "some"
+
+
+def jobs_show_cpu_s(folder: Path) -> float:
+    """Return the CPU of `piecework jobs show` for an ended job on the embedded AWS."""
+    piecework = ["-m", "piecework_orchestrator.cli"]
+    job = ["way_in_rows:pipeline", "few.jsonl", "--job-id", "job-1"]
+    (folder / "few.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+    env = environment(folder) | {"WAY_IN_RETURNS": os.devnull}
+    run([*piecework, "up"], folder, env)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "piecework_worker", "--pipelines", "way_in_rows"],
+        cwd=folder,
+        env=env,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        run([*piecework, "submit", *job, "--wait"], folder, env)
+        return least_cpu_s([*piecework, "jobs", "show", "job-1"], folder)
+    finally:
+        worker.terminate()
+        worker.wait()
+        run([*piecework, "down"], folder, env)
+
+
+def least_cpu_s(words: Sequence[str], folder: Path) -> float:
+    """Return the least CPU seconds, user and system, of several runs of Python."""
+    return round(min(cpu_s(words, folder) for _ in range(RUNS + 1)), 2)
+
+
+def cpu_s(words: Sequence[str], folder: Path) -> float:
+    """Return the CPU seconds of one run of Python."""
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    require(process.returncode == 0, f"{' '.join(words)} failed")
+    return usage.ru_utime + usage.ru_stime
+
+
+def run(words: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
+    """Run Python to its end."""
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, env=env, capture_output=True, check=False
+    )
+    require(done.returncode == 0, f"{' '.join(words)}: {done.stderr.decode()}")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables of a user without AWS, and with the folder's own module."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AWS_", "PIECEWORK_")) or name == "PIECEWORK_CACHE_DIR"
+    }
+    return kept | {"PYTHONPATH": str(folder), "PIECEWORK_STATE_DIR": str(folder)}
+
+
+def require(condition: bool, problem: str) -> None:  # noqa: FBT001 -- an assertion
+    """End the program if a run failed: a figure of it would mean nothing."""
+    if not condition:
+        raise SystemExit(problem)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -168,7 +168,7 @@ async def test_a_sweep_that_another_process_is_seen_to_make_is_left_to_it(
     await store.put_chunk()
     # Another chunk has a live owner, so that the job does not end.
     other = store.ref.chunk(4)
-    await store.put(other.pk, other.sk, chunk=4, gen=2, attempts=1, **RUNNING)
+    await store.put(other.pk, other.sk, **{**RUNNING, "chunk": 4, "gen": 2})
     facts = {"created_at": LONG_AGO, "cancelled_at": since}
     job = await store.put_job(JobStatus.CANCELLING, **facts)
     await finish_cancelling(pass_context(store), job, sweeps=sweeps)

@@ -191,7 +191,9 @@ AMBIENT = re.compile(
 LET_IN = {
     ("runtime.py", "random.Random"): "the edge: both processes start here",
     ("health.py", "time.monotonic"): "the edge: a process of its own",
-    ("sender.py", "os.urandom"): "a request's id, which nothing here goes by",
+    ("request.py", "os.urandom"): "a request's id, which nothing here depends on",
+    ("dependency.py", "uuid.uuid4"): "the key of a call outside of a chunk",
+    ("reading.py", "random.Random"): "the edge: a command that only reads starts here",
     (
         "shutdown.py",
         "time.monotonic",

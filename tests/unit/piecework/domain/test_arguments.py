@@ -73,7 +73,7 @@ def test_no_two_of_these_arguments_have_the_same_text() -> None:
     ]
 
 
-@pytest.mark.parametrize("value", ALIKE, ids=repr)
+@pytest.mark.parametrize("value", ALIKE, ids=lambda value: type(value).__name__)
 def test_a_copy_has_the_same_text(value: Any) -> None:
     copied = copy.deepcopy(value)
     if isinstance(value, Tagged):

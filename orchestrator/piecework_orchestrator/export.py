@@ -11,19 +11,18 @@ import io
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from piecework.domain.model import Job
 from piecework.errors import UsageError
+from piecework.errors.extras import naming_extras
 from piecework.runtime import Runtime
 from piecework_orchestrator.files import whole_file
 from piecework_orchestrator.results import ended_chunks, result_json
 
 #: The columns before those of the value.
 FACTS = ("chunk", "label", "status", "error_code")
-INSTALL = "Install it: `pip install 'piecework[data]'`."
 
 
 async def export(rt: Runtime, job: Job, path: Path) -> int:
@@ -32,7 +31,7 @@ async def export(rt: Runtime, job: Job, path: Path) -> int:
     The rows are spooled on disk first, because the columns are known only at the end.
 
     Raises:
-        UsageError: `cli.usage.invalid`: the suffix is unknown, or pyarrow is missing.
+        UsageError: `cli.usage.invalid`: the suffix is unknown; `cli.extra.missing`.
         StateError, PermanentError: A stored result cannot be read.
     """
     write = writer_of(path)
@@ -128,13 +127,13 @@ def writer_of(path: Path) -> Writer:
     """Return the writer for a suffix.
 
     Raises:
-        UsageError: `cli.usage.invalid`.
+        UsageError: `cli.usage.invalid`, `cli.extra.missing`.
     """
     suffix = path.suffix.lower()
     if suffix not in WRITERS:
         message = f"{path.name} does not end with {', '.join(WRITERS)}."
         raise UsageError(message, next_step="Name a file with one of these suffixes.")
-    if suffix == ".parquet" and find_spec("pyarrow") is None:
-        message = "A Parquet file needs the library pyarrow."
-        raise UsageError(message, next_step=INSTALL)
+    if suffix == ".parquet":
+        with naming_extras():
+            import pyarrow as pa  # noqa: F401 -- before the results are read
     return WRITERS[suffix]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import AsyncGenerator, Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pydantic import BaseModel
 
 from piecework.errors import PieceworkError, UsageError
+from piecework.errors.extras import naming_extras
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.intake.chunk import (
     ChunkInput,
@@ -79,16 +79,11 @@ def parquet_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a Parquet file.
 
     Raises:
-        UsageError: `input.file.unreadable`: also if pyarrow is not installed.
+        UsageError: `input.file.unreadable`, `cli.extra.missing`.
     """
-    if find_spec("pyarrow") is None:
-        raise UsageError(
-            "A Parquet file needs the library pyarrow.",
-            code="input.file.unreadable",
-            next_step="Install it: `pip install 'piecework[data]'`.",
-        )
-    import pyarrow as pa  # an extra, and slow to load
-    from pyarrow import parquet
+    with naming_extras():
+        import pyarrow as pa  # slow to load
+        from pyarrow import parquet
 
     try:
         with parquet.ParquetFile(path) as file:

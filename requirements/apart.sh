@@ -28,7 +28,7 @@ lowest() {
     # Typer 0.12 fails with click 8.2, and does not say so.
     echo "click<8.2" >"$tools/lowest/constraints.txt"
     install --constraint "$tools/lowest/constraints.txt" \
-        --resolution lowest-direct --editable ".[cli,documents]"
+        --resolution lowest-direct --editable ".[cli,data,documents]"
     # The tools of the tests have their newest versions; they are not what is tested.
     install --constraint "$tools/lowest/constraints.txt" \
         pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis "moto[server]" \
@@ -52,7 +52,7 @@ lowest() {
 
 beside() {
     make_environment "$tools/beside"
-    install ".[cli,documents]" instructor langchain fastapi openai
+    install ".[cli,data,documents]" instructor langchain fastapi openai
     "$UV" pip check --python "$python"
     "$python" -c "
 from importlib.metadata import version

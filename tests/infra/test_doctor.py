@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from piecework.aws.endpoint import Emulator
-from piecework.settings import Settings
+from piecework.settings import load_settings
 from piecework_orchestrator.doctor import Check, run_checks
 from piecework_orchestrator.embedded import server
 
@@ -16,7 +16,7 @@ LOOPBACK = "http://127.0.0.1:9"
 
 
 def look(environ: dict[str, str]) -> dict[str, Check]:
-    return {check.name: check for check in run_checks(Settings(), environ)}
+    return {check.name: check for check in run_checks(load_settings(), environ)}
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def state_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("deployed")
 def test_the_doctor_finds_everything_that_was_deployed() -> None:
-    found = {check.name: check for check in run_checks(Settings())}
+    found = {check.name: check for check in run_checks(load_settings())}
     assert [name for name, check in found.items() if not check.ok] == []
     queues = [name for name in found if name.startswith(("queue", "table", "bucket"))]
     assert len(queues) == 5
@@ -37,7 +37,7 @@ def test_the_doctor_finds_everything_that_was_deployed() -> None:
 
 @pytest.mark.usefixtures("deployed")
 def test_the_doctor_names_what_is_missing_and_the_next_step() -> None:
-    found = {check.name: check for check in run_checks(Settings(env="elsewhere"))}
+    found = {check.name: check for check in run_checks(load_settings(env="elsewhere"))}
     missing = found["table piecework-elsewhere-checkpoints"]
     assert not missing.ok
     assert "piecework up" in missing.next_step

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pydantic import ValidationError
-
 from piecework.aws.objects import PayloadRef, own_key
 from piecework.aws.queue import read
 from piecework.context import JoinContext
@@ -21,7 +19,7 @@ from piecework.domain import keys
 from piecework.domain.model import Job, JobRef
 from piecework.errors import PermanentError
 from piecework.jobs.manifest import Entry, read_manifest
-from piecework.settings import Settings
+from piecework.settings import InvalidSettingsError, Settings
 from piecework_orchestrator.cli.results import save_artifacts
 from piecework_orchestrator.inspector import require_job
 from verification.security.typed_doors import (
@@ -50,7 +48,7 @@ def tenant(name: str) -> bool:
     """Be the tenant of a process's settings."""
     try:
         Settings(tenant=name)
-    except ValidationError:
+    except InvalidSettingsError:
         return True
     return False
 

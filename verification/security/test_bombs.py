@@ -10,7 +10,9 @@ import pytest
 
 from piecework.aws.objects import OBJECT_LIMIT, Objects
 from piecework.domain import values
-from piecework.errors import MESSAGE_LIMIT, ErrorClass, ErrorEnvelope, PermanentError
+from piecework.errors import ErrorEnvelope, PermanentError
+from piecework.errors.codes import ErrorClass
+from piecework.errors.envelope import MESSAGE_LIMIT
 from piecework_orchestrator.intake.chunk import LABEL_LENGTH, _clean_label
 
 GIGABYTE = 1 << 30

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.scenarios.command_line import COUNTING, manifest, piecework
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
@@ -43,8 +45,9 @@ async def test_a_dead_letter_is_read_fixed_and_redriven(
 
 
 async def test_an_unexpected_exception_is_shown_with_its_type_and_its_line(
-    scenario: Scenario,
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # a narrow table folds the place
     await scenario.submit(counting, [Item(n=0, trouble="bug")])
     async with scenario.worker():
         await scenario.ended()

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from piecework.errors.codes import REGISTRY, ErrorClass, is_well_formed, lookup
+from piecework.errors.codes import REGISTRY, ErrorClass, lookup, own_code
 
 if TYPE_CHECKING:
     from piecework.errors.envelope import ErrorEnvelope as ErrorEnvelope
@@ -74,15 +74,16 @@ class PieceworkError(Exception):
 class StageError(PieceworkError):
     """The base of the five errors whose type, not code, decides the recovery.
 
-    A stage may use a code of its own. It is stored unchanged if it is well formed.
+    A stage may use a code of its own. It is stored unchanged in the form
+    `layer.kind.detail`, and as `app.<code>` in any other form.
     """
 
     stage_class: ClassVar[ErrorClass]
 
     def _meaning(self) -> tuple[ErrorClass, str]:
         known = REGISTRY.get(self.code)
-        if known is None and not is_well_formed(self.code):
-            known = lookup(self.code)  # raises, and names similar codes
+        if known is None:
+            self.code = own_code(self.code) or f"runtime.stage.{self.stage_class}"
         return self.stage_class, known.recovery if known else ""
 
 

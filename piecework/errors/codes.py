@@ -1212,3 +1212,23 @@ def lookup(code: str) -> Code:
 def is_well_formed(code: str) -> bool:
     """Return whether a code has the form `layer.kind.detail` in lower case."""
     return _WELL_FORMED.fullmatch(code) is not None
+
+
+#: Characters of a user's own code that are kept.
+MAX_OWN_CODE: Final = 64
+_NOT_IN_CODES: Final = re.compile(r"[^a-z0-9_.]+")
+#: The layer of the codes that users chose freely.
+APP: Final = "app"
+
+
+def own_code(code: object) -> str:
+    """Return a user's own code as it is stored: any text becomes `app.<text>`.
+
+    A code in the form `layer.kind.detail` is stored unchanged. Empty: no text is left.
+    """
+    text = str(code)
+    if is_well_formed(text):
+        return text
+    words = _NOT_IN_CODES.sub("_", text.lower().removeprefix(f"{APP}."))
+    kept = words[:MAX_OWN_CODE].strip("._")
+    return f"{APP}.{kept}" if kept else ""

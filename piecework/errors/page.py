@@ -17,6 +17,11 @@ A code has the form `layer.kind.detail`. After a release, codes are added but ne
 renamed, removed or moved to another class; a test checks that. The commands
 `piecework explain-code` and `piecework explain-code CODE` print the same rows.
 
+A stage may raise one of the five errors with a code of its own. The type of the error
+decides the class. A code in another form than `layer.kind.detail` is stored as
+`app.<code>`: `TransientError("busy", code="busy")` is retried, and stored as
+`app.busy`.
+
 The class of a code alone decides what the runtime does:
 
 | class | the runtime |

@@ -9,6 +9,7 @@ import typer
 
 from piecework.errors import NotFoundError, UsageError
 from piecework.errors.codes import (
+    APP,
     BEHAVIOUR,
     LAYERS,
     REGISTRY,
@@ -94,7 +95,9 @@ def show_code(out: Output, code: str) -> None:
         similar = get_close_matches(code, REGISTRY, n=3)
         message = f"{code} is not a known error code."
         step = "`piecework explain-code` lists all codes."
-        if similar:
+        if code.startswith(f"{APP}."):
+            step = "The pipeline defines this code: ask the pipeline's owner."
+        elif similar:
             commands = " or ".join(f"`piecework explain-code {s}`" for s in similar)
             step = f"For a similar code: {commands}."
         elif is_well_formed(code) and code.partition(".")[0] not in LAYERS:

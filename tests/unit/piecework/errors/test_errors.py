@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -19,6 +20,7 @@ from piecework.errors import (
     UsageError,
     WaitTimeoutError,
 )
+from piecework.errors.classify import classify
 from piecework.errors.codes import REGISTRY, ErrorClass, UnknownCodeError
 from piecework.errors.envelope import (
     CAUSE_LIMIT,
@@ -57,10 +59,24 @@ def test_a_subclass_may_bring_its_code() -> None:
     assert TillClosedError("closed").code == "acme.till.closed"
 
 
-@pytest.mark.parametrize("code", ["closed", "Acme.Till.Closed", "acme.till", ""])
-def test_a_malformed_code_is_refused_where_it_is_written(code: str) -> None:
-    with pytest.raises(UnknownCodeError):
-        TransientError("no luck", code=code)
+@pytest.mark.parametrize(
+    ("code", "stored"),
+    [
+        ("closed", "app.closed"),
+        ("app.closed", "app.closed"),
+        ("Acme.Till.Closed", "app.acme.till.closed"),
+        ("HTTP 402: no funds!", "app.http_402_no_funds"),
+        (402, "app.402"),
+        ("x" * 500, f"app.{'x' * 64}"),
+        ("", "runtime.stage.transient"),
+        ("…", "runtime.stage.transient"),
+    ],
+)
+def test_a_code_in_any_form_keeps_class_and_message(code: Any, stored: str) -> None:
+    error = TransientError("busy", code=code)
+    found = classify(error)
+    assert (error.code, found.code) == (stored, stored)
+    assert (found.error_class, found.message) == (ErrorClass.TRANSIENT, "busy")
 
 
 def test_only_stage_errors_may_leave_the_registry() -> None:

@@ -19,8 +19,8 @@ renamed, removed or moved to another class; a test checks that. The commands
 
 A stage may raise one of the five errors with a code of its own. The type of the error
 decides the class. A code in another form than `layer.kind.detail` is stored as
-`app.<code>`: `TransientError("busy", code="busy")` is retried, and stored as
-`app.busy`.
+`app.<code>`: a `TransientError` with the code `busy` is retried, and its code is stored
+as `app.busy`.
 
 The class of a code alone decides what the runtime does:
 

@@ -30,6 +30,7 @@ from piecework.resilience.breaker import (
     Permit,
     Rejected,
     breaker_open_error,
+    is_rate_limited,
 )
 from piecework.resilience.retry import (
     Answered,
@@ -56,6 +57,16 @@ def new_token_buckets() -> defaultdict[str, RetryTokenBucket]:
 Execution: TypeAlias = Callable[[Call, str], AbstractAsyncContextManager[None]]
 
 
+#: Receives each rate limit that a dependency answers, with the seconds of its
+#: Retry-After; None: it sent none.
+RateLimitHook: TypeAlias = Callable[[Dependency, float | None], None]
+
+
+def ignore_rate_limit(dependency: Dependency, retry_after: float | None) -> None:
+    """Do nothing: the hook of a process without a limiter."""
+    del dependency, retry_after
+
+
 def plain_execution(call: Call, key: str) -> AbstractAsyncContextManager[None]:
     """Add nothing to the execution of a function."""
     del call, key
@@ -79,6 +90,10 @@ class Attempts:
         usage: Reports each answer and what it cost.
         pacer: Spreads the start of the worker's calls over event loop rounds.
         execution: Surrounds the execution of a function; a test injects faults here.
+        report_rate_limit: Called once for each execution that a dependency answered
+            with a rate limit: a 429 or a throttle of AWS. This is the one place that a
+            limiter learns it from. The circuit breaker does not count such an answer,
+            and the retry of the call waits at least for the Retry-After.
     """
 
     budget: RetryBudget
@@ -98,6 +113,7 @@ class Attempts:
     usage: UsageReporter = field(default_factory=UsageReporter)
     pacer: CallPacer = field(default_factory=CallPacer)
     execution: Execution = plain_execution
+    report_rate_limit: RateLimitHook = ignore_rate_limit
     in_flight: InFlight = field(init=False)
 
     def __post_init__(self) -> None:
@@ -196,6 +212,8 @@ class Attempts:
             finally:
                 if self.breakers is not None and permit is not None:
                     self.breakers.record_end(dependency, permit, health, failure)
+                if failure is not None and is_rate_limited(failure):
+                    self.report_rate_limit(dependency, failure.retry_after)
 
     async def _request_permit(self, dependency: Dependency) -> Permit | Rejected | None:
         """Return the breaker's permit; None: the call needs none."""

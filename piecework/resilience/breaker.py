@@ -28,6 +28,33 @@ OPEN_CODE: Final = "runtime.breaker.open"
 #: Seconds until a call is tried again that was rejected during another probe.
 PROBE_RETRY_S: Final = 2.0
 TOO_MANY_REQUESTS: Final = 429
+#: The codes of rate limits: those of HTTP services, and the throttles of AWS. A model
+#: provider's 529 is not one of them: it refuses all its clients, and fewer calls of
+#: this fleet do not end that.
+RATE_LIMIT_CODES: Final = frozenset(
+    {
+        "llm.http.429_rate_limited",
+        "tool.http.429_rate_limited",
+        "aws.service.throttled",
+    }
+)
+#: Answers that arrived, but that the call cannot decode: most depend on its input.
+DECODING_CODES: Final = frozenset(
+    {"llm.http.malformed_body", "tool.http.malformed_body"}
+)
+#: Failures on our side of a call: they say nothing about the dependency.
+OUR_CODES: Final = frozenset({OPEN_CODE, "runtime.worker.exhausted"})
+
+
+def is_rate_limited(failure: ErrorEnvelope) -> bool:
+    """Return whether the dependency works, but received more calls than it allows.
+
+    An exhausted quota has status 429 too, but it is a refusal by a policy.
+    """
+    limited = (
+        failure.http_status == TOO_MANY_REQUESTS or failure.code in RATE_LIMIT_CODES
+    )
+    return limited and failure.error_class is ErrorClass.TRANSIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +71,6 @@ class CircuitBreaker:
             as soon as an idle one.
         open_s: How long the breaker stays open. Each failed probe doubles it.
         max_open_s: The upper limit of the open period.
-        rate_limits: Whether a 429 counts as a failure.
 
     Raises:
         UsageError: `pipeline.declaration.invalid`.
@@ -56,7 +82,6 @@ class CircuitBreaker:
     window_s: float = 30.0
     open_s: float = 30.0
     max_open_s: float = 300.0
-    rate_limits: bool = True
 
     def __post_init__(self) -> None:
         """Refuse values with which the breaker would never open, or never close."""
@@ -95,14 +120,15 @@ class CircuitBreaker:
         """Return what a failed call says about the dependency's health.
 
         A refusal of the request (a 4xx, a rule, wrong content) is not counted among
-        the calls. But a dependency that refuses a request is reachable.
+        the calls. But a dependency that refuses a request is reachable. So is one that
+        answers with a rate limit or a body that cannot be decoded: it works.
         """
-        if failure.code == OPEN_CODE:
+        if failure.code in OUR_CODES:
             return Health.UNKNOWN
+        if is_rate_limited(failure) or failure.code in DECODING_CODES:
+            return Health.REACHABLE
         if failure.error_class is ErrorClass.TRANSIENT:
-            limited = failure.http_status == TOO_MANY_REQUESTS
-            counts = self.rate_limits or not limited
-            return Health.FAILURE if counts else Health.REACHABLE
+            return Health.FAILURE
         answered = failure.error_class in {ErrorClass.SEMANTIC, ErrorClass.POLICY}
         if answered or failure.http_status is not None:
             return Health.REACHABLE

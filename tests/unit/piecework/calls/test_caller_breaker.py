@@ -149,6 +149,32 @@ async def test_a_plain_refusal_does_not_open_the_breaker() -> None:
     assert BreakerPhase.CLOSED is breakers.by_name["model"].state.phase
 
 
+async def test_rate_limits_open_no_breaker_are_reported_and_delay_the_retry() -> None:
+    reported: list[tuple[str, float | None]] = []
+    delays: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+        await asyncio.sleep(0)
+
+    one, breakers, _ = guarded(
+        sleep=sleep,
+        tokens=defaultdict(lambda: RetryTokenBucket(100.0)),
+        report_rate_limit=lambda to, seconds: reported.append((to.name, seconds)),
+    )
+    limited = [
+        TransientError("slow", code="llm.http.429_rate_limited", retry_after=7.0),
+        TransientError("slow", code="own.bank.busy", http_status=429),
+        TransientError("slow", code="aws.service.throttled", retry_after=3.0),
+    ]
+    provider = Provider(*limited, TransientError("down", code="tool.http.503_x"))
+
+    assert "answer" == await call(one, MODEL, provider)
+    assert [("model", 7.0), ("model", None), ("model", 3.0)] == reported
+    assert [7.0, 0.0, 3.0, 0.0] == delays
+    assert BreakerPhase.CLOSED is breakers.by_name["model"].state.phase
+
+
 async def test_without_a_retry_token_the_call_ends_at_once_and_is_deferred() -> None:
     tokens = defaultdict(lambda: RetryTokenBucket(0.0))
     log = Log()

@@ -217,13 +217,33 @@ def test_a_call_waits_for_the_probe_of_another_process() -> None:
 FAILURES: list[tuple[dict[str, Any], Health]] = [
     ({"error_class": ErrorClass.TRANSIENT}, Health.FAILURE),
     ({"error_class": ErrorClass.TRANSIENT, "http_status": 503}, Health.FAILURE),
-    ({"error_class": ErrorClass.TRANSIENT, "http_status": 429}, Health.FAILURE),
+    (
+        {"error_class": ErrorClass.TRANSIENT, "code": "llm.http.529_overloaded"},
+        Health.FAILURE,
+    ),
+    ({"error_class": ErrorClass.TRANSIENT, "http_status": 429}, Health.REACHABLE),
+    (
+        {"error_class": ErrorClass.TRANSIENT, "code": "tool.http.429_rate_limited"},
+        Health.REACHABLE,
+    ),
+    (
+        {"error_class": ErrorClass.TRANSIENT, "code": "aws.service.throttled"},
+        Health.REACHABLE,
+    ),
+    (
+        {"error_class": ErrorClass.TRANSIENT, "code": "llm.http.malformed_body"},
+        Health.REACHABLE,
+    ),
     ({"error_class": ErrorClass.PERMANENT, "http_status": 404}, Health.REACHABLE),
     ({"error_class": ErrorClass.POLICY, "http_status": 403}, Health.REACHABLE),
     ({"error_class": ErrorClass.PERMANENT}, Health.UNKNOWN),
     ({"error_class": ErrorClass.SEMANTIC}, Health.REACHABLE),
     ({"error_class": ErrorClass.STATE}, Health.UNKNOWN),
     ({"error_class": ErrorClass.TRANSIENT, "code": OPEN_CODE}, Health.UNKNOWN),
+    (
+        {"error_class": ErrorClass.TRANSIENT, "code": "runtime.worker.exhausted"},
+        Health.UNKNOWN,
+    ),
 ]
 
 
@@ -232,13 +252,6 @@ def test_each_class_of_failure_maps_to_a_health(
     facts: dict[str, Any], health: Health
 ) -> None:
     assert health is RULES.health(envelope(**facts))
-
-
-def test_a_rate_limit_counts_as_it_is_declared() -> None:
-    lenient = CircuitBreaker(rate_limits=False)
-    limited = envelope(ErrorClass.TRANSIENT, http_status=429)
-    assert Health.REACHABLE is lenient.health(limited)
-    assert Health.FAILURE is lenient.health(envelope(ErrorClass.TRANSIENT))
 
 
 @pytest.mark.parametrize(

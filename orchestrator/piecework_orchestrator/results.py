@@ -6,7 +6,7 @@ The chunks are read before the results: a chunk that has ended has its result.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Container, Iterable
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
@@ -40,13 +40,17 @@ async def ended_chunks(rt: Runtime, job: Job) -> AsyncIterator[EndedChunk]:
             yield ended
 
 
-async def follow_ended_chunks(rt: Runtime, job: str) -> AsyncIterator[EndedChunk]:
+async def follow_ended_chunks(
+    rt: Runtime, job: str, skip: Container[int] = ()
+) -> AsyncIterator[EndedChunk]:
     """Yield every chunk when it ends, until the job has ended.
+
+    `skip`: chunks to leave out.
 
     Raises:
         NotFoundError: `job.record.not_found`.
     """
-    follower = Follower(rt)
+    follower = Follower(rt, skip)
     while True:
         found = await require_job(rt, job)
         async for ended in follower.newly_ended(found):
@@ -65,6 +69,7 @@ class Follower:
     """
 
     rt: Runtime
+    skip: Container[int] = ()
     _tallied: dict[int, frozenset[int]] = field(default_factory=dict)
     _seen: dict[int, tuple[str, int]] = field(default_factory=dict)
 
@@ -78,7 +83,7 @@ class Follower:
             for ended in await read_group(self.rt, job, group, wanted):
                 number = ended.chunk.ref.chunk
                 mark = (str(ended.chunk.status), ended.chunk.gen)
-                if self._seen.get(number) != mark:
+                if number not in self.skip and self._seen.get(number) != mark:
                     self._seen[number] = mark
                     yield ended
 
@@ -86,8 +91,9 @@ class Follower:
         seen = self._tallied.get(group, frozenset())
         if len(seen) == keys.partition_size(group, job.chunks) and job.gen == 1:
             return frozenset()  # full, and only a reopening removes chunks
-        self._tallied[group] = await self.rt.tallies.ended_of_group(job.ref, group)
-        return self._tallied[group] - seen
+        ended = await self.rt.tallies.ended_of_group(job.ref, group)
+        self._tallied[group] = ended
+        return frozenset(n for n in ended - seen if n not in self.skip)
 
 
 async def read_group(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -162,17 +162,22 @@ class JobHandle(Generic[R]):
         record = await watch(self.rt, self.id, Watcher(on_progress), timeout)
         return JobView.read(await job_document(self.rt, record))
 
-    async def results(self) -> AsyncIterator[Done[R] | Failed]:
+    async def results(
+        self, *, skip: Container[int] = ()
+    ) -> AsyncIterator[Done[R] | Failed]:
         """Yield every chunk when it ends, until the job has ended.
 
         A chunk that ends again in another way meanwhile, for example after a redrive,
         is yielded again.
 
+        Args:
+            skip: Numbers of chunks to leave out, which the program has already.
+
         Raises:
             StateError, PermanentError: A stored result cannot be read.
         """
         cancel_code = ""
-        async for ended in follow_ended_chunks(self.rt, self.id):
+        async for ended in follow_ended_chunks(self.rt, self.id, skip):
             if ended.chunk.status is ChunkStatus.CANCELLED and not cancel_code:
                 cancel_code = (await self._record()).cancel_code
             yield await self._item(ended, cancel_code)

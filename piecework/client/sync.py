@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -155,9 +155,9 @@ class SyncJob(Generic[R]):
         with progress_bar(on_progress) as update:
             return self._call(self._job.wait(timeout, update))
 
-    def results(self) -> Iterator[Done[R] | Failed]:
+    def results(self, *, skip: Container[int] = ()) -> Iterator[Done[R] | Failed]:
         """Yield every chunk when it ends, until the job has ended."""
-        items = self._job.results()
+        items = self._job.results(skip=skip)
         while (item := self._call(next_item(items))) is not None:
             yield item
 

@@ -1,0 +1,1 @@
+"""A web service on FastAPI: submit, status, results as they end, cancel."""

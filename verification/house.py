@@ -56,8 +56,8 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
     "files": 245,
-    "lines": 29_900,
-    "test_lines": 59_200,  # lower it when tests are removed
+    "lines": 30_000,
+    "test_lines": 59_300,  # lower it when tests are removed
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

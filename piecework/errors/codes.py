@@ -1164,6 +1164,18 @@ ROWS: Final = (
         "Install the extra that the error names: `pip install 'piecework[EXTRA]'`.",
     ),
     Code(
+        "cli.project.bad_name",
+        PERMANENT,
+        "The name cannot be the name of a folder, a Python project and an image.",
+        "Use lower-case letters, digits and hyphens, such as `my-batch`.",
+    ),
+    Code(
+        "cli.project.folder_taken",
+        PERMANENT,
+        "A file or a folder with content has the name of the new project.",
+        "Choose another name, or move the folder away.",
+    ),
+    Code(
         "cli.usage.invalid",
         PERMANENT,
         "The command's arguments are not valid together.",

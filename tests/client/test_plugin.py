@@ -18,8 +18,7 @@ from piecework import (
     TransientError,
     pipeline,
 )
-from piecework.testing import failing, killed_after, killed_in
-from piecework_simulation.pytest_plugin import Piecework
+from piecework.testing import Piecework, failing, killed_after, killed_in
 
 hotel = Dependency("hotel", effect=Effect.PROVIDER_IDEMPOTENT)
 bank = Dependency("bank", effect=Effect.PROVIDER_IDEMPOTENT)

@@ -29,6 +29,8 @@ PACKAGES = {
     "piecework_simulation",
     "piecework_worker",
 }
+STARTERS = (("words",), ("invoices", "--llm"), ("trips", "--saga"))
+RUN_PROJECT = ("run", "app", "rows.jsonl")
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,10 @@ class Project:
     python: Path
     packages: Path
 
-    def run(self, *words: str) -> str:
+    def run(self, *words: str, inside: str = "") -> str:
         done = subprocess.run(
             [self.python, "-m", *words],
-            cwd=self.folder,
+            cwd=self.folder / inside,
             capture_output=True,
             text=True,
             check=False,
@@ -121,6 +123,20 @@ def test_the_demo_runs(project: Project) -> None:
     last = project.run("piecework_orchestrator.cli", "demo").splitlines()[-1]
 
     assert last.startswith("lost=0 duplicate_effects=0 ")
+
+
+@pytest.mark.timeout(300)
+def test_each_new_project_passes_its_checks_and_runs(project: Project) -> None:
+    for name, *options in STARTERS:
+        project.run("piecework_orchestrator.cli", "init", name, *options)
+
+        assert " passed" in project.run("pytest", "-q", inside=name)
+        project.run("mypy", "--cache-dir", "../types", inside=name)
+        ran = project.run("piecework_orchestrator.cli", *RUN_PROJECT, inside=name)
+        rows = (project.folder / name / "rows.jsonl").read_text().splitlines()
+        results = [json.loads(line) for line in ran.splitlines()]
+        assert {"SUCCEEDED"} == {result["status"] for result in results}
+        assert len(rows) == len(results)
 
 
 def test_a_worker_does_a_job_and_is_healthy(

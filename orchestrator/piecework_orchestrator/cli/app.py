@@ -45,6 +45,9 @@ GROUPS = {
 #: The commands as an operator types them, in the order in which a new user needs them.
 COMMANDS = {
     "demo": Row("local:demo", "Run the demo: review a contract under faults."),
+    "init": Row(
+        "init:init", "Write a new project: a pipeline with test, input and Makefile."
+    ),
     "run": Row(
         "piecework_simulation.run_command",
         "Run a pipeline over an input on this machine, and print the results.",

@@ -1,0 +1,81 @@
+"""Book a trip in stages; a failure before the payment cancels what was booked."""
+
+from piecework import Context, Dependency, Effect, PermanentError, Pipeline, Stage
+from pydantic import BaseModel
+
+
+class Trip(BaseModel):
+    """The payload of one chunk: a line of rows.jsonl."""
+
+    traveller: str
+    city: str
+    cents: int
+
+
+# Each service honours the idempotency key: a repeated request changes nothing.
+hotels = Dependency("hotels", effect=Effect.PROVIDER_IDEMPOTENT)
+bank = Dependency("bank", effect=Effect.PROVIDER_IDEMPOTENT)
+mail = Dependency("mail", effect=Effect.PROVIDER_IDEMPOTENT)
+
+
+@hotels.call
+async def reserve_room(city: str, *, idempotency_key: str = "") -> str:
+    """Stand for a service; send it the key, too."""
+    del idempotency_key
+    return f"room in {city}"
+
+
+@hotels.call
+async def release_room(city: str, *, idempotency_key: str = "") -> None:
+    """Release a room; nothing happens if it is not reserved."""
+    del city, idempotency_key
+
+
+@bank.call
+async def charge_card(traveller: str, cents: int, *, idempotency_key: str = "") -> str:
+    """Take the payment; the status of a refusal proves that nothing was paid."""
+    del idempotency_key
+    if cents > 100_000:
+        message, code = "The card was declined.", "bank.card.declined"
+        raise PermanentError(message, code=code, http_status=402)
+    return f"{traveller} paid {cents / 100:.2f}"
+
+
+@mail.call
+async def send_mail(traveller: str, text: str, *, idempotency_key: str = "") -> None:
+    """Send a mail; it cannot be taken back."""
+    del traveller, text, idempotency_key
+
+
+async def book_hotel(ctx: Context[Trip]) -> str:
+    """Reserve; the value of a stage is stored when it returns."""
+    return await reserve_room(ctx.payload.city)
+
+
+async def cancel_hotel(ctx: Context[Trip]) -> None:
+    """Compensate `book_hotel`."""
+    await release_room(ctx.payload.city)
+
+
+async def take_payment(ctx: Context[Trip]) -> str:
+    """Pay: from here on a chunk only goes forward."""
+    return await charge_card(ctx.payload.traveller, ctx.payload.cents)
+
+
+async def confirm(ctx: Context[Trip]) -> str:
+    """Send what was booked; the last value is the result of the chunk."""
+    booked = f"{ctx.result(book_hotel)}, {ctx.result(take_payment)}"
+    await send_mail(ctx.payload.traveller, booked)
+    return booked
+
+
+trip = Pipeline(
+    "trip",
+    payload=Trip,
+    stages=[
+        Stage(book_hotel, compensate=cancel_hotel),
+        Stage(take_payment, pivot=True),
+        Stage(confirm),
+    ],
+    label=lambda trip: trip.traveller,
+)

@@ -1,0 +1,93 @@
+"""What the fixture `piecework` of the pytest plugin offers to a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic import BaseModel
+
+from piecework.declared import PipelineFunction, as_pipeline
+from piecework.dependency import DeclaredCall
+from piecework.pipelines import Pipeline
+from piecework.testing.faults import Fault
+from piecework.testing.memory import MemoryRun, run_in_memory
+
+if TYPE_CHECKING:
+    import pytest  # an extra
+
+#: A function that answers in place of a call, or the answer itself.
+Answer: TypeAlias = Callable[..., Any] | object
+#: Runs payloads under that many schedules from a seed on; returns the violations.
+Simulate: TypeAlias = Callable[[Pipeline, list[BaseModel], range], str]
+
+
+@dataclass(slots=True)
+class Fake:
+    """A replacement for a declared call.
+
+    Attributes:
+        requests: The positional and the keyword arguments of each execution.
+    """
+
+    answer: Answer
+    requests: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How often the fake was executed."""
+        return len(self.requests)
+
+    async def execute(self, *args: Any, **kwargs: Any) -> Any:
+        """Record the arguments; return the answer, or what the function returns."""
+        self.requests.append((args, kwargs))
+        return self.answer(*args, **kwargs) if callable(self.answer) else self.answer
+
+
+class Piecework:
+    """Runs pipelines in memory with faults, fakes their calls, and simulates them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, simulate: Simulate) -> None:
+        self._monkeypatch = monkeypatch
+        self._simulate = simulate
+
+    async def run(
+        self,
+        pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
+        payloads: Sequence[BaseModel],
+        faults: Sequence[Fault] = (),
+        **options: Any,
+    ) -> MemoryRun:
+        """Run a pipeline in memory; see `run_in_memory`."""
+        return await run_in_memory(pipeline, payloads, faults=faults, **options)
+
+    def fake(self, call: DeclaredCall[..., Any], answer: Answer) -> Fake:
+        """Answer a declared call from now until the end of the test.
+
+        Args:
+            call: A function that `@dependency.call` declared.
+            answer: The answer, or a plain function of the call's arguments that returns
+                it or raises an error. It is not called with the idempotency key.
+        """
+        fake = Fake(answer)
+        self._monkeypatch.setattr(call, "function", call.replaced(fake.execute))
+        return fake
+
+    def simulate(
+        self,
+        pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
+        payloads: Iterable[BaseModel],
+        *,
+        schedules: int = 50,
+        seed: int = 1,
+    ) -> None:
+        """Run a pipeline in virtual time under crashes and faults, many times.
+
+        Raises:
+            AssertionError: A schedule violated an invariant; the message has its seed.
+        """
+        seeds = range(seed, seed + schedules)
+        found = self._simulate(as_pipeline(pipeline), list(payloads), seeds)
+        if found:
+            raise AssertionError(found)

@@ -76,10 +76,7 @@ def _pipelines_of(name: str) -> list[Pipeline]:
 
 
 def _import(name: str) -> ModuleType:
-    # `python -m` has the working directory on its path; a console script does not. Both
-    # must find the user's module in it.
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    search_working_directory()
     try:
         return importlib.import_module(name)  # noqa: TID251 -- of `--pipelines`
     except ModuleNotFoundError as error:
@@ -92,6 +89,17 @@ def _import(name: str) -> ModuleType:
         raise _failed(name, error) from error
     except Exception as error:
         raise _failed(name, error) from error
+
+
+def search_working_directory() -> None:
+    """Let imports find the user's modules in the working directory, after all others.
+
+    `python -m` searches it first; a console script does not search it. The directory
+    often holds documents of strangers, so a `docx.py` in it must not replace a library.
+    Python's own switch for that, `-P` or `PYTHONSAFEPATH`, is kept.
+    """
+    if "" not in sys.path and not sys.flags.safe_path:
+        sys.path.append("")
 
 
 def _failed(name: str, error: Exception) -> UsageError:

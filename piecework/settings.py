@@ -127,6 +127,11 @@ class Settings:
     #: charges for each metric.
     metrics: Literal["off", "emf"] = setting("off", words=("off", "emf"))
 
+    #: `secrets`: keys, tokens, passwords, card numbers and mail addresses are masked in
+    #: messages and logs. `all`: account, social security and phone numbers, too; other
+    #: long numbers may look like them.
+    redact: Literal["secrets", "all"] = setting("secrets", words=("secrets", "all"))
+
     #: `thin`: the worker's frequent requests are signed and sent without the SDK, at a
     #: quarter of its CPU. `sdk`: all requests go through the SDK.
     aws_transport: Literal["thin", "sdk"] = setting("thin", words=("thin", "sdk"))

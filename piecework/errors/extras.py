@@ -6,8 +6,10 @@ need packages that other programs may not want beside theirs.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from piecework.errors import UsageError
@@ -28,9 +30,15 @@ EXTRAS: Final = {
 def naming_extras() -> Iterator[None]:
     """Name the extra if an import inside finds no package.
 
+    The working directory is not searched: a file `pypdf.py` beside documents must not
+    run in place of a package that is not installed.
+
     Raises:
         UsageError: `cli.extra.missing`.
     """
+    searched = sys.path[:]
+    here = {"", str(Path.cwd())}
+    sys.path[:] = [folder for folder in searched if folder not in here]
     try:
         yield
     except ModuleNotFoundError as error:
@@ -38,6 +46,8 @@ def naming_extras() -> Iterator[None]:
         if found is None:
             raise
         raise found from error
+    finally:
+        sys.path[:] = searched
 
 
 def missing_extra(error: BaseException) -> UsageError | None:

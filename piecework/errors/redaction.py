@@ -18,6 +18,13 @@ _LUHN_BASE: Final = 10
 _SHAPES: Final = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
+        (
+            "private key",
+            (
+                r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----"
+                r"[^-]{0,8192}(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?"
+            ),
+        ),
         ("url password", r"(?<=://)[^\s/:@]{1,256}:[^\s/@]{1,256}(?=@)"),
         ("email", r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"),
         ("aws key", r"\b(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{12,20}\b"),
@@ -27,12 +34,30 @@ _SHAPES: Final = tuple(
         ("api key", r"\b(?:sk|pk|rk)[-_][\w-]{12,}"),
         ("api key", r"\b(?:gh[pousr]_|github_pat_|xox[abprs]-|glpat-)[\w-]{16,}"),
         ("api key", r"\bAIza[\w-]{35}"),
+        ("api key", r"\b(?:hf_|npm_|dop_v1_)\w{16,}|\bSG\.[\w-]{16,}\.[\w-]{16,}"),
+        ("api key", r"(?:\bkey-)?\b[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}\b"),
+        (
+            "token",
+            (
+                r"(?i)\bauthorization[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\"']?"
+                r"(?!(?:bearer|basic)\b)(?:[a-z-]{1,20} )?[^\s\"',;\[\]]{4,4096}"
+            ),
+        ),
         (
             "secret",
             (
                 r"(?i)(?<![A-Za-z0-9])"
-                r"(?:password|passwd|secret|(?:api|access)[-_]?key|access[-_]?token)"
+                r"(?:password|passwd|secret|(?:shared[-_]?)?(?:api|access|account)[-_]?key"
+                r"|(?:access|refresh|session|auth|id)[-_]?token)"
                 r"[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\"']?[^\s\"'&,;\[\]]{4,4096}"
+            ),
+        ),
+        # Parsers write "unexpected token: x", so the word alone is not enough.
+        (
+            "secret",
+            (
+                r"(?i)(?<![A-Za-z0-9_-])(?:token=|[\"']token[\"'][ \t]{0,4}:[ \t]{0,4})"
+                r"[\"']?[^\s\"'&,;\[\]]{4,4096}"
             ),
         ),
         ("secret", r"\b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{32,}\b"),
@@ -49,6 +74,13 @@ _SHAPES: Final = tuple(
 _QUERY: Final = re.compile(
     r"(?i)(\bhttps?://[^\s?#\"'<>]{1,2048}\?)(?!\[redacted )[^\s\"'<>]{1,8192}"
 )
+# Numbers of persons and accounts. They are masked on request alone: order numbers and
+# phone numbers look the same.
+_PERSONAL: Final = re.compile(
+    r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b"  # IBAN
+    r"|(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])"  # social security number
+    r"|(?<![\w+])\+\d{1,3}(?:[ -]?\(?\d{2,4}\)?){2,5}(?![\w-])"  # E.164 phone number
+)
 _CARD: Final = re.compile(r"(?<![\w-])\d(?:[ -]?\d){12,18}(?![\w-])")
 
 
@@ -64,13 +96,17 @@ _SECRET_NAME: Final = re.compile(
 )
 _MIN_SECRET_LENGTH: Final = 12
 _known: list[str] = []
+_extra: list[tuple[str, re.Pattern[str]]] = []
 
 
 def learn_secrets(environ: Mapping[str, str]) -> None:
     """Read the secrets of this process from its environment, to mask them everywhere.
 
     Call it once in each process, before the first log line. A path is not a secret.
+    `PIECEWORK_REDACT=all` masks the numbers of persons and accounts, too.
     """
+    masks_all = environ.get("PIECEWORK_REDACT") == "all"
+    _extra[:] = [("personal number", _PERSONAL)] if masks_all else []
     _known[:] = sorted(
         {
             value
@@ -109,7 +145,7 @@ def redact(text: str) -> str:
     for secret in _known:
         text = text.replace(secret, _MASK.format("secret"))
     text = _QUERY.sub(rf"\1{_MASK.format('query')}", text)
-    for name, shape in _SHAPES:
+    for name, shape in (*_SHAPES, *_extra):
         text = shape.sub(_MASK.format(name), text)
     return _CARD.sub(_mask_card, text)
 

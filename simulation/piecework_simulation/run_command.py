@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -154,5 +153,4 @@ async def show_end(out: Output, rt: Runtime, job: Job) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, "")
     app(prog_name="piecework run")

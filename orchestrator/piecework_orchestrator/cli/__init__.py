@@ -16,12 +16,14 @@ import sys
 def main() -> None:
     """Run the command line; without its packages, name the extra that has them."""
     from piecework.errors import PieceworkError
-    from piecework.errors.extras import naming_extras
+    from piecework.errors.extras import missing_extra
 
     try:
-        with naming_extras():
-            run_words()
-    except PieceworkError as error:
+        run_words()
+    except (PieceworkError, ModuleNotFoundError) as raised:
+        error = raised if isinstance(raised, PieceworkError) else missing_extra(raised)
+        if error is None:
+            raise
         sys.stderr.write(f"error {error.code}: {error.message}\n")
         sys.stderr.write(f"next: {error.next_step}\n")
         sys.exit(error.exit_code)

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
 import pytest
 
 from piecework.errors import UsageError
-from piecework.loading import load_pipeline, load_pipelines
+from piecework.errors.extras import naming_extras
+from piecework.loading import (
+    load_pipeline,
+    load_pipelines,
+    search_working_directory,
+)
 
 HEAD = """
 from pydantic import BaseModel
@@ -118,3 +124,21 @@ def test_a_module_in_the_working_directory_is_found(
     written(here, "pw_local", line("one", "local"))
     monkeypatch.chdir(here)
     assert load_pipeline("pw_local").name == "local"
+
+
+def test_a_module_beside_the_documents_does_not_replace_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both a library that is installed and one that is not."""
+    searched = [folder for folder in sys.path if folder not in {"", str(Path.cwd())}]
+    monkeypatch.setattr(sys, "path", searched)
+    monkeypatch.chdir(tmp_path)
+    for name in ("wave", "pw_not_installed"):
+        (tmp_path / f"{name}.py").write_text("STRANGE = True\n")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    search_working_directory()
+
+    assert not hasattr(importlib.import_module("wave"), "STRANGE")
+    with pytest.raises(ModuleNotFoundError), naming_extras():
+        importlib.import_module("pw_not_installed")
+    assert importlib.import_module("pw_not_installed").STRANGE

@@ -181,7 +181,7 @@ async def start(names: Sequence[str], worker: str) -> Child:
             "-u",
             "-c",
             BOOT,
-            "\n".join(filter(None, sys.path)),
+            "\n".join(sys.path),
             str(theirs.fileno()),
             str(os.getpid()),
             worker,

@@ -30,6 +30,28 @@ SECRETS = [
     ("378282246310005", "[redacted card]"),
     ("digest " + "0a" * 32, "digest [redacted secret]"),
     ("at https://ann:s3cret@host/x", "at https://[redacted url password]@host/x"),
+    ('{"token": "abcd1234"}', '{[redacted secret]"}'),
+    ("?token=abcd1234&page=2", "?[redacted secret]&page=2"),
+    ("refresh_token: abcd1234", "[redacted secret]"),
+    ("Authorization: Token 9944b09199c6", "[redacted token]"),
+    ("AccountName=a;AccountKey=Eby8vdM0==;x", "AccountName=a;[redacted secret];x"),
+    ("SharedAccessKey=abcd12+/=;x", "[redacted secret];x"),
+    (
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----\nend",
+        "[redacted private key]\nend",
+    ),
+    ("-----BEGIN PRIVATE KEY-----\nMIIEow", "[redacted private key]"),
+    ("hf_" + "aB" * 17, "[redacted api key]"),
+    ("npm_" + "a1" * 18, "[redacted api key]"),
+    ("SG." + "a1" * 11 + "." + "b2" * 21, "[redacted api key]"),
+    ("dop_v1_" + "0a" * 32, "[redacted api key]"),
+    ("key-" + "0a" * 16 + "-0a1b2c3d-4e5f6a7b", "[redacted api key]"),
+]
+
+PERSONAL = [
+    ("to DE89 3704 0044 0532 0130 00 now", "to [redacted personal number] now"),
+    ("ssn 123-45-6789.", "ssn [redacted personal number]."),
+    ("call +49 30 901820", "call [redacted personal number]"),
 ]
 
 HARMLESS = [
@@ -44,6 +66,8 @@ HARMLESS = [
     "https://sqs.us-east-1.amazonaws.com/000000000000/piecework-local-work-dlq",
     "task-related bearer of news",
     "the secret of max_tokens: 4096 is idempotency_key: stable",
+    "SyntaxError: unexpected token: identifier",
+    *[text for text, _ in PERSONAL],
 ]
 
 
@@ -57,13 +81,24 @@ def test_what_operators_need_is_left_alone(text: str) -> None:
     assert text == redact(text)
 
 
+@pytest.mark.parametrize(("text", "expected"), PERSONAL)
+def test_a_personal_number_is_masked_on_request(text: str, expected: str) -> None:
+    try:
+        learn_secrets({"PIECEWORK_REDACT": "all"})
+        assert expected == redact(text)
+        assert "order 1234567890123" == redact("order 1234567890123")
+    finally:
+        learn_secrets({})
+
+
 @pytest.mark.parametrize("text", [text for text, _ in SECRETS])
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     assert redact(text) == redact(redact(text))
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 20_000, "a." * 10_000, "1 " * 10_000, "secret " * 5_000]
+    "text",
+    ["a" * 20_000, "a." * 10_000, "1 " * 10_000, "secret " * 5_000, "+1 " * 5_000],
 )
 def test_a_long_hostile_message_is_read_in_no_time(text: str) -> None:
     assert text == redact(text)

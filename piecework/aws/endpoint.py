@@ -31,21 +31,30 @@ ENDPOINT_VARIABLES = (
     "AWS_ENDPOINT_URL_S3",
 )
 DEFAULT_REGION = "us-east-1"
-#: The embedded AWS requires a signature and does not check it.
-DUMMY_CREDENTIALS = {
-    "aws_access_key_id": "embedded",
-    "aws_secret_access_key": "embedded",
-}
+#: Variables that say which account of AWS the SDK would use.
+ACCOUNT_VARIABLES = (
+    "AWS_PROFILE",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Emulator:
-    """The address and the process of the embedded AWS."""
+    """The address and the process of the embedded AWS.
+
+    Attributes:
+        key: The access key that requests must be signed with; empty: any key. The
+            signature itself is not checked.
+    """
 
     endpoint: str
     pid: int
     region: str
     version: str
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +65,13 @@ class Endpoint:
         url: The endpoint; empty for AWS itself, or if each service has its own.
         source: `environment`, `embedded` or `aws`.
         region: Empty if the SDK's own configuration applies.
+        key: The access key of the embedded AWS.
     """
 
     url: str
     source: str
     region: str
+    key: str = ""
 
     @property
     def loopback(self) -> bool:
@@ -70,7 +81,14 @@ class Endpoint:
     def session_arguments(self) -> dict[str, Any]:
         """Return the arguments of a boto session."""
         region = {"region_name": self.region} if self.region else {}
-        return region | (DUMMY_CREDENTIALS if self.source == "embedded" else {})
+        if self.source != "embedded":
+            return region
+        key, secret = self.embedded_keys()
+        return region | {"aws_access_key_id": key, "aws_secret_access_key": secret}
+
+    def embedded_keys(self) -> tuple[str, str]:
+        """Return access key and secret for the embedded AWS, which checks the key."""
+        return self.key or "embedded", "embedded"
 
     def client_arguments(self) -> dict[str, Any]:
         """Return the arguments of each client."""
@@ -84,6 +102,9 @@ def find_endpoint(
 
     botocore reads only `AWS_DEFAULT_REGION`; ECS and most users set `AWS_REGION`, so
     this function reads both.
+
+    Raises:
+        UsageError: `embedded.state.unreadable`, `embedded.state.ambiguous`.
     """
     region = environment.get("AWS_DEFAULT_REGION") or environment.get("AWS_REGION", "")
     named = [url for name in ENDPOINT_VARIABLES if (url := environment.get(name))]
@@ -91,10 +112,32 @@ def find_endpoint(
         # An emulator accepts any region; a private AWS endpoint needs the true one.
         some = DEFAULT_REGION if all(map(is_loopback, named)) else ""
         return Endpoint(named[0], "environment", region or some)
-    state = read_state(state_folder(environment, directory or Path.cwd()))
-    if state is not None:
-        return Endpoint(state.endpoint, "embedded", state.region)
-    return Endpoint("", "aws", region)
+    folder = state_folder(environment, directory or Path.cwd())
+    state = read_state(folder)
+    if state is None:
+        return Endpoint("", "aws", region)
+    refuse_two_meanings(environment, folder)
+    return Endpoint(state.endpoint, "embedded", state.region, state.key)
+
+
+def refuse_two_meanings(environment: Mapping[str, str], folder: Path) -> None:
+    """Raise if an account is named, and the embedded AWS was only found.
+
+    A file that another person left in a parent folder must not redirect documents that
+    are meant for an account.
+
+    Raises:
+        UsageError: `embedded.state.ambiguous`.
+    """
+    account = next((name for name in ACCOUNT_VARIABLES if environment.get(name)), None)
+    if account is None or environment.get("PIECEWORK_STATE_DIR"):
+        return
+    raise UsageError(
+        f"{account} names an AWS account, and {folder} belongs to an embedded AWS.",
+        code="embedded.state.ambiguous",
+        next_step=f"For the embedded AWS set PIECEWORK_STATE_DIR={folder}."
+        f" For the account run `piecework down`, or work in another folder.",
+    )
 
 
 def state_folder(environment: Mapping[str, str], directory: Path) -> Path:
@@ -113,16 +156,20 @@ def read_state(folder: Path) -> Emulator | None:
     """Return the content of the state file; None without one.
 
     Raises:
-        UsageError: `embedded.state.unreadable`.
+        UsageError: `embedded.state.unreadable`; `embedded.state.foreign`: another user
+            owns the file, or it names another machine.
     """
     path = folder / STATE_FILE
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        return Emulator(
+        with path.open(encoding="utf-8") as file:
+            owner = os.fstat(file.fileno()).st_uid
+            fields = json.load(file)
+        found = Emulator(
             endpoint=str(fields["endpoint"]),
             pid=int(fields["pid"]),
             region=str(fields["region"]),
             version=str(fields["version"]),
+            key=str(fields.get("key", "")),
         )
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -138,6 +185,18 @@ def read_state(folder: Path) -> Emulator | None:
         raise UsageError(
             message, code="embedded.state.unreadable", next_step=step
         ) from error
+    if owner == os.getuid() and is_loopback(found.endpoint):
+        return found
+    wrong = (
+        "belongs to another user"
+        if owner != os.getuid()
+        else f"names {found.endpoint}, which is not an address of this machine"
+    )
+    raise UsageError(
+        f"{path} {wrong}.",
+        code="embedded.state.foreign",
+        next_step=f"Remove {path}, or set PIECEWORK_STATE_DIR to a folder of your own.",
+    )
 
 
 def is_loopback(url: str) -> bool:

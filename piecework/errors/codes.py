@@ -1043,6 +1043,18 @@ ROWS: Final = (
         "Start one with `piecework up`.",
     ),
     Code(
+        "embedded.state.ambiguous",
+        PERMANENT,
+        "Credentials of an AWS account are set, and the folder has an embedded AWS.",
+        "Set PIECEWORK_STATE_DIR for the embedded AWS, or unset the credentials.",
+    ),
+    Code(
+        "embedded.state.foreign",
+        PERMANENT,
+        "The state file belongs to another user, or names another machine.",
+        "Delete the file that the message names, then run `piecework up`.",
+    ),
+    Code(
         "embedded.state.unreadable",
         PERMANENT,
         "The state file of the emulator has an unexpected content.",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import boto3
 import pytest
@@ -32,8 +34,26 @@ def test_up_after_a_crash_starts_anew(tmp_path: Path) -> None:
     try:
         assert second.pid != first.pid
         assert server.fetch_version(second.endpoint, 5.0) == second.version
+        assert [200, 403, 403, 403] == [
+            status_of(second, second.key),
+            status_of(second, "embedded"),
+            status_of(second, second.key, Origin="https://attacker.example"),
+            status_of(second, second.key, Host="attacker.example"),
+        ]
+        assert (tmp_path / "emulator.json").stat().st_mode & 0o077 == 0
     finally:
         embedded.down(tmp_path)
+
+
+def status_of(emulator: Emulator, key: str, **headers: str) -> int:
+    """Return the status of a request for the list of buckets."""
+    signature = f"AWS4-HMAC-SHA256 Credential={key}/20261123/us-east-1/s3/aws4_request"
+    url = urlsplit(emulator.endpoint)
+    connection = HTTPConnection(url.hostname or "", url.port, timeout=5)
+    connection.request("GET", "/", headers={"Authorization": signature} | headers)
+    status = connection.getresponse().status
+    connection.close()
+    return status
 
 
 @pytest.mark.usefixtures("emulator_python")

@@ -7,6 +7,7 @@ another version of botocore. It keeps all data in memory: `down` deletes the dat
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +50,8 @@ def up(
         if emulator is None or not server.is_our_server(emulator.pid, folder):
             python = environment.ensure_environment(report=report)
             server.stop_untracked(folder)
-            emulator = server.start(python, folder, region)
+            key = f"embedded{secrets.token_hex(12)}"
+            emulator = server.start(python, folder, region, key=key)
             state.write(folder, emulator)
         deploy.deploy_embedded(emulator, app, env)
     return emulator

@@ -84,7 +84,7 @@ def deploy_error(name: str, reason: str) -> UnreachableError:
 
 # ── AWS clients for the emulator that ignore the user's AWS configuration ─────
 
-ACCESS_KEY = "test"  # no secret: the emulator accepts any key
+ACCESS_KEY = "embedded"  # no secret: the emulator checks no signature
 
 
 def make_client(service: str, emulator: Emulator) -> Any:
@@ -100,7 +100,7 @@ def make_client(service: str, emulator: Emulator) -> Any:
     unset = (None, None, None, None)
     core = botocore.session.Session({"profile": unset, "config_file": unset})
     session = boto3.Session(
-        aws_access_key_id=ACCESS_KEY,
+        aws_access_key_id=emulator.key or ACCESS_KEY,
         aws_secret_access_key=ACCESS_KEY,
         region_name=emulator.region,
         botocore_session=core,

@@ -25,12 +25,16 @@ from piecework.aws.endpoint import (
     state_folder,
 )
 from piecework.errors import UnreachableError, UsageError
+from piecework_orchestrator.embedded import guard
+from piecework_orchestrator.embedded.guard import HEALTH, KEY_VARIABLE
 
 LOOPBACK = "127.0.0.1"
 HEALTH_S = 20.0
 TAIL_LINES = 12
 #: Process information on Linux; other systems use `ps`.
 PROC = Path("/proc")
+#: The guard and MiniStack behind it, as the server's command line names them.
+APPLICATION = f"{guard.__file__}:load()"
 SERVICES = "cloudformation,dynamodb,s3,sqs,sts"
 
 
@@ -41,8 +45,11 @@ def start(
     *,
     services: str = SERVICES,
     health_s: float = HEALTH_S,
+    key: str = "",
 ) -> Emulator:
     """Start a server on a free loopback port and wait until it responds.
+
+    With a `key`, it refuses requests that are not signed with that access key.
 
     This process opens the port and the server inherits the listening socket. So two
     concurrent starts cannot use the same port.
@@ -56,7 +63,7 @@ def start(
         with log.open("wb") as sink:
             process = subprocess.Popen(
                 _command(python, listener.fileno(), state_dir),
-                env=server_environment(port, region, services),
+                env=server_environment(port, region, services) | {KEY_VARIABLE: key},
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
@@ -76,7 +83,7 @@ def start(
         process.wait()
         raise
     process.returncode = 0  # it keeps running on purpose; avoids Popen's warning
-    return Emulator(endpoint, process.pid, region, version)
+    return Emulator(endpoint, process.pid, region, version, key)
 
 
 def fetch_version(endpoint: str, timeout_s: float) -> str:
@@ -90,7 +97,7 @@ def fetch_version(endpoint: str, timeout_s: float) -> str:
     # A plain connection, so that proxy variables in the environment have no effect.
     connection = HTTPConnection(url.hostname or "", url.port, timeout=timeout_s)
     try:
-        connection.request("GET", "/_ministack/health")
+        connection.request("GET", HEALTH)
         return str(json.loads(connection.getresponse().read())["version"])
     except (HTTPException, KeyError, TypeError) as error:
         raise ValueError("the response is not from MiniStack") from error
@@ -126,11 +133,11 @@ def stop_untracked(state_dir: Path) -> None:
 def is_our_server(pid: int, state_dir: Path) -> bool:
     """Return whether the process is alive and the server of this state folder."""
     command = _command_line(pid)
-    return " ministack.app:app " in command and f" {_pid_file(state_dir)} " in command
+    return f" {APPLICATION} " in command and f" {_pid_file(state_dir)} " in command
 
 
 def _command(python: Path, listener: int, state_dir: Path) -> list[str]:
-    serve = [str(python), "-m", "hypercorn", "ministack.app:app", "--workers", "0"]
+    serve = [str(python), "-m", "hypercorn", APPLICATION, "--workers", "0"]
     return [
         *serve,
         *("--bind", f"fd://{listener}"),
@@ -233,8 +240,12 @@ def resolve_folder(state_dir: Path | None, start: Path | None = None) -> Path:
 
 
 def write(state_dir: Path, emulator: Emulator) -> None:
-    """Replace the state file atomically, so that readers see the old or the new one."""
+    """Replace the state file atomically, so that readers see the old or the new one.
+
+    Only its owner can read the access key in it.
+    """
     draft = state_dir / f"{STATE_FILE}.{os.getpid()}"
+    draft.touch(mode=0o600)
     draft.write_text(json.dumps(asdict(emulator), indent=2) + "\n", encoding="utf-8")
     draft.replace(state_dir / STATE_FILE)
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import botocore
 from botocore.exceptions import BotoCoreError
 
-from piecework.aws.endpoint import DUMMY_CREDENTIALS, Endpoint, is_loopback
+from piecework.aws.endpoint import Endpoint, is_loopback
 from piecework.aws.transport.answer import Answer, parse_success
 from piecework.aws.transport.connections import Connections
 from piecework.aws.transport.request import Route, encode, new_invocation_id
@@ -74,8 +74,8 @@ def find_access(endpoint: Endpoint, environ: Mapping[str, str]) -> Access | None
     if SPECIAL_VARIABLES & {name.upper() for name in environ}:
         return None
     if endpoint.source == "embedded":
-        key, secret = DUMMY_CREDENTIALS.values()
-        return Access(endpoint.url, endpoint.region, Credentials(key, secret))
+        keys = Credentials(*endpoint.embedded_keys())
+        return Access(endpoint.url, endpoint.region, keys)
     credentials, url = keys_of(environ), url_of(endpoint, environ)
     if credentials is None or not url or has_configuration(environ):
         return None

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from piecework.aws.endpoint import (
-    DUMMY_CREDENTIALS,
     Emulator,
     Endpoint,
     find_endpoint,
@@ -21,6 +20,7 @@ STATE: dict[str, Any] = {
     "pid": 1,
     "region": "eu-west-1",
     "version": "1",
+    "key": "embedded17",
 }
 
 
@@ -96,10 +96,14 @@ def test_the_state_of_up_is_found_from_a_subfolder(tmp_path: Path) -> None:
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
     endpoint = find_endpoint({}, below)
-    assert endpoint == Endpoint("http://127.0.0.1:4566", "embedded", "eu-west-1")
+    url = "http://127.0.0.1:4566"
+    assert endpoint == Endpoint(url, "embedded", "eu-west-1", "embedded17")
     assert endpoint.client_arguments() == {"endpoint_url": "http://127.0.0.1:4566"}
-    arguments = {"region_name": "eu-west-1", **DUMMY_CREDENTIALS}
-    assert arguments == endpoint.session_arguments()
+    assert endpoint.session_arguments() == {
+        "region_name": "eu-west-1",
+        "aws_access_key_id": "embedded17",
+        "aws_secret_access_key": "embedded",
+    }
 
 
 def test_the_nearest_state_counts(tmp_path: Path) -> None:
@@ -117,6 +121,36 @@ def test_a_named_directory_comes_before_the_search(tmp_path: Path) -> None:
 
 def test_without_a_state_one_would_be_made_right_here(tmp_path: Path) -> None:
     assert tmp_path / ".piecework" == state_folder({}, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["AWS_PROFILE", "AWS_ACCESS_KEY_ID"])
+def test_a_state_that_was_only_found_does_not_replace_an_account(
+    name: str, tmp_path: Path
+) -> None:
+    folder = left_behind(tmp_path)
+    with pytest.raises(UsageError, match=name) as refused:
+        find_endpoint({name: "mine"}, tmp_path / "below")
+    assert refused.value.code == "embedded.state.ambiguous"
+
+    named = {name: "mine", "PIECEWORK_STATE_DIR": str(folder)}
+    assert find_endpoint(named, tmp_path).source == "embedded"
+
+
+def test_a_state_of_another_machine_or_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = left_behind(tmp_path)
+    with monkeypatch.context() as other:
+        other.setattr("os.getuid", lambda: folder.stat().st_uid + 1)
+        with pytest.raises(UsageError) as foreign:
+            read_state(folder)
+    assert foreign.value.code == "embedded.state.foreign"
+
+    away = STATE | {"endpoint": "https://collector.example"}
+    (folder / "emulator.json").write_text(json.dumps(away))
+    with pytest.raises(UsageError, match=r"collector\.example") as elsewhere:
+        find_endpoint({}, tmp_path)
+    assert elsewhere.value.code == "embedded.state.foreign"
 
 
 def test_the_state_reads_as_it_was_written(tmp_path: Path) -> None:

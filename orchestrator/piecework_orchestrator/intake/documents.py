@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import os
 import stat
 import traceback
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
@@ -178,13 +179,13 @@ def is_document(path: Path) -> bool:
 
 
 def read_document(path: Path, name: str, limits: Limits) -> Document:
-    """Read one file.
+    """Read one file; the path must contain no link.
 
     Raises:
         UsageError: `input.file.unsupported`, `input.file.unreadable`,
             `input.file.encrypted`, `input.file.empty`, `input.file.too_large`.
     """
-    suffix = path.suffix.lower()
+    suffix = Path(name).suffix.lower()  # of the link, if the file was named by one
     if suffix not in READERS:
         supported = ", ".join(sorted(READERS))
         raise UsageError(
@@ -200,10 +201,13 @@ def read_document(path: Path, name: str, limits: Limits) -> Document:
 
 
 def _contents(path: Path, name: str, limits: Limits) -> bytes:
+    # The caller has followed all links. One that appears now may lead elsewhere; and
+    # without O_NONBLOCK, opening a pipe would wait for its writer.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise _unreadable(name, "it is not a regular file")
-        with path.open("rb") as stream:
+        with os.fdopen(os.open(path, flags), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise _unreadable(name, "it is not a regular file")
             # One byte above the limit, because a file can grow after a size check.
             data = stream.read(limits.document_bytes + 1)
     except OSError as error:

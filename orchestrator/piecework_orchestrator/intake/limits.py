@@ -22,6 +22,8 @@ class Limits:
     docx_ratio: int = 100
     # A document has some dozen members; each takes memory before it is read.
     docx_members: int = 10_000
+    # A cell takes 20 microseconds, so this is four seconds.
+    docx_cells: int = 200_000
     # A page takes about 10 ms of CPU, so this is a minute; no contract is that long.
     pdf_pages: int = 5_000
     # A small PDF may repeat one large text on each of its pages.

@@ -97,7 +97,8 @@ def _open(
         return manifest_chunks(open_blocks(path), source, pipeline, limits)
     if is_table(path.name):
         return table_chunks(path, pipeline, limits)
-    return document_chunks(path, printable_name(path.name), pipeline, limits)
+    name = printable_name(path.name)
+    return document_chunks(_without_links(path), name, pipeline, limits)
 
 
 def _stdin() -> BinaryIO:
@@ -145,19 +146,25 @@ async def directory_chunks(
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield the chunks of each document; name skipped files in a warning.
 
+    A link that leads out of the directory is skipped, too: the directory may come from
+    a stranger, and the link may lead to a file of the user.
+
     Raises:
         UsageError: `input.directory.empty`, or the error of a document that is refused.
     """
     require_split(pipeline, str(root))
     read, skipped, names = 0, 0, list[str]()
+    inside = _without_links(root)
     for path in _files(root):
         name = printable_name(path.relative_to(root).as_posix())
-        if not is_document(path) or _is_folder(path):
+        target = _without_links(path)
+        leads_out = not target.is_relative_to(inside)
+        if leads_out or not is_document(path) or _is_folder(path):
             skipped += 1
             names += [name] if len(names) < MAX_NAMED_FILES else []
             continue
         read += 1
-        async with aclosing(document_chunks(path, name, pipeline, limits)) as chunks:
+        async with aclosing(document_chunks(target, name, pipeline, limits)) as chunks:
             async for chunk in chunks:
                 yield chunk
     if skipped:
@@ -175,6 +182,11 @@ async def directory_chunks(
             next_step="Name a directory with .md, .txt, .docx or .pdf files.",
             directory=str(root),
         )
+
+
+def _without_links(path: Path) -> Path:
+    """Return the path with all links followed; a link in a loop stays as it is."""
+    return Path(os.path.realpath(path))
 
 
 def _is_folder(path: Path) -> bool:

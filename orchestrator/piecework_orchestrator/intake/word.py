@@ -11,10 +11,12 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+from piecework.errors import UsageError
 from piecework.errors.extras import naming_extras
 from piecework_orchestrator.intake.limits import Limits
 from piecework_orchestrator.intake.word_container import (
     check_container,
+    too_large_error,
     unreadable_error,
 )
 from piecework_orchestrator.intake.word_styles import (
@@ -65,9 +67,15 @@ def read(data: bytes, name: str, limits: Limits) -> str:
         related = {
             r.reltype: r.target_part for r in part.rels.values() if not r.is_external
         }
-        styles = Styles(_root(related.get(RELATIONSHIP_TYPE.STYLES)))
-        numbering = Numbering(_root(related.get(RELATIONSHIP_TYPE.NUMBERING)))
+        style_root = _root(related.get(RELATIONSHIP_TYPE.STYLES))
+        number_root = _root(related.get(RELATIONSHIP_TYPE.NUMBERING))
+        for root in (part.element, style_root, number_root):
+            _check_document_type(root, name)
+        _check_cells(part.element, name, limits)
+        styles, numbering = Styles(style_root), Numbering(number_root)
         return "\n\n".join(_blocks(part.element.body, styles, numbering))
+    except UsageError:
+        raise
     except Exception as error:
         # The input is untrusted, so the parser may raise any exception.
         raise unreadable_error(name, error) from error
@@ -75,6 +83,27 @@ def read(data: bytes, name: str, limits: Limits) -> str:
 
 def _root(part: Any) -> Any:
     return () if part is None else part.element
+
+
+def _check_document_type(root: Any, name: str) -> None:
+    """Refuse a document type: text after an entity of it would be lost.
+
+    The parser expands no entity, so that a document can neither read files nor grow.
+    Word writes no document type.
+    """
+    if len(root) and root.getroottree().docinfo.internalDTD is not None:
+        raise UsageError(
+            f"{name} contains a document type declaration (DTD).",
+            code="input.file.unreadable",
+            next_step="Open it in Word and save it again as .docx.",
+            file=name,
+        )
+
+
+def _check_cells(root: Any, name: str, limits: Limits) -> None:
+    cells = sum(1 for _ in root.iter(f"{W}tc"))
+    if cells > limits.docx_cells:
+        raise too_large_error(name, f"{cells:,} table cells", limits.docx_cells)
 
 
 def _blocks(parent: Any, styles: Styles, numbering: Numbering) -> Iterator[str]:
@@ -120,15 +149,21 @@ def _runs(parent: Any) -> Iterator[str]:
 
 def _rows(table: Any, styles: Styles, numbering: Numbering) -> Iterator[str]:
     """Yield each row that was not deleted, its cells joined."""
-    for row in table.iter(f"{W}tr"):
-        if next(row.iterancestors(f"{W}tbl")) is not table:
-            continue  # a row of a nested table, which is read with its cell
+    for row in _nearest(table, f"{W}tr"):
         if read_value(row, "trPr", "del") is not None:
             continue
         cells = [
             " ".join(" ".join(_blocks(cell, styles, numbering)).split())
-            for cell in row.iter(f"{W}tc")
-            if next(cell.iterancestors(f"{W}tr")) is row
+            for cell in _nearest(row, f"{W}tc")
         ]
         if any(cells):
             yield " | ".join(cells)
+
+
+def _nearest(parent: Any, tag: str) -> Iterator[Any]:
+    """Yield the elements with a tag that are in no other such element."""
+    for child in parent:
+        if child.tag == tag:
+            yield child
+        else:
+            yield from _nearest(child, tag)

@@ -37,7 +37,7 @@ def check_container(data: bytes, name: str, limits: Limits) -> None:
     # Count in the raw bytes: reading the directory takes memory for each member.
     members = data.count(MEMBER)
     if members > limits.docx_members:
-        raise _too_large(name, f"{members:,} members", limits.docx_members)
+        raise too_large_error(name, f"{members:,} members", limits.docx_members)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             found = archive.infolist()
@@ -55,13 +55,13 @@ def _check_sizes(
     xml = sum(m.file_size for m in found if m.filename.lower().endswith(XML))
     if unpacked > limits.docx_unpacked_bytes:
         size = f"{unpacked:,} bytes unpacked"
-        raise _too_large(name, size, limits.docx_unpacked_bytes)
+        raise too_large_error(name, size, limits.docx_unpacked_bytes)
     if xml > limits.docx_xml_bytes:
         size = f"{xml:,} bytes of XML unpacked"
-        raise _too_large(name, size, limits.docx_xml_bytes)
+        raise too_large_error(name, size, limits.docx_xml_bytes)
     if unpacked > limits.docx_ratio * packed:
         size = f"a compression ratio of {unpacked // packed:,}"
-        raise _too_large(name, size, limits.docx_ratio)
+        raise too_large_error(name, size, limits.docx_ratio)
 
 
 def unreadable_error(name: str, error: Exception) -> UsageError:
@@ -92,7 +92,8 @@ def _old(name: str) -> UsageError:
     )
 
 
-def _too_large(name: str, size: str, limit: int) -> UsageError:
+def too_large_error(name: str, size: str, limit: int) -> UsageError:
+    """Return the error for a file that exceeds a limit."""
     return UsageError(
         f"{name} has {size}; the limit is {limit:,}.",
         code="input.file.too_large",

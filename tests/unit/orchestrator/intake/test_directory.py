@@ -52,6 +52,19 @@ async def test_a_link_in_a_loop_is_not_followed(tmp_path: Path, intake: Any) -> 
     assert [["a/again"]] == [entry["files"] for entry in logs]
 
 
+async def test_a_link_that_leads_out_of_the_directory_is_skipped_and_named(
+    tmp_path: Path, intake: Any
+) -> None:
+    fill(tmp_path, "docs/a.md", "private.md")
+    (tmp_path / "docs" / "b.md").symlink_to("../private.md")
+    (tmp_path / "docs" / "c.md").symlink_to("a.md")
+    (tmp_path / "linked").symlink_to("docs", target_is_directory=True)
+    for root in (tmp_path / "docs", tmp_path / "linked"):
+        with capture_logs() as logs:
+            assert ["a.md #1", "c.md #1"] == [c.label for c in await intake(root)]
+        assert [["b.md"]] == [entry["files"] for entry in logs]
+
+
 @pytest.mark.parametrize(("name", "read"), [("b", True), ("b.md", False)])
 async def test_a_link_to_itself_is_not_a_document(
     tmp_path: Path, intake: Any, name: str, *, read: bool

@@ -126,7 +126,7 @@ def test_a_paragraph_with_an_outline_level_is_a_heading(make_word: MakeWord) -> 
     ['"expanded"', 'SYSTEM "file:///etc/hostname"', '"&f;"> <!ENTITY f "&#65;&#65;"'],
     ids=["internal", "external", "nested"],
 )
-def test_an_entity_of_a_document_type_is_not_expanded(
+def test_a_document_type_is_refused_because_text_could_vanish(
     entity: str, make_word: MakeWord
 ) -> None:
     head = b"<?xml version='1.0' encoding='UTF-8' standalone='yes'?>"
@@ -144,7 +144,17 @@ def test_an_entity_of_a_document_type_is_not_expanded(
                 data = data.replace(b"HERE", b"before&e;after")
             archive.writestr(member.filename, data)
 
-    assert read(packed.getvalue()) == "before"
+    refused = refusal(packed.getvalue())
+    assert refused.code == "input.file.unreadable"
+    assert "DTD" in refused.message
+
+
+def test_too_many_cells_are_refused_before_they_are_read(make_word: MakeWord) -> None:
+    inner = f"<w:tbl><w:tr><w:tc>{paragraph('in')}</w:tc></w:tr></w:tbl>"
+    table = f"<w:tbl><w:tr><w:tc>{inner}</w:tc></w:tr></w:tbl>"
+    data = make_word(body(table))
+    assert read(data, Limits(docx_cells=2)) == "in"
+    assert refusal(data, Limits(docx_cells=1)).code == "input.file.too_large"
 
 
 def test_encrypted_and_old_files_have_different_errors() -> None:

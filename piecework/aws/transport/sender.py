@@ -9,10 +9,14 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from aiobotocore.awsrequest import AioAWSResponse
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, HTTPClientError
 from botocore.hooks import first_non_none_response
 
-from piecework.aws.transport.answer import Answer, parse_success
+from piecework.aws.transport.answer import (
+    Answer,
+    matches_checksum,
+    parse_success,
+)
 from piecework.aws.transport.connections import Connections
 from piecework.aws.transport.request import Route, new_invocation_id
 from piecework.aws.transport.sdk import Sdk
@@ -45,7 +49,8 @@ class Sender:
         Each retry is signed with the credentials of its own time.
 
         Raises:
-            BotoCoreError: The last attempt had no answer.
+            BotoCoreError: The last attempt had no answer, or its body was damaged. The
+                SDK accepts a damaged body after its last attempt.
         """
         response: Response = None
         context["retries"] = {"invocation-id": new_invocation_id()}
@@ -73,6 +78,9 @@ class Sender:
         if response is None:
             assert failure is not None  # noqa: S101 -- without an answer there is one
             raise failure
+        raw = response[0].raw if isinstance(response[0], AioAWSResponse) else None
+        if raw is not None and not matches_checksum(raw):
+            raise HTTPClientError(error="the body does not match its checksum")
         response[1].setdefault("ResponseMetadata", {})["RetryAttempts"] = attempt - 1
         return response
 

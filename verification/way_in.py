@@ -25,6 +25,7 @@ LIMITS: Final[Mapping[str, float]] = {
     "lines_of_own_pipeline": 15,
     "commands": 1,
     "first_result_s": 1.0,
+    "first_client_result_s": 1.0,
     "import_cpu_s": 0.3,
     "jobs_show_cpu_s": 0.5,
 }
@@ -47,6 +48,21 @@ async def count(ctx: Context[Row]) -> int:
     return ctx.payload.n
 
 pipeline = Pipeline("rows", payload=Row, stages=[Stage(count)])
+"""
+#: A program that prints the number of the first chunk that it sees, and the time.
+PROGRAM: Final = """\
+import asyncio, time
+from piecework.client import Client
+from way_in_rows import pipeline
+
+async def main():
+    async with Client() as client:
+        job = await client.submit(pipeline, "rows.jsonl")
+        first = await anext(job.results())
+        print(first.chunk, time.time())
+        await job.wait()
+
+asyncio.run(main())
 """
 BLOCK: Final = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -80,7 +96,7 @@ def measure(folder: Path) -> dict[str, float | str]:
         "first_result_s": round(first_result_s(folder), 2),
         "typing_errors_caught": typing_errors_caught(TYPED),
         "import_cpu_s": least_cpu_s(["-c", "import piecework"], folder),
-        "jobs_show_cpu_s": jobs_show_cpu_s(folder),
+        **on_embedded_aws(folder),
     }
 
 
@@ -123,8 +139,7 @@ def first_result_s(folder: Path) -> float:
         now = time.time()
         rest = len(process.stdout.read().splitlines())
     require(process.returncode == 0 and rest == CHUNKS - 1, "`piecework run` failed")
-    returned = dict(line.split() for line in returns.read_text().splitlines())
-    return now - float(returned[str(first["chunk"])])
+    return now - returned_at(returns, first["chunk"])
 
 
 def typing_errors_caught(folder: Path) -> str:
@@ -137,12 +152,13 @@ def typing_errors_caught(folder: Path) -> str:
     return ALL if done.returncode == 0 else "some"
 
 
-def jobs_show_cpu_s(folder: Path) -> float:
-    """Return the CPU of `piecework jobs show` for an ended job on the embedded AWS."""
+def on_embedded_aws(folder: Path) -> dict[str, float]:
+    """Return the figures of a client and a worker in processes of their own."""
     piecework = ["-m", "piecework_orchestrator.cli"]
     job = ["way_in_rows:pipeline", "few.jsonl", "--job-id", "job-1"]
     (folder / "few.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
-    env = environment(folder) | {"WAY_IN_RETURNS": os.devnull}
+    returns = folder / "returns-to-client"
+    env = environment(folder) | {"WAY_IN_RETURNS": str(returns)}
     run([*piecework, "up"], folder, env)
     worker = subprocess.Popen(
         [sys.executable, "-m", "piecework_worker", "--pipelines", "way_in_rows"],
@@ -152,11 +168,21 @@ def jobs_show_cpu_s(folder: Path) -> float:
     )
     try:
         run([*piecework, "submit", *job, "--wait"], folder, env)
-        return least_cpu_s([*piecework, "jobs", "show", "job-1"], folder)
+        cpu_s = least_cpu_s([*piecework, "jobs", "show", "job-1"], folder)
+        returns.unlink()
+        chunk, seen_at = run(["-c", PROGRAM], folder, env).split()
     finally:
         worker.terminate()
         worker.wait()
         run([*piecework, "down"], folder, env)
+    seen_s = float(seen_at) - returned_at(returns, chunk)
+    return {"first_client_result_s": round(seen_s, 2), "jobs_show_cpu_s": cpu_s}
+
+
+def returned_at(returns: Path, chunk: object) -> float:
+    """Return the time at which the stage of a chunk returned."""
+    lines = returns.read_text().splitlines()
+    return float(dict(line.split() for line in lines)[str(chunk)])
 
 
 def least_cpu_s(words: Sequence[str], folder: Path) -> float:
@@ -179,12 +205,13 @@ def cpu_s(words: Sequence[str], folder: Path) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def run(words: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
-    """Run Python to its end."""
+def run(words: Sequence[str], folder: Path, env: Mapping[str, str]) -> str:
+    """Run Python to its end; return its standard output."""
     done = subprocess.run(
         [sys.executable, *words], cwd=folder, env=env, capture_output=True, check=False
     )
     require(done.returncode == 0, f"{' '.join(words)}: {done.stderr.decode()}")
+    return done.stdout.decode()
 
 
 def environment(folder: Path) -> dict[str, str]:

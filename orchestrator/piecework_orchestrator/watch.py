@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from piecework_orchestrator.inspector import (
     require_job,
     status_reason,
 )
+from piecework_orchestrator.times import format_clock
 
 #: Seconds between two polls of a small job. A large job is polled less often, so that
 #: watching costs about the same whatever the size.
@@ -24,6 +26,8 @@ POLL_S = 0.5
 MAX_POLL_S = 15.0
 #: Seconds without a claim after which the watcher assumes that no worker is running.
 NO_WORKER_AFTER_S = 10.0
+#: Seconds between two lines of progress, so that a log stays readable.
+LINE_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,41 @@ class ProgressSnapshot:
     def dead(self) -> int:
         """The number of dead chunks among those that were counted."""
         return self.counts[ChunkStatus.DEAD]
+
+    @property
+    def details(self) -> str:
+        """The status, the counts and the estimated time left, as a line."""
+        running = self.counts[ChunkStatus.RUNNING]
+        waiting = self.counts[ChunkStatus.WAITING]
+        words = [str(self.job.status)]
+        words += [f"{running} running"] if running else []
+        words += [f"{waiting} waiting"] if waiting else []
+        words += [f"{self.dead} dead"] if self.dead else []
+        if self.eta and not self.job.status.ended:
+            words.append(f"eta {format_clock(self.eta)}")
+        return "  ".join(words)
+
+    def __str__(self) -> str:
+        """Return the progress as a line."""
+        return (
+            f"{self.job.ref.job} {self.ended}/{self.job.chunks} chunks {self.details}"
+        )
+
+
+def line_writer(
+    write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+) -> Callable[[ProgressSnapshot], None]:
+    """Return a callback that writes a line if something changed, but not too often."""
+    last, at = "", -LINE_EVERY_S
+
+    def write_changed(snapshot: ProgressSnapshot) -> None:
+        nonlocal last, at
+        line, now, ended = str(snapshot), clock(), snapshot.job.status.ended
+        if line != last and (ended or now - at >= LINE_EVERY_S):
+            write(line)
+            last, at = line, now
+
+    return write_changed
 
 
 @dataclass(slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Container, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
+from piecework.client.progress import OnProgress, progress_bar
 from piecework.domain import values
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.errors import UsageError
@@ -30,7 +32,7 @@ from piecework_orchestrator.results import (
 from piecework_orchestrator.resume import ResumeRequest, require_verb, resume
 from piecework_orchestrator.selection import Filter, select
 from piecework_orchestrator.times import parse_deadline
-from piecework_orchestrator.watch import ProgressSnapshot, Watcher, watch
+from piecework_orchestrator.watch import Watcher, watch
 
 R = TypeVar("R")
 
@@ -148,18 +150,23 @@ class JobHandle(Generic[R]):
     async def wait(
         self,
         timeout: float | None = None,  # noqa: ASYNC109 -- the message names the job
-        on_progress: Callable[[ProgressSnapshot], None] = lambda _: None,
+        on_progress: OnProgress = lambda _: None,
+        *,
+        progress: bool = False,
     ) -> JobView:
         """Return the state of the job when it has ended.
 
         Args:
             timeout: Seconds; None: no limit. The job continues after it.
             on_progress: Receives the counts of each poll.
+            progress: Show a bar instead, in a notebook or on a terminal.
 
         Raises:
             WaitTimeoutError: `cli.wait.timeout`.
         """
-        record = await watch(self.rt, self.id, Watcher(on_progress), timeout)
+        shown = progress_bar() if progress else nullcontext(Watcher(on_progress))
+        with shown as watcher:
+            record = await watch(self.rt, self.id, watcher, timeout)
         return JobView.read(await job_document(self.rt, record))
 
     async def results(

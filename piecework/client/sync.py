@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from pydantic import BaseModel
 
 from piecework.client.job import Deadline, Done, Failed, JobHandle, JobView
+from piecework.client.progress import OnProgress
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.pipelines import Pipeline
-from piecework_orchestrator.watch import ProgressSnapshot
 
 if TYPE_CHECKING:
     from piecework.client.client import Client, Rows  # it imports this module
@@ -28,7 +27,6 @@ P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R")
 T = TypeVar("T")
 
-OnProgress = Callable[[ProgressSnapshot], None]
 #: Runs a coroutine on the client's loop, and returns its value.
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -146,14 +144,8 @@ class SyncJob(Generic[R]):
         *,
         progress: bool = False,
     ) -> JobView:
-        """Return the state of the job when it has ended.
-
-        `progress`: show a bar meanwhile, on a terminal or in a notebook.
-        """
-        if not progress:
-            return self._call(self._job.wait(timeout, on_progress))
-        with progress_bar(on_progress) as update:
-            return self._call(self._job.wait(timeout, update))
+        """Return the state of the job when it has ended."""
+        return self._call(self._job.wait(timeout, on_progress, progress=progress))
 
     def results(self, *, skip: Container[int] = ()) -> Iterator[Done[R] | Failed]:
         """Yield every chunk when it ends, until the job has ended."""
@@ -189,24 +181,3 @@ class SyncJob(Generic[R]):
 async def next_item(items: AsyncIterator[T]) -> T | None:
     """Return the next item; None: there is no further one."""
     return await anext(items, None)
-
-
-@contextmanager
-def progress_bar(also: OnProgress) -> Iterator[OnProgress]:
-    """Show a bar on a terminal or in a notebook; `also` receives each snapshot too."""
-    from rich.progress import Progress  # not loaded by programs without a bar
-
-    with Progress() as progress:
-        task = progress.add_task("", total=None)
-
-        def update(snapshot: ProgressSnapshot) -> None:
-            job = snapshot.job
-            progress.update(
-                task,
-                description=f"{job.ref.job} {job.status}",
-                total=job.chunks,
-                completed=snapshot.ended,
-            )
-            also(snapshot)
-
-        yield update

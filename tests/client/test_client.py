@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage, TransientError
 from piecework.client import Client, Done, Failed
-from piecework.domain.model import JobStatus
+from piecework.domain.model import JobRef, JobStatus
 from piecework.errors import (
     NotFoundError,
     PermanentError,
@@ -28,6 +30,9 @@ from piecework.errors import (
 )
 from piecework.settings import Settings
 from piecework_simulation.in_process import InProcessAws, worker_beside
+from tests.unit.orchestrator.cli.deployment import Deployment as Tables
+from tests.unit.orchestrator.cli.deployment import Rows
+from tests.unit.virtual import run_virtually
 
 
 class Text(BaseModel):
@@ -120,6 +125,41 @@ async def test_a_result_is_seen_while_another_chunk_still_runs(
         holds[-1].set()
         assert await anext(results) == Done(0, "row 1", Count(words=1))
         assert (await job.wait(timeout=30)).succeeded
+
+
+class SlowRows(Rows):
+    """A table that answers after the latency of AWS."""
+
+    LATENCY_S = 0.03
+
+    async def get(self, pk: str, sk: str) -> dict[str, Any] | None:
+        await asyncio.sleep(self.LATENCY_S)
+        return await super().get(pk, sk)
+
+    async def query(
+        self, pk: str, prefix: str = "", **options: Any
+    ) -> AsyncIterator[dict[str, Any]]:
+        await asyncio.sleep(self.LATENCY_S)
+        async for row in super().query(pk, prefix, **options):
+            yield row
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.2, 0.49, 3.7])
+def test_the_first_of_1000_results_is_seen_within_a_second(after_s: float) -> None:
+    async def seconds_until_seen() -> float:
+        tables, loop = Tables(SlowRows()), asyncio.get_running_loop()
+        tables.job("a", "RUNNING", 1_000)
+        async with Client(runtime=tables.runtime(Settings())) as client:
+            first = asyncio.create_task(anext(client.job("a").results()))
+            await asyncio.sleep(after_s)
+            tables.succeeded("a", 700, "done")
+            chunk = JobRef("default", "a").chunk(700)
+            tables.table.add(chunk.pk, "TALLY", ended_chunks={700})
+            settled = loop.time()
+            assert await first == Done(700, "chunk 700", "done")
+            return loop.time() - settled
+
+    assert run_virtually(seconds_until_seen()) <= 1.0
 
 
 async def test_a_repeated_submit_finds_the_job(deployment: Deployment) -> None:
@@ -249,6 +289,51 @@ def test_a_script_needs_no_loop() -> None:
         }
         with pytest.raises(NotFoundError):
             client.job("job-2").view()
+
+
+@dataclass
+class Display:
+    """What a notebook displays; each update replaces the page."""
+
+    pages: list[dict[str, str]] = field(default_factory=list)
+
+    def __call__(self, page: dict[str, str], **_: Any) -> Display:
+        self.pages.append(page)
+        return self
+
+    update = __call__
+
+
+@pytest.mark.parametrize("place", ["notebook", "terminal", "log"])
+async def test_a_wait_shows_its_progress(
+    deployment: Deployment,
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    broken.add("b")
+    display = Display()
+    if place == "notebook":
+        shell = SimpleNamespace(kernel=object())
+        notebook = SimpleNamespace(get_ipython=lambda: shell)
+        monkeypatch.setitem(sys.modules, "IPython", notebook)
+        display_module = SimpleNamespace(display=display)
+        monkeypatch.setitem(sys.modules, "IPython.display", display_module)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: place == "terminal")
+    job = await deployment.client.submit(words, [{"text": t} for t in "ab"], id="job-1")
+    async with deployment.worker():
+        await job.wait(timeout=30, progress=True)
+
+    text = "job-1 2/2 chunks PARTIAL  1 dead"
+    bar = f"[{'#' * 24}] {text}"
+    shown = capsys.readouterr().err
+    if place == "notebook":
+        html = f'<progress value="2" max="2"></progress> {text}'
+        assert display.pages[-1] == {"text/html": html, "text/plain": bar}
+    elif place == "terminal":
+        assert shown.endswith(f"\r\x1b[K{bar}\n")
+    else:
+        assert shown.splitlines()[-1] == text
 
 
 async def test_a_client_must_be_entered() -> None:

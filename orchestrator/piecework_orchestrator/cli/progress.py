@@ -12,24 +12,29 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.model import JobStatus
 from piecework.jobs import fan_out
 from piecework.reading import Reading
 from piecework_orchestrator.cli.output import Output, console_of
 from piecework_orchestrator.cli.views.jobs import job_view
 from piecework_orchestrator.inspector import Document, job_document
 from piecework_orchestrator.times import format_clock
-from piecework_orchestrator.watch import ProgressSnapshot, Watcher, watch
-
-#: Seconds between two plain lines, so that a log stays readable.
-LINE_EVERY_S = 2.0
+from piecework_orchestrator.watch import (
+    LINE_EVERY_S,
+    ProgressSnapshot,
+    Watcher,
+    line_writer,
+    watch,
+)
 
 
 @contextmanager
 def show_progress(out: Output, no_worker_hint: str) -> Iterator[Watcher]:
     """Yield a watcher that shows the job's progress."""
     if not out.stderr.isatty():
-        yield Watcher(line_writer(out), remark=out.say, no_worker_hint=no_worker_hint)
+        yield Watcher(
+            line_writer(out.say), remark=out.say, no_worker_hint=no_worker_hint
+        )
         return
     with make_bar(out.stderr) as progress:
         task = progress.add_task("", total=None, details="", visible=False)
@@ -40,42 +45,13 @@ def show_progress(out: Output, no_worker_hint: str) -> Iterator[Watcher]:
                 description=snapshot.job.ref.job,
                 total=snapshot.job.chunks,
                 completed=snapshot.ended,
-                details=details(snapshot),
+                details=snapshot.details,
                 visible=True,
             )
 
         yield Watcher(
             update, remark=progress.console.print, no_worker_hint=no_worker_hint
         )
-
-
-def line_writer(
-    out: Output, clock: Callable[[], float] = time.monotonic
-) -> Callable[[ProgressSnapshot], None]:
-    """Return a callback that writes a line if something changed, but not too often."""
-    last: dict[str, Any] = {"line": "", "at": -LINE_EVERY_S}
-
-    def write(snapshot: ProgressSnapshot) -> None:
-        line = f"{snapshot.ended}/{snapshot.job.chunks} chunks {details(snapshot)}"
-        now, ended = clock(), snapshot.job.status.ended
-        if line != last["line"] and (ended or now - last["at"] >= LINE_EVERY_S):
-            out.say(f"{snapshot.job.ref.job} {line}")
-            last.update(line=line, at=now)
-
-    return write
-
-
-def details(snapshot: ProgressSnapshot) -> str:
-    """Return the status, the counts and the estimated time left, as a line."""
-    running = snapshot.counts[ChunkStatus.RUNNING]
-    waiting = snapshot.counts[ChunkStatus.WAITING]
-    words = [str(snapshot.job.status)]
-    words += [f"{running} running"] if running else []
-    words += [f"{waiting} waiting"] if waiting else []
-    words += [f"{snapshot.dead} dead"] if snapshot.dead else []
-    if snapshot.eta and not snapshot.job.status.ended:
-        words.append(f"eta {format_clock(snapshot.eta)}")
-    return "  ".join(words)
 
 
 def make_bar(stream: Any) -> Progress:

@@ -15,7 +15,6 @@ from typing import Any
 
 import aioboto3
 from aiobotocore.config import AioConfig
-from aiobotocore.session import AioSession
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -25,10 +24,10 @@ from botocore.exceptions import (
     ProfileNotFound,
 )
 
+from piecework.aws.certificates import new_session
 from piecework.aws.endpoint import (
     Endpoint,
     ServiceClock,
-    check_certificates,
     find_endpoint,
 )
 from piecework.aws.objects import Objects
@@ -154,12 +153,8 @@ def session_for(endpoint: Endpoint) -> aioboto3.Session:
     A broken profile must not stop the embedded AWS, and a valid one must not be used
     for it.
     """
-    arguments = endpoint.session_arguments()
-    if endpoint.source == "embedded":
-        nothing = (None, None, None, None)
-        own = {"profile": nothing, "config_file": nothing}
-        arguments["botocore_session"] = AioSession(own)
-    return aioboto3.Session(**arguments)
+    embedded = endpoint.source == "embedded"
+    return new_session(ignore_profile=embedded, **endpoint.session_arguments())
 
 
 @dataclass(slots=True)
@@ -189,7 +184,6 @@ class Clients:
             service, config=config, **self.endpoint.client_arguments()
         )
         opened = await self.stack.enter_async_context(client)
-        check_certificates(opened)
         listen(opened, self.cost)
         if self.settings.metrics != "off":
             emit_throttles(opened)

@@ -7,17 +7,16 @@ counted, jittered and kept within the budget.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import aioboto3
 from aiobotocore.config import AioConfig
 from botocore.exceptions import ClientError
 
 from piecework import PermanentError, PolicyError, TransientError
+from piecework.aws import session
 from piecework_examples.contract_review.config import LARGE_MODEL, SMALL_MODEL
 
 if TYPE_CHECKING:
@@ -48,10 +47,7 @@ async def open_bedrock(model_id: str, timeout_s: float) -> AsyncIterator[Bedrock
         max_pool_connections=CONNECTIONS,
         retries={"total_max_attempts": 1, "mode": "standard"},
     )
-    # botocore itself reads AWS_DEFAULT_REGION only.
-    region = os.environ.get("AWS_REGION") or None
-    session = aioboto3.Session(region_name=region)
-    async with session.client("bedrock-runtime", config=config) as client:
+    async with session().client("bedrock-runtime", config=config) as client:
         yield BedrockModel(client, model_id)
 
 

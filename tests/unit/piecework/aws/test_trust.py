@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import aioboto3
 import pytest
+from aiobotocore.config import AioConfig
 from botocore.exceptions import SSLError
 
+import piecework.aws
 from piecework.aws.endpoint import Endpoint
 from piecework.cost.meter import CostMeter
 from piecework.runtime import Clients
@@ -20,7 +22,9 @@ from piecework.settings import Settings
 from tests.unit.piecework.aws.transport.certificate import certified
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+ROOT = Path(__file__).parents[4]
 HERE = "127.0.0.1"
+ONCE = {"mode": "standard", "total_max_attempts": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +63,12 @@ def trusted_file(trusted: ssl.SSLContext, folder: Path) -> str:
 
 
 async def ask(wire: str) -> dict[str, Any]:
-    """Send DynamoDB one request, as a runtime does."""
+    """Send DynamoDB one request, as a runtime does, or as a user's own call."""
+    session = piecework.aws.session(region_name="us-east-1")
+    if wire == "own":
+        async with session.client("dynamodb", config=AioConfig(retries=ONCE)) as own:
+            return dict(await own.get_item(TableName="t", Key={"pk": {"S": "a"}}))
     settings = Settings(aws_transport=wire)
-    session = aioboto3.Session(region_name="us-east-1")
     async with AsyncExitStack() as stack:
         nowhere = Endpoint("", "aws", "us-east-1")
         clients = Clients(session, stack, settings, nowhere, CostMeter())
@@ -71,11 +78,10 @@ async def ask(wire: str) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
-    once = {"mode": "standard", "total_max_attempts": 1}
-    monkeypatch.setattr("piecework.runtime.RETRIES", once)
+    monkeypatch.setattr("piecework.runtime.RETRIES", ONCE)
 
 
-@pytest.mark.parametrize("wire", ["thin", "sdk"])
+@pytest.mark.parametrize("wire", ["thin", "sdk", "own"])
 @pytest.mark.parametrize("shows", ["localhost", "another.example"])
 async def test_a_certificate_for_another_host_is_refused(
     wire: str, shows: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -131,3 +137,16 @@ async def closed(to: asyncio.StreamWriter) -> None:
     to.close()
     with suppress(ConnectionError, ssl.SSLError):
         await to.wait_closed()
+
+
+def test_no_other_place_makes_sessions() -> None:
+    """Clients of plain sessions accept a certificate of any host."""
+    plain = re.compile(r"aioboto3\.Session\(|\b(?:get_session|AioSession)\(")
+    rooms = ("piecework", "workers", "orchestrator", "simulation", "examples")
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for room in rooms
+        for path in (ROOT / room).rglob("*.py")
+        if plain.search(path.read_text("utf-8"))
+    ]
+    assert found == ["piecework/aws/certificates.py"]

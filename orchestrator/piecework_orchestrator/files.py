@@ -13,15 +13,20 @@ from piecework.errors import UsageError
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, *, follow_links: bool = True) -> Iterator[BinaryIO]:
     """Open a file that replaces the old one at the end; write to a pipe directly.
+
+    Without `follow_links` a link under this name is replaced. Use it for a name that
+    the user did not choose.
 
     Raises:
         UsageError: `cli.usage.invalid`: the path cannot be written.
     """
     with naming_path(path):
-        target = resolve_path(path)
-        replaces = target.is_file() or not target.exists()
+        parent = resolve_path(path.parent)
+        target = resolve_path(path) if follow_links else parent / path.name
+        linked = target.is_symlink()
+        replaces = linked or target.is_file() or not target.exists()
         opened = open_replacement if replaces else open_directly
         with opened(target) as file:
             yield file
@@ -74,9 +79,9 @@ def open_replacement(target: Path) -> Iterator[BinaryIO]:
     """Write a file under a temporary name, and rename it when it is complete."""
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with part.open("wb") as file:
+        with part.open("xb") as file:  # never through a link under this name
             yield file
-        if target.exists():
+        if target.exists() and not target.is_symlink():
             shutil.copymode(target, part)
         part.replace(target)
     finally:

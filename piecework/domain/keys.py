@@ -33,7 +33,7 @@ MAX_CHUNK_NUMBER = 99_999_999
 MAX_GENERATION = 9_999
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-_FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\Z")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 
 
 def is_name(text: str) -> bool:
@@ -42,7 +42,7 @@ def is_name(text: str) -> bool:
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether a text may name an artifact: no path, no hidden file."""
+    """Return whether a text may name an artifact: no path, hidden file or option."""
     return _FILE_NAME.match(text) is not None
 
 

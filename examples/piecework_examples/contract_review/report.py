@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import html
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ from piecework_examples.contract_review.playbook import HERE, categories, specia
 from piecework_examples.contract_review.scoring import GENERAL
 
 _WORST: Final = 5
+#: The characters by which markdown makes code, emphasis, links, images and cells.
+_MARKDOWN: Final = re.compile(r"[\\`*_\[\]!|#~]")
 
 
 class Gap(Record):
@@ -133,8 +136,14 @@ class ReportBuilder:
 
 
 def render(page: Page, template: str) -> str:
-    """Set a page out; HTML is escaped, for contracts are written by strangers."""
+    """Set a page out; HTML and markdown are escaped: strangers write contracts."""
     return _environment().get_template(template).render(page=page)
+
+
+def plain(text: object) -> str:
+    """Return a text that markdown shows as it is: no HTML, image, link or cell."""
+    line = " ".join(str(text).split("\n"))
+    return _MARKDOWN.sub(r"\\\g<0>", html.escape(line, quote=False))
 
 
 def segments(text: str, fired: Sequence[str]) -> list[tuple[str, bool]]:
@@ -160,6 +169,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["plain"] = plain
     environment.globals["segments"] = segments
     names = {each.id: each.title for each in categories().values()}
     names |= {each.id: each.title for each in specialists().values()}

@@ -243,13 +243,13 @@ async def save_artifacts(
     make_folder(folder)
     saved = []
     for name in filter(keys.is_file_name, names):
-        with whole_file(folder / name) as file:
+        with whole_file(folder / name, follow_links=False) as file:
             async for block in rt.objects.blocks(prefix + name):
                 file.write(block)
         saved.append(folder / name)
     joined = not proof.get("join_error") and job.status is not JobStatus.CANCELLED
     own = CERTIFICATE if CERTIFICATE not in names else f"{job.ref.job}.{CERTIFICATE}"
-    with whole_file(folder / own) as file:
+    with whole_file(folder / own, follow_links=False) as file:
         file.write(json.dumps(proof, ensure_ascii=False, indent=1).encode() + b"\n")
     for path in [*saved, folder / own]:
         say(f"saved {path}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,7 +64,8 @@ def _parameters(template: Template, environment: Environment) -> list[dict[str, 
 
 def _commands(template: Template, environment: Environment) -> Iterator[str]:
     part, stack = template.part, environment.stack(template.part)
-    region = f" --region {environment.region}" if environment.region else ""
+    quoted = shlex.quote(environment.region)
+    region = f" --region {quoted}" if environment.region else ""
     words = [
         f"aws cloudformation deploy{region} --stack-name {stack}",
         f"--template-file {part}.yaml",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from piecework_examples.contract_review.clauses import Clause
 from piecework_examples.contract_review.playbook import categories
 from piecework_examples.contract_review.report import ReportBuilder, render, segments
@@ -36,6 +38,17 @@ def test_the_page_escapes_what_strangers_wrote() -> None:
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
     assert "<b>Customer" not in html
+
+
+def test_markdown_shows_what_strangers_wrote_as_it_is() -> None:
+    hostile = "![x](http://attacker.example/p) [y](javascript:z)\n| <img src=x> `a`"
+    builder = ReportBuilder("job-1")
+    builder.add(0, review(RISKY.model_copy(update={"heading": hostile})))
+    builder.miss(1, hostile, "DEAD", "llm.context.overflow")
+    text = render(builder.page(), "report.md.j2")
+    assert "**liability is unlimited**" in text
+    assert not re.search(r"<(?:img|b)|(?<!\\)[!\]](?=[\[(])|\n\| &lt;", text)
+    assert r"\!\[x\](http://attacker.example/p) \[y\](javascript:z) \| &lt;img" in text
 
 
 def test_the_page_marks_the_words_that_fired() -> None:

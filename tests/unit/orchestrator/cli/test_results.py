@@ -224,7 +224,7 @@ def test_an_invalid_folder_is_refused(
         assert "cannot be written" in done.stderr or "null" in done.output
 
 
-@pytest.mark.parametrize("name", ["../evil", "/etc/evil", ".hidden", "a/b", ""])
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", ".hidden", "-rf", "a/b", ""])
 def test_a_name_that_leads_out_of_the_folder_is_not_saved(
     run: Run, certified: Deployment, tmp_path: Path, name: str
 ) -> None:
@@ -232,6 +232,21 @@ def test_a_name_that_leads_out_of_the_folder_is_not_saved(
     run("results", "a", "--save", str(tmp_path / "out"))
     files = [path.name for path in tmp_path.rglob("*") if path.is_file()]
     assert ["certificate.json"] == files
+
+
+def test_a_link_in_the_folder_is_replaced_and_not_followed(
+    run: Run, certified: Deployment, tmp_path: Path
+) -> None:
+    certified.bucket.stored[f"{ARTIFACTS}/report.md"] = b"# report"
+    private = tmp_path / "private"
+    private.write_bytes(b"mine")
+    (tmp_path / "out").mkdir()
+    for name in ("report.md", "certificate.json"):
+        (tmp_path / "out" / name).symlink_to(private)
+
+    assert 0 == run("results", "a", "--save", str(tmp_path / "out")).exit_code
+    assert b"mine" == private.read_bytes()
+    assert b"# report" == (tmp_path / "out" / "report.md").read_bytes()
 
 
 def test_an_artifact_named_like_the_certificate_is_not_overwritten(

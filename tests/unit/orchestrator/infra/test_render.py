@@ -73,6 +73,11 @@ def test_every_command_names_the_region() -> None:
     )
 
 
+def test_a_region_cannot_add_a_command() -> None:
+    files = render(DeployRequest(Environment("a", "b", "eu; rm -rf ~"), (Part.DATA,)))
+    assert "--region 'eu; rm -rf ~' " in files["commands.txt"]
+
+
 def test_files_are_written_to_the_given_folder(
     tmp_path: Path, prod: Environment
 ) -> None:

@@ -27,7 +27,7 @@ def test_a_plain_file_name_may_name_an_artifact(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ".hidden", "..", "a/b", "a\\b", "x" * 129, "a\n", "a b"]
+    "text", ["", ".hidden", "-rf", "..", "a/b", "a\\b", "x" * 129, "a\n", "a b"]
 )
 def test_a_path_or_a_hidden_file_may_not_name_an_artifact(text: str) -> None:
     assert keys.is_file_name(text) is False

@@ -71,7 +71,8 @@ class ListPrice:
     has the price of the day on which it is counted.
 
     Attributes:
-        dated: The newest change of a price that the installed list knows.
+        dated: The newest change of a price that the installed list knows, a planned one
+            included: the list has no other date.
     """
 
     model_id: str
@@ -121,16 +122,16 @@ def list_price(model_id: str, provider: str = "") -> ListPrice:
             code="config.price.missing",
             next_step="Declare your own: Model(…, price=Price(input=…, output=…)).",
         ) from error
-    newest = max(_changes(snapshot.providers, date.today()))  # noqa: DTZ011 -- a day
+    newest = max(_changes(snapshot.providers))
     return ListPrice(model_id, provider, source, newest)
 
 
-def _changes(providers: Any, today: date) -> Iterator[date]:
-    """Yield the day of each change of a price that is not in the future."""
+def _changes(providers: Any) -> Iterator[date]:
+    """Yield the day of each change of a price."""
     for provider in providers:
         for model in provider.models:
             prices = model.prices if isinstance(model.prices, list) else []
             for each in prices:
                 day = getattr(each.constraint, "start_date", None)
-                if day is not None and day <= today:
+                if day is not None:
                     yield day

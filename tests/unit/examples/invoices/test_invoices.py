@@ -13,9 +13,7 @@ from verification.house import code_lines
 ROWS = Path(app.__file__).with_name("rows.jsonl").read_text("utf-8").splitlines()
 
 
-async def test_rows_become_invoices_and_one_without_fields_a_dead_letter() -> (
-    None
-):
+async def test_rows_become_invoices_and_one_without_fields_a_dead_letter() -> None:
     documents = [app.Document(**json.loads(row)) for row in ROWS]
     run = await run_in_memory(app.invoices, documents)
 

@@ -14,8 +14,7 @@ from piecework.errors import TransientError
 from piecework.errors.codes import REGISTRY
 from piecework.llm import Model, ModelAnswer, ModelRequest, Price
 from piecework.llm.model import FALLBACK_CODES
-from piecework.testing import killed_after, killed_in, run_in_memory
-from piecework.testing import Piecework
+from piecework.testing import Piecework, killed_after, killed_in, run_in_memory
 
 
 class Doc(BaseModel):

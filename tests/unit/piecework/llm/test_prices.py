@@ -61,7 +61,7 @@ class Snapshot:
     """The price list of genai-prices, with one model."""
 
     def __init__(self) -> None:
-        days = [date(2026, 1, 1), date(2026, 5, 1), date(2999, 1, 1)]
+        days = [date(2026, 1, 1), date(2026, 5, 1)]
         changes = [SimpleNamespace(start_date=day) for day in days]
         listed = [SimpleNamespace(constraint=each) for each in (None, *changes)]
         models = [SimpleNamespace(prices=listed), SimpleNamespace(prices=object())]

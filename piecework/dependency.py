@@ -79,6 +79,8 @@ class Dependency:
             returns the result of an earlier attempt, or None.
         fallback: The replacements, in order, for a call that a policy or an open
             breaker refuses. All of them have an effect, or all have none.
+        fallback_codes: Error codes of further failures that the next fallback answers,
+            once the retries are spent.
         breaker: When the whole fleet stops calling for a while; None: never.
         classify: What an error of the dependency means. It receives the error that the
             function raised, or a cause of it. It returns one of the five Piecework
@@ -106,6 +108,7 @@ class Dependency:
     timeout: float = 60.0
     lookup: Callable[..., Awaitable[Any]] | None = None
     fallback: Sequence[Fallback] = ()
+    fallback_codes: frozenset[str] = frozenset()
     breaker: CircuitBreaker | None = field(default_factory=CircuitBreaker)
     classify: Callable[[BaseException], StageError | None] | None = None
     cache_ttl_s: float | None = None

@@ -52,11 +52,11 @@ lowest() {
 
 beside() {
     make_environment "$tools/beside"
-    install ".[cli,data,documents]" instructor langchain fastapi openai
+    install ".[cli,data,documents,prices]" instructor langchain fastapi openai
     "$UV" pip check --python "$python"
     "$python" -c "
 from importlib.metadata import version
-import fastapi, instructor, langchain, openai
+import fastapi, genai_prices, instructor, langchain, openai
 import piecework, piecework.client, piecework_orchestrator.cli.app, piecework_worker.__main__
 for name in piecework.__all__:
     getattr(piecework, name)

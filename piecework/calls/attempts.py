@@ -21,7 +21,7 @@ from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
 from piecework.calls.usage import UsageReporter
-from piecework.dependency import Dependency, key_argument, outside_chunk
+from piecework.dependency import Dependency, Usage, key_argument, outside_chunk
 from piecework.errors import PermanentError, PieceworkError, TransientError
 from piecework.errors.classify import mark
 from piecework.resilience.breaker import (
@@ -227,6 +227,9 @@ class Attempts:
             self.counts.failed += 1
             dependency = attempts.call.dependency
             self.in_flight.note_failure(dependency, attempts.began_at, end)
+            usage = end and getattr(end.error, "facts", {}).get("usage")
+            if isinstance(usage, Usage):
+                self.usage.report_failed(attempts.call, usage, self.counts)
 
     def _may_retry(self, attempts: CallAttempts) -> bool:
         """Take a retry token, unless the breaker would reject the retry."""

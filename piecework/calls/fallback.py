@@ -1,5 +1,7 @@
 """Call the next fallback if a dependency refuses by a policy, a quota or its breaker.
 
+A dependency may declare further codes, such as those of an overloaded model.
+
 A fallback's answer is stored as the answer of the dependency itself, in the journal or
 by an effect in the ledger. So a later attempt does not call the refusing one again.
 
@@ -128,7 +130,8 @@ def is_refused(
     refusal of the last attempt does not count.
     """
     by_policy = failure.error_class is ErrorClass.POLICY
-    if not by_policy and failure.code != OPEN_CODE:
+    codes = {OPEN_CODE, *call.dependency.fallback_codes}
+    if not by_policy and failure.code not in codes:
         return False
     return not caller.ledger.may_have_happened(position_key(call, position))
 

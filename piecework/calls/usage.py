@@ -41,7 +41,17 @@ class UsageReporter:
 
     def report_paid(self, call: Call, answer: Any, counts: CallCounts) -> None:
         """Report a call that its dependency answered."""
-        usage = self._usage(call, lambda: answer)
+        self._report_paid(call, self._usage(call, lambda: answer), counts)
+
+    def report_failed(self, call: Call, usage: Usage, counts: CallCounts) -> None:
+        """Report a call that failed although its dependency answered.
+
+        The answer was paid for, and then refused: the error has its usage.
+        """
+        counts.made += 1
+        self._report_paid(call, self._checked(call, lambda: usage), counts)
+
+    def _report_paid(self, call: Call, usage: Usage, counts: CallCounts) -> None:
         counts.tokens_in += usage.tokens_in
         counts.tokens_out += usage.tokens_out
         self.hook(call.dependency.name, "paid", usage)
@@ -58,8 +68,12 @@ class UsageReporter:
         usage = call.dependency.usage
         if usage is None:
             return Usage()
+        return self._checked(call, lambda: usage(answer()))
+
+    def _checked(self, call: Call, usage: Callable[[], Any]) -> Usage:
+        """Return a usage with plain numbers; empty if it cannot be computed."""
         try:
-            return validated(usage(answer()))
+            return validated(usage())
         except Exception as error:  # noqa: BLE001 -- a user's function, about money
             log = self.log or quiet_log()
             name = call.dependency.name

@@ -17,6 +17,7 @@ from piecework.errors import UsageError
 #: The extra of each package that is imported only where it is used.
 EXTRAS: Final = {
     "docx": "documents",
+    "genai_prices": "prices",
     "jinja2": "cli",
     "pyarrow": "data",
     "pypdf": "documents",

@@ -17,6 +17,8 @@ from piecework.testing.memory import MemoryRun, run_in_memory
 if TYPE_CHECKING:
     import pytest  # an extra
 
+    from piecework.llm import Model, ModelAnswer, ModelRequest  # only tests of models
+
 #: A function that answers in place of a call, or the answer itself.
 Answer: TypeAlias = Callable[..., Any] | object
 #: Runs payloads under that many schedules from a seed on; returns the violations.
@@ -25,10 +27,11 @@ Simulate: TypeAlias = Callable[[Pipeline, list[BaseModel], range], str]
 
 @dataclass(slots=True)
 class Fake:
-    """A replacement for a declared call.
+    """A replacement for a declared call, or for the provider of a model.
 
     Attributes:
-        requests: The positional and the keyword arguments of each execution.
+        requests: The positional and the keyword arguments of each execution; of a model
+            its `ModelRequest` alone.
     """
 
     answer: Answer
@@ -43,6 +46,11 @@ class Fake:
         """Record the arguments; return the answer, or what the function returns."""
         self.requests.append((args, kwargs))
         return self.answer(*args, **kwargs) if callable(self.answer) else self.answer
+
+    async def execute_model(self, request: ModelRequest) -> ModelAnswer | str:
+        """Record the request; return the answer as a provider sends it."""
+        answer = await self.execute(request)
+        return answer.model_dump_json() if isinstance(answer, BaseModel) else answer
 
 
 class Piecework:
@@ -62,16 +70,22 @@ class Piecework:
         """Run a pipeline in memory; see `run_in_memory`."""
         return await run_in_memory(pipeline, payloads, faults=faults, **options)
 
-    def fake(self, call: DeclaredCall[..., Any], answer: Answer) -> Fake:
-        """Answer a declared call from now until the end of the test.
+    def fake(self, call: DeclaredCall[..., Any] | Model, answer: Answer) -> Fake:
+        """Answer a declared call, or a model, from now until the end of the test.
 
         Args:
-            call: A function that `@dependency.call` declared.
+            call: A function that `@dependency.call` declared, or a `Model`.
             answer: The answer, or a plain function of the call's arguments that returns
-                it or raises an error. It is not called with the idempotency key.
+                it or raises an error. It is not called with the idempotency key. A
+                model answers with a text, an object of pydantic, which is sent as JSON,
+                or a `ModelAnswer`, and its function receives the `ModelRequest`.
         """
         fake = Fake(answer)
-        self._monkeypatch.setattr(call, "function", call.replaced(fake.execute))
+        if isinstance(call, DeclaredCall):
+            replaced = call.replaced(fake.execute)
+            self._monkeypatch.setattr(call, "function", replaced)
+        else:
+            self._monkeypatch.setattr(call, "caller", fake.execute_model)
         return fake
 
     def simulate(

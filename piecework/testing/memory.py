@@ -15,8 +15,10 @@ from pydantic import BaseModel
 from piecework.calls.attempts import Attempts, plain_execution
 from piecework.calls.call import Call
 from piecework.calls.caller import Caller
+from piecework.calls.usage import AnswerSource, UsageReporter
 from piecework.context import Context, JoinContext
 from piecework.declared import PipelineFunction, as_pipeline
+from piecework.dependency import Usage
 from piecework.domain import keys, values
 from piecework.domain.model import Effect
 from piecework.domain.outcome import DeadLettered, Deferred, Outcome, Retry, Succeeded
@@ -47,6 +49,7 @@ class MemoryRun:
         join_value: What the join returned; None without a join.
         artifacts: What the join wrote.
         sent: The idempotency key of each execution of a called function, by its name.
+        paid: The dependency and the usage of each call that was answered.
     """
 
     results: dict[int, Any] = field(default_factory=dict)
@@ -54,6 +57,7 @@ class MemoryRun:
     join_value: Any = None
     artifacts: dict[str, bytes] = field(default_factory=dict)
     sent: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    paid: list[tuple[str, Usage]] = field(default_factory=list)
 
     def calls(self, function: str) -> int:
         """Return how often a function was executed, retries included."""
@@ -62,6 +66,11 @@ class MemoryRun:
     def effects(self, function: str) -> int:
         """Return how many operations a provider that honours the key has executed."""
         return len(set(self.sent[function]))
+
+    def note_usage(self, dependency: str, answered: AnswerSource, usage: Usage) -> None:
+        """Keep the usage of an answer that was paid for."""
+        if answered == "paid":
+            self.paid.append((dependency, usage))
 
 
 @dataclass(slots=True)
@@ -295,6 +304,7 @@ def _caller(
         clock=limits.clock,
         log=quiet_log(),
         sleep=at_once,
+        usage=UsageReporter(chunk.whole.note_usage) if chunk else UsageReporter(),
         execution=chunk.execution if chunk else plain_execution,
     )
     return Caller(journal=journal, ledger=journal, gen=1, attempts=attempts)

@@ -18,6 +18,7 @@ from piecework import (
     pipeline,
 )
 from piecework.client import Client, Done
+from piecework.llm import Model, ModelAnswer, ModelRequest, Price
 
 words = Dependency("word-counter")
 pay = Dependency("pay", effect=Effect.PROVIDER_IDEMPOTENT)
@@ -89,6 +90,21 @@ two_stages = Pipeline(
 async def rows() -> AsyncIterator[Text]:
     """Yield rows."""
     yield Text(text="a")
+
+
+async def complete(request: ModelRequest) -> ModelAnswer:
+    """Ask a provider."""
+    return ModelAnswer(request.text, tokens_in=1)
+
+
+mini = Model("mini", complete, price=Price(input=0.25, output=2.0), timeout=30)
+
+
+@pipeline
+async def read(part: Text) -> Text:
+    """Ask a model."""
+    assert_type(await mini.ask("Read.", part.text), str)
+    return assert_type(await mini.ask("Read.", part.text, returns=Text), Text)
 
 
 async def program() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pydantic import BaseModel
-from right import Text, charge, count_words, first, word_count
+from right import Text, charge, count_words, first, mini, word_count
 
 from piecework import Context, Pipeline, Results, Stage
 from piecework.client import Client, Done
@@ -28,6 +28,16 @@ async def wrong_arguments() -> None:
     text: str = await count_words("a")  # wrong
     await word_count(Other(number=1))  # wrong
     del text
+
+
+async def wrong_answers() -> None:
+    """Take an answer for another type, and name a parameter wrongly."""
+    number: int = (await mini.ask("Read.", "a", returns=Other)).number
+    other: Other = await mini.ask("Read.", "a", returns=Text)  # wrong
+    text: Text = await mini.ask("Read.", "a")  # wrong
+    await mini.ask("Read.", "a", returns=int)  # wrong
+    await mini.ask("Read.", "a", max_token=3)  # wrong
+    del number, other, text
 
 
 Pipeline("p", payload=Text, stages=[Stage(other)])  # wrong

@@ -178,4 +178,4 @@ def why_unpriced(line: BillLine) -> str:
         case "calls":
             return "no price; `usage` of the dependency reports tokens"
         case _:
-            return "no price; --prices FILE sets it"
+            return "no price; `Model(price=…)` or --prices FILE sets it"

@@ -86,6 +86,7 @@ class DependencySpec:
     layer: Literal["llm", "tool"]
     timeout: float
     fallback: Sequence[FallbackSpec] = ()
+    fallback_codes: frozenset[str] = frozenset()
     breaker: CircuitBreaker | None = None
     cache_ttl_s: float | None = None
     key_ttl_s: float | None = None
@@ -97,7 +98,9 @@ class DependencySpec:
         d = dependency
         chain = [FallbackSpec.of(each) for each in d.fallback]
         return cls(
-            *(d.name, d.retry, d.effect, d.layer, d.timeout, chain, d.breaker),
+            *(d.name, d.retry, d.effect, d.layer, d.timeout, chain),
+            fallback_codes=d.fallback_codes,
+            breaker=d.breaker,
             cache_ttl_s=d.cache_ttl_s,
             key_ttl_s=d.key_ttl_s,
             version=d.version,

@@ -330,6 +330,7 @@ class RemoteCall:
             timeout=spec.timeout,
             lookup=function.look_up if spec.effect is Effect.LOOKUP else None,
             fallback=[self.fallback(further, position) for position, further in chain],
+            fallback_codes=spec.fallback_codes,
             cache_ttl_s=spec.cache_ttl_s,
             key_ttl_s=spec.key_ttl_s,
             version=spec.version,

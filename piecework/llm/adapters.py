@@ -1,0 +1,298 @@
+"""Send a request through the client of a provider's SDK, and read its answer.
+
+A client is used by its methods alone, so that no SDK is a dependency. It may be
+asynchronous, or plain: a plain one is called in a thread. In place of a client each
+adapter takes an `async` function that returns it, for a client that must be opened in
+the event loop. SDKs that can are told not to retry: the retries are the dependency's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from piecework.errors.classify_llm import raise_for_stop_reason
+from piecework.llm.request import ModelAnswer, ModelRequest, malformed_answer
+from piecework.llm.schema import closed
+
+#: The hosts whose providers have a name of their own in keys and price lists.
+HOSTS: Final = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A caller for `Model` that knows its provider.
+
+    Attributes:
+        provider: Part of the key of each call; two providers may use the same id.
+    """
+
+    provider: str
+    send: Callable[[ModelRequest], Awaitable[ModelAnswer]]
+
+    async def __call__(self, request: ModelRequest) -> ModelAnswer:
+        """Send a request."""
+        return await self.send(request)
+
+
+def openai_chat(
+    client: Any, *, provider: str = "", max_tokens_name: str = ""
+) -> Adapter:
+    """Return a caller for Chat Completions of OpenAI, or of a compatible address.
+
+    Args:
+        client: `AsyncOpenAI(…)` or `OpenAI(…)`, or an async function that returns it.
+        provider: The name of the provider; default: the host of the client's address.
+        max_tokens_name: The parameter for the limit of tokens; default:
+            `max_completion_tokens` at OpenAI, `max_tokens` elsewhere.
+    """
+    name = provider or provider_of(client, "openai")
+    limit = max_tokens_name or (
+        "max_completion_tokens" if name == "openai" else "max_tokens"
+    )
+
+    async def send(request: ModelRequest) -> ModelAnswer:
+        messages = [{"role": each.role, "content": each.text} for each in request.turns]
+        if request.system:
+            messages.insert(0, {"role": "system", "content": request.system})
+        body = {
+            "model": request.model,
+            "messages": messages,
+            limit: request.max_tokens,
+            **temperature_of(request),
+            **openai_format(request),
+        }
+        opened = await without_retries(client)
+        method = opened.chat.completions.create
+        answer = await invoke(method, merged(body, request.options))
+        try:
+            choice = answer.choices[0]
+            stopped = "refusal" if choice.message.refusal else choice.finish_reason
+            text, usage = choice.message.content or "", answer.usage
+        except (AttributeError, IndexError, TypeError) as error:
+            raise malformed_answer(name, error) from error
+        details = getattr(usage, "prompt_tokens_details", None)
+        return ModelAnswer(
+            text=text,
+            stop_reason=stopped or "",
+            tokens_in=count(usage, "prompt_tokens"),
+            tokens_out=count(usage, "completion_tokens"),
+            cached_tokens_in=count(details, "cached_tokens"),
+        )
+
+    return Adapter(name, send)
+
+
+def openai_format(request: ModelRequest) -> dict[str, Any]:
+    """Return the parameter for structured output."""
+    if request.schema is None:
+        return {}
+    enforced = closed(request.schema)
+    schema: dict[str, Any] = {
+        "name": request.schema_name,
+        "schema": enforced or dict(request.schema),
+        "strict": enforced is not None,
+    }
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+
+
+def anthropic_messages(client: Any, *, provider: str = "") -> Adapter:
+    """Return a caller for Anthropic's Messages.
+
+    A schema that the structured output cannot enforce is sent as a tool that the model
+    must use.
+
+    Args:
+        client: `AsyncAnthropic(…)`, `Anthropic(…)` or one of its variants for Bedrock
+            or Vertex, or an async function that returns it.
+        provider: The name of the provider; default: the host of the client's address.
+    """
+    name = provider or provider_of(client, "anthropic")
+
+    async def send(request: ModelRequest) -> ModelAnswer:
+        body = {
+            "model": request.model,
+            "messages": [
+                {"role": each.role, "content": each.text} for each in request.turns
+            ],
+            "max_tokens": request.max_tokens,
+            **({"system": request.system} if request.system else {}),
+            **anthropic_format(request),
+        }
+        if found := temperature_of(request):  # the SDK has no parameter for it any more
+            body["extra_body"] = found
+        opened = await without_retries(client)
+        answer = await invoke(opened.messages.create, merged(body, request.options))
+        try:
+            blocks, usage = list(answer.content), answer.usage
+        except (AttributeError, TypeError) as error:
+            raise malformed_answer(name, error) from error
+        read = count(usage, "cache_read_input_tokens")
+        written = count(usage, "cache_creation_input_tokens")
+        return ModelAnswer(
+            text=text_of(blocks, lambda each, part: getattr(each, part, None)),
+            stop_reason=answer.stop_reason or "",
+            tokens_in=count(usage, "input_tokens") + read + written,
+            tokens_out=count(usage, "output_tokens"),
+            cached_tokens_in=read,
+            cache_write_tokens_in=written,
+        )
+
+    return Adapter(name, send)
+
+
+def anthropic_format(request: ModelRequest) -> dict[str, Any]:
+    """Return the parameters for structured output."""
+    if request.schema is None:
+        return {}
+    enforced = closed(request.schema)
+    if enforced is not None:
+        return {
+            "output_config": {"format": {"type": "json_schema", "schema": enforced}}
+        }
+    tool = {"name": request.schema_name, "input_schema": dict(request.schema)}
+    return {
+        "tools": [tool],
+        "tool_choice": {"type": "tool", "name": request.schema_name},
+    }
+
+
+def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
+    """Return a caller for Converse of Amazon Bedrock.
+
+    The schema is sent as a tool that the model must use, which each version of the SDK
+    knows. The key of the call is in `requestMetadata`, for the invocation log.
+
+    Args:
+        client: A client `bedrock-runtime` of aioboto3 or boto3, or an async function
+            that returns it. Configure it with `retries={"total_max_attempts": 1}`.
+        provider: The name of the provider.
+    """
+
+    async def send(request: ModelRequest) -> ModelAnswer:
+        limits = {"maxTokens": request.max_tokens, **temperature_of(request)}
+        body = {
+            "modelId": request.model,
+            "messages": [
+                {"role": each.role, "content": [{"text": each.text}]}
+                for each in request.turns
+            ],
+            "inferenceConfig": limits,
+            **({"system": [{"text": request.system}]} if request.system else {}),
+            **bedrock_format(request),
+            **bedrock_metadata(request),
+        }
+        opened = await open_client(client)
+        answer = await invoke(opened.converse, merged(body, request.options))
+        # A guardrail or a filter may answer without a message.
+        raise_if_no_message(answer)
+        try:
+            blocks = answer["output"]["message"]["content"]
+            text = text_of(blocks, lambda each, part: each.get(part))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise malformed_answer(provider, error) from error
+        usage = answer.get("usage", {})
+        read = int(usage.get("cacheReadInputTokens") or 0)
+        written = int(usage.get("cacheWriteInputTokens") or 0)
+        return ModelAnswer(
+            text=text,
+            stop_reason=answer.get("stopReason") or "",
+            tokens_in=int(usage.get("inputTokens") or 0) + read + written,
+            tokens_out=int(usage.get("outputTokens") or 0),
+            cached_tokens_in=read,
+            cache_write_tokens_in=written,
+        )
+
+    return Adapter(provider, send)
+
+
+def raise_if_no_message(answer: Mapping[str, Any]) -> None:
+    """Raise the error of an answer that has a stop reason in place of a message."""
+    if not answer.get("output"):
+        raise_for_stop_reason(answer)
+
+
+def bedrock_format(request: ModelRequest) -> dict[str, Any]:
+    """Return the parameter for structured output."""
+    if request.schema is None:
+        return {}
+    schema = closed(request.schema) or dict(request.schema)
+    tool = {"name": request.schema_name, "inputSchema": {"json": schema}}
+    choice = {"tool": {"name": request.schema_name}}
+    return {"toolConfig": {"tools": [{"toolSpec": tool}], "toolChoice": choice}}
+
+
+def bedrock_metadata(request: ModelRequest) -> dict[str, Any]:
+    """Return the parameter with the key of the call; Bedrock allows 256 characters."""
+    key = request.idempotency_key[:256]
+    return {"requestMetadata": {"idempotency-key": key}} if key else {}
+
+
+# ── what the adapters share ───────────────────────────────────────────────────
+
+
+def temperature_of(request: ModelRequest) -> dict[str, float]:
+    """Return the temperature, if the stage set one: some models refuse any."""
+    if request.temperature is None:
+        return {}
+    return {"temperature": request.temperature}
+
+
+def merged(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a body with further parameters; two objects of one name become one."""
+    found = dict(body)
+    for name, value in options.items():
+        ours = found.get(name)
+        if isinstance(ours, Mapping) and isinstance(value, Mapping):
+            found[name] = {**ours, **value}
+        else:
+            found[name] = value
+    return found
+
+
+def text_of(blocks: list[Any], part_of: Callable[[Any, str], Any]) -> str:
+    """Return the texts of an answer, or what a tool was given, as JSON."""
+    for block in blocks:
+        used = part_of(block, "toolUse") or {}
+        given = used.get("input") if used else None
+        if part_of(block, "type") == "tool_use":
+            given = part_of(block, "input")
+        if given is not None:
+            return json.dumps(given, ensure_ascii=False)
+    return "".join(part_of(block, "text") or "" for block in blocks)
+
+
+def count(usage: Any, name: str) -> int:
+    """Return a number of tokens; 0 if the provider does not report it."""
+    return int(getattr(usage, name, None) or 0)
+
+
+def provider_of(client: Any, default: str) -> str:
+    """Return the name of the provider behind a client, by the host of its address."""
+    host = urlsplit(str(getattr(client, "base_url", "") or "")).hostname
+    return HOSTS.get(host, host) if host else default
+
+
+async def open_client(client: Any) -> Any:
+    """Return the client itself, or what the function for it returns."""
+    return await client() if inspect.isroutine(client) else client
+
+
+async def without_retries(client: Any) -> Any:
+    """Return the client of an SDK with its own retries switched off."""
+    opened = await open_client(client)
+    options = getattr(opened, "with_options", None)
+    return opened if options is None else options(max_retries=0)
+
+
+async def invoke(method: Callable[..., Any], body: Mapping[str, Any]) -> Any:
+    """Call a method of a client; a plain one runs in a thread."""
+    if inspect.iscoroutinefunction(inspect.unwrap(method)):
+        return await method(**body)
+    answer = await asyncio.to_thread(method, **body)
+    return await answer if inspect.isawaitable(answer) else answer

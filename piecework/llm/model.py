@@ -1,0 +1,257 @@
+"""A model: its requests are calls of a dependency, its answers have a type.
+
+ask = request -> answer -> validated -> the object
+                        -> does not fit -> one repair -> validated -> the object
+
+Request and repair are two calls. Each is remembered, retried and paid for by itself. An
+answer that does not fit is remembered, because its repair refers to it; the answer of a
+repair is remembered only if it fits, so that a redrive repairs again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast, overload
+
+from pydantic import BaseModel, ValidationError
+
+from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
+from piecework.domain.identity import named_call, path_of
+from piecework.errors import StageError
+from piecework.llm.prices import Priced
+from piecework.llm.request import ModelAnswer, ModelCaller, ModelRequest, Turn
+from piecework.llm.schema import invalid_answer, read_answer, repair_text, schema_of
+
+M = TypeVar("M", bound=BaseModel)
+
+#: Tokens of an answer, if neither the model nor the request sets a limit.
+MAX_TOKENS: Final = 4_096
+#: The failures after which another model is asked, once the retries are spent: the
+#: provider is overloaded or down, or the model cannot read or write as much. A refusal
+#: and an open breaker lead to the fallback of any dependency.
+FALLBACK_CODES: Final = frozenset(
+    {
+        "llm.connection.failed",
+        "llm.connection.timeout",
+        "llm.context.overflow",
+        "llm.http.429_rate_limited",
+        "llm.http.500_server_error",
+        "llm.http.502_bad_gateway",
+        "llm.http.503_unavailable",
+        "llm.http.504_gateway_timeout",
+        "llm.http.529_overloaded",
+        "llm.http.5xx_failed",
+        "llm.model.failed",
+        "llm.model.not_ready",
+        "llm.output.truncated",
+        "runtime.budget.retry_exhausted",
+    }
+)
+
+
+class Model:
+    """A model of a provider.
+
+    Attributes:
+        dependency: The dependency that its calls have.
+        caller: Sends a request; a test replaces it.
+        complete: The function of its calls; a fallback of another model calls it.
+        provider, model_id: Part of the key of each call: another model is asked again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        caller: ModelCaller,
+        *,
+        model_id: str = "",
+        price: Priced | None = None,
+        fallback: Sequence[Model] = (),
+        max_tokens: int = MAX_TOKENS,
+        **options: Any,
+    ) -> None:
+        """Declare a model.
+
+        Args:
+            name: The name of the dependency, in keys, tables and logs.
+            caller: An adapter such as `openai_chat(client)`, or an async function that
+                receives a `ModelRequest` and returns a `ModelAnswer` or a text.
+            model_id: The provider's id of the model; default: the name.
+            price: What its tokens cost; None: the bill has tokens without money.
+            fallback: The models that are asked, in order, if this one is overloaded,
+                cut off or refuses. They have no fallbacks of their own.
+            max_tokens: Tokens of an answer, if `ask` sets no limit.
+            **options: Further arguments of `Dependency`, such as `retry`, `timeout`,
+                `breaker`, `cache_ttl_s` and `version`.
+
+        Raises:
+            UsageError: `pipeline.declaration.invalid`.
+        """
+        self.name, self.caller, self.price = name, caller, price
+        self.model_id, self.max_tokens = model_id or name, max_tokens
+        self.provider = str(getattr(caller, "provider", "") or path_of(caller))
+        self.fallback = tuple(fallback)
+        options = {"layer": "llm", "usage": self.usage_of, **options}
+        self._alone = Dependency(name, **options)
+        chain = [Fallback(each.dependency, each.complete) for each in self.fallback]
+        self.dependency: Dependency = replace(
+            self._alone, fallback=chain, fallback_codes=FALLBACK_CODES
+        )
+        self._identity = json.dumps([self.provider, self.model_id])
+        declared = named_call(f"model {name}", version=self._identity)
+        self.complete: Callable[..., Awaitable[ModelAnswer]] = declared(self._send)
+        self.complete.__name__ = name  # in events, errors and counts of tests
+        self._first = DeclaredCall(self.dependency, self.complete)
+        self._repairs: dict[type[BaseModel], DeclaredCall[Any, ModelAnswer]] = {}
+        self._by_name = {each.name: each for each in (self, *self.fallback)}
+
+    @overload
+    async def ask(
+        self,
+        system: str,
+        text: str,
+        *,
+        returns: type[M],
+        context: Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        prompt_version: str = "",
+        options: Mapping[str, Any] | None = None,
+    ) -> M: ...
+    @overload
+    async def ask(
+        self,
+        system: str,
+        text: str,
+        *,
+        returns: type[str] = str,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        prompt_version: str = "",
+        options: Mapping[str, Any] | None = None,
+    ) -> str: ...
+    async def ask(
+        self,
+        system: str,
+        text: str,
+        *,
+        returns: type[Any] = str,
+        context: Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        prompt_version: str = "",
+        options: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Ask the model, in a chunk as a remembered and retried call.
+
+        The key of the call covers provider, model id, both texts, schema and all
+        parameters. Outside of a chunk the request is sent once, without retries.
+
+        Args:
+            system: The instructions; empty: none.
+            text: What the model works on.
+            returns: The pydantic model of the answer; default: the answer's text.
+            context: For the validators of `returns`, as `info.context`.
+            max_tokens: The most tokens that the answer may have.
+            temperature: None: the provider's default.
+            prompt_version: Another version asks again, although the texts are equal.
+            options: Further parameters, as the provider's method names them.
+
+        Raises:
+            SemanticError: `llm.output.truncated`: the answer is cut off;
+                `llm.output.invalid`: it does not fit after one repair.
+            PolicyError: `llm.policy.refusal`, `llm.policy.content_filtered`.
+            PermanentError: `llm.context.overflow`.
+            UsageError: `pipeline.declaration.invalid`: `returns` is not a model.
+            Exception: The error of the provider's client, when the retries are spent.
+        """
+        request = ModelRequest(
+            system=system,
+            turns=(Turn("user", text),),
+            max_tokens=max_tokens or self.max_tokens,
+            temperature=temperature,
+            options=dict(options or {}),
+            prompt_version=prompt_version,
+        )
+        if returns is str:
+            return (await self._first(request)).text
+        request = replace(
+            request,
+            schema=schema_of(cast("Hashable", returns)),
+            schema_name=returns.__name__,
+        )
+        answer = await self._first(request)
+        try:
+            return read_answer(answer.text, returns, context)
+        except ValidationError as error:
+            repair = Turn("user", repair_text(error))
+        said = Turn("assistant", answer.text or "(no text)")
+        turns = (*request.turns, said, repair)
+        answering = self._by_name.get(answer.answered_by, self)
+        call = answering.repair_call(returns)
+        answer = await call(replace(request, turns=turns), context)
+        return _fitting(answer, returns, context)
+
+    async def _send(
+        self, request: ModelRequest, *, idempotency_key: str = ""
+    ) -> ModelAnswer:
+        """Send a request; raise the error of an answer that is not complete."""
+        request = replace(request, model=self.model_id, idempotency_key=idempotency_key)
+        said = await self.caller(request)
+        answer = ModelAnswer(said) if isinstance(said, str) else said
+        answer = replace(answer, answered_by=self.name)
+        if (error := answer.stopped_early()) is not None:
+            raise self._paid(error, answer)
+        return answer
+
+    def repair_call(self, returns: type[BaseModel]) -> DeclaredCall[Any, ModelAnswer]:
+        """Return the call that repairs an answer: it answers only what fits."""
+        found = self._repairs.get(returns)
+        if found is None:
+
+            async def repair(
+                request: ModelRequest,
+                context: Mapping[str, Any] | None,
+                *,
+                idempotency_key: str = "",
+            ) -> ModelAnswer:
+                answer = await self._send(request, idempotency_key=idempotency_key)
+                try:
+                    _fitting(answer, returns, context)
+                except StageError as error:
+                    raise self._paid(error, answer) from error.__cause__
+                return answer
+
+            repair.__name__ = self.name
+            declared = named_call(f"repair {self.name}", version=self._identity)
+            found = DeclaredCall(self._alone, declared(repair))
+            self._repairs[returns] = found
+        return found
+
+    def _paid(self, error: StageError, answer: ModelAnswer) -> StageError:
+        """Return an error with the usage of the answer: it has been paid for."""
+        error.facts["usage"] = self.usage_of(answer)
+        return error
+
+    def usage_of(self, answer: ModelAnswer) -> Usage:
+        """Return what an answer cost; without a price: tokens and no money."""
+        usd = answer.usd
+        if usd is None and self.price is not None:
+            usd = self.price.usd(answer)
+        return Usage(answer.tokens_in, answer.tokens_out, usd or 0.0, self.model_id)
+
+
+def _fitting(
+    answer: ModelAnswer, returns: type[M], context: Mapping[str, Any] | None
+) -> M:
+    """Return a repaired answer as an object.
+
+    Raises:
+        SemanticError: `llm.output.invalid`.
+    """
+    try:
+        return read_answer(answer.text, returns, context)
+    except ValidationError as error:
+        raise invalid_answer(error) from error

@@ -1,0 +1,137 @@
+"""What an answer of a model costs: by your own price, or by a dated price list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from typing import Any, Final, Protocol
+
+from piecework.errors import UsageError
+from piecework.errors.extras import naming_extras
+from piecework.llm.request import ModelAnswer
+
+MILLION: Final = 1_000_000
+
+
+class Priced(Protocol):
+    """Computes the price of an answer."""
+
+    def usd(self, answer: ModelAnswer) -> float:
+        """Return the price in dollars."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A price of your own, in dollars for a million tokens.
+
+    Attributes:
+        cached_input: For tokens that were read from a cache; None: as `input`.
+        cache_write: For tokens that were written to a cache; None: as `input`.
+
+    Raises:
+        UsageError: `pipeline.declaration.invalid`: a price is negative.
+    """
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    cache_write: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a negative price."""
+        prices = (self.input, self.output, self.cached_input, self.cache_write)
+        if any(each is not None and not each >= 0 for each in prices):
+            message = f"{self} has a price below zero."
+            raise UsageError(message, code="pipeline.declaration.invalid")
+
+    def usd(self, answer: ModelAnswer) -> float:
+        """Return the price of an answer in dollars."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        written = self.input if self.cache_write is None else self.cache_write
+        read, write = answer.cached_tokens_in, answer.cache_write_tokens_in
+        total = (
+            (answer.tokens_in - read - write) * self.input
+            + read * cached
+            + write * written
+            + answer.tokens_out * self.output
+        )
+        return total / MILLION
+
+
+# ── the price list of the package genai-prices ────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class ListPrice:
+    """The price of a model in the price list of the package `genai-prices`.
+
+    The list has prices that depend on the number of tokens or on the date; an answer
+    has the price of the day on which it is counted.
+
+    Attributes:
+        dated: The newest change of a price that the installed list knows, a planned one
+            included: the list has no other date.
+    """
+
+    model_id: str
+    provider: str
+    source: str
+    dated: date
+
+    def usd(self, answer: ModelAnswer) -> float:
+        """Return the price of an answer in dollars."""
+        from genai_prices import Usage, calc_price
+
+        usage = Usage(
+            input_tokens=answer.tokens_in,
+            cache_read_tokens=answer.cached_tokens_in,
+            cache_write_tokens=answer.cache_write_tokens_in,
+            output_tokens=answer.tokens_out,
+        )
+        found = calc_price(usage, self.model_id, provider_id=self.provider or None)
+        return float(found.total_price)
+
+    def __str__(self) -> str:
+        """Return the model, the source and its date."""
+        return f"{self.model_id}: {self.source}, changes up to {self.dated}"
+
+
+def list_price(model_id: str, provider: str = "") -> ListPrice:
+    """Return the price of a model by the installed price list; nothing is downloaded.
+
+    Args:
+        model_id: The provider's id of the model.
+        provider: The list's name of the provider, such as `openai`, `anthropic` or
+            `aws`; empty: the list finds it by the id.
+
+    Raises:
+        UsageError: `cli.extra.missing`: the extra `prices` is not installed;
+            `config.price.missing`: the list does not have the model.
+    """
+    with naming_extras():
+        from genai_prices import data_snapshot
+    snapshot = data_snapshot.get_snapshot()
+    source = f"genai-prices {version('genai-prices')}"
+    try:
+        snapshot.find_provider_model(model_id, None, provider or None, None)
+    except LookupError as error:
+        raise UsageError(
+            f"{source} has no price of {model_id!r}.",
+            code="config.price.missing",
+            next_step="Declare your own: Model(…, price=Price(input=…, output=…)).",
+        ) from error
+    newest = max(_changes(snapshot.providers))
+    return ListPrice(model_id, provider, source, newest)
+
+
+def _changes(providers: Any) -> Iterator[date]:
+    """Yield the day of each change of a price."""
+    for provider in providers:
+        for model in provider.models:
+            prices = model.prices if isinstance(model.prices, list) else []
+            for each in prices:
+                day = getattr(each.constraint, "start_date", None)
+                if day is not None:
+                    yield day

@@ -134,11 +134,11 @@ def test_a_module_beside_the_documents_does_not_replace_a_library(
     monkeypatch.setattr(sys, "path", searched)
     monkeypatch.chdir(tmp_path)
     for name in ("wave", "pw_not_installed"):
-        (tmp_path / f"{name}.py").write_text("STRANGE = True\n")
+        (tmp_path / f"{name}.py").write_text("PLANTED = True\n")
         monkeypatch.delitem(sys.modules, name, raising=False)
     search_working_directory()
 
-    assert not hasattr(importlib.import_module("wave"), "STRANGE")
+    assert not hasattr(importlib.import_module("wave"), "PLANTED")
     with pytest.raises(ModuleNotFoundError), naming_extras():
         importlib.import_module("pw_not_installed")
-    assert importlib.import_module("pw_not_installed").STRANGE
+    assert importlib.import_module("pw_not_installed").PLANTED

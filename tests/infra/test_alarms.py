@@ -14,7 +14,6 @@ from tests.infra.alarm_template import (
     PAGES,
     PREFIX,
     RESOURCES,
-    ROOT,
     SCALERS,
     TELLING,
     first_command,
@@ -147,8 +146,3 @@ def test_the_topic_is_encrypted_with_a_key_that_alarms_may_use() -> None:
 
     assert key == "Key.Arn"
     assert RESOURCES["Key"]["Properties"]["EnableKeyRotation"] is True
-
-
-@pytest.mark.parametrize("name", ["alarms.yaml", "scaling.yaml"])
-def test_a_template_is_small_enough_to_be_sent(name: str) -> None:
-    assert (ROOT / "infra" / name).stat().st_size <= 51_200

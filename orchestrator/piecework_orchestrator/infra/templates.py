@@ -50,7 +50,11 @@ MAX_TEMPLATE_BYTES = 51_200
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template, as text for CloudFormation and as parsed data."""
+    """A template, as text for CloudFormation and as parsed data.
+
+    Attributes:
+        text: Without comment lines: a request has room for 51,200 bytes.
+    """
 
     part: Part
     text: str
@@ -85,13 +89,22 @@ def load(part: Part) -> Template:
     Raises:
         UsageError: `infra.template.missing`, `infra.template.too_large`.
     """
-    text = read(f"{part}.yaml")
+    text = without_comments(read(f"{part}.yaml"))
     if len(text.encode()) > MAX_TEMPLATE_BYTES:
         message = (
             f"{part}.yaml is longer than the {MAX_TEMPLATE_BYTES} bytes of a request."
         )
         raise UsageError(message, code="infra.template.too_large")
     return Template(part, text)
+
+
+def without_comments(text: str) -> str:
+    """Return a template without the lines that are only a comment.
+
+    A test parses both: no template has such a line inside a value.
+    """
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
 def read(name: str) -> str:

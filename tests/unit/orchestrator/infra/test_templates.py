@@ -22,6 +22,10 @@ def test_a_template_ships_and_fits_a_request(part: Part) -> None:
 
     assert {"App", "Env"} <= set(found.parameters)
     assert found.body["Resources"]
+    written = templates.read(f"{part}.yaml")
+    assert found.body == templates.parse(written), "a comment line inside a value"
+    # GetTemplate returns `?` for others, so `infra status` would always say "differs".
+    assert written.isascii()
 
 
 def test_image_and_pipelines_are_the_only_required_parameters() -> None:

@@ -1130,6 +1130,12 @@ ROWS: Final = (
         "Correct what the message quotes, then run the command again.",
     ),
     Code(
+        "infra.service_role.missing",
+        PERMANENT,
+        "The account lacks a role of ECS, and the deploy role may not create it.",
+        "An administrator runs the command that the error names; then deploy again.",
+    ),
+    Code(
         "infra.stack.busy",
         TRANSIENT,
         "Another operation on the stack is in progress.",

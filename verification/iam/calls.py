@@ -18,7 +18,7 @@ from botocore import xform_name
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("piecework", "workers", "orchestrator")
 #: The services whose clients our code makes.
-SERVICES = {"cloudformation", "dynamodb", "s3", "sqs", "sts"}
+SERVICES = {"cloudformation", "dynamodb", "iam", "s3", "sqs", "sts"}
 #: Our own verbs have the names of operations of one word: they are calls of these only.
 CLIENTS = {"client", "dynamodb", "cloudformation", "sqs", "s3"}
 #: Only the embedded AWS is called here, and it needs no role.

@@ -78,8 +78,7 @@ TYPES = {
     ),
     "AWS::ECS::Cluster": (
         "ecs:CreateCluster DeleteCluster DescribeClusters PutClusterCapacityProviders "
-        "UpdateCluster UpdateClusterSettings TagResource UntagResource "
-        "iam:CreateServiceLinkedRole"
+        "UpdateCluster UpdateClusterSettings TagResource UntagResource"
     ),
     "AWS::ECS::TaskDefinition": (
         "ecs:DeregisterTaskDefinition DescribeTaskDefinition RegisterTaskDefinition "
@@ -90,8 +89,7 @@ TYPES = {
     ),
     "AWS::ApplicationAutoScaling::ScalableTarget": (
         "application-autoscaling:DeregisterScalableTarget DescribeScalableTargets "
-        "ListTagsForResource RegisterScalableTarget TagResource UntagResource "
-        "iam:CreateServiceLinkedRole"
+        "ListTagsForResource RegisterScalableTarget TagResource UntagResource"
     ),
     "AWS::ApplicationAutoScaling::ScalingPolicy": (
         "application-autoscaling:DeleteScalingPolicy DescribeScalingPolicies "

@@ -13,6 +13,7 @@ from pathlib import Path
 TABLE = Path(__file__).with_name("grants.txt")
 ARN = "arn:aws:{service}:us-east-1:000000000000:"
 BUCKET = "arn:aws:s3:::piecework-prod-000000000000-us-east-1"
+SERVICE_ROLES = "arn:aws:iam::000000000000:role/aws-service-role"
 #: What the names in the table's rows stand for.
 PLACES = {
     "work": f"{ARN}piecework-prod-work",
@@ -31,6 +32,12 @@ PLACES = {
         f"stack/{name}": f"{ARN}stack/piecework-prod-{name}/*"
         for name in ("alarms", "data", "network", "scaling", "service")
     },
+    "role-of-ecs": f"{SERVICE_ROLES}/ecs.amazonaws.com/AWSServiceRoleForECS",
+    "role-of-scaling": (
+        f"{SERVICE_ROLES}/ecs.application-autoscaling.amazonaws.com/"
+        "AWSServiceRoleForApplicationAutoScaling_ECSService"
+    ),
+    "service-roles": f"{SERVICE_ROLES}/*",
     "logs/worker": f"{ARN}log-group:/piecework/prod/worker:*",
     "logs/reconciler": f"{ARN}log-group:/piecework/prod/reconciler:*",
     "logs/command": f"{ARN}log-group:/piecework/prod/command:*",

@@ -53,6 +53,10 @@ NEEDS: dict[str, dict[str, frozenset[str]]] = {
             "UpdateTerminationProtection",
         )
     },
+    "iam": {
+        name: frozenset({f"iam:{name}"})
+        for name in ("CreateServiceLinkedRole", "GetRole")
+    },
     # It needs no permission.
     "sts": {"GetCallerIdentity": frozenset()},
 }

@@ -27,6 +27,7 @@ from piecework_orchestrator.infra.environment import (
     resolve_parameters,
 )
 from piecework_orchestrator.infra.errors import translated_aws_errors
+from piecework_orchestrator.infra.service_roles import ensure_service_roles
 from piecework_orchestrator.infra.session import AwsSession, Interaction
 from piecework_orchestrator.infra.stack import Stack, StackState, follow, require_ready
 from piecework_orchestrator.infra.templates import Part, Template
@@ -129,6 +130,8 @@ def _deploy_part(
         result, outputs = "unchanged", proposal.outputs
     else:
         _confirm(run, proposal, change_set, interaction)
+        with proposal.discarded_on_error():
+            ensure_service_roles(run.session, proposal.template, interaction.report)
         after = _execute(run.request, proposal, change_set, interaction)
         outputs = after.outputs if after else {}
         result = "updated" if proposal.found else "created"

@@ -16,8 +16,10 @@ from piecework_orchestrator.cli.infra_options import (
     ParameterOption,
     PipelinesOption,
     RegionOption,
+    RoleOption,
     StackOption,
     SubnetsOption,
+    TagOption,
     VpcOption,
     environment,
     open_target,
@@ -62,6 +64,8 @@ def deploy_stacks(  # noqa: PLR0913, PLR0917 -- options of a command
         bool, typer.Option("--dry-run", help="Show the changes, make none.")
     ] = False,
     yes: YesOption = False,
+    tag: TagOption = None,
+    role_arn: RoleOption = "",
     app: AppOption = "",
     region: RegionOption = "",
     output: OutputOption = Format.TABLE,
@@ -77,7 +81,7 @@ def deploy_stacks(  # noqa: PLR0913, PLR0917 -- options of a command
     def run(out: Output) -> None:
         wanted = environment(
             env, app, region, config, parameter,
-            image, pipelines, vpc, subnets, security_group,
+            image, pipelines, vpc, subnets, security_group, tag, role_arn,
         )  # fmt: skip
         request = DeployRequest(
             wanted, tuple(stack or ()), tuple(allow_replacement or ())
@@ -107,6 +111,8 @@ def diff_stacks(  # noqa: PLR0913, PLR0917 -- as deploy
         bool,
         typer.Option("--exit-code", help="Return exit code 9 if there are changes."),
     ] = False,
+    tag: TagOption = None,
+    role_arn: RoleOption = "",
     app: AppOption = "",
     region: RegionOption = "",
     output: OutputOption = Format.TABLE,
@@ -116,7 +122,7 @@ def diff_stacks(  # noqa: PLR0913, PLR0917 -- as deploy
     def run(out: Output) -> int:
         wanted = environment(
             env, app, region, config, parameter,
-            image, pipelines, vpc, subnets, security_group,
+            image, pipelines, vpc, subnets, security_group, tag, role_arn,
         )  # fmt: skip
         found = diff(
             open_target(wanted, out), DeployRequest(wanted, tuple(stack or ()))

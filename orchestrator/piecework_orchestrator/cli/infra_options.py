@@ -84,6 +84,24 @@ GroupOption = Annotated[
         metavar="ID", help="A security group of that VPC.", show_default=False
     ),
 ]
+TagOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tag",
+        metavar="KEY=VALUE",
+        help="A tag of every stack and its resources; repeatable.",
+        show_default=False,
+    ),
+]
+RoleOption = Annotated[
+    str,
+    typer.Option(
+        "--role-arn",
+        metavar="ARN",
+        help="The role with which CloudFormation works.",
+        show_default="the caller's",
+    ),
+]
 
 
 def environment(  # noqa: PLR0913, PLR0917 -- the options, each wanted alone
@@ -97,6 +115,8 @@ def environment(  # noqa: PLR0913, PLR0917 -- the options, each wanted alone
     vpc: str = "",
     subnets: str = "",
     security_group: str = "",
+    tags: list[str] | None = None,
+    role_arn: str = "",
 ) -> Environment:
     """Return the environment that the options name."""
     shorthand = {
@@ -107,7 +127,16 @@ def environment(  # noqa: PLR0913, PLR0917 -- the options, each wanted alone
         "security_group": security_group,
     }
     return resolve_environment(
-        Options(app, env, region, config, tuple(parameters or ()), shorthand)
+        Options(
+            app,
+            env,
+            region,
+            config,
+            tuple(parameters or ()),
+            shorthand,
+            tuple(tags or ()),
+            role_arn,
+        )
     )
 
 

@@ -146,12 +146,19 @@ def create_change_set(
     *,
     name: str,
     new: bool,
+    tags: Mapping[str, str] | None = None,
+    role_arn: str = "",
 ) -> ChangeSet:
     """Create a change set and wait until CloudFormation has computed it.
+
+    CloudFormation remembers tags and role of a stack: without them they stay.
 
     Raises:
         InfraError: `infra.change.refused`.
     """
+    kept: dict[str, Any] = {"RoleARN": role_arn} if role_arn else {}
+    if tags:
+        kept["Tags"] = [{"Key": key, "Value": value} for key, value in tags.items()]
     with translated_aws_errors(stack.name):
         reply = stack.client.create_change_set(
             StackName=stack.name,
@@ -160,6 +167,7 @@ def create_change_set(
             TemplateBody=template.text,
             Parameters=parameters,
             Capabilities=template.capabilities,
+            **kept,
         )
     draft = ChangeSet(stack, str(reply["Id"]), str(reply["StackId"]), creates_stack=new)
     try:

@@ -358,11 +358,18 @@ def propose_stack(
     values = resolve_parameters(template, environment, inherited, present)
     if values.missing:
         return Proposal(part, stack, template, found, None, values.missing)
-    if found is not None and _is_current(stack, template, values, found):
+    same_tags = found is not None and environment.tags.items() <= found.tags.items()
+    if found and same_tags and _is_current(stack, template, values, found):
         return Proposal(part, stack, template, found, None)
     name = f"piecework-{uuid4().hex[:12]}"
     change_set = create_change_set(
-        stack, template, values.to_request(), name=name, new=found is None
+        stack,
+        template,
+        values.to_request(),
+        name=name,
+        new=found is None,
+        tags=environment.tags,
+        role_arn=environment.role_arn,
     )
     return Proposal(part, stack, template, found, change_set)
 

@@ -33,6 +33,7 @@ class Options:
     Attributes:
         parameters: `Key=Value` words.
         shorthand: Values of the options in `OPTION_PARAMETERS`, by option.
+        tags: `Key=Value` words.
     """
 
     app: str = ""
@@ -41,6 +42,8 @@ class Options:
     config: Path | None = None
     parameters: tuple[str, ...] = ()
     shorthand: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    role_arn: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Environment:
         command_parameters: Values from this command; at least one of its stacks must
             declare each parameter.
         part_parameters: Values for one stack.
+        tags: Tags of every stack; CloudFormation sets them on its resources, too.
+        role_arn: The role with which CloudFormation works; empty: the caller's.
     """
 
     app: str
@@ -60,6 +65,8 @@ class Environment:
     shared_parameters: Mapping[str, str] = field(default_factory=dict)
     command_parameters: Mapping[str, str] = field(default_factory=dict)
     part_parameters: Mapping[Part, Mapping[str, str]] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    role_arn: str = ""
 
     @property
     def name(self) -> str:
@@ -122,7 +129,25 @@ def resolve_environment(options: Options) -> Environment:
             part: {name: as_text(value) for name, value in values.items()}
             for part, values in file.parameters.items()
         },
+        file.tags | parse_tags(options.tags),
+        options.role_arn or file.role_arn,
     )
+
+
+def parse_tags(words: Iterable[str]) -> dict[str, str]:
+    """Parse `Key=Value` words; a key may have colons and slashes.
+
+    Raises:
+        UsageError: `infra.parameter.invalid`.
+    """
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name or name.startswith("aws:"):
+            message = f"The tag {word!r} is not Key=Value, or its key begins with aws:."
+            raise UsageError(message, code="infra.parameter.invalid")
+        found[name] = value
+    return found
 
 
 def parse_parameters(words: Iterable[str]) -> dict[str, str]:
@@ -174,6 +199,8 @@ class EnvironmentFile(BaseModel):
     vpc: str = ""
     subnets: list[str] = Field(default_factory=list)
     security_group: str = ""
+    tags: dict[str, str] = Field(default_factory=dict)
+    role_arn: str = ""
     common_parameters: dict[str, Value] = Field(default_factory=dict)
     parameters: dict[Part, dict[str, Value]] = Field(default_factory=dict)
 

@@ -29,6 +29,7 @@ class StackState:
     protected: bool
     updated_at: str
     drift: str
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,7 @@ def _parse_state(reply: Mapping[str, Any]) -> StackState:
         outputs={o["OutputKey"]: o["OutputValue"] for o in reply.get("Outputs", ())},
         protected=bool(reply.get("EnableTerminationProtection")),
         updated_at=changed.isoformat() if changed else "",
+        tags={tag["Key"]: tag["Value"] for tag in reply.get("Tags", ())},
         drift=str(reply.get("DriftInformation", {}).get("StackDriftStatus", "")),
     )
 

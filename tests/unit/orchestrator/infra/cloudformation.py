@@ -123,7 +123,11 @@ class CloudFormation:
             for key, value in self.outputs.get(name, {}).items()
         ]
         self.add(
-            name, self.ends or f"{verb}_COMPLETE", Parameters=values, Outputs=outputs
+            name,
+            self.ends or f"{verb}_COMPLETE",
+            Parameters=values,
+            Outputs=outputs,
+            Tags=asked.get("Tags", []),
         )
         self.templates[name] = asked["TemplateBody"]
         for resource, status, reason in self.failing or [("Thing", "DONE", "")]:

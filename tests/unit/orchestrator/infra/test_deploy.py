@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,6 +41,26 @@ def parameters(request: dict[str, Any]) -> dict[str, Any]:
 
 def proposals(cloudformation: CloudFormation) -> dict[str, dict[str, Any]]:
     return {r["StackName"]: r for verb, r in cloudformation.calls if verb == "propose"}
+
+
+def test_tags_and_role_are_given_and_a_new_tag_is_a_change(
+    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
+) -> None:
+    arn = "arn:aws:iam::111122223333:role/cfn"
+    tagged = replace(prod, tags={"team": "shop"}, role_arn=arn)
+    deploy(session_of(cloudformation), DeployRequest(tagged), interaction)
+    wanted = {("arn:aws:iam::111122223333:role/cfn", "team", "shop")}
+    assert wanted == {
+        (request["RoleARN"], tag["Key"], tag["Value"])
+        for request in proposals(cloudformation).values()
+        for tag in request["Tags"]
+    }
+    cloudformation.calls.clear()
+    deploy(session_of(cloudformation), DeployRequest(tagged), interaction)
+    assert {} == proposals(cloudformation)
+    more = replace(tagged, tags={"team": "shop", "cost": "17"})
+    deploy(session_of(cloudformation), DeployRequest(more), interaction)
+    assert 6 == len(proposals(cloudformation))
 
 
 def test_an_empty_account_gets_every_stack_in_its_order(

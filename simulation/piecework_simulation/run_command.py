@@ -19,14 +19,13 @@ from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework.settings import Settings, load_settings
+from piecework_orchestrator.artifacts import save_artifacts
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import exit_code, show_progress
-from piecework_orchestrator.cli.results import ResultErrors, result_line, save_artifacts
+from piecework_orchestrator.cli.results import ResultErrors, follow_results
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_async
 from piecework_orchestrator.inspector import dead_letters_of, job_document
-from piecework_orchestrator.results import Follower
-from piecework_orchestrator.watch import watch
 from piecework_simulation.in_process import InProcessAws, worker_beside
 
 app = typer.Typer(
@@ -126,16 +125,8 @@ async def run_pipeline(
 async def follow(out: Output, rt: Runtime, job: JobHandle[Any]) -> tuple[Job, int]:
     """Print each result when its chunk ends; return the job and the exit code."""
     errors = ResultErrors(out)
-    follower = Follower(rt)
-
-    async def print_new(record: Job) -> None:
-        async for ended in follower.newly_ended(record):
-            if (line := await result_line(rt, ended, errors)) is not None:
-                out.line(line)
-
     with show_progress(out, "no chunk was started yet") as watcher:
-        watcher.on_poll = print_new
-        record = await watch(rt, job.id, watcher, poll_s=POLL_S)
+        record = await follow_results(rt, out, job.id, errors, watcher, POLL_S)
     return record, errors.code
 
 

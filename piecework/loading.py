@@ -65,14 +65,23 @@ def load_pipeline(name: str) -> Pipeline:
 def _pipelines_of(name: str) -> list[Pipeline]:
     module_name, _, attribute = name.partition(":")
     module = _import(module_name)
-    values = [getattr(module, attribute, None)] if attribute else vars(module).values()
-    declared = [as_pipeline(v) for v in values if isinstance(v, KINDS)]
-    pipelines = list({id(p): p for p in declared}.values())
+    named = {attribute: getattr(module, attribute, None)} if attribute else vars(module)
+    pipelines = _declared(named.values())
     if not pipelines:
         message = f"{name} is not a Pipeline."
         step = "Name a module that holds one, or `module:object`."
+        if held := sorted(
+            {_attribute(module_name, p) for p in _declared(vars(module).values())}
+        ):
+            step = f"The module holds {', '.join(f'{module_name}:{n}' for n in held)}."
         raise UsageError(message, code="pipeline.object.not_a_pipeline", next_step=step)
     return pipelines
+
+
+def _declared(values: Iterable[object]) -> list[Pipeline]:
+    """Return the pipelines among the values, each once."""
+    found = [as_pipeline(value) for value in values if isinstance(value, KINDS)]
+    return list({id(pipeline): pipeline for pipeline in found}.values())
 
 
 def _import(name: str) -> ModuleType:

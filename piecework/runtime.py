@@ -7,10 +7,12 @@ embedded AWS that `piecework up` recorded in `.piecework/`: see
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aioboto3
@@ -29,6 +31,7 @@ from piecework.aws.endpoint import (
     Endpoint,
     ServiceClock,
     find_endpoint,
+    state_folder,
 )
 from piecework.aws.objects import Objects
 from piecework.aws.queue import Queue
@@ -215,7 +218,8 @@ def explain_connect_errors(settings: Settings, endpoint: Endpoint) -> Iterator[N
     try:
         yield
     except NoRegionError as error:
-        message = "No AWS region is set."
+        folder = state_folder(os.environ, Path.cwd())
+        message = f"No AWS region is set, and {folder} has no embedded AWS."
         raise UsageError(message, code="config.region.missing") from error
     except (NoCredentialsError, PartialCredentialsError, ProfileNotFound) as error:
         message = f"No AWS credentials were found: {error}."

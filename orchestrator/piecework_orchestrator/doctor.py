@@ -103,7 +103,10 @@ def _check_endpoint(target: Target) -> Check:
 def _check_loopback(target: Target) -> Check:
     if target.endpoint and is_loopback(target.endpoint):
         return Check("loopback", ok=True, detail="yes: no call leaves this machine")
-    return Check("loopback", ok=True, detail="no: `demo` and `down` refuse to run")
+    if target.endpoint:
+        return Check("loopback", ok=True, detail="no: `demo` and `down` refuse to run")
+    detail = "no: only `demo` and `run` use an AWS of their own"
+    return Check("loopback", ok=True, detail=detail)
 
 
 def _check_emulator(emulator: Emulator) -> Check:

@@ -1001,8 +1001,8 @@ ROWS: Final = (
     Code(
         "config.region.missing",
         PERMANENT,
-        "No AWS region is set.",
-        "Set `AWS_REGION`, then run `piecework doctor`.",
+        "No AWS region is set, and no embedded AWS was found.",
+        "For the embedded AWS run `piecework up`. For an account set `AWS_REGION`.",
     ),
     Code(
         "config.setting.invalid",
@@ -1029,6 +1029,12 @@ ROWS: Final = (
         "The Python environment of the emulator could not be installed.",
         "Read the last lines of the installer above, check the network, then run "
         "`piecework up` again.",
+    ),
+    Code(
+        "embedded.port.in_use",
+        PERMANENT,
+        "Another program has the port, or the user may not open it.",
+        "Use another port, or none: then a free port is chosen.",
     ),
     Code(
         "embedded.server.not_healthy",

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from piecework.calls.call import CallScope
 from piecework.dependency import Dependency
+from piecework.domain import keys
 from piecework.domain.model import Effect
 
 if TYPE_CHECKING:
@@ -31,8 +32,15 @@ REFUSAL_RATE = 0.3
 OUTAGE_S = 15.0
 #: Maximum seconds that a reply normally takes.
 ANSWER_S = 1.0
+#: The waits that a provider may request, in seconds: a chunk leaves the queue after 15
+#: minutes, and SQS hides a message for at most 12 hours.
+WAITS_S: Mapping[str, tuple[float, float]] = {
+    "call.wait_minutes": (600.0, 7_200.0),
+    "call.wait_hours": (43_200.0, 86_400.0),
+}
 
-
+#: Tenant, job and number of a chunk.
+ChunkKey: TypeAlias = tuple[str, str, int]
 #: The scope of a call that is made apart from any stage.
 NO_SCOPE = CallScope("", "", 0, "", "")
 
@@ -40,9 +48,10 @@ NO_SCOPE = CallScope("", "", 0, "", "")
 class ProviderError(Exception):
     """The error reply of a provider, in the form that HTTP clients raise."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, retry_after: float | None = None) -> None:
         super().__init__(f"The provider returned {status}.")
-        self.response = SimpleNamespace(status_code=status, headers={})
+        headers = {} if retry_after is None else {"Retry-After": f"{retry_after:.0f}"}
+        self.response = SimpleNamespace(status_code=status, headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +77,30 @@ class CallRecord:
     Attributes:
         active: Executions that were not compensated since.
         answers: The reply for each idempotency key.
+        chunk: The chunk that made the call first.
     """
 
     effect: Effect
     executions: int = 0
     active: int = 0
     answers: dict[str, Any] = field(default_factory=dict)
+    chunk: ChunkKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputFault:
+    """A fault that belongs to one input.
+
+    Attributes:
+        kind: What happens.
+        late: Whether it happens after the work of the stage.
+        seconds: For how long the input blocks an event loop.
+    """
+
+    kind: str
+    stage: str
+    late: bool
+    seconds: float
 
 
 CURRENT_CALL: ContextVar[OutgoingCall] = ContextVar("ASKED")
@@ -90,6 +117,10 @@ class Provider:
         chains: The calls that were executed for a call, as itself or as a fallback, by
             call.
         notifications: The number of notifications for each job and status.
+        input_faults: The fault of each input that has one.
+        returned: The results that the stages of each chunk returned, as JSON.
+        is_suspect: Tells whether a chunk has lost a claim.
+        waits_end_at: The time at which the longest requested wait ends.
         paid: The number of paid calls that were executed.
     """
 
@@ -101,6 +132,10 @@ class Provider:
     intended: set[str] = field(default_factory=set)
     chains: dict[str, set[str]] = field(default_factory=dict)
     notifications: Counter[str] = field(default_factory=Counter)
+    input_faults: dict[ChunkKey, InputFault] = field(default_factory=dict)
+    returned: dict[ChunkKey, set[str]] = field(default_factory=dict)
+    is_suspect: Callable[[ChunkKey], bool] = lambda _: False
+    waits_end_at: float = 0.0
     paid: int = 0
     paid_twice: int = 0
 
@@ -119,6 +154,9 @@ class Provider:
         if faults.fires("call.permanent"):
             await asyncio.sleep(rng.random() * ANSWER_S)
             raise ProviderError(422)
+        for kind, limits in WAITS_S.items():
+            if faults.fires(kind):
+                raise self.busy_for(rng.uniform(*limits))
         hidden = faults.fires("call.hidden")
         slow = faults.fires("call.slow")
         answer = self.world.loop.create_future()
@@ -135,6 +173,12 @@ class Provider:
             raise ProviderError(504)
         return value
 
+    def busy_for(self, seconds: float) -> ProviderError:
+        """Return the answer that requests a wait of so many seconds."""
+        end = self.world.loop.moment + seconds
+        self.waits_end_at = max(self.waits_end_at, end)
+        return ProviderError(429, seconds)
+
     async def execute(
         self,
         function: Callable[..., Awaitable[Any]],
@@ -149,6 +193,7 @@ class Provider:
         carry_out: Callable[..., Any] = self.stubs.get(function) or function
         await asyncio.sleep(rng.random() * self.delivery_s)
         entry = self.records.setdefault(outgoing.identity, CallRecord(effect))
+        self.check_scope(entry, outgoing)
         honours = effect is Effect.PROVIDER_IDEMPOTENT
         if honours and key in entry.answers:
             value: Any = entry.answers[key]
@@ -191,6 +236,35 @@ class Provider:
             self.report_violation(
                 f"I7: {outgoing.dependency.name} {name} without an intent"
             )
+
+    # ── what belongs to one chunk ───────────────────────────────────────────
+
+    def check_scope(self, entry: CallRecord, outgoing: OutgoingCall) -> None:
+        """Check that no two chunks make calls of the same identity."""
+        made = outgoing.scope.tenant, outgoing.scope.job, outgoing.scope.chunk
+        entry.chunk = entry.chunk or made
+        if entry.chunk != made:
+            self.report_violation(f"I13: {outgoing.identity[:12]} is of two chunks")
+
+    def record_value(self, chunk: ChunkKey, text: str) -> None:
+        """Record a value that a stage of a chunk returned."""
+        self.returned.setdefault(chunk, set()).add(keys.sha256(text.encode()))
+
+    def check_value(self, chunk: ChunkKey, text: str) -> None:
+        """Check that a value that a chunk has was returned by its own stages.
+
+        The stages of a pipeline that is not instrumented are not recorded.
+        """
+        own = self.returned.get(chunk, ())
+        if self.returned and keys.sha256(text.encode()) not in own:
+            tenant, job, number = chunk
+            self.report_violation(f"I13: {tenant}/{job}/{number} has a foreign value")
+
+    def check_harm(self, chunk: ChunkKey) -> None:
+        """Check that a chunk that harms its worker was not suspect."""
+        if self.is_suspect(chunk):
+            tenant, job, number = chunk
+            self.report_violation(f"I16: suspect {tenant}/{job}/{number} did harm")
 
     def refuses(self) -> bool:
         """Return whether the provider's policy refuses a call now."""

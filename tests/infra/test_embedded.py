@@ -14,6 +14,7 @@ from piecework.aws.endpoint import Emulator
 from piecework.errors import UsageError
 from piecework_orchestrator import embedded
 from piecework_orchestrator.embedded import server
+from piecework_orchestrator.embedded.deploy import make_client
 
 
 @pytest.mark.usefixtures("emulator_python")
@@ -21,7 +22,18 @@ def test_up_twice_is_one_server_and_down_ends_it(tmp_path: Path) -> None:
     first = embedded.up("piecework", "local", tmp_path)
     again = embedded.up("piecework", "local", tmp_path)
     assert again == first
+    assert embedded.count_active_jobs(first) == 0
+    row = {"pk": {"S": "ACTIVE"}, "sk": {"S": "default#a"}}
+    dynamodb = make_client("dynamodb", first)
+    dynamodb.put_item(TableName="piecework-local-checkpoints", Item=row)
+    dynamodb.close()
+    assert embedded.count_active_jobs(first) == 1
+    taken = urlsplit(first.endpoint).port or 0
+    with pytest.raises(UsageError) as refused:
+        embedded.up("piecework", "local", tmp_path / "two", port=taken)
+    assert refused.value.code == "embedded.port.in_use"
     assert embedded.down(tmp_path) == first
+    assert embedded.count_active_jobs(first) == 0
     assert embedded.down(tmp_path) is None
     assert not server.is_our_server(first.pid, tmp_path)
 

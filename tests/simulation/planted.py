@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from piecework.aws import endpoint
-from piecework.calls import attempts, fallback, in_flight
-from piecework.domain.claim import Busy, explain_refusal
+from piecework.aws import endpoint, objects
+from piecework.calls import attempts, call, caller, fallback, in_flight
+from piecework.domain import keys
+from piecework.domain.claim import Busy, Claim, explain_refusal
+from piecework.domain.outcome import Retry
+from piecework.errors import StoreError
 from piecework.reconciler import jobs, liveness
 from piecework.resilience.retry import Answered
+from piecework.saga.stage import describe_failure
 from piecework.store import (
     checkpoints,
     claims,
@@ -120,6 +125,76 @@ def a_late_renewal_cuts_the_lease(patch: Patch) -> None:
     patch.setattr(claims, "NEXT_RENEWAL", "renewals >= :beat")
 
 
+def a_lost_claim_is_charged(patch: Patch) -> None:
+    release = reclaim.Reclaimer.release_expired
+
+    async def strict(self: reclaim.Reclaimer, chunk: Any) -> bool:
+        settings = replace(self.settings, max_takeovers=0)
+        return await release(replace(self, settings=settings), chunk)
+
+    patch.setattr(reclaim.Reclaimer, "release_expired", strict)
+
+
+def suspects_run_beside_others(patch: Patch) -> None:
+    patch.setattr(Claim, "is_suspect", False)
+
+
+def a_refusal_by_aws_spends_an_attempt(patch: Patch) -> None:
+    def impatient(run: Any, error: StoreError) -> Retry:
+        return Retry(describe_failure(error, run.ctx, run.limits), 1.0)
+
+    patch.setattr(executor, "outcome_of_store_error", impatient)
+
+
+def tenants_share_their_rows(patch: Patch) -> None:
+    patch.setattr(keys, "job_pk", lambda _, job: f"T#tenant#J#{job}")
+
+
+def tenants_share_their_objects(patch: Patch) -> None:
+    patch.setattr(keys, "object_prefix", lambda _, job: f"tenants/tenant/jobs/{job}")
+
+
+def tenants_share_their_calls(patch: Patch) -> None:
+    key_of = call.key_of
+
+    def shared(scope: call.CallScope, *more: Any) -> str:
+        return key_of(replace(scope, tenant="tenant"), *more)
+
+    for module in (call, caller, fallback):
+        patch.setattr(module, "key_of", shared)
+
+
+def large_values_stay_in_the_row(patch: Patch) -> None:
+    patch.setattr(objects, "INLINE_LIMIT", 1024 * 1024)
+
+
+def large_values_are_not_stored(patch: Patch) -> None:
+    put = objects.Objects.put
+
+    async def forgetful(self: Any, key: str, *more: Any) -> str:
+        return key if "/values/" in key else await put(self, key, *more)
+
+    patch.setattr(objects.Objects, "put", forgetful)
+
+
+def long_waits_are_forgotten(patch: Patch) -> None:
+    due = jobs.due
+
+    def forgetful(chunk: Any, *more: Any) -> bool:
+        return not chunk.retry_at and due(chunk, *more)
+
+    patch.setattr(jobs, "due", forgetful)
+
+
+def waits_are_not_waited_for(patch: Patch) -> None:
+    def heedless(ref: Any, item: Any, **facts: Any) -> Any:
+        left = {name: item[name] for name in (item or {}) if name != "retry_at"}
+        return explain_refusal(ref, left or None, **facts)
+
+    patch.setattr(claims, "explain_refusal", heedless)
+    without(patch, claims, "CLAIM", claims.DUE, "fence >= :zero")
+
+
 #: The guard to remove, and the invariants of which one must be violated.
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
     plant.__name__: (plant, invariants)
@@ -140,6 +215,16 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (any_failure_is_a_refusal, {"I6"}),
         (a_late_request_claims_again, {"I2"}),
         (a_late_renewal_cuts_the_lease, {"L3"}),
+        (a_lost_claim_is_charged, {"I16"}),
+        (suspects_run_beside_others, {"I16"}),
+        (a_refusal_by_aws_spends_an_attempt, {"I16"}),
+        (tenants_share_their_rows, {"I13"}),
+        (tenants_share_their_objects, {"I13"}),
+        (tenants_share_their_calls, {"I13"}),
+        (large_values_stay_in_the_row, {"I5"}),
+        (large_values_are_not_stored, {"I5"}),
+        (long_waits_are_forgotten, {"L2"}),
+        (waits_are_not_waited_for, {"L3"}),
     )
 }
 #: A second guard stands before the harm, or the harm needs a rare moment: these take

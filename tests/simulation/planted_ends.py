@@ -124,6 +124,17 @@ def what_is_undone_stands(world: World, invariants: Invariants) -> None:
     put(world, invariants, keys.effect_sk(0, "somewhere"), **row)
 
 
+def an_object_belongs_to_no_job(world: World, _: Invariants) -> None:
+    asked = {"Bucket": BUCKET, "Key": "tenants/another/jobs/job-0/x", "Body": b"1"}
+    world.s3.call("put_object", asked)
+
+
+def a_large_result_is_gone(world: World, invariants: Invariants) -> None:
+    ((tenant, job, _),) = [invariants.chunk_name(pk, 0) for pk in invariants.jobs]
+    at = f"{keys.object_prefix(tenant, job)}/values/gone.json"
+    put(world, invariants, keys.result_sk(0), value_at=at, value_sha256="x")
+
+
 #: The message of a checker, and the change that must cause it.
 ENDS: dict[str, Tamper] = {
     "L1: {name}/{number} is {item['status']}": a_chunk_is_left_open,
@@ -139,6 +150,8 @@ ENDS: dict[str, Tamper] = {
     "I12: the certificate of {name} omits chunks": (
         a_certificate_knows_a_chunk_too_many
     ),
+    "I5: the result of {item['job']}/{chunk} is gone": a_large_result_is_gone,
+    "I13: object {name} belongs to no job": an_object_belongs_to_no_job,
     "I15: {name}/{number} has no cancel position": a_cancel_has_no_place,
     "I15: the outcome counts of {name} are wrong": a_certificate_cannot_count,
     "I15: {item['job']}/{item['chunk']} has no dead letter: {row}": (

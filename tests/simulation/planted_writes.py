@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from piecework.aws.objects import INLINE_LIMIT
 from piecework.aws.queue import Message
+from piecework.calls.call import CallScope
+from piecework.dependency import Dependency
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.model import Effect, iso
+from piecework_simulation.engine.process import Process
+from piecework_simulation.provider import CallRecord, OutgoingCall
 from tests.simulation.story import CHUNK, REF, Story
 
 Step: TypeAlias = Callable[[Story], object]
@@ -51,6 +56,34 @@ def delete_the_message(story: Story) -> None:
     body = Message.about(REF.chunk(0), 1).model_dump_json()
     url = story.world.urls[story.world.settings.work_queue]
     story.invariants.check_deleted_message(url, body, story.world.now())
+
+
+def write_as_another_tenant(story: Story) -> None:
+    story.world.sender = Process("w", tenant="another")
+    story.show_change(REF.pk, "NOTE", None, {"job": REF.job})
+
+
+def claim_early(story: Story) -> None:
+    story.write(CHUNK, status="WAITING", retry_at=iso(story.world.now() + 3_600.0))
+    story.claim(CHUNK)
+
+
+def harm_again(story: Story) -> None:
+    story.write(CHUNK, takeovers=1)
+    story.provider.check_harm((REF.tenant, REF.job, 0))
+
+
+def call_for_two_chunks(story: Story) -> None:
+    entry = CallRecord(Effect.PURE)
+    for chunk in range(2):
+        scope = CallScope(REF.tenant, REF.job, chunk, "first", "trip")
+        asked = OutgoingCall("one", Dependency("shop"), scope)
+        story.provider.check_scope(entry, asked)
+
+
+def read_a_foreign_value(story: Story) -> None:
+    story.provider.record_value(("another", REF.job, 0), "1")
+    story.provider.check_value((REF.tenant, REF.job, 0), "1")
 
 
 SUBMIT: Step = Story.submit_job
@@ -125,7 +158,22 @@ WRITES: dict[str, tuple[Step, ...]] = {
     "I12: job {new['job']} succeeded without all chunks": (
         *(*CANCELLED, *meta("FINALIZING", "SUCCEEDED")),
     ),
+    "I5: {change.pk} {change.sk} holds a large value": (
+        write("NOTE", value="x" * (INLINE_LIMIT + 1)),
+    ),
+    "I13: {place} names tenant {named}": (write("NOTE", tenant="another"),),
+    "I13: a command of {tenant} wrote {place}": (write_as_another_tenant,),
+    "I13: the value of {place} is at {stored_at}": (
+        write("NOTE", value_at="tenants/another/jobs/trip/values/1.json"),
+    ),
+    "I13: {outgoing.identity[:12]} is of two chunks": (call_for_two_chunks,),
+    "I13: {tenant}/{job}/{number} has a foreign value": (read_a_foreign_value,),
     "I14: {checker.name} has no job": (create(),),
+    "I16: {new['job']}/{new['chunk']} died of {cause}": (
+        *(*CLAIMED, write(status="DEAD", error_code="aws.access.denied")),
+    ),
+    "I16: suspect {tenant}/{job}/{number} did harm": (*CLAIMED, harm_again),
+    "L3: {self.name} was claimed before it was due": (SUBMIT, claim_early),
     "L3: {self.name} was claimed while it had an owner": (
         *(*CLAIMED, claim("t2", fence=2)),
     ),

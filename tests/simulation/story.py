@@ -33,6 +33,7 @@ class Story:
         self.invariants = Invariants(self.world)
         self.provider = Provider(self.world, self.invariants.report_violation)
         self.invariants.provider = self.provider
+        self.provider.is_suspect = self.invariants.is_suspect
         self.items: dict[str, dict[str, Any]] = {}
 
     def write(self, sk: str, *, by: str = "w", pk: str = REF.pk, **facts: Any) -> None:

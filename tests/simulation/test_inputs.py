@@ -30,7 +30,7 @@ def test_a_violation_prints_one_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     an_effect_is_not_looked_up(monkeypatch)
-    assert 1 == run(Inputs(), seed=1, schedules=20, processes=1)
+    assert 1 == run(Inputs(), seed=36, schedules=10, processes=1)
     said = capsys.readouterr().out
     told, command = said.partition("\nseed ")[2].splitlines()[:2]
     words = shlex.split(command.partition("replay: ")[2])
@@ -82,7 +82,8 @@ def test_a_blocking_client_cannot_reach_the_network(name: str) -> None:
         Inputs(f"tests.simulation.careless_pipelines:{name}", "README.md")
     )
     verdicts = [run_schedule(seed, workloads) for seed in range(1, 6)]
-    assert {NETWORK_REFUSED} == {code for v in verdicts for code in v.codes}
+    assert NETWORK_REFUSED in {code for v in verdicts for code in v.codes}
+    assert not any(verdict.jobs["SUCCEEDED"] for verdict in verdicts)
     assert not any(verdict.violations for verdict in verdicts)
 
 

@@ -10,14 +10,19 @@ import pytest
 
 from piecework_simulation import provider
 from piecework_simulation.driver.actions import ScheduleDriver
-from piecework_simulation.invariants import checker, chunk_invariants, end_state
+from piecework_simulation.invariants import (
+    checker,
+    chunk_invariants,
+    end_state,
+    ownership,
+)
 from tests.simulation.planted_ends import ENDS, alter_certificate, violations_of_run
 from tests.simulation.planted_writes import WRITES
 from tests.simulation.story import Story
 
-CHECKERS = (checker, chunk_invariants, end_state, provider)
-#: Matches `report_violation(f"..."` in the sources of the checkers.
-SAYS = re.compile(r"report_violation\(\s*f?\"([^\"]+)\"")
+CHECKERS = (checker, chunk_invariants, end_state, ownership, provider)
+#: Matches `report_violation(f"..."` and `yield f"I1..."` in sources of the checkers.
+SAYS = re.compile(r"(?:report_violation\(\s*f?|yield f(?=.I))\"([^\"]+)\"")
 
 
 def test_a_valid_history_violates_nothing() -> None:

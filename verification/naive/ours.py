@@ -63,7 +63,7 @@ class PieceworkDesign:
         async def act(rt: Runtime) -> None:
             await submit(rt, asked, read_inputs(REVIEW, clauses))
 
-        return await self.fleet.command("submit", act, mortal=False)
+        return await self.fleet.command("submit", REF, act, mortal=False)
 
     def submitter(self) -> Process:
         return [p for p in self.world.processes if p.name.startswith("submit")][-1]

@@ -13,7 +13,6 @@ from piecework_orchestrator.cli.options import (
     Format,
     JobArgument,
     OutputOption,
-    limit_option,
     parse_chunk,
     parse_status,
     take_first,
@@ -22,6 +21,9 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_reading
 from piecework_orchestrator.cli.views.chunks import chunk_columns, chunk_view
 from piecework_orchestrator.inspector import chunk_document, read_chunks, require_job
+
+#: Rows that a person reads on one page.
+TABLE_ROWS = 100
 
 
 def list_chunks(
@@ -32,7 +34,15 @@ def list_chunks(
             metavar="STATUS", help="Only this status, such as RUNNING or DEAD."
         ),
     ] = None,
-    limit: Annotated[int, limit_option("Chunks")] = 100,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Chunks at most; 0 for all, as in each format but the table.",
+            show_default=f"{TABLE_ROWS} in the table",
+        ),
+    ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """List the chunks of a job by number."""
@@ -40,7 +50,9 @@ def list_chunks(
     async def run(rt: Reading, out: Output) -> None:
         wanted = parse_status(status, ChunkStatus)
         record = await require_job(rt, job)
-        found, more = await take_first(read_chunks(rt, record, wanted), limit)
+        # A program that reads the chunks must not miss one without a word.
+        most = limit if limit is not None else TABLE_ROWS if out.table else 0
+        found, more = await take_first(read_chunks(rt, record, wanted), most)
         empty = (
             f"no chunk has status {wanted}; next: piecework jobs show {job}"
             if wanted
@@ -48,7 +60,7 @@ def list_chunks(
         )
         out.rows(found, chunk_columns(rt.clock()), empty)
         if more and out.table:
-            out.say(f"only the first {limit} are listed; --limit 0 lists all")
+            out.say(f"only the first {most} are listed; --limit 0 lists all")
 
     run_reading(run, output)
 

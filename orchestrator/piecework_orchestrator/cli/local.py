@@ -11,9 +11,9 @@ import typer
 from piecework.settings import load_settings
 from piecework_orchestrator import doctor as checks
 from piecework_orchestrator import embedded
-from piecework_orchestrator.cli.options import Format, OutputOption
+from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
 from piecework_orchestrator.cli.output import Column, Output
-from piecework_orchestrator.cli.run import USAGE, run_async, run_local
+from piecework_orchestrator.cli.run import USAGE, confirm_now, run_async, run_local
 
 
 def demo(
@@ -38,12 +38,17 @@ def demo(
     run_async(run, Format.TABLE)
 
 
-def up(output: OutputOption = Format.TABLE) -> None:
-    """Start the embedded AWS on this machine."""
+def up(
+    port: Annotated[
+        int, typer.Option(help="The port; 0 chooses a free one.", min=0, max=65535)
+    ] = 0,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Start the embedded AWS on this machine; one that runs keeps its port."""
 
     def run(out: Output) -> None:
         settings = load_settings()
-        found = embedded.up(settings.app, settings.env, report=out.say)
+        found = embedded.up(settings.app, settings.env, port=port, report=out.say)
         line = f"embedded AWS at {found.endpoint} (MiniStack {found.version})"
         out.document(asdict(found), lambda console: console.print(line))
         if out.table:
@@ -52,10 +57,17 @@ def up(output: OutputOption = Format.TABLE) -> None:
     run_local(run, output)
 
 
-def down(output: OutputOption = Format.TABLE) -> None:
-    """Stop the embedded AWS; its data is deleted."""
+def down(yes: YesOption = False, output: OutputOption = Format.TABLE) -> None:
+    """Stop the embedded AWS; its data is deleted.
+
+    The command asks first if jobs have not ended.
+    """
 
     def run(out: Output) -> None:
+        running = embedded.find()
+        if jobs := embedded.count_active_jobs(running) if running else 0:
+            plural = "" if jobs == 1 else "s"
+            confirm_now(f"delete {jobs} unfinished job{plural}", out, yes=yes)
         stopped = embedded.down()
         endpoint = stopped.endpoint if stopped else None
         line = f"stopped {endpoint}" if stopped else "no embedded AWS was running"

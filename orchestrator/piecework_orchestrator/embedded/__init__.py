@@ -13,11 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from piecework.aws.endpoint import Emulator, read_state
+from piecework.domain import keys
 from piecework_orchestrator.embedded import deploy, environment, server
 from piecework_orchestrator.embedded import server as state
+from piecework_orchestrator.embedded.deploy import make_client
 from piecework_orchestrator.embedded.server import find, refuse_remote
 
-__all__ = ["Emulator", "down", "find", "up"]
+__all__ = ["Emulator", "count_active_jobs", "down", "find", "up"]
 
 REGION = "us-east-1"
 
@@ -32,14 +34,17 @@ def up(
     state_dir: Path | None = None,
     *,
     region: str = REGION,
+    port: int = 0,
     report: Callable[[str], None] = _print_to_stderr,
 ) -> Emulator:
     """Start the emulator and deploy the data stack of `app` and `env` into it.
 
     A second call changes nothing: it keeps a running emulator and an existing stack.
+    With `port` 0 the system chooses a free port.
 
     Raises:
-        UsageError: `embedded.endpoint.not_loopback`, `embedded.state.unreadable`.
+        UsageError: `embedded.endpoint.not_loopback`, `embedded.state.unreadable`,
+            `embedded.port.in_use`.
         UnreachableError: `embedded.environment.install_failed`,
             `embedded.server.not_healthy`, `embedded.deploy.failed`.
     """
@@ -51,10 +56,32 @@ def up(
             python = environment.ensure_environment(report=report)
             server.stop_untracked(folder)
             key = f"embedded{secrets.token_hex(12)}"
-            emulator = server.start(python, folder, region, key=key)
+            emulator = server.start(python, folder, region, port=port, key=key)
             state.write(folder, emulator)
         deploy.deploy_embedded(emulator, app, env)
     return emulator
+
+
+def count_active_jobs(emulator: Emulator) -> int:
+    """Return the number of jobs that have not ended; 0 if the emulator is gone."""
+    from botocore.exceptions import BotoCoreError
+
+    dynamodb = make_client("dynamodb", emulator)
+    try:
+        return sum(
+            dynamodb.query(
+                TableName=table,
+                KeyConditionExpression="pk = :active",
+                ExpressionAttributeValues={":active": {"S": keys.ACTIVE_PK}},
+                Select="COUNT",
+            )["Count"]
+            for table in dynamodb.list_tables()["TableNames"]
+            if table.endswith("-checkpoints")
+        )
+    except BotoCoreError:
+        return 0
+    finally:
+        dynamodb.close()
 
 
 def down(state_dir: Path | None = None) -> Emulator | None:

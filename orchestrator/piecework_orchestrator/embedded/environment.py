@@ -122,6 +122,8 @@ def _install_packages(
         if not (error := _run(venv, pip, environ=environ)):
             return
         report(f"uv failed; trying pip. Output of uv:\n{error}")
+    packages = requirements.read_text("utf-8").count("==")
+    report(f"installing {packages} packages with pip, which takes about a minute")
     venv = [base, "-m", "venv", "--clear", str(folder)]
     pip = [python, "-m", "pip", "--disable-pip-version-check", *install]
     if error := _run(venv, pip, environ=environ):

@@ -45,6 +45,7 @@ def start(
     *,
     services: str = SERVICES,
     health_s: float = HEALTH_S,
+    port: int = 0,
     key: str = "",
 ) -> Emulator:
     """Start a server on a free loopback port and wait until it responds.
@@ -56,9 +57,10 @@ def start(
 
     Raises:
         UnreachableError: `embedded.server.not_healthy`.
+        UsageError: `embedded.port.in_use`.
     """
     log = state_dir / "emulator.log"
-    with socket.create_server((LOOPBACK, 0), backlog=512) as listener:
+    with open_port(port) as listener:
         port = int(listener.getsockname()[1])
         with log.open("wb") as sink:
             process = subprocess.Popen(
@@ -84,6 +86,23 @@ def start(
         raise
     process.returncode = 0  # it keeps running on purpose; avoids Popen's warning
     return Emulator(endpoint, process.pid, region, version, key)
+
+
+def open_port(port: int) -> socket.socket:
+    """Open a loopback port; 0 opens a free one.
+
+    Raises:
+        UsageError: `embedded.port.in_use`.
+    """
+    try:
+        return socket.create_server((LOOPBACK, port), backlog=512)
+    except OSError as error:
+        raise UsageError(
+            f"Port {port} cannot be opened: {error.strerror}.",
+            code="embedded.port.in_use",
+            next_step="Use another port, or none: then a free port is chosen.",
+            port=port,
+        ) from error
 
 
 def fetch_version(endpoint: str, timeout_s: float) -> str:

@@ -80,6 +80,10 @@ class S3:
         """Create an empty bucket; an existing one keeps its objects."""
         self._buckets.setdefault(name, {})
 
+    def names(self, bucket: str) -> list[str]:
+        """Return the keys of all objects in a bucket."""
+        return list(self._buckets[bucket])
+
     def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Execute a request.
 

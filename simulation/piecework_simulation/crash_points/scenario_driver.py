@@ -102,7 +102,7 @@ class ScenarioDriver:
             )
 
         await self.retry_if_died(
-            lambda: self.fleet.command("cancel", act, mortal=False)
+            lambda: self.fleet.command("cancel", self.ref, act, mortal=False)
         )
         await self.until(self.all_know_of_cancel)
         await asyncio.sleep(RELEASE_S)

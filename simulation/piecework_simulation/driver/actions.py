@@ -6,6 +6,7 @@ After the faults end, every job must end within a bounded time.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -15,10 +16,12 @@ from pydantic import BaseModel
 
 from piecework.domain.model import JobRef, JobStatus
 from piecework.pipelines import Pipeline
-from piecework_simulation.driver.processes import FleetDriver
+from piecework_simulation.driver.input_faults import draw_input_fault
+from piecework_simulation.driver.processes import RESTART_S, FleetDriver
 from piecework_simulation.engine.world import World
 from piecework_simulation.invariants.checker import Invariants
 from piecework_simulation.invariants.end_state import check_final_state
+from piecework_simulation.provider import Provider
 
 #: Seconds that the faults last, at most.
 FAULTS_S = 90.0
@@ -30,6 +33,13 @@ MAX_END_S = 3_600.0
 #: reconcilers poll it every 20 s and hide the received messages for 30 s.
 MAX_DRAIN_S = 120.0
 
+#: Maximum seconds for which a service refuses every request.
+MAX_DENIED_S = 40.0
+#: Minimum seconds of a wait that is skipped.
+MIN_SKIPPED_S = 300.0
+#: The tenant of the second job, if that is not the first job's.
+SECOND_TENANT = "neighbour"
+
 #: The arguments of a submit: the job, its pipeline, payloads and deadline.
 SubmitRequest: TypeAlias = tuple[JobRef, Pipeline, Sequence[BaseModel], float | None]
 
@@ -40,12 +50,15 @@ class Workload:
 
     Attributes:
         payloads: Draws the payloads of one job.
+        enlarge: Returns a payload whose stages return large values; None: there are no
+            such payloads.
         stubs: Maps each function that would use the network to its replacement.
     """
 
     pipeline: Pipeline
     payloads: Callable[[Random], Sequence[BaseModel]]
     stubs: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+    enlarge: Callable[[BaseModel], BaseModel] | None = None
 
 
 @dataclass(slots=True)
@@ -55,6 +68,7 @@ class ScheduleDriver:
     world: World
     invariants: Invariants
     fleet: FleetDriver
+    provider: Provider
     workloads: Sequence[Workload]
     submitted: list[SubmitRequest] = field(default_factory=list)
 
@@ -68,8 +82,10 @@ class ScheduleDriver:
             fleet.reconciler()
         deadline_at = self.world.loop.moment + rng.uniform(5.0, FAULTS_S)
         async with asyncio.TaskGroup() as acts:
-            for number in range(rng.choice((1, 1, 2))):
-                acts.create_task(self.drive_job(number, deadline_at))
+            for ref in self.draw_jobs():
+                acts.create_task(self.drive_job(ref, deadline_at))
+            if self.world.faults.fires("service.denied"):
+                acts.create_task(self.deny_service(deadline_at))
             if self.world.faults.fires("process.stop"):
                 acts.create_task(self.stop_workers(deadline_at))
         self.end_faults()
@@ -78,14 +94,31 @@ class ScheduleDriver:
         await self.wait_until_queues_empty()
         check_final_state(self.world, self.invariants)
 
-    async def drive_job(self, number: int, deadline_at: float) -> None:
+    def draw_jobs(self) -> list[JobRef]:
+        """Draw one or two jobs; those of two tenants have the same name."""
+        tenant = self.world.settings.tenant
+        if self.world.faults.fires("tenant.second"):
+            return [JobRef(each, "job-0") for each in (tenant, SECOND_TENANT)]
+        count = self.world.rng.choice((1, 1, 2))
+        return [JobRef(tenant, f"job-{number}") for number in range(count)]
+
+    def draw_payloads(self, ref: JobRef, work: Workload) -> list[BaseModel]:
+        """Draw the payloads of a job, and the faults that belong to them."""
+        payloads = list(work.payloads(self.world.rng))
+        for number, payload in enumerate(payloads):
+            if work.enlarge and self.world.faults.fires("value.large"):
+                payloads[number] = work.enlarge(payload)
+            if fault := draw_input_fault(self.world, work.pipeline):
+                self.provider.input_faults[ref.tenant, ref.job, number] = fault
+        return payloads
+
+    async def drive_job(self, ref: JobRef, deadline_at: float) -> None:
         """Submit a job, then run the drawn operator commands on it."""
         rng, faults, fleet = self.world.rng, self.world.faults, self.fleet
         work = rng.choice(list(self.workloads))
-        ref = JobRef(self.world.settings.tenant, f"job-{number}")
         late = faults.fires("operator.deadline")
         deadline = self.world.now() + rng.uniform(5.0, FAULTS_S) if late else None
-        asked = (ref, work.pipeline, work.payloads(rng), deadline)
+        asked = (ref, work.pipeline, self.draw_payloads(ref, work), deadline)
         await asyncio.sleep(rng.random() * 5.0)
         again = [fleet.submit(*asked, mortal=True)]
         if faults.fires("operator.submit_again"):
@@ -113,6 +146,17 @@ class ScheduleDriver:
             await asyncio.sleep(self.world.rng.uniform(1.0, FAULTS_S / 2))
             self.fleet.stop_worker()
 
+    async def deny_service(self, deadline_at: float) -> None:
+        """Let a service refuse every request for a while, as a wrong policy does."""
+        world, rng = self.world, self.world.rng
+        service = rng.choice(("dynamodb", "sqs", "s3"))
+        left = deadline_at - world.loop.moment
+        await asyncio.sleep(rng.random() * left)
+        world.note(None, f"{service} refuses every request", None)
+        world.faults.denied.add(service)
+        await asyncio.sleep(min(rng.uniform(1.0, MAX_DENIED_S), left))
+        world.faults.denied.discard(service)
+
     def end_faults(self) -> None:
         """Stop injecting faults."""
         self.world.note(None, "the faults end", None)
@@ -127,12 +171,29 @@ class ScheduleDriver:
             if asked[0].pk not in self.invariants.jobs:
                 await self.fleet.submit(*asked, mortal=False)
         loop = asyncio.get_running_loop()
-        deadline_at = loop.time() + MAX_END_S
+        deadline_at = max(loop.time(), self.provider.waits_end_at) + MAX_END_S
         while unfinished := self.unfinished():
             if loop.time() > deadline_at:
                 self.invariants.report_violation(f"L2: {unfinished} did not end")
                 return
             await asyncio.sleep(1.0)
+            await self.skip_wait()
+
+    async def skip_wait(self) -> None:
+        """Freeze all processes while every open chunk waits long.
+
+        Idle processes would poll the queue thousands of times in a day.
+        """
+        world = self.world
+        due_at = self.invariants.next_due_at()
+        if due_at - world.now() < MIN_SKIPPED_S:
+            return
+        await asyncio.sleep(RESTART_S)
+        seconds = self.invariants.next_due_at() - world.now() - MIN_SKIPPED_S / 2
+        if 0 < seconds < math.inf:
+            for process in world.processes:
+                world.loop.freeze(process, seconds)
+            await asyncio.sleep(seconds)
 
     def unfinished(self) -> list[str]:
         """Return the jobs that are not at their end."""

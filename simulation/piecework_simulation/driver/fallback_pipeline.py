@@ -25,6 +25,7 @@ from piecework_simulation.driver.pipelines import (
     desk,
     post,
     shop,
+    sized,
     trouble,
     unbook,
 )
@@ -38,23 +39,22 @@ def refuse_at_times() -> None:
         raise PolicyError(message, code="tool.policy.refused", http_status=403)
 
 
-async def ask(n: int, hint: str, *, idempotency_key: str) -> str:
+async def ask(n: int, size: int, hint: str, *, idempotency_key: str) -> str:
     """Be a paid model call that may be refused."""
     del idempotency_key
     refuse_at_times()
-    return f"{n}{hint}"
+    return f"{n}{hint}" + "." * size
 
 
-def answer_by_rules(n: int, hint: str) -> str:
+def answer_by_rules(n: int, size: int, hint: str) -> str:
     """Answer without a model."""
-    return f"rules {n}{hint}"
+    return f"rules {n}{hint}" + "." * size
 
 
-async def let_room(n: int, *, idempotency_key: str) -> str:
+async def let_room(n: int, size: int, *, idempotency_key: str) -> str:
     """Let a room, unless the provider refuses."""
-    del idempotency_key
     refuse_at_times()
-    return f"room-{n}"
+    return await book("room", n, size, idempotency_key=idempotency_key)
 
 
 small = Dependency("small", retry=QUICK, timeout=8.0, layer="llm")
@@ -73,7 +73,7 @@ inn = replace(
 async def draft(ctx: Context[Item]) -> str:
     """Call a model, which may return invalid output or refuse."""
     hint = ctx.failure.code if ctx.failure else ""
-    said = await ctx.call(large, ask, ctx.payload.n, hint)
+    said = await ctx.call(large, ask, *sized(ctx), hint)
     if ctx.payload.trouble == "draft:semantic" and not hint:
         message = "nonsense"
         raise SemanticError(message, code="tool.output.nonsense")
@@ -84,12 +84,12 @@ async def draft(ctx: Context[Item]) -> str:
 
 async def draft_by_rules(ctx: Context[Item]) -> str:
     """Draft without a model."""
-    return answer_by_rules(ctx.payload.n, "")
+    return answer_by_rules(*sized(ctx), "")
 
 
 async def lodge(ctx: Context[Item]) -> str:
     """Book a room at the inn, or at one of its fallbacks."""
-    room = await ctx.call(inn, let_room, ctx.payload.n)
+    room = await ctx.call(inn, let_room, *sized(ctx))
     await asyncio.sleep(ctx.payload.seconds)
     trouble(ctx, "lodge")
     return room
@@ -102,7 +102,7 @@ async def leave(ctx: Context[Item]) -> None:
 
 async def sign(ctx: Context[Item]) -> str:
     """Sign: the point of no return."""
-    return await ctx.call(shop, book, "signature", ctx.payload.n)
+    return await ctx.call(shop, book, "signature", *sized(ctx))
 
 
 planning = Pipeline(

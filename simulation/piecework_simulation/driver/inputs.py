@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from piecework.aws.objects import INLINE_LIMIT
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
@@ -131,9 +132,18 @@ def draw_milling(rng: Random) -> list[Item]:
     ]
 
 
+#: Bytes of a large value: more than a row holds.
+LARGE = INLINE_LIMIT + 1_000
+
+
+def enlarge(item: BaseModel) -> BaseModel:
+    """Return an item whose values are large."""
+    return item.model_copy(update={"size": LARGE})
+
+
 WORKLOADS = (
-    Workload(instrument_pipeline(counting), draw_counting),
-    Workload(instrument_pipeline(travel), draw_travel),
-    Workload(instrument_pipeline(planning), draw_planning),
-    Workload(instrument_pipeline(milling), draw_milling),
+    Workload(instrument_pipeline(counting), draw_counting, enlarge=enlarge),
+    Workload(instrument_pipeline(travel), draw_travel, enlarge=enlarge),
+    Workload(instrument_pipeline(planning), draw_planning, enlarge=enlarge),
+    Workload(instrument_pipeline(milling), draw_milling, enlarge=enlarge),
 )

@@ -41,12 +41,17 @@ desk = Dependency(
 
 
 class Item(BaseModel):
-    """A chunk: a number, its calls, and the error that its payload requests."""
+    """A chunk: a number, its calls, and the error that its payload requests.
+
+    Attributes:
+        size: The bytes that are added to its values; 0: none.
+    """
 
     n: int
     calls: int = 1
     trouble: str = ""
     seconds: float = 0.0
+    size: int = 0
 
 
 async def score(n: int, *, idempotency_key: str) -> int:
@@ -55,10 +60,10 @@ async def score(n: int, *, idempotency_key: str) -> int:
     return n * 2
 
 
-async def book(what: str, n: int, *, idempotency_key: str) -> str:
+async def book(what: str, n: int, size: int = 0, *, idempotency_key: str) -> str:
     """Make a booking."""
     del idempotency_key
-    return f"{what}-{n}"
+    return f"{what}-{n}" + "." * size
 
 
 async def unbook(what: str, n: int, *, idempotency_key: str) -> None:
@@ -72,6 +77,11 @@ def trouble(ctx: Context[Item], stage: str) -> None:
         raise PermanentError("out of stock", code="tool.stock.none")
     if ctx.payload.trouble == f"{stage}:transient":
         raise TransientError("not now", code="tool.stock.busy", retry_after=0.5)
+
+
+def sized(ctx: Context[Item]) -> tuple[int, int]:
+    """Return the number of a chunk and the size of its answers."""
+    return ctx.payload.n, ctx.payload.size
 
 
 # ── paid calls and a join ───────────────────────────────────────────────────
@@ -88,7 +98,7 @@ async def analyse(ctx: Context[Item]) -> list[int]:
     await asyncio.sleep(ctx.payload.seconds)
     first = ctx.result(read)
     calls = (ctx.call(model, score, first * 10 + i) for i in range(ctx.payload.calls))
-    return list(await asyncio.gather(*calls))
+    return [*await asyncio.gather(*calls), *[0] * (ctx.payload.size // 2)]
 
 
 async def total(ctx: JoinContext) -> int:
@@ -111,36 +121,36 @@ counting = Pipeline(
 
 async def flight(ctx: Context[Item]) -> str:
     """Book the flight; the provider honours idempotency keys."""
-    return await ctx.call(shop, book, "flight", ctx.payload.n)
+    return await ctx.call(shop, book, "flight", *sized(ctx))
 
 
 async def cancel_flight(ctx: Context[Item]) -> None:
     """Compensate the flight."""
-    await ctx.call(shop, unbook, "flight", ctx.payload.n)
+    await ctx.call(shop, unbook, "flight", *sized(ctx))
 
 
 async def hotel(ctx: Context[Item]) -> str:
     """Book the hotel; the booking can be looked up."""
     trouble(ctx, "hotel")
     await asyncio.sleep(ctx.payload.seconds)
-    return await ctx.call(desk, book, "hotel", ctx.payload.n)
+    return await ctx.call(desk, book, "hotel", *sized(ctx))
 
 
 async def cancel_hotel(ctx: Context[Item]) -> None:
     """Compensate the hotel."""
-    await ctx.call(shop, unbook, "hotel", ctx.payload.n)
+    await ctx.call(shop, unbook, "hotel", *sized(ctx))
 
 
 async def pay(ctx: Context[Item]) -> str:
     """Pay: the point of no return."""
     trouble(ctx, "pay")
-    return await ctx.call(shop, book, "payment", ctx.payload.n)
+    return await ctx.call(shop, book, "payment", *sized(ctx))
 
 
 async def write(ctx: Context[Item]) -> str:
     """Send a letter; this effect can be neither repeated nor looked up."""
     trouble(ctx, "write")
-    return await ctx.call(post, book, "letter", ctx.payload.n)
+    return await ctx.call(post, book, "letter", *sized(ctx))
 
 
 async def tell(notice: Notification) -> None:
@@ -185,10 +195,10 @@ async def grind(n: int, *, idempotency_key: str) -> int:
     return await score(n, idempotency_key=idempotency_key)
 
 
-async def carry(what: str, n: int, *, idempotency_key: str) -> str:
+async def carry(what: str, n: int, size: int = 0, *, idempotency_key: str) -> str:
     """Carry something away, unless there is an outage."""
     fail_in_outage()
-    return await book(what, n, idempotency_key=idempotency_key)
+    return await book(what, n, size, idempotency_key=idempotency_key)
 
 
 async def bring_back(what: str, n: int, *, idempotency_key: str) -> None:
@@ -205,7 +215,7 @@ async def flour(ctx: Context[Item]) -> list[int]:
 
 async def sacks(ctx: Context[Item]) -> str:
     """Carry the sacks off."""
-    return await ctx.call(cart, carry, "sacks", ctx.payload.n)
+    return await ctx.call(cart, carry, "sacks", *sized(ctx))
 
 
 async def bring_sacks_back(ctx: Context[Item]) -> None:
@@ -216,12 +226,12 @@ async def bring_sacks_back(ctx: Context[Item]) -> None:
 async def pass_gate(ctx: Context[Item]) -> str:
     """Pass the gate: the point of no return."""
     trouble(ctx, "gate")
-    return await ctx.call(gate, carry, "through", ctx.payload.n)
+    return await ctx.call(gate, carry, "through", *sized(ctx))
 
 
 async def sound(ctx: Context[Item]) -> str:
     """Sound the horn, once."""
-    return await ctx.call(horn, carry, "horn", ctx.payload.n)
+    return await ctx.call(horn, carry, "horn", *sized(ctx))
 
 
 milling = Pipeline(

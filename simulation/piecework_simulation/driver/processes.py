@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -22,6 +23,7 @@ from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.redrive import RedriveRequest, redrive
 from piecework_orchestrator.resume import ResumeRequest, resume
 from piecework_orchestrator.submit import Submission, submit
+from piecework_simulation.driver.input_faults import CHILD
 from piecework_simulation.engine.process import Process
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
@@ -34,14 +36,32 @@ from piecework_worker.worker import Worker
 RESTART_S = 8.0
 
 
+@dataclass(frozen=True, slots=True)
 class SimulatedChildren:
-    """Runs isolated stages, and those of suspects, on the loop of their worker."""
+    """Runs isolated stages, and those of suspects, on the loop of their worker.
 
-    async def run(self, stage: Stage, ctx: Context[Any], variant: str) -> str:
-        """Run a stage as a child would; a fault of it kills the worker, too."""
-        return await run_in_process(stage, ctx, variant)
+    The fault of an input harms only the simulated child.
+    """
 
-    run_suspect = run
+    blocked_s: float = math.inf
+
+    async def run(
+        self,
+        stage: Stage,
+        ctx: Context[Any],
+        variant: str,
+        blocked_s: float = math.inf,
+    ) -> str:
+        """Run a stage as a child would; a process fault of it kills the worker, too."""
+        token = CHILD.set(blocked_s)
+        try:
+            return await run_in_process(stage, ctx, variant)
+        finally:
+            CHILD.reset(token)
+
+    async def run_suspect(self, stage: Stage, ctx: Context[Any], variant: str) -> str:
+        """Run a stage that may block its child only for a while."""
+        return await self.run(stage, ctx, variant, self.blocked_s)
 
 
 @dataclass(slots=True)
@@ -68,8 +88,10 @@ class FleetDriver:
         stop = asyncio.Event()
         self.workers[process] = stop
         rt = self.world.runtime(process)
-        children = cast("Isolation", SimulatedChildren())
+        children = cast("Isolation", SimulatedChildren(rt.settings.blocked_child_s))
         services = open_services(rt, process.name, self.pipelines, self.log, children)
+        blocked = services.blocked_loop.stages
+        process.on_blocked = lambda pipeline, stage: blocked.add((pipeline, stage))
         worker = Worker(services, stop)
         task = self.world.start(process, serve(worker, reconcile=reconcile))
 
@@ -122,19 +144,25 @@ class FleetDriver:
     # ── operators: each command is a process, and may die midway ────────────
 
     async def command(
-        self, role: str, act: Callable[[Runtime], Awaitable[Any]], *, mortal: bool
+        self,
+        role: str,
+        ref: JobRef,
+        act: Callable[[Runtime], Awaitable[Any]],
+        *,
+        mortal: bool,
     ) -> str:
-        """Run a command in a process of its own; return its outcome.
+        """Run a command on a job in a process of its own; return its outcome.
 
         The outcome is `done`, `died`, an error code, or the text of an unexpected
         error.
         """
         process = self.world.process(self.name(role), mortal=mortal)
+        process.tenant = ref.tenant
         outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
             try:
-                await act(self.world.runtime(process))
+                await act(self.world.runtime(process, tenant=ref.tenant))
                 outcome_text = "done"
             except PieceworkError as error:
                 outcome_text = error.code
@@ -164,6 +192,7 @@ class FleetDriver:
         request = Submission(ref, pipeline, "simulation", "operator", deadline)
         return await self.command(
             "submit",
+            ref,
             lambda rt: submit(rt, request, read_inputs(pipeline, items)),
             **more,
         )
@@ -177,12 +206,12 @@ class FleetDriver:
                 rt, ref, actor="operator", reason="enough", compensate=compensate
             )
 
-        return await self.command("cancel", act, **more)
+        return await self.command("cancel", ref, act, **more)
 
     async def resume(self, ref: JobRef, **more: Any) -> str:
         """Resume a job."""
         request = ResumeRequest(ref, "operator", "go on")
-        return await self.command("resume", lambda rt: resume(rt, request), **more)
+        return await self.command("resume", ref, lambda rt: resume(rt, request), **more)
 
     async def redrive(self, ref: JobRef, **more: Any) -> str:
         """Redrive all open dead letters of a job."""
@@ -192,7 +221,7 @@ class FleetDriver:
             rows = [r async for r in letters.of_job(ref) if r.state == "OPEN"]
             await redrive(rt, RedriveRequest(ref, rows, "operator", "it is fixed"))
 
-        return await self.command("redrive", act, **more)
+        return await self.command("redrive", ref, act, **more)
 
 
 async def set_stop_event(event: asyncio.Event) -> None:

@@ -94,7 +94,7 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
     provider = Provider(world, invariants.report_violation, stubs)
     pipelines = {work.pipeline.name: work.pipeline for work in workloads}
     fleet = FleetDriver(world, pipelines, attach_checkers(world, invariants, provider))
-    driver = ScheduleDriver(world, invariants, fleet, workloads)
+    driver = ScheduleDriver(world, invariants, fleet, provider, workloads)
     began = world.loop.moment
     with leftovers_discarded(world):
         try:
@@ -124,6 +124,7 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
 def attach_checkers(world: World, invariants: Invariants, provider: Provider) -> Log:
     """Attach the checkers and the log to a world; return the log."""
     invariants.provider = provider
+    provider.is_suspect = invariants.is_suspect
     world.dynamodb.on_write = invariants.check_write
     world.sqs.on_delete = invariants.check_deleted_message
     PROVIDER.set(provider)

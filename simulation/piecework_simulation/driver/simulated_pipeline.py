@@ -11,13 +11,17 @@ from typing import Any
 from piecework.calls.call import CallScope, call_key
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
+from piecework.domain import values
 from piecework.domain.identity import declare_text, function_text, unfold
 from piecework.domain.notification import Notification
+from piecework.errors import PieceworkError
 from piecework.pipelines import Pipeline, Stage, StageFunction
 from piecework.saga import stage as stage_run
+from piecework_simulation.driver.input_faults import strike
 from piecework_simulation.provider import (
     CURRENT_CALL,
     PROVIDER,
+    ChunkKey,
     OutgoingCall,
     ProviderError,
 )
@@ -54,24 +58,64 @@ async def record_notification(notice: Notification) -> None:
 def instrument_stage(stage: Stage, by_function: dict[Any, Any]) -> Stage:
     """Return a stage whose calls go to the simulated provider."""
     undo = stage.compensate and instrument_function(stage.compensate, by_function)
-    replan = stage.replan and instrument_function(stage.replan, by_function)
+    replan = stage.replan and instrument_function(stage.replan, by_function, stage.run)
     return replace(
         stage,
-        run=instrument_function(stage.run, by_function),
+        run=instrument_stage_function(stage.run, by_function),
         compensate=undo,
         replan=replan,
-        fallback=[instrument_function(each, by_function) for each in stage.fallback],
+        fallback=[
+            instrument_function(each, by_function, stage.run) for each in stage.fallback
+        ],
     )
 
 
 def instrument_function(
-    function: Callable[..., Any], by_function: dict[Any, Any]
+    function: Callable[..., Any],
+    by_function: dict[Any, Any],
+    stage: Callable[..., Any] | None = None,
 ) -> Callable[[Any], Any]:
-    """Return a stage function that receives an instrumented context."""
+    """Return a stage function that receives an instrumented context.
+
+    `stage`: the stage's own function, by which the worker encodes the value.
+    """
 
     @functools.wraps(function)
     async def run(ctx: Context[Any]) -> Any:
-        return await stage_run.invoke(function, InstrumentedContext(ctx, by_function))  # type: ignore[arg-type]
+        own: Any = InstrumentedContext(ctx, by_function)
+        value = await stage_run.invoke(function, own)
+        if stage is not None:
+            PROVIDER.get().record_value(chunk_of(ctx), encode(stage, value))
+        return value
+
+    return run
+
+
+def chunk_of(ctx: Context[Any]) -> ChunkKey:
+    """Return the chunk of a context."""
+    return ctx.tenant, ctx.job, ctx.chunk
+
+
+def encode(function: Callable[..., Any], value: Any) -> str:
+    """Return a stage's value as the worker stores it; empty if it will refuse it."""
+    try:
+        return values.encode(function, value)
+    except PieceworkError:
+        return ""
+
+
+def instrument_stage_function(
+    function: Callable[..., Any], by_function: dict[Any, Any]
+) -> Callable[[Any], Any]:
+    """Return a stage's own function, which shows the faults of its inputs, too."""
+    inner = instrument_function(function, by_function, function)
+
+    @functools.wraps(function)
+    async def run(ctx: Context[Any]) -> Any:
+        await strike(ctx, late=False)
+        value = await inner(ctx)
+        await strike(ctx, late=True)
+        return value
 
     return run
 
@@ -88,8 +132,11 @@ class InstrumentedContext:
         return getattr(self.inner, name)
 
     def result(self, stage: StageFunction) -> Any:
-        """Return the result of an earlier stage."""
-        return self.inner.result(self.by_function.get(stage, stage))
+        """Return the result of an earlier stage, which the chunk itself returned."""
+        value = self.inner.result(self.by_function.get(stage, stage))
+        if isinstance(value, int | str):  # other types may have several encodings
+            PROVIDER.get().check_value(chunk_of(self.inner), encode(stage, value))
+        return value
 
     async def call(
         self,

@@ -40,16 +40,30 @@ CALLS: Mapping[str, float] = {
     "call.hidden": 0.04,
     "call.cut": 0.03,
     "call.slow": 0.03,
+    "call.wait_minutes": 0.015,
+    "call.wait_hours": 0.015,
 }
+#: Faults that belong to one input, whatever runs it, and large values. Each rate is a
+#: chance per chunk.
+INPUTS: Mapping[str, float] = {
+    "input.permanent": 0.04,
+    "input.transient": 0.04,
+    "input.kill": 0.04,
+    "input.block": 0.04,
+}
+VALUES: Mapping[str, float] = {"value.large": 0.1}
 #: Faults of a process; each rate is a chance per callback.
 PROCESSES: Mapping[str, float] = {
     "process.kill": 0.0012,
     "process.freeze": 0.002,
 }
-#: Faults of a whole schedule: wrong clocks, and operator commands.
+#: Faults of a whole schedule: wrong clocks, a service that refuses every request for
+#: some seconds, a job of another tenant with the same name, and operator commands.
 EVENTS: Mapping[str, float] = {
     "process.stop": 0.5,
     "clock.offset": 0.5,
+    "service.denied": 0.3,
+    "tenant.second": 0.3,
     "operator.cancel": 0.35,
     "operator.compensate": 0.5,
     "operator.deadline": 0.2,
@@ -57,7 +71,15 @@ EVENTS: Mapping[str, float] = {
     "operator.redrive": 0.5,
     "operator.submit_again": 0.2,
 }
-KINDS: Mapping[str, float] = {**REQUESTS, **AWS, **CALLS, **PROCESSES, **EVENTS}
+KINDS: Mapping[str, float] = {
+    **REQUESTS,
+    **AWS,
+    **CALLS,
+    **INPUTS,
+    **VALUES,
+    **PROCESSES,
+    **EVENTS,
+}
 
 
 def swarm(rng: Random) -> dict[str, float]:
@@ -87,12 +109,15 @@ class Faults:
         self._requests = [(k, self.rates[k]) for k in REQUESTS if k in self.rates]
 
     def fires(self, kind: str) -> bool:
-        """Return whether a fault of a kind happens now; no draw if its rate is zero."""
+        """Return whether a fault of a kind happens now, and count it."""
+        happens = self.draws(kind)
+        self.fired[kind] += happens
+        return happens
+
+    def draws(self, kind: str) -> bool:
+        """Return whether a fault of a kind is drawn; no draw if its rate is zero."""
         rate = self.rates.get(kind)
-        if rate is None or not self.on or self.rng.random() >= rate:
-            return False
-        self.fired[kind] += 1
-        return True
+        return rate is not None and self.on and self.rng.random() < rate
 
     def draw_for_request(self) -> str | None:
         """Return the fault of a request, if any."""

@@ -19,15 +19,20 @@ class Process:
     Attributes:
         offset: Seconds by which its wall clock is wrong.
         fuse: Callbacks until a fault happens to it; 0: none will.
+        tenant: The tenant that a command acts for; empty: it serves all.
         on_death: Called in the world's context once the process has ended.
+        on_blocked: Called as the watchdog of a worker, with the pipeline and the stage
+            that blocked its event loop.
     """
 
     name: str
+    tenant: str = ""
     offset: float = 0.0
     fuse: int = 0
     dead: bool = False
     frozen: bool = False
     on_death: Callable[[], None] = lambda: None
+    on_blocked: Callable[[str, str], None] = lambda *_: None
     ready: deque[Callback] = field(default_factory=deque)
     #: Kept until the end: a task that is collected would run its `finally` blocks.
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)

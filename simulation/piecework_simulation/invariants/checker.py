@@ -12,18 +12,30 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.model import ChunkStatus, JobStatus, moment
 from piecework.store.serialization import from_item
 from piecework_simulation.aws.dynamodb import Change
-from piecework_simulation.coverage import ENDED, chunk_transitions, job_transitions
+from piecework_simulation.coverage import (
+    ENDED,
+    OPEN,
+    chunk_transitions,
+    job_transitions,
+)
 from piecework_simulation.invariants.chunk_invariants import ChunkInvariants
 from piecework_simulation.invariants.dead_letters import DeadLetterInvariants
+from piecework_simulation.invariants.ownership import (
+    foreign_writes,
+    oversized,
+    undeserved_death,
+)
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
-    from piecework_simulation.provider import Provider
+    from piecework_simulation.provider import ChunkKey, Provider
 
 Item = dict[str, Any]
+#: The states of a job that last as long as its chunks wait.
+WAITS = {JobStatus.RUNNING, JobStatus.FINALIZING} | {s for s in JobStatus if s.ended}
 
 
 @dataclass(slots=True)
@@ -59,7 +71,10 @@ class Invariants:
     def check_write(self, changes: Sequence[Change]) -> None:
         """Check the writes of one request."""
         metas = []
+        tenant = self.world.sender.tenant if self.world.sender else ""
         for change in changes:
+            for text in (*foreign_writes(change, tenant), *oversized(change)):
+                self.report_violation(text)
             if change.table != self.world.settings.checkpoints_table:
                 self.letters.check_write(change)
                 continue
@@ -100,6 +115,39 @@ class Invariants:
         if job_pk not in self.jobs:
             self.report_violation(f"I14: {checker.name} has no job")
         checker.check_write(old, new)
+        if new["status"] == ChunkStatus.DEAD and "C7" in transitions:
+            self.check_death(job_pk, new)
+
+    def check_death(self, job_pk: str, new: Item) -> None:
+        """Check that a chunk does not die of what another chunk or AWS did."""
+        name = self.chunk_name(job_pk, new["chunk"])
+        guilty = self.provider is not None and name in self.provider.input_faults
+        settings = self.world.settings
+        if cause := undeserved_death(new, settings, guilty=guilty):
+            self.report_violation(f"I16: {new['job']}/{new['chunk']} died of {cause}")
+
+    def chunk_name(self, job_pk: str, chunk: int) -> ChunkKey:
+        """Return the tenant, the job and the number of a chunk."""
+        tenant, _, job = job_pk.removeprefix("T#").partition("#J#")
+        return tenant, job, chunk
+
+    def is_suspect(self, name: ChunkKey) -> bool:
+        """Return whether a chunk has lost a claim in this generation."""
+        tenant, job, chunk = name
+        checker = self.chunks[f"T#{tenant}#J#{job}"].get(chunk)
+        return checker is not None and checker.item.get("takeovers", 0) > 0
+
+    def next_due_at(self) -> float:
+        """Return the time at which the first open chunk is due; 0: one is now."""
+        due = [
+            due_at(checker.item)
+            for pk, meta in self.jobs.items()
+            if not JobStatus(meta["status"]).ended
+            for checker in self.chunks[pk].values()
+            if checker.item["status"] not in ENDED
+        ]
+        waits = all(meta["status"] in WAITS for meta in self.jobs.values())
+        return min(due, default=0.0) if waits else 0.0
 
     def chunk_checker(self, job_pk: str, new: Item) -> ChunkInvariants:
         """Return the invariants of one chunk."""
@@ -203,6 +251,12 @@ class Invariants:
         needless = checker.had_ended(received_at, now) or swept
         if not (needless or checker.had_left_queue(received_at, now)):
             self.report_violation(f"I9: a message of {checker.name} was lost")
+
+
+def due_at(item: Item) -> float:
+    """Return the time from which a chunk may be claimed; 0: now."""
+    waits = item["status"] in OPEN and "cancel_requested_at" not in item
+    return moment(item["retry_at"]) if waits and "retry_at" in item else 0.0
 
 
 # ── check the writes to the row of a fleet-wide circuit breaker ───────────────

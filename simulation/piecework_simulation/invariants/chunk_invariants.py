@@ -21,6 +21,9 @@ Item = dict[str, Any]
 REQUEST_MARGIN_S = 0.5
 #: Seconds by which a process may see a wait as longer than it is.
 CLOCK_MARGIN_S = 60.0
+#: Seconds by which a claim may be early: the rest of a wrong clock that the times in
+#: AWS's answers leave.
+DUE_MARGIN_S = 5.0
 #: The attributes that an ended chunk keeps until a resume.
 FINAL = ("gen", "fence", "claim_token", "result_sha256", "settled_at", "error_code")
 
@@ -142,6 +145,10 @@ class ChunkInvariants:
             self.report_violation(f"I4: {self.name} was claimed after its end")
         if old["status"] == ChunkStatus.RUNNING:
             self.report_violation(f"L3: {self.name} was claimed while it had an owner")
+        if "retry_at" in old and (
+            moment(old["retry_at"]) > self.world.now() + DUE_MARGIN_S
+        ):
+            self.report_violation(f"L3: {self.name} was claimed before it was due")
 
     def check_owner(self, old: Item, new: Item) -> None:
         """Check that only its owner writes to a chunk that is claimed."""

@@ -27,7 +27,7 @@ class DeadLetterInvariants:
 
     report_violation: Callable[[str], None]
     letters: dict[tuple[str, str], Item] = field(default_factory=dict)
-    open_list: set[tuple[str, int, int]] = field(default_factory=set)
+    open_list: set[tuple[str, str, int, int]] = field(default_factory=set)
 
     def check_write(self, change: Change) -> None:
         """Check a write to the dead-letter table against the valid transitions."""
@@ -67,6 +67,6 @@ class DeadLetterInvariants:
             self.report_violation(f"I15: {name} differs from the open-letter list")
 
 
-def chunk_name(item: Item) -> tuple[str, int, int]:
-    """Return the job, the chunk and the generation of a chunk or of its letter."""
-    return item["job"], item["chunk"], item["gen"]
+def chunk_name(item: Item) -> tuple[str, str, int, int]:
+    """Return the tenant, job, chunk and generation of a chunk or of its letter."""
+    return item["tenant"], item["job"], item["chunk"], item["gen"]

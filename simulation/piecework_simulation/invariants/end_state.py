@@ -12,6 +12,7 @@ from piecework.store.serialization import from_item
 from piecework_simulation.coverage import ENDED
 from piecework_simulation.engine.world import BUCKET, World
 from piecework_simulation.invariants.checker import Invariants
+from piecework_simulation.invariants.ownership import foreign_objects
 
 Item = dict[str, Any]
 
@@ -21,15 +22,22 @@ def check_final_state(world: World, invariants: Invariants) -> None:
     for pk, meta in invariants.jobs.items():
         check_job(world, invariants, pk, meta)
     invariants.letters.check(current_chunks(invariants))
+    jobs = [invariants.chunk_name(pk, 0) for pk in invariants.jobs]
+    for text in foreign_objects(world.s3.names(BUCKET), jobs):
+        invariants.report_violation(text)
     check_effects(world, invariants)
 
 
 def current_chunks(invariants: Invariants) -> Iterator[Item]:
-    """Yield the chunks, and the joins of their job's current generation."""
+    """Yield the chunks, and the joins of their job's current generation.
+
+    Each has its tenant, which its row has only in its key.
+    """
     for pk, meta in invariants.jobs.items():
         for number, checker in invariants.chunks[pk].items():
             if number != keys.JOIN_CHUNK or checker.item["gen"] == meta["gen"]:
-                yield checker.item
+                tenant, _, _ = invariants.chunk_name(pk, number)
+                yield {**checker.item, "tenant": tenant}
 
 
 def check_job(world: World, invariants: Invariants, pk: str, meta: Item) -> None:
@@ -47,9 +55,7 @@ def check_job(world: World, invariants: Invariants, pk: str, meta: Item) -> None
             invariants.report_violation(f"I15: {name}/{number} has no cancel position")
     if not JobStatus(meta["status"]).ended:
         return
-    place = {"Bucket": BUCKET, "Key": meta["certificate"]}
-    found = world.s3.call("get_object", place)
-    certificate = json.loads(read_body(found["Body"]))
+    certificate = json.loads(read_object(world, meta["certificate"]))
     succeeded = {
         str(n) for n, i in chunks.items() if i["status"] == ChunkStatus.SUCCEEDED
     }
@@ -61,17 +67,18 @@ def check_job(world: World, invariants: Invariants, pk: str, meta: Item) -> None
     if sum(certificate["outcomes"].values()) != meta["chunks"]:
         invariants.report_violation(f"I15: the outcome counts of {name} are wrong")
     for text in succeeded:
-        check_result(world, invariants, chunks[int(text)], certificate)
+        check_result(world, invariants, pk, chunks[int(text)], certificate)
 
 
-def read_body(body: Any) -> bytes:
+def read_object(world: World, key: str) -> bytes:
     """Return the content of an object; the model never waits, so one step reads it."""
+    place = {"Bucket": BUCKET, "Key": key}
     try:
-        body.read().send(None)
+        world.s3.call("get_object", place)["Body"].read().send(None)
     except StopIteration as done:
         content: bytes = done.value
         return content
-    raise AssertionError(body)
+    raise AssertionError(key)
 
 
 def check_dead_letter(
@@ -92,11 +99,12 @@ def check_dead_letter(
 
 
 def check_result(
-    world: World, invariants: Invariants, item: Item, certificate: Item
+    world: World, invariants: Invariants, pk: str, item: Item, certificate: Item
 ) -> None:
     """Check that a succeeded chunk has the result that was certified."""
     chunk = item["chunk"]
-    partition = keys.chunk_pk(world.settings.tenant, item["job"], chunk)
+    tenant, job, _ = name = invariants.chunk_name(pk, chunk)
+    partition = keys.chunk_pk(tenant, job, chunk)
     beside = keys.result_sk(chunk)
     row = get(world, world.settings.checkpoints_table, partition, beside)
     if row is not None and "value" in item:
@@ -111,6 +119,18 @@ def check_result(
         invariants.report_violation(
             f"I5: {item['job']}/{chunk} has a different certified result"
         )
+    if "value_at" in row and row["value_at"] not in world.s3.names(BUCKET):
+        invariants.report_violation(f"I5: the result of {item['job']}/{chunk} is gone")
+    elif invariants.provider is not None:
+        invariants.provider.check_value(name, value_of(world, row))
+
+
+def value_of(world: World, row: Item) -> str:
+    """Return the value of a row, which a large one has beside the table."""
+    if "value_at" in row:
+        return read_object(world, row["value_at"]).decode()
+    text: str = row["value"]
+    return text
 
 
 def check_effects(world: World, invariants: Invariants) -> None:

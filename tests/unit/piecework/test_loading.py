@@ -72,6 +72,15 @@ def test_two_pipelines_of_one_name_are_refused(modules: Path) -> None:
         load_pipelines(["pw_here", "pw_there"])
 
 
+def test_a_wrong_object_is_answered_with_those_that_the_module_holds(
+    modules: Path,
+) -> None:
+    module = written(modules, "pw_held", line("a", "one"), line("b", "two"))
+    with pytest.raises(UsageError) as refused:
+        load_pipeline(f"{module}:absent")
+    assert refused.value.next_step == "The module holds pw_held:a, pw_held:b."
+
+
 def test_a_module_with_several_pipelines_needs_an_object_name(modules: Path) -> None:
     module = written(modules, "pw_many", line("one", "first"), line("two", "second"))
     with pytest.raises(UsageError) as caught:

@@ -30,6 +30,20 @@ def test_chunks_are_filtered_by_status(run: Run) -> None:
     assert [1] == [json.loads(line)["chunk"] for line in done.stdout.splitlines()]
 
 
+def test_a_table_ends_after_a_page_and_a_document_has_every_chunk(
+    run: Run, deployment: Deployment
+) -> None:
+    deployment.job("b", "RUNNING", 120)
+    for number in range(120):
+        deployment.chunk("b", number, "WAITING")
+    assert 120 == len(json.loads(run("chunks", "list", "b", "-o", "json").stdout))
+    table = run("chunks", "list", "b")
+    assert 101 == len(table.stdout.splitlines())
+    assert "only the first 100 are listed; --limit 0 lists all" in table.stderr
+    limited = run("chunks", "list", "b", "-o", "json", "--limit", "7")
+    assert 7 == len(json.loads(limited.stdout))
+
+
 def test_a_status_without_chunks_is_reported(run: Run) -> None:
     done = run("chunks", "list", "a", "--status", "dead")
     assert "no chunk has status DEAD; next: piecework jobs show a" in done.stderr

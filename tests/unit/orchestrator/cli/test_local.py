@@ -51,6 +51,22 @@ def test_down_without_an_emulator_is_no_error(run: Run) -> None:
     assert (0, "no embedded AWS was running\n") == (done.exit_code, done.stdout)
 
 
+def test_down_asks_before_it_deletes_unfinished_jobs(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Emulator("http://127.0.0.1:1", 7, "us-east-1", "1.5")
+    stopped: list[Emulator] = []
+    monkeypatch.setattr(embedded, "find", lambda: found)
+    monkeypatch.setattr(embedded, "count_active_jobs", lambda _: 2)
+    monkeypatch.setattr(embedded, "down", lambda: stopped.append(found) or found)
+
+    refused = run("down")
+    assert (2, []) == (refused.exit_code, stopped)
+    assert "delete 2 unfinished jobs" in refused.stderr
+    assert 0 == run("down", "--yes").exit_code
+    assert stopped == [found]
+
+
 def test_down_refuses_an_endpoint_elsewhere(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

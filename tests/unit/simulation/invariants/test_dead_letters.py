@@ -10,7 +10,7 @@ from piecework.store.serialization import to_item
 from piecework_simulation.aws.dynamodb import Change
 from piecework_simulation.invariants.dead_letters import DeadLetterInvariants
 
-NAME = {"job": "j", "chunk": 3, "gen": 1}
+NAME = {"tenant": "t", "job": "j", "chunk": 3, "gen": 1}
 DEAD = NAME | {"status": "DEAD"}
 AGAIN = NAME | {"status": "DEAD", "gen": 2}
 DONE = NAME | {"status": "SUCCEEDED", "gen": 2}

@@ -17,7 +17,7 @@ from piecework.domain.values import BOUNDS
 from piecework.errors import PermanentError, PieceworkError, StateError, UsageError
 from piecework.runtime import Runtime
 from piecework_orchestrator.artifacts import save_artifacts
-from piecework_orchestrator.cli.options import Format, JobArgument
+from piecework_orchestrator.cli.options import Format, JobArgument, SaveOption
 from piecework_orchestrator.cli.output import Column, Output, encode
 from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.run import report_error, run_connected
@@ -41,14 +41,7 @@ def results(
             help="Print each result when its chunk ends, until the job ends.",
         ),
     ] = False,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also save the join's artifacts and the certificate into this folder.",
-            file_okay=False,
-            show_default=False,
-        ),
-    ] = None,
+    save: SaveOption = None,
     to: Annotated[
         Path | None,
         typer.Option(

@@ -17,6 +17,7 @@ from piecework_orchestrator.cli.options import (
     DeadlineOption,
     Format,
     OutputOption,
+    PipelineArgument,
     TimeoutOption,
 )
 from piecework_orchestrator.cli.output import Output, facts
@@ -32,12 +33,7 @@ FIRST_LABELS = 5
 
 
 def submit(
-    pipeline: Annotated[
-        str,
-        typer.Argument(
-            help="`package.module:pipeline`, or a module that defines one pipeline."
-        ),
-    ],
+    pipeline: PipelineArgument,
     source: Annotated[
         str,
         typer.Argument(

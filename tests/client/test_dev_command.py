@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
 from pydantic import BaseModel
 
 from piecework import pipeline
@@ -114,7 +116,9 @@ async def test_changed_code_is_used_and_broken_code_is_not(dev: Dev) -> None:
 
 
 async def test_the_folder_is_not_shared_and_nothing_is_left(dev: Dev) -> None:
-    assert ".piecework" in dev.files()
+    state = json.loads((dev.folder / ".piecework" / "emulator.json").read_text())
+    async with ClientSession() as session, session.get(state["endpoint"]) as answer:
+        assert 403 == answer.status  # it has no access key
     for words in (["up"], ["down"], ["dev", "app"]):
         refused = await asyncio.create_subprocess_exec(
             *COMMAND, *words, stderr=asyncio.subprocess.PIPE

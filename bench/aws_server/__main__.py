@@ -12,8 +12,8 @@ import signal
 import socket
 import time
 
-from bench.aws_server.http import Connection
 from bench.aws_server.router import AwsServer
+from piecework_simulation.aws_server.http import Connection
 
 
 async def serve(listener: socket.socket) -> None:

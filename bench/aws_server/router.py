@@ -5,29 +5,22 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from functools import partial
-from http import HTTPStatus
+from random import Random
 
 from bench import meter
-from bench.aws_server.buckets import XML, Buckets
-from bench.aws_server.http import (
+from bench.aws_server.tables import Tables
+from piecework_simulation.aws.s3 import S3
+from piecework_simulation.aws.sqs import SQS
+from piecework_simulation.aws_server.buckets import Buckets
+from piecework_simulation.aws_server.http import (
     Answer,
     Connection,
     Request,
     ok_answer,
     unknown_operation,
 )
-from bench.aws_server.queues import Queues
-from bench.aws_server.tables import Tables
-from piecework_simulation.aws.sqs_messages import ACCOUNT
-
-STS = "https://sts.amazonaws.com/doc/2011-06-15/"
-CALLER = (
-    f'<GetCallerIdentityResponse xmlns="{STS}"><GetCallerIdentityResult>'
-    f"<Arn>arn:aws:iam::{ACCOUNT}:root</Arn><UserId>{ACCOUNT}</UserId>"
-    f"<Account>{ACCOUNT}</Account></GetCallerIdentityResult>"
-    "<ResponseMetadata><RequestId>0</RequestId></ResponseMetadata>"
-    "</GetCallerIdentityResponse>"
-)
+from piecework_simulation.aws_server.queues import Queues
+from piecework_simulation.aws_server.server import caller_identity
 
 
 class AwsServer:
@@ -37,8 +30,10 @@ class AwsServer:
         self.counts: dict[str, list[float]] = {}
         self._now = now
         self._tables = Tables(now)
-        self._queues = Queues(loop, now)
-        self._buckets = Buckets(now)
+        sqs = SQS(now, Random())
+        self._queues = Queues(loop, now, sqs)
+        sqs.on_arrival = self._queues.arrived
+        self._buckets = Buckets(S3(now, buckets=()))
 
     def serve(self, request: Request, connection: Connection) -> None:
         """Answer a request on its connection."""
@@ -75,4 +70,4 @@ def other(action: str) -> Answer:
     """Return the answer of an unused service."""
     if action != "GetCallerIdentity":
         return unknown_operation(action)
-    return Answer(HTTPStatus.OK, CALLER.encode(), {"Content-Type": XML})
+    return caller_identity()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -12,21 +10,18 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from bench import meter
-from bench.aws_server.http import (
+from piecework_simulation.aws.dynamodb import Change, DynamoDB
+from piecework_simulation.aws.errors import error
+from piecework_simulation.aws_server.http import (
     Answer,
     error_document,
     ok_answer,
     unknown_operation,
     written,
 )
-from piecework_simulation.aws.dynamodb import KNOWN, Change, DynamoDB
-from piecework_simulation.aws.errors import error
+from piecework_simulation.aws_server.tables import OPERATIONS, read_request
 
 Document = dict[str, Any]
-#: The model's names of what it does, by AWS's.
-OPERATIONS = {name.title().replace("_", ""): name for name in KNOWN}
-#: What only a binary value has in its request.
-BINARY, BINARIES = b'"B"', b'"BS"'
 
 
 class Tables:
@@ -47,9 +42,7 @@ class Tables:
 
     def handle(self, action: str, body: bytes) -> Answer:
         """Answer a request."""
-        request = json.loads(body)
-        if BINARY in body or BINARIES in body:
-            request = decode_binary(request)
+        request = read_request(body)
         try:
             if action in self._others:
                 return ok_answer(self._others[action](request))
@@ -156,20 +149,6 @@ def consumed_units(table: str, units: float, *, together: bool) -> Document:
     """Return the consumed capacity in the reply's form."""
     consumed = {"TableName": table, "CapacityUnits": units}
     return {**consumed, "WriteCapacityUnits": units} if together else consumed
-
-
-def decode_binary(document: Any) -> Any:
-    """Return a request with its binary values as bytes."""
-    if isinstance(document, list):
-        return [decode_binary(part) for part in document]
-    if not isinstance(document, dict):
-        return document
-    match document:
-        case {"B": str(text), **rest} if not rest:
-            return {"B": b64decode(text)}
-        case {"BS": list(texts), **rest} if not rest:
-            return {"BS": [b64decode(text) for text in texts]}
-    return {name: decode_binary(part) for name, part in document.items()}
 
 
 # ── table without a sort key ──────────────────────────────────────────────────

@@ -18,12 +18,16 @@ import typer.main
 
 import piecework.settings
 import piecework_simulation.__main__
+import piecework_simulation.dev_command
+import piecework_simulation.run_command
 import piecework_worker.__main__
 from piecework.settings import PREFIX, Settings
 from piecework_orchestrator.cli.app import LazyCommand, app
 
 #: These commands pass their arguments to a program of its own.
 PROGRAMS = {
+    "dev": typer.main.get_command(piecework_simulation.dev_command.app),
+    "run": typer.main.get_command(piecework_simulation.run_command.app),
     "worker": piecework_worker.__main__.make_parser(),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),
 }

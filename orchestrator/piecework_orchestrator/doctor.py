@@ -10,7 +10,12 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from piecework.aws.endpoint import ENDPOINT_VARIABLES, Emulator, is_loopback
+from piecework.aws.endpoint import (
+    ENDPOINT_VARIABLES,
+    IN_PROCESS,
+    Emulator,
+    is_loopback,
+)
 from piecework.errors import PieceworkError
 from piecework.settings import Settings
 from piecework_orchestrator.embedded import server
@@ -90,7 +95,8 @@ def _find_target(environ: Mapping[str, str]) -> Target:
         if environ.get(name):
             return Target(environ[name], f"{name} is set")
     if emulator := find():
-        return Target(emulator.endpoint, "started by `piecework up`", emulator)
+        by = "dev" if emulator.version == IN_PROCESS else "up"
+        return Target(emulator.endpoint, f"started by `piecework {by}`", emulator)
     return Target(None, "no endpoint variable, no emulator of this folder")
 
 
@@ -115,7 +121,8 @@ def _check_emulator(emulator: Emulator) -> Check:
     except (OSError, ValueError) as error:
         detail = f"pid {emulator.pid} does not answer: {type(error).__name__}"
         return Check("emulator", ok=False, detail=detail, next_step=START)
-    return Check("emulator", ok=True, detail=f"MiniStack {found}, pid {emulator.pid}")
+    program = "models" if found == IN_PROCESS else "MiniStack"
+    return Check("emulator", ok=True, detail=f"{program} {found}, pid {emulator.pid}")
 
 
 def _check_region(target: Target, environ: Mapping[str, str]) -> Check:

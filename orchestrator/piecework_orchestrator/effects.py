@@ -41,6 +41,18 @@ class ResolutionRequest:
     reason: str
 
 
+def require_reason(reason: str) -> None:
+    """Refuse to resolve an effect without a reason, which the record keeps.
+
+    Raises:
+        UsageError: `redrive.reason.missing`.
+    """
+    if not reason.strip():
+        message = "`effects resolve` requires --reason, which is kept in the record."
+        step = "Add --reason 'where the outcome was checked'."
+        raise UsageError(message, code="redrive.reason.missing", next_step=step)
+
+
 async def effects_in_doubt(
     rt: Runtime, job: Job, only: int | None = None
 ) -> AsyncIterator[dict[str, Any]]:
@@ -83,8 +95,9 @@ async def resolve(
     Raises:
         NotFoundError: `job.chunk.not_found`, `job.effect.not_found`.
         UsageError: `job.effect.not_resolved`: a worker holds the chunk, or the effect
-            is not in doubt any more.
+            is not in doubt any more; `redrive.reason.missing`.
     """
+    require_reason(request.reason)
     chunk = await require_chunk(rt, ref)
     key = await complete_key(rt, chunk, request.key)
     answer = None

@@ -7,6 +7,9 @@ import secrets
 import socket
 from datetime import UTC, datetime
 
+from piecework.domain.keys import is_name
+from piecework.errors import UsageError
+
 #: Letters and digits that are not easily confused with others.
 ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"
 
@@ -24,3 +27,15 @@ def new_job_id(now: float) -> str:
     """Return a unique id that sorts by time."""
     token = "".join(secrets.choice(ALPHABET) for _ in range(5))
     return f"{datetime.fromtimestamp(now, UTC):%y%m%d-%H%M%S}-{token}"
+
+
+def require_job_id(job: str) -> None:
+    """Refuse an id that cannot name a job; an empty one stands for a new id.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if job and not is_name(job):
+        message = f"{job!r} is not a valid job id."
+        step = "Use up to 64 letters, digits, `-` and `_`."
+        raise UsageError(message, next_step=step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TypedDict
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import iso
@@ -15,11 +16,24 @@ from piecework_orchestrator.inspector import require_job
 from piecework_orchestrator.times import parse_span
 
 
+class LetterFilter(TypedDict, total=False):
+    """The filters of dead letters that a program passes by keyword; see `Filter`."""
+
+    code: str | None
+    fingerprint: str | None
+    stage: str | None
+    since: str | None
+    chunks: Sequence[int] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Filters of dead letters; a filter that is None matches all.
 
     Attributes:
+        code: An error code; `llm.*` matches all that begin with `llm.`.
+        fingerprint: A cause, as `piecework dlq stats` shows it.
+        stage: The stage in which the chunks died.
         since: The span of time within which they died, such as `1h`.
         chunks: The numbers of the chunks; empty: all.
         closed: Whether redriven and discarded dead letters match too.

@@ -58,15 +58,6 @@ def parse_deadline(text: str, now: float) -> float:
     return require_future(found.timestamp(), text, now)
 
 
-def read_deadline(text: str, now: float) -> float | None:
-    """Return the deadline in epoch seconds; None: none was given.
-
-    Raises:
-        UsageError: `cli.usage.invalid`.
-    """
-    return parse_deadline(text, now) if text else None
-
-
 def require_future(moment: float, text: str, now: float) -> float:
     """Return a deadline if it is in the future.
 

@@ -30,6 +30,8 @@ ENDPOINT_VARIABLES = (
     "AWS_ENDPOINT_URL_S3",
 )
 DEFAULT_REGION = "us-east-1"
+#: The version in the state of an AWS that `piecework dev` serves from its process.
+IN_PROCESS = "in process"
 #: Variables that say which account of AWS the SDK would use.
 ACCOUNT_VARIABLES = (
     "AWS_PROFILE",

@@ -4,21 +4,30 @@ async with Client() as client:
     job = await client.submit(pipeline, rows)
     async for item in job.results(): ...
 
-The command line does the same through the same functions.
+The command line is built on this client.
 """
 
 from __future__ import annotations
 
-from piecework.client.client import Client
-from piecework.client.job import Done, Failed, JobHandle, JobView
-from piecework.client.sync import SyncClient, SyncJob
+from piecework.client.client import Client, SyncClient
+from piecework.client.job import JobHandle
+from piecework.client.sync import SyncJob
+from piecework.client.views import Done, Failed, JobFacts, JobView
+from piecework.domain.dead_letter import DeadLetterRow
+from piecework_orchestrator.closing import Redriven, RedriveOptions
+from piecework_orchestrator.redrive import Edit
 
 __all__ = [
     "Client",
+    "DeadLetterRow",
     "Done",
+    "Edit",
     "Failed",
+    "JobFacts",
     "JobHandle",
     "JobView",
+    "RedriveOptions",
+    "Redriven",
     "SyncClient",
     "SyncJob",
 ]

@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+import asyncio
+import threading
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from pydantic import BaseModel
+from typing_extensions import Unpack
 
 from piecework.client.job import Deadline, JobHandle, epoch_of
-from piecework.client.sync import SyncClient
+from piecework.client.sync import Blocking, BlockingIterator, SyncJob
+from piecework.client.views import JobFacts
 from piecework.declared import PipelineFunction, as_pipeline
-from piecework.domain.keys import is_name
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import JobRef
 from piecework.errors import UsageError
+from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
-from piecework_orchestrator.identity import new_job_id, whoami
+from piecework.store.dead_letters import Closing
+from piecework_orchestrator.closing import (
+    AT_ONCE,
+    Redriven,
+    RedriveOptions,
+    Selection,
+    discard_selected,
+    redrive_selected,
+)
+from piecework_orchestrator.identity import new_job_id, require_job_id, whoami
+from piecework_orchestrator.inspector import Document, read_jobs
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.limits import printable_name
 from piecework_orchestrator.intake.rows import row_chunks
 from piecework_orchestrator.intake.source import chunk_inputs
+from piecework_orchestrator.letters import group_by_cause
+from piecework_orchestrator.selection import Filter, LetterFilter, select
 from piecework_orchestrator.submit import Submission, submit
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R")
+T = TypeVar("T")
 
 #: Payloads, or mappings of their fields; or a path or an address as `piecework submit`
 #: reads it.
@@ -106,6 +131,7 @@ class Client:
         id: str = "",
         deadline: Deadline | None = None,
         source: str = "",
+        on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
     @overload
     async def submit(
@@ -116,6 +142,7 @@ class Client:
         id: str = "",
         deadline: Deadline | None = None,
         source: str = "",
+        on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
     async def submit(
         self,
@@ -125,6 +152,7 @@ class Client:
         id: str = "",  # noqa: A002 -- the word of the command line
         deadline: Deadline | None = None,
         source: str = "",
+        on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
         """Submit rows as a job; a repeated submit of one id creates one job.
 
@@ -134,21 +162,19 @@ class Client:
             id: The job id; empty: a new one.
             deadline: When the job is cancelled unless it has ended.
             source: What the record says about the origin of the rows.
+            on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
             UsageError: `input.…`: a row is invalid, and no job was created;
                 `submit.token.conflict`: a job with this id has other content.
         """
         rt, pipeline = self.runtime, as_pipeline(pipeline)
-        if id and not is_name(id):
-            message = f"{id!r} is not a valid job id."
-            step = "Use up to 64 letters, digits, `-` and `_`."
-            raise UsageError(message, next_step=step)
+        require_job_id(id)
         until = epoch_of(deadline, rt.clock())
         ref = JobRef(rt.settings.tenant, id or new_job_id(rt.clock()))
         chunks, origin = read_rows(rt, pipeline, rows)
         submission = Submission(ref, pipeline, source or origin, self._actor, until)
-        _, created = await submit(rt, submission, chunks)
+        _, created = await submit(rt, submission, chunks, on_progress)
         return JobHandle(ref.job, rt, self._actor, pipeline, created)
 
     @overload
@@ -164,6 +190,65 @@ class Client:
         known = None if pipeline is None else as_pipeline(pipeline)
         return JobHandle(id, self.runtime, self._actor, known)
 
+    async def jobs(self, status: str | None = None) -> AsyncIterator[JobFacts]:
+        """Yield the jobs of the tenant, the newest first.
+
+        Jobs that a newer version of Piecework wrote are left out.
+
+        Args:
+            status: Only these, such as `RUNNING`.
+        """
+        async for document in read_jobs(self.runtime, status, []):
+            yield JobFacts.read(document)
+
+    async def dead_letters(
+        self, *, closed: bool = False, **filters: Unpack[LetterFilter]
+    ) -> list[DeadLetterRow]:
+        """Return the dead letters of all jobs that match, the newest first.
+
+        `closed`: redriven and discarded ones too.
+        """
+        return await select(self.runtime, Filter(closed=closed, **filters))
+
+    async def causes(
+        self, *, closed: bool = False, **filters: Unpack[LetterFilter]
+    ) -> list[Document]:
+        """Return the causes of the dead letters that match, the most frequent first."""
+        return group_by_cause(await self.dead_letters(closed=closed, **filters))
+
+    async def redrive(
+        self,
+        letters: Sequence[DeadLetterRow],
+        reason: str,
+        options: RedriveOptions = AT_ONCE,
+    ) -> Redriven:
+        """Process the chunks of dead letters again, in a new generation of their jobs.
+
+        Args:
+            letters: As `dead_letters` returned them; those closed since are left out.
+            reason: Why the chunks will succeed now; kept in the record.
+            options: New payloads, a rate, a canary.
+
+        Raises:
+            UsageError: `redrive.reason.missing`, `redrive.payload.invalid`;
+                `job.state.not_finished`, `redrive.selection.empty`: no job could be
+                redriven.
+            WaitTimeoutError: `cli.wait.timeout`, of a canary.
+        """
+        selection, closing = Selection(letters), Closing(self._actor, reason)
+        return await redrive_selected(self.runtime, selection, closing, options)
+
+    async def discard(
+        self, letters: Sequence[DeadLetterRow], reason: str
+    ) -> dict[str, int]:
+        """Discard dead letters: their chunks stay dead; return how many of each job.
+
+        Raises:
+            UsageError: `redrive.reason.missing`.
+        """
+        closing = Closing(self._actor, reason)
+        return await discard_selected(self.runtime, Selection(letters), closing)
+
     @classmethod
     def sync(cls, **arguments: Any) -> SyncClient:
         """Return a client for scripts and notebooks, with the same methods.
@@ -173,12 +258,113 @@ class Client:
         return SyncClient(cls(**arguments))
 
 
+class SyncClient:
+    """A client for scripts and notebooks; `Client.sync` makes it.
+
+    An event loop in a thread of its own runs the asynchronous client, so it also works
+    where a loop runs already, as in a notebook.
+    """
+
+    jobs = BlockingIterator(Client.jobs)
+    dead_letters = Blocking(Client.dead_letters)
+    causes = Blocking(Client.causes)
+    redrive = Blocking(Client.redrive)
+    discard = Blocking(Client.discard)
+
+    def __init__(self, client: Client) -> None:
+        self.inner = client
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Connect."""
+        self._thread.start()
+        try:
+            self.run(self.inner.__aenter__())
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connection; jobs continue."""
+        try:
+            self.run(self.inner.__aexit__(kind, error, trace))
+        finally:
+            self._stop()
+
+    @overload
+    def submit(
+        self,
+        pipeline: PipelineFunction[P, R],
+        rows: Rows[P],
+        *,
+        id: str = "",
+        deadline: Deadline | None = None,
+        source: str = "",
+        on_progress: Progress = ...,
+    ) -> SyncJob[R]: ...
+    @overload
+    def submit(
+        self,
+        pipeline: Pipeline[P],
+        rows: Rows[P],
+        *,
+        id: str = "",
+        deadline: Deadline | None = None,
+        source: str = "",
+        on_progress: Progress = ...,
+    ) -> SyncJob[Any]: ...
+    def submit(
+        self,
+        pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
+        rows: Rows[Any],
+        **options: Any,
+    ) -> SyncJob[Any]:
+        """Submit rows as a job; see `Client.submit`."""
+        submitting = self.inner.submit(as_pipeline(pipeline), rows, **options)
+        return SyncJob(self.run(submitting), self.run)
+
+    @overload
+    def job(self, id: str, pipeline: PipelineFunction[P, R]) -> SyncJob[R]: ...
+    @overload
+    def job(self, id: str, pipeline: Pipeline[Any] | None = None) -> SyncJob[Any]: ...
+    def job(
+        self,
+        id: str,  # noqa: A002 -- the word of the command line
+        pipeline: Pipeline[Any] | PipelineFunction[Any, Any] | None = None,
+    ) -> SyncJob[Any]:
+        """Return a handle of a job; `pipeline` types its results."""
+        known = None if pipeline is None else as_pipeline(pipeline)
+        return SyncJob(self.inner.job(id, known), self.run)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop of this client."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
 def read_rows(
     rt: Runtime, pipeline: Pipeline, rows: Rows[Any]
 ) -> tuple[AsyncIterator[ChunkInput], str]:
     """Return the chunks of any source, and the origin for the record."""
     if isinstance(rows, str | Path):
         source = str(rows)
+        name = "standard input" if source == "-" else printable_name(source)
         chunks = chunk_inputs(source, pipeline, s3=rt.objects.client)
-        return chunks, printable_name(source)
+        return chunks, name
     return row_chunks(rows, pipeline), "a program"

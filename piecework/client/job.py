@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Container, Mapping
+import json
+from collections.abc import AsyncIterator, Callable, Container
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
+
+from typing_extensions import Unpack
 
 from piecework.client.progress import OnProgress, progress_bar
+from piecework.client.views import ChunkError, Done, Failed, JobFacts, JobView
 from piecework.domain import values
-from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
+from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.model import ChunkStatus, Job, JobRef
 from piecework.errors import UsageError
+from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline, Stage
 from piecework.runtime import Runtime
+from piecework.store.dead_letters import Closing
+from piecework_orchestrator.artifacts import save_artifacts
 from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.closing import (
+    AT_ONCE,
+    Redriven,
+    RedriveOptions,
+    discard_selected,
+    redrive_selected,
+    select_open,
+)
+from piecework_orchestrator.effects import ResolutionRequest, effects_in_doubt, resolve
 from piecework_orchestrator.export import export
 from piecework_orchestrator.inspector import (
     Document,
+    chunk_document,
     dead_letters_of,
     job_document,
+    job_events,
+    job_facts,
+    read_chunks,
     require_job,
 )
-from piecework_orchestrator.redrive import RedriveRequest, redrive
+from piecework_orchestrator.letters import dead_letter_document
 from piecework_orchestrator.results import (
     EndedChunk,
     follow_ended_chunks,
     result_json,
 )
 from piecework_orchestrator.resume import ResumeRequest, require_verb, resume
-from piecework_orchestrator.selection import Filter, select
+from piecework_orchestrator.selection import Filter, LetterFilter, select
 from piecework_orchestrator.times import parse_deadline
 from piecework_orchestrator.watch import Watcher, watch
 
@@ -38,83 +59,6 @@ R = TypeVar("R")
 
 #: A time, a span from now, or either one as text: `2h`, `2026-11-22T18:00:00Z`.
 Deadline = datetime | timedelta | str
-
-
-@dataclass(frozen=True, slots=True)
-class Done(Generic[R]):
-    """A chunk with its result."""
-
-    chunk: int
-    label: str
-    value: R
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkError:
-    """Why a chunk has no result.
-
-    Attributes:
-        message: The message of the dead letter; empty for a cancelled chunk.
-        stage: The stage in which the chunk died; empty for a cancelled chunk.
-    """
-
-    code: str
-    message: str = ""
-    stage: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A chunk that ended without a result.
-
-    Attributes:
-        status: DEAD or CANCELLED.
-    """
-
-    chunk: int
-    label: str
-    status: str
-    error: ChunkError
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """The state of a job at one moment.
-
-    Attributes:
-        counts: The number of chunks by status.
-        dead_letters: The number of open dead letters.
-        document: The fields that `piecework jobs show -o json` writes.
-    """
-
-    id: str
-    status: JobStatus
-    chunks: int
-    counts: Mapping[str, int]
-    dead_letters: int
-    document: Document = field(repr=False)
-
-    @property
-    def ended(self) -> bool:
-        """Whether no chunk is open any more."""
-        return self.status.ended
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether every chunk has a result, and the join has run."""
-        return self.status is JobStatus.SUCCEEDED
-
-    @classmethod
-    def read(cls, document: Document) -> Self:
-        """Return the view of a document."""
-        return cls(
-            document["job"],
-            JobStatus(document["status"]),
-            document["chunks"],
-            document["counts"],
-            document["dead_letters"],
-            document,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +87,33 @@ class JobHandle(Generic[R]):
         """The job's tenant and id."""
         return JobRef(self.rt.settings.tenant, self.id)
 
+    # ── read ──────────────────────────────────────────────────────────────────
+
+    async def facts(self) -> JobFacts:
+        """Return the facts on the job's own item: one request, whatever its size."""
+        return JobFacts.read(job_facts(await self._record(), self.rt.clock()))
+
     async def view(self) -> JobView:
-        """Return the state of the job now."""
+        """Return the state of the job now, with its chunks by status."""
         return JobView.read(await job_document(self.rt, await self._record()))
+
+    async def events(self) -> list[Document]:
+        """Return the events of the job, the oldest first."""
+        return await job_events(self.rt, await self._record())
+
+    async def chunks(self, status: str | None = None) -> AsyncIterator[Document]:
+        """Yield the chunks by number; `status`: only these, such as `DEAD`."""
+        async for document in read_chunks(self.rt, await self._record(), status):
+            yield document
+
+    async def chunk(self, number: int) -> Document:
+        """Return a chunk with its stages, effects, errors and compensations.
+
+        Raises:
+            NotFoundError: `job.chunk.not_found`.
+        """
+        await self._record()
+        return await chunk_document(self.rt, self.ref.chunk(number))
 
     async def wait(
         self,
@@ -189,20 +157,63 @@ class JobHandle(Generic[R]):
                 cancel_code = (await self._record()).cancel_code
             yield await self._item(ended, cancel_code)
 
-    async def cancel(self, reason: str = "", *, compensate: bool = False) -> JobView:
+    async def export(self, path: str | Path) -> int:
+        """Write the results of all ended chunks to a file; return how many.
+
+        The suffix decides the form: `.jsonl`, `.csv` or `.parquet`.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: another suffix, or a missing library.
+        """
+        return await export(self.rt, await self._record(), Path(path))
+
+    async def save(
+        self, folder: str | Path, remark: Callable[[str], None] = lambda _: None
+    ) -> list[Path]:
+        """Save the join's artifacts and the certificate; return the files.
+
+        Args:
+            folder: Created if it does not exist.
+            remark: Receives a line for each file, and one if the join failed.
+
+        Raises:
+            UsageError: `job.state.not_finished`.
+        """
+        return await save_artifacts(self.rt, await self._record(), Path(folder), remark)
+
+    # ── change ────────────────────────────────────────────────────────────────
+
+    async def cancel(
+        self,
+        reason: str = "",
+        *,
+        compensate: bool = False,
+        on_recorded: Callable[[Job], None] = lambda _: None,
+        on_progress: Progress = lambda *_: None,
+    ) -> JobFacts:
         """Cancel the job; chunks that have a result keep it.
 
         Args:
             reason: Kept in the record.
             compensate: Compensate the effects of open chunks.
+            on_recorded: Called when the cancel is recorded; it happens from then on.
+            on_progress: Called while the chunks are marked.
 
         Raises:
-            UsageError: `job.state.not_cancellable`.
+            UsageError: `job.state.not_cancellable`,
+                `job.cancel.without_compensation`.
         """
-        await cancel(
-            self.rt, self.ref, actor=self.actor, reason=reason, compensate=compensate
+        await self._record()
+        job = await cancel(
+            self.rt,
+            self.ref,
+            actor=self.actor,
+            reason=reason,
+            compensate=compensate,
+            on_recorded=on_recorded,
+            progress=on_progress,
         )
-        return await self.view()
+        return JobFacts.read(job_facts(job, self.rt.clock()))
 
     async def retry(self, reason: str = "", deadline: Deadline | None = None) -> int:
         """Reopen the chunks without a result of a job that ended PARTIAL or FAILED.
@@ -222,51 +233,90 @@ class JobHandle(Generic[R]):
         """
         return await self._reopen("resume", reason, deadline)
 
+    # ── dead letters and effects ──────────────────────────────────────────────
+
+    async def dead_letters(
+        self, *, closed: bool = False, **filters: Unpack[LetterFilter]
+    ) -> list[DeadLetterRow]:
+        """Return the dead letters that match, the newest first.
+
+        `closed`: redriven and discarded ones too.
+        """
+        return await select(self.rt, Filter(self.id, closed=closed, **filters))
+
+    async def dead_letter(self, chunk: int) -> Document:
+        """Return the last dead letter of a chunk: error history, lineage and payload.
+
+        Raises:
+            NotFoundError: `job.dead_letter.not_found`.
+        """
+        await self._record()
+        return await dead_letter_document(self.rt, self.ref.chunk(chunk))
+
     async def redrive(
         self,
         reason: str,
+        options: RedriveOptions = AT_ONCE,
+        **filters: Unpack[LetterFilter],
+    ) -> Redriven:
+        """Redrive the open dead letters that match; see `Client.redrive`.
+
+        New payloads are checked against the handle's pipeline.
+        """
+        selection = await select_open(self.rt, Filter(self.id, **filters))
+        edit = options.edit
+        if edit is not None and edit.pipeline is None:
+            options = replace(options, edit=replace(edit, pipeline=self.pipeline))
+        closing = Closing(self.actor, reason)
+        return await redrive_selected(self.rt, selection, closing, options)
+
+    async def discard(self, reason: str, **filters: Unpack[LetterFilter]) -> int:
+        """Discard the open dead letters that match; see `Client.discard`."""
+        selection = await select_open(self.rt, Filter(self.id, **filters))
+        closing = Closing(self.actor, reason)
+        return sum((await discard_selected(self.rt, selection, closing)).values())
+
+    async def effects(self, chunk: int | None = None) -> AsyncIterator[Document]:
+        """Yield the effects in doubt of the chunks that ended without a result.
+
+        `chunk`: those of this chunk, whatever its status.
+        """
+        record = await self._record()
+        async for document in effects_in_doubt(self.rt, record, chunk):
+            yield document
+
+    async def resolve_effect(
+        self,
+        chunk: int,
+        key: str,
+        reason: str,
         *,
-        code: str | None = None,
-        fingerprint: str | None = None,
-        stage: str | None = None,
-        chunks: tuple[int, ...] = (),
-        rate: float | None = None,
-    ) -> int:
-        """Redrive the open dead letters that match; return how many.
+        happened: bool,
+        answer: Any = None,
+    ) -> Document:
+        """Record whether an effect in doubt happened; return the effect.
 
         Args:
-            reason: Why they will succeed now; kept in the record.
-            code: An error code; `llm.*` matches all that begin with `llm.`.
-            fingerprint: A cause, as `piecework dlq stats` shows it.
-            stage: The stage in which they died.
-            chunks: Numbers of chunks; empty: all.
-            rate: Chunks dispatched a second; None: all at once.
+            chunk: The number of its chunk.
+            key: The effect's key, or the beginning of the key.
+            reason: Where the outcome was checked; kept in the record.
+            happened: Whether the other system executed the effect.
+            answer: The value that the call returned, as JSON has it.
 
         Raises:
-            UsageError: `job.state.not_finished`, `job.retry.nothing_left`.
+            NotFoundError: `job.chunk.not_found`, `job.effect.not_found`.
+            UsageError: `job.effect.not_resolved`, `redrive.reason.missing`.
         """
-        wanted = Filter(self.id, code, fingerprint, stage, None, chunks)
-        letters = await select(self.rt, wanted)
-        request = RedriveRequest(self.ref, letters, self.actor, reason, rate)
-        count, _ = await redrive(self.rt, request)
-        return count
-
-    async def export(self, path: str | Path) -> int:
-        """Write the results of all ended chunks to a file; return how many.
-
-        The suffix decides the form: `.jsonl`, `.csv` or `.parquet`.
-
-        Raises:
-            UsageError: `cli.usage.invalid`: another suffix, or a missing library.
-        """
-        return await export(self.rt, await self._record(), Path(path))
+        await self._record()
+        text = json.dumps(answer) if happened else None
+        request = ResolutionRequest(key, text, self.actor, reason)
+        return await resolve(self.rt, self.ref.chunk(chunk), request)
 
     async def _record(self) -> Job:
         return await require_job(self.rt, self.id)
 
     async def _reopen(self, verb: str, reason: str, deadline: Deadline | None) -> int:
-        record = await self._record()
-        require_verb(record, verb)
+        require_verb(await self._record(), verb)
         until = epoch_of(deadline, self.rt.clock())
         request = ResumeRequest(self.ref, self.actor, reason, until)
         count, _ = await resume(self.rt, request)

@@ -1061,6 +1061,12 @@ ROWS: Final = (
         "Delete the file that the message names, then run `piecework up`.",
     ),
     Code(
+        "embedded.state.in_use",
+        STATE,
+        "Another `piecework up` or `piecework dev` serves this folder.",
+        "End it: Ctrl-C for `piecework dev`, `piecework down` for `piecework up`.",
+    ),
+    Code(
         "embedded.state.unreadable",
         PERMANENT,
         "The state file of the emulator has an unexpected content.",

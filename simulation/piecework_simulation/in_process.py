@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,7 +36,6 @@ from piecework_worker.isolation.pool import Isolation
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 
-BUCKET = "bucket"
 #: The backstop of the work queue, as `infra/data.yaml` sets it.
 MAX_RECEIVES = 10
 #: Seconds for which SQS keeps a message: of the work queue, of the dead-letter queue.
@@ -48,6 +47,7 @@ class InProcessAws:
     """The tables, queues and objects of one deployment, in memory."""
 
     settings: Settings
+    bucket: str = "bucket"
     rng: Random = field(default_factory=Random)
     dynamodb: DynamoDB = field(init=False)
     sqs: SQS = field(init=False)
@@ -56,6 +56,8 @@ class InProcessAws:
     #: Replaced at each arrival: an open long poll waits for the present one.
     arrival: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     closed: bool = field(init=False, default=False)
+    #: Told of each arrival, too: wakes the polls of other processes.
+    others_waiting: Callable[[str], None] = field(init=False, default=lambda _: None)
 
     def __post_init__(self) -> None:
         """Create the tables, the queues and the bucket."""
@@ -64,7 +66,7 @@ class InProcessAws:
         self.dynamodb = DynamoDB(time.time, tables=tables)
         self.sqs = SQS(time.time, self.rng)
         self.sqs.on_arrival = self._wake_polls
-        self.s3 = S3(time.time, buckets=[BUCKET])
+        self.s3 = S3(time.time, buckets=[self.bucket])
         dead, work = settings.dead_letter_queue, settings.work_queue
         self.urls = {
             dead: self.sqs.create_queue(dead, retention_s=DEAD_RETENTION_S),
@@ -91,7 +93,7 @@ class InProcessAws:
             dead_letter_queue=Queue(sqs, self.urls[settings.dead_letter_queue], rng),
             renewal_table=table,
             renewal_queue=work,
-            objects=Objects(self.client(self.s3), BUCKET),
+            objects=Objects(self.client(self.s3), self.bucket),
             jobs=Jobs(table, time.time),
             transitions=JobTransitions(table, time.time),
             tallies=Tallies(table),
@@ -125,9 +127,13 @@ class InProcessAws:
     def close(self) -> None:
         """End the open polls, for which a stopping worker would wait."""
         self.closed = True
-        self.arrival.set()
+        self._wake_worker()
 
-    def _wake_polls(self, _: str) -> None:
+    def _wake_polls(self, url: str) -> None:
+        self._wake_worker()
+        self.others_waiting(url)
+
+    def _wake_worker(self) -> None:
         self.arrival.set()
         self.arrival = asyncio.Event()
 
@@ -165,21 +171,33 @@ class ModelClient:
 async def worker_beside(
     aws: InProcessAws, pipelines: Mapping[str, Pipeline], names: Sequence[str]
 ) -> AsyncIterator[asyncio.Task[None]]:
+    """Run a worker on the models while the caller's block runs: see `run_worker`."""
+    aws.closed = False
+    async with run_worker(aws.runtime(), pipelines, names, aws.close) as task:
+        yield task
+
+
+@asynccontextmanager
+async def run_worker(
+    rt: Runtime,
+    pipelines: Mapping[str, Pipeline],
+    names: Sequence[str],
+    end_polls: Callable[[], None] = lambda: None,
+) -> AsyncIterator[asyncio.Task[None]]:
     """Run a worker and a reconciler while the caller's block runs.
 
     Yield the worker's task, which ends early only by an error. `names` are the names
     that the pipelines were loaded by: the child processes of isolated stages load them.
     """
     log = structlog.get_logger().bind(worker="run")
-    isolation = Isolation(names, "run", aws.settings.stage_memory_mb, log)
+    isolation = Isolation(names, "run", rt.settings.stage_memory_mb, log)
     stop = asyncio.Event()
-    aws.closed = False
-    services = open_services(aws.runtime(), "run", pipelines, log, isolation)
+    services = open_services(rt, "run", pipelines, log, isolation)
     task = asyncio.create_task(serve(Worker(services, stop), reconcile=True))
     try:
         yield task
     finally:
         stop.set()
-        aws.close()
+        end_polls()
         await asyncio.gather(task, return_exceptions=True)
         await isolation.close()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import asynccontextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,17 +19,22 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Job
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
-from piecework.runtime import Runtime
+from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
-from piecework_orchestrator.cli.options import Format
+from piecework_orchestrator import embedded
+from piecework_orchestrator.artifacts import save_artifacts
+from piecework_orchestrator.cli.options import (
+    Format,
+    MaxChunksOption,
+    PipelineArgument,
+    SaveOption,
+)
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import exit_code, show_progress
-from piecework_orchestrator.cli.results import ResultErrors, result_line, save_artifacts
+from piecework_orchestrator.cli.results import ResultErrors, follow_results
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_async
 from piecework_orchestrator.inspector import dead_letters_of, job_document
-from piecework_orchestrator.results import Follower
-from piecework_orchestrator.watch import watch
-from piecework_simulation.in_process import InProcessAws, worker_beside
+from piecework_simulation.in_process import InProcessAws, run_worker, worker_beside
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -41,31 +48,31 @@ SPARE_THREADS = 8
 MAX_CAUSES = 5
 
 
+class Aws(StrEnum):
+    """The values of `--aws`."""
+
+    IN_PROCESS = "in-process"
+    EMBEDDED = "embedded"
+
+
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def run(
-    pipeline: Annotated[
-        str,
-        typer.Argument(
-            help="`package.module:pipeline`, or a module that defines one pipeline."
-        ),
-    ],
+    pipeline: PipelineArgument,
     source: Annotated[
         str,
         typer.Argument(
             help="A document, a directory, a .jsonl, .csv or .parquet file, or `-`."
         ),
     ],
-    save: Annotated[
-        Path | None,
+    save: SaveOption = None,
+    max_chunks: MaxChunksOption = None,
+    aws: Annotated[
+        Aws,
         typer.Option(
-            help="Save the join's artifacts and the certificate into this folder.",
-            file_okay=False,
-            show_default=False,
+            help="`in-process`: models of AWS in this process; `embedded`: MiniStack, "
+            "as of `piecework up`, which is ended if this command started it."
         ),
-    ] = None,
-    max_chunks: Annotated[
-        int | None, typer.Option(help="Chunks that run at once.", min=1)
-    ] = None,
+    ] = Aws.IN_PROCESS,
 ) -> None:
     """Run a pipeline over an input on this machine, and print each result as a line.
 
@@ -81,7 +88,8 @@ def run(
         settings = load_settings(**overrides)
         found = load_pipeline(pipeline)
         with threads(settings):
-            return await run_pipeline(out, settings, pipeline, found, source, save)
+            async with start_worker(out, settings, aws, pipeline, found) as started:
+                return await run_job(out, *started, found, source, save)
 
     run_async(main, Format.JSONL)
 
@@ -93,22 +101,36 @@ def threads(settings: Settings) -> ThreadPoolExecutor:
     return pool
 
 
-async def run_pipeline(
+@asynccontextmanager
+async def start_worker(
+    out: Output, settings: Settings, aws: Aws, name: str, pipeline: Pipeline
+) -> AsyncIterator[tuple[Runtime, asyncio.Task[None]]]:
+    """Run a worker on AWS of one kind; yield a runtime beside it, and its task."""
+    pipelines, names = {pipeline.name: pipeline}, [name.partition(":")[0]]
+    if aws is Aws.IN_PROCESS:
+        models = InProcessAws(settings)
+        async with worker_beside(models, pipelines, names) as worker:
+            yield models.runtime(), worker
+        return
+    with embedded.started(settings.app, settings.env, report=out.say):
+        async with (
+            connect(settings, actor="worker") as own,
+            connect(settings) as rt,
+            run_worker(own, pipelines, names) as worker,
+        ):
+            yield rt, worker
+
+
+async def run_job(
     out: Output,
-    settings: Settings,
-    name: str,
+    rt: Runtime,
+    worker: asyncio.Task[None],
     pipeline: Pipeline,
     source: str,
     save: Path | None,
 ) -> int:
-    """Run a worker beside the submit and the results; return the exit code."""
-    aws = InProcessAws(settings)
-    rt = aws.runtime()
-    module = name.partition(":")[0]
-    async with AsyncExitStack() as stack:
-        beside = worker_beside(aws, {pipeline.name: pipeline}, [module])
-        worker = await stack.enter_async_context(beside)
-        client = await stack.enter_async_context(Client(runtime=rt))
+    """Submit, and print the results; return the exit code."""
+    async with Client(runtime=rt) as client:
         job = await client.submit(pipeline, source)
         following = asyncio.create_task(follow(out, rt, job))
         await asyncio.wait({worker, following}, return_when=asyncio.FIRST_COMPLETED)
@@ -126,22 +148,15 @@ async def run_pipeline(
 async def follow(out: Output, rt: Runtime, job: JobHandle[Any]) -> tuple[Job, int]:
     """Print each result when its chunk ends; return the job and the exit code."""
     errors = ResultErrors(out)
-    follower = Follower(rt)
-
-    async def print_new(record: Job) -> None:
-        async for ended in follower.newly_ended(record):
-            if (line := await result_line(rt, ended, errors)) is not None:
-                out.line(line)
-
     with show_progress(out, "no chunk was started yet") as watcher:
-        watcher.on_poll = print_new
-        record = await watch(rt, job.id, watcher, poll_s=POLL_S)
+        record = await follow_results(rt, out, job.id, errors, watcher, POLL_S)
     return record, errors.code
 
 
-async def show_end(out: Output, rt: Runtime, job: Job) -> None:
+async def show_end(out: Output, rt: Runtime, job: Job, name: str = "") -> None:
     """Write the end of the job, and the first error of each cause."""
-    out.say(f"{job.status}: {job.chunks} chunks")
+    plural = "" if job.chunks == 1 else "s"
+    out.say(f"{name}{job.status}: {job.chunks} chunk{plural}")
     causes: dict[str, DeadLetterRow] = {}
     async for letter in dead_letters_of(rt).of_job(job.ref):
         causes.setdefault(letter.fingerprint, letter)

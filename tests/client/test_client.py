@@ -178,7 +178,7 @@ async def test_a_redrive_after_a_fix_completes_the_job(deployment: Deployment) -
     async with deployment.worker():
         assert (await job.wait(timeout=30)).status is JobStatus.PARTIAL
         broken.clear()
-        assert await job.redrive("fixed", code="runtime.*") == 1
+        assert (await job.redrive("fixed", code="runtime.*")).count == 1
         assert (await job.wait(timeout=30)).succeeded
     untyped = deployment.client.job(job.id)
     values = [item.value async for item in untyped.results() if isinstance(item, Done)]

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from piecework.aws.endpoint import ENDPOINT_VARIABLES
 from piecework.settings import Settings
+from piecework_orchestrator.embedded.server import find
 from piecework_simulation.in_process import InProcessAws, worker_beside
 
 PIPELINE = """
@@ -74,6 +76,21 @@ def test_results_go_to_stdout_and_causes_to_stderr(project: Path) -> None:
     assert (project / "out" / "total.txt").read_text("utf-8") == "3"
     left = {path.name for path in project.iterdir()} - {"__pycache__"}
     assert left == {"app.py", "rows.jsonl", "out"}
+
+
+def test_the_embedded_aws_is_used_and_ended(
+    project: Path, emulator_python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*ENDPOINT_VARIABLES, "PIECEWORK_STATE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    (project / "rows.jsonl").write_text('{"text": "one"}\n', encoding="utf-8")
+
+    done = run_command(project, "app:words", "rows.jsonl", "--aws", "embedded")
+
+    assert done.returncode == 0, done.stderr
+    assert [1] == [json.loads(line)["value"] for line in done.stdout.splitlines()]
+    pid = project / ".piecework" / "emulator.pid"
+    assert (pid.parent.is_dir(), pid.exists(), find(project)) == (True, False, None)
 
 
 def test_the_page_for_programs_is_true(tmp_path: Path) -> None:

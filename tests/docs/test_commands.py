@@ -17,6 +17,7 @@ import pytest
 import typer.main
 
 import piecework_simulation.__main__
+import piecework_simulation.dev_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
 from piecework.settings import Settings
@@ -26,6 +27,7 @@ from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, sp
 
 #: The commands that pass their arguments to a program of its own.
 PROGRAMS = {
+    "dev": typer.main.get_command(piecework_simulation.dev_command.app),
     "run": typer.main.get_command(piecework_simulation.run_command.app),
     "worker": piecework_worker.__main__.make_parser(),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),

@@ -20,7 +20,7 @@ from piecework.domain.model import Job, JobRef
 from piecework.errors import PermanentError
 from piecework.jobs.manifest import Entry, read_manifest
 from piecework.settings import InvalidSettingsError, Settings
-from piecework_orchestrator.cli.results import save_artifacts
+from piecework_orchestrator.artifacts import save_artifacts
 from piecework_orchestrator.inspector import require_job
 from verification.security.typed_doors import (
     export_to,

@@ -96,7 +96,8 @@ async def show(job: Job) -> Status:
 @router.delete("/jobs/{job}", status_code=202)
 async def cancel(job: Job) -> Status:
     """Cancel a job; chunks that have a result keep it."""
-    return status_of(await job.cancel("requested over HTTP"))
+    await job.cancel("requested over HTTP")
+    return status_of(await job.view())
 
 
 async def already_sent(job: Job, last_event_id: Annotated[str, Header()] = "") -> Seen:

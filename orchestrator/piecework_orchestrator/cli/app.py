@@ -53,6 +53,11 @@ COMMANDS = {
         "Run a pipeline over an input on this machine, and print the results.",
         program=True,
     ),
+    "dev": Row(
+        "piecework_simulation.dev_command",
+        "Run AWS and a worker in this process until Ctrl-C, and reload changed code.",
+        program=True,
+    ),
     "up": Row("local:up", "Start the embedded AWS on this machine."),
     "down": Row("local:down", "Stop the embedded AWS; its data is deleted."),
     "doctor": Row("local:doctor", "Check everything that a run needs."),

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from piecework.client import Client
 from piecework.domain.model import Job
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
-from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.cli.options import (
     Format,
     JobArgument,
@@ -22,14 +22,13 @@ from piecework_orchestrator.cli.options import (
 )
 from piecework_orchestrator.cli.output import Column, Output
 from piecework_orchestrator.cli.progress import show_steps
-from piecework_orchestrator.cli.run import confirm, run_connected
-from piecework_orchestrator.cli.views.jobs import show_job
+from piecework_orchestrator.cli.run import confirm, run_client
+from piecework_orchestrator.cli.views.jobs import show_facts
 from piecework_orchestrator.compensation_plan import (
     PlanRequest,
     compensation_plans,
     pipeline_of,
 )
-from piecework_orchestrator.identity import whoami
 from piecework_orchestrator.inspector import MAX_COUNTED_CHUNKS, require_job
 
 COLUMNS = [
@@ -83,14 +82,16 @@ def cancel_job(  # noqa: PLR0913, PLR0917 -- options of a command
     compensation plan first.
     """
 
-    async def run(rt: Runtime, out: Output) -> None:
+    async def run(client: Client, out: Output) -> None:
         check_options(chunk, pipeline, compensate=compensate, dry_run=dry_run)
-        record = await require_job(rt, job)
+        handle, rt = client.job(job), client.runtime
         if dry_run:
+            record = await require_job(rt, job)
             await show_plan(rt, out, record, chunk, pipeline, limit)
             return
+        facts = await handle.facts()
         what = "Cancel and compensate" if compensate else "Cancel"
-        await confirm(f"{what} job {job} ({record.status})", out, yes=yes)
+        await confirm(f"{what} job {job} ({facts.status})", out, yes=yes)
 
         def report_recorded(found: Job) -> None:
             if found.chunks > MAX_COUNTED_CHUNKS:
@@ -99,19 +100,16 @@ def cancel_job(  # noqa: PLR0913, PLR0917 -- options of a command
                     "continues even if this command is interrupted"
                 )
 
-        with show_steps(out, record.chunks) as progress:
-            cancelled = await cancel(
-                rt,
-                record.ref,
-                actor=whoami(),
-                reason=reason,
+        with show_steps(out, facts.chunks) as progress:
+            cancelled = await handle.cancel(
+                reason,
                 compensate=compensate,
                 on_recorded=report_recorded,
-                progress=progress,
+                on_progress=progress,
             )
-        show_job(out, cancelled, rt.clock())
+        show_facts(out, cancelled)
 
-    run_connected(run, output)
+    run_client(run, output)
 
 
 def check_options(

@@ -31,16 +31,18 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Output, encode
 from piecework_orchestrator.cli.run import run_connected
 from piecework_orchestrator.cli.views.dead_letters import (
-    dead_letter_document,
-    group_by_cause,
     group_columns,
     letter_columns,
     letter_line,
     letter_view,
-    payload_facts,
 )
 from piecework_orchestrator.files import whole_file
 from piecework_orchestrator.inspector import require_job
+from piecework_orchestrator.letters import (
+    dead_letter_document,
+    group_by_cause,
+    payload_facts,
+)
 from piecework_orchestrator.selection import Filter, select
 
 

@@ -15,9 +15,9 @@ from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.runtime import Runtime
-from piecework_orchestrator.cli.dlq_discard import Plan
-from piecework_orchestrator.cli.dlq_select import chunk_name
 from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.closing import Selection
+from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.redrive import Edit, edit_payload
 
 #: Compensation states in which effects of the dead chunk are still in force, or may be.
@@ -105,12 +105,12 @@ async def preview_payloads(
     return payloads
 
 
-def warn_of_edit(out: Output, plan: Plan, payloads: NewPayloads) -> None:
+def warn_of_edit(out: Output, selection: Selection, payloads: NewPayloads) -> None:
     """Write what a new payload does not change, and which effects it may repeat."""
     if not payloads:
         return
     out.say("completed stages keep their results; the other stages get the new payload")
-    if count := count_not_compensated(plan.letters):
+    if count := count_not_compensated(selection.letters):
         out.say(
             f"warning: {count} of them have effects that were not compensated, and a "
             "new payload may repeat these; check `piecework chunks show` first"

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from piecework.client import Client
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import JobRef
-from piecework.errors import NotFoundError, UsageError
+from piecework.errors import UsageError
 from piecework.runtime import Runtime
-from piecework_orchestrator.canary import (
-    CanaryRequest,
-    CanaryResult,
-    Verdict,
-    WaveResult,
-    redrive_canary,
-)
-from piecework_orchestrator.cli.dlq_discard import Plan, confirm_plan, make_plan
+from piecework_orchestrator.canary import Verdict, WaveResult
 from piecework_orchestrator.cli.dlq_edit import (
     NewPayloads,
     make_edit,
@@ -41,10 +34,15 @@ from piecework_orchestrator.cli.dlq_select import (
 from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
 from piecework_orchestrator.cli.output import Column, Document, Output, print_table
 from piecework_orchestrator.cli.progress import CANCELLED, DEAD_LETTERS_LEFT, OK
-from piecework_orchestrator.cli.run import run_connected
+from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.views.dead_letters import letter_columns, letter_line
-from piecework_orchestrator.identity import whoami
-from piecework_orchestrator.redrive import Edit, RedriveRequest, redrive
+from piecework_orchestrator.closing import (
+    Redriven,
+    RedriveOptions,
+    Selection,
+    require_reason,
+    select_open,
+)
 from piecework_orchestrator.selection import Filter
 from piecework_orchestrator.times import parse_limit
 
@@ -121,114 +119,71 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
     Their chunks are processed again, in a new generation of their job.
     """
 
-    async def run(rt: Runtime, out: Output) -> int:
-        new = await make_edit(edit, patch, pipeline)
-        options = read_options(reason, new, rate, canary, timeout)
+    async def run(client: Client, out: Output) -> int:
+        edit_ = await make_edit(edit, patch, pipeline)
+        if timeout and not canary:
+            message = "--timeout is valid only with --canary."
+            raise UsageError(message, next_step="Add --canary K.")
+        options = RedriveOptions(edit_, rate, canary, parse_limit(timeout))
+        rt = client.runtime
         wanted = Filter(job, code, fingerprint, stage, since, chunk)
-        plan = await make_plan(rt, wanted, limit)
-        payloads = await preview_payloads(rt, plan.letters, new)
-        warn_of_edit(out, plan, payloads)
+        selection = await select_open(rt, wanted, limit)
+        payloads = await preview_payloads(rt, selection.letters, edit_)
+        warn_of_edit(out, selection, payloads)
         if dry_run:
-            show_redrive(rt, out, plan, payloads)
+            show_redrive(rt, out, selection, payloads)
             return 0
-        await confirm_plan(plan, out, "Redrive", reason, yes=yes)
-        return await redrive_plan(rt, out, plan, options)
+        require_reason(reason, "redrive", selection)
+        await confirm(f"Redrive {selection}", out, yes=yes)
+        if canary:
+            return await redrive_in_waves(client, out, selection, reason, options)
+        await redrive_at_once(client, out, selection, reason, options)
+        return 0
 
-    run_connected(run, output)
-
-
-@dataclass(frozen=True, slots=True)
-class RedriveOptions:
-    """The options of `dlq redrive` other than its filters.
-
-    Attributes:
-        canary: The size of the first wave; 0: redrive all at once.
-    """
-
-    reason: str
-    edit: Edit | None = None
-    rate: float | None = None
-    canary: int = 0
-    timeout_s: float | None = None
-
-    def request(self, ref: JobRef, letters: Sequence[DeadLetterRow]) -> RedriveRequest:
-        """Return the redrive of dead letters of a job."""
-        return RedriveRequest(ref, letters, whoami(), self.reason, self.rate, self.edit)
+    run_client(run, output)
 
 
-def read_options(
-    reason: str, edit: Edit | None, rate: float | None, canary: int, timeout: str
-) -> RedriveOptions:
-    """Return the options if they fit together.
-
-    Raises:
-        UsageError: `cli.usage.invalid`.
-    """
-    if timeout and not canary:
-        message = "--timeout is valid only with --canary."
-        raise UsageError(message, next_step="Add --canary K.")
-    return RedriveOptions(reason, edit, rate, canary, parse_limit(timeout))
-
-
-def show_redrive(rt: Runtime, out: Output, plan: Plan, payloads: NewPayloads) -> None:
+def show_redrive(
+    rt: Runtime, out: Output, selection: Selection, payloads: NewPayloads
+) -> None:
     """Write the dead letters that would be redriven, and their new payloads."""
     lines = [
         letter_line(letter)
         | ({"new_payload": payloads[position]} if position in payloads else {})
-        for position, letter in enumerate(plan.letters)
+        for position, letter in enumerate(selection.letters)
     ]
     out.rows(lines, letter_columns(rt.clock(), all_=False), "")
     if payloads:
         out.say(f"{len(payloads)} would get a new payload; `-o json` shows each")
-    out.say(f"{plan} would be redriven; nothing was changed")
+    out.say(f"{selection} would be redriven; nothing was changed")
 
 
-async def redrive_plan(
-    rt: Runtime, out: Output, plan: Plan, options: RedriveOptions
-) -> int:
-    """Redrive the planned dead letters; return the exit code.
-
-    Raises:
-        PieceworkError: Why the last job could not be redriven, if no job could.
-    """
-    if options.canary:
-        return await redrive_in_waves(rt, out, plan.letters, options)
-    done = await redrive_at_once(rt, out, plan, options)
+async def redrive_at_once(
+    client: Client,
+    out: Output,
+    selection: Selection,
+    reason: str,
+    options: RedriveOptions,
+) -> None:
+    """Redrive all dead letters; write the jobs."""
+    options = replace(options, remark=out.say)
+    done = await client.redrive(selection.letters, reason, options)
     columns = [
         Column("JOB", "job"),
         Column("REDRIVEN", "redriven", right=True),
         Column("GENERATION", "gen", right=True),
     ]
-    out.rows(done, columns, "no dead letter was redriven")
-    if done and out.table:
-        out.say(f"next: piecework jobs watch {done[0]['job']}")
-    return 0
-
-
-async def redrive_at_once(
-    rt: Runtime, out: Output, plan: Plan, options: RedriveOptions
-) -> list[dict[str, object]]:
-    """Redrive job by job; report a job that cannot be redriven, and continue.
-
-    Raises:
-        PieceworkError: Why the last job could not be redriven, if no job could.
-    """
-    done: list[dict[str, object]] = []
-    jobs = len(plan.by_job)
-    for number, (ref, letters) in enumerate(plan.by_job.items(), 1):
-        try:
-            count, gen = await redrive(rt, options.request(ref, letters))
-        except (UsageError, NotFoundError) as error:
-            if number == jobs and not done:
-                raise
-            out.say(f"job {ref.job} is skipped: {error.code}: {error.message}")
-            continue
-        done.append({"job": ref.job, "redriven": count, "gen": gen})
-    return done
+    out.rows([asdict(one) for one in done.jobs], columns, "no dead letter was redriven")
+    if done.jobs and out.table:
+        out.say(f"next: piecework jobs watch {done.jobs[0].job}")
 
 
 async def redrive_in_waves(
-    rt: Runtime, out: Output, letters: Sequence[DeadLetterRow], options: RedriveOptions
+    client: Client,
+    out: Output,
+    selection: Selection,
+    reason: str,
+    options: RedriveOptions,
 ) -> int:
     """Redrive in waves; return the exit code.
 
@@ -241,12 +196,12 @@ async def redrive_in_waves(
         ended.append(wave_document(len(ended) + 1, result))
         out.say(wave_line(ended[-1]))
 
-    request = CanaryRequest(letters, options.request, options.canary, options.timeout_s)
-    result = await redrive_canary(rt, request, report, out.say)
+    options = replace(options, on_wave=report, remark=out.say)
+    result = await client.redrive(selection.letters, reason, options)
     document = {
         "verdict": str(result.verdict),
         "waves": ended,
-        "recurred": recurred_causes(result, letters),
+        "recurred": recurred_causes(result, selection.letters),
         "remaining": result.remaining,
     }
 
@@ -279,7 +234,7 @@ def wave_line(wave: Document) -> str:
 
 
 def recurred_causes(
-    result: CanaryResult, letters: Sequence[DeadLetterRow]
+    result: Redriven, letters: Sequence[DeadLetterRow]
 ) -> list[Document]:
     """Return the redriven causes that killed a chunk again."""
     known = {letter.fingerprint: letter.error_code for letter in letters}
@@ -303,7 +258,7 @@ def report_verdict(out: Output, document: Document) -> None:
         out.say(f"stopped ({document['verdict']}); {letters} not redriven")
 
 
-def exit_code(result: CanaryResult) -> int:
+def exit_code(result: Redriven) -> int:
     """Return the exit code of a canary redrive."""
     if result.verdict is Verdict.CANCELLED:
         return CANCELLED

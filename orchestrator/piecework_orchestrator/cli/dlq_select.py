@@ -1,4 +1,4 @@
-"""The options that select dead letters, and the filter that they make."""
+"""The options that select dead letters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from piecework.domain import keys
 from piecework_orchestrator.cli.options import limit_option
 
 JobOption = Annotated[
@@ -52,8 +51,3 @@ DryRunOption = Annotated[
     bool,
     typer.Option("--dry-run", help="Show the selected dead letters, change nothing."),
 ]
-
-
-def chunk_name(chunk: int) -> str | int:
-    """Return the number of a chunk, or `join`."""
-    return "join" if chunk == keys.JOIN_CHUNK else chunk

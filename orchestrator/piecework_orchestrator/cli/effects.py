@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from piecework.client import Client
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.options import (
@@ -22,9 +23,8 @@ from piecework_orchestrator.cli.options import (
     take_first,
 )
 from piecework_orchestrator.cli.output import Column, Output, facts
-from piecework_orchestrator.cli.run import confirm, run_connected
-from piecework_orchestrator.effects import ResolutionRequest, effects_in_doubt, resolve
-from piecework_orchestrator.identity import whoami
+from piecework_orchestrator.cli.run import confirm, run_client, run_connected
+from piecework_orchestrator.effects import effects_in_doubt, require_reason
 from piecework_orchestrator.inspector import require_job
 
 
@@ -92,47 +92,44 @@ def resolve_effect(
     a resume.
     """
 
-    async def run(rt: Runtime, out: Output) -> None:
-        request = read_resolution(key, answer, reason, outcome)
-        record = await require_job(rt, job)
-        ref = record.ref.chunk(parse_chunk(chunk))
-        word = "happened" if request.answer is not None else "did not happen"
-        await confirm(f"Record that {key} of {ref} {word}", out, yes=yes)
-        resolved = await resolve(rt, ref, request)
+    async def run(client: Client, out: Output) -> None:
+        value = read_answer(answer, outcome)
+        require_reason(reason)
+        number, happened = parse_chunk(chunk), outcome is EffectOutcome.HAPPENED
+        handle = client.job(job)
+        await handle.facts()
+        word = "happened" if happened else "did not happen"
+        what = f"Record that {key} of {handle.ref.chunk(number)} {word}"
+        await confirm(what, out, yes=yes)
+        resolved = await handle.resolve_effect(
+            number, key, reason, happened=happened, answer=value
+        )
         out.document(resolved, lambda console: console.print(facts(resolved.items())))
         if out.table:
             redrive = f"piecework dlq redrive --job {job} --chunk {chunk} --reason WHY"
             resume = f"piecework jobs resume {job} --reason WHY"
             out.say(f"next: {redrive if resolved['status'] == 'DEAD' else resume}")
 
-    run_connected(run, output)
+    run_client(run, output)
 
 
-def read_resolution(
-    key: str, answer: str, reason: str, outcome: EffectOutcome | None
-) -> ResolutionRequest:
-    """Return the request if its arguments are complete and fit together.
+def read_answer(answer: str, outcome: EffectOutcome | None) -> Any:
+    """Return the value that the call returned, if the options fit together.
 
     Raises:
-        UsageError: `cli.usage.invalid`; `redrive.reason.missing`.
+        UsageError: `cli.usage.invalid`.
     """
     if outcome is None:
         message = "`effects resolve` requires --outcome."
         step = "Check the other system, then add --outcome happened or did-not-happen."
         raise UsageError(message, next_step=step)
-    if not reason.strip():
-        message = "`effects resolve` requires --reason, which is kept in the record."
-        step = "Add --reason 'where the outcome was checked'."
-        raise UsageError(message, code="redrive.reason.missing", next_step=step)
-    happened = outcome is EffectOutcome.HAPPENED
-    if not happened and answer != "null":
+    if outcome is not EffectOutcome.HAPPENED and answer != "null":
         message = "--answer is valid only with --outcome happened."
         step = "Remove --answer, or use --outcome happened."
         raise UsageError(message, next_step=step)
     try:
-        json.loads(answer)
+        return json.loads(answer)
     except ValueError as error:
         message = f"--answer is not JSON: {error}."
         step = "Quote it for the shell: --answer '\"receipt-17\"'."
         raise UsageError(message, next_step=step) from error
-    return ResolutionRequest(key, answer if happened else None, whoami(), reason)

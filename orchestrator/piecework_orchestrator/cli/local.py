@@ -65,6 +65,7 @@ def down(yes: YesOption = False, output: OutputOption = Format.TABLE) -> None:
 
     def run(out: Output) -> None:
         running = embedded.find()
+        embedded.refuse_beside_dev(running)
         if jobs := embedded.count_active_jobs(running) if running else 0:
             plural = "" if jobs == 1 else "s"
             confirm_now(f"delete {jobs} unfinished job{plural}", out, yes=yes)

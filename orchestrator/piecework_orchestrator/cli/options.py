@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -56,6 +57,28 @@ DeadlineOption = Annotated[
         metavar="WHEN",
         help="Cancel and compensate the job after 2h, 1h30m, or at an ISO time.",
         show_default="none",
+    ),
+]
+PipelineArgument = Annotated[
+    str,
+    typer.Argument(
+        help="`package.module:pipeline`, or a module that defines one pipeline.",
+        show_default=False,
+    ),
+]
+SaveOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--save",
+        help="Save the join's artifacts and the certificate into this folder.",
+        file_okay=False,
+        show_default=False,
+    ),
+]
+MaxChunksOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-chunks", help="Chunks that run at once.", min=1, show_default=False
     ),
 ]
 YesOption = Annotated[

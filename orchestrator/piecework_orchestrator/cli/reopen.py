@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from piecework.runtime import Runtime
+from piecework.client import Client
 from piecework_orchestrator.cli.options import (
     DeadlineOption,
     Format,
@@ -11,12 +11,8 @@ from piecework_orchestrator.cli.options import (
     ReasonOption,
 )
 from piecework_orchestrator.cli.output import Output
-from piecework_orchestrator.cli.run import Connected, run_connected
-from piecework_orchestrator.cli.views.jobs import show_job
-from piecework_orchestrator.identity import whoami
-from piecework_orchestrator.inspector import require_job
-from piecework_orchestrator.resume import ResumeRequest, require_verb, resume
-from piecework_orchestrator.times import read_deadline
+from piecework_orchestrator.cli.run import ByClient, run_client
+from piecework_orchestrator.cli.views.jobs import show_facts
 
 
 def retry_job(
@@ -31,7 +27,7 @@ def retry_job(
     chunks stay dead. A future deadline stays in force unless --deadline replaces it; a
     deadline that has passed is removed. For a cancelled job use `jobs resume`.
     """
-    run_connected(reopening(job, reason, deadline, command="retry"), output)
+    run_client(reopening(job, reason, deadline, command="retry"), output)
 
 
 def resume_job(
@@ -46,20 +42,18 @@ def resume_job(
     dead. A future deadline stays in force unless --deadline replaces it; a deadline
     that has passed is removed. For a job that ended PARTIAL or FAILED use `jobs retry`.
     """
-    run_connected(reopening(job, reason, deadline, command="resume"), output)
+    run_client(reopening(job, reason, deadline, command="resume"), output)
 
 
-def reopening(job: str, reason: str, deadline: str, *, command: str) -> Connected:
+def reopening(job: str, reason: str, deadline: str, *, command: str) -> ByClient:
     """Return the action of `jobs retry` and of `jobs resume`."""
 
-    async def run(rt: Runtime, out: Output) -> None:
-        record = await require_job(rt, job)
-        require_verb(record, command)
-        until = read_deadline(deadline, rt.clock())
-        count, gen = await resume(
-            rt, ResumeRequest(record.ref, whoami(), reason, until)
-        )
-        out.say(f"{count} chunks are reopened in generation {gen}")
-        show_job(out, await require_job(rt, job), rt.clock())
+    async def run(client: Client, out: Output) -> None:
+        handle = client.job(job)
+        reopen = handle.retry if command == "retry" else handle.resume
+        count = await reopen(reason, deadline or None)
+        facts = await handle.facts()
+        out.say(f"{count} chunks are reopened in generation {facts.gen}")
+        show_facts(out, facts)
 
     return run

@@ -1,4 +1,4 @@
-"""`results`: print the results of chunks as lines; save the join's artifacts."""
+"""`results`: print the results of chunks as lines, or write them to files."""
 
 from __future__ import annotations
 
@@ -10,30 +10,26 @@ from typing import Annotated, Any
 
 import typer
 
-from piecework.domain import keys, records
-from piecework.domain.model import Job, JobStatus
+from piecework.domain import records
+from piecework.domain.model import Job
 from piecework.domain.records import JsonRefusedError, require_bounded
 from piecework.domain.values import BOUNDS
 from piecework.errors import PermanentError, PieceworkError, StateError, UsageError
 from piecework.runtime import Runtime
-from piecework_orchestrator.cli.options import Format, JobArgument
+from piecework_orchestrator.artifacts import save_artifacts
+from piecework_orchestrator.cli.options import Format, JobArgument, SaveOption
 from piecework_orchestrator.cli.output import Column, Output, encode
 from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.run import report_error, run_connected
 from piecework_orchestrator.export import export
-from piecework_orchestrator.files import make_folder, whole_file
-from piecework_orchestrator.inspector import (
-    dead_letters_of,
-    read_certificate,
-    require_job,
-)
+from piecework_orchestrator.inspector import dead_letters_of, require_job
 from piecework_orchestrator.results import (
     EndedChunk,
     Follower,
     ended_chunks,
     result_json,
 )
-from piecework_orchestrator.watch import Watcher, watch
+from piecework_orchestrator.watch import POLL_S, Watcher, watch
 
 
 def results(
@@ -45,14 +41,7 @@ def results(
             help="Print each result when its chunk ends, until the job ends.",
         ),
     ] = False,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also save the join's artifacts and the certificate into this folder.",
-            file_okay=False,
-            show_default=False,
-        ),
-    ] = None,
+    save: SaveOption = None,
     to: Annotated[
         Path | None,
         typer.Option(
@@ -74,6 +63,9 @@ def results(
         if to is not None and follow:
             message = "--follow prints results as they come, and --to writes a file."
             raise UsageError(message, next_step="Remove one of the two options.")
+        if follow and out.format is not Format.JSONL:
+            message = "--follow writes one line per chunk, and requires -o jsonl."
+            raise UsageError(message, next_step="Remove -o, or use -o jsonl.")
         record = await require_job(rt, job)
         errors = ResultErrors(out)
         code = 0
@@ -81,7 +73,14 @@ def results(
             count = await export(rt, record, to)
             out.say(f"{count} of {record.chunks} chunks are in {to}")
         elif follow:
-            record, code = await follow_results(rt, out, record, errors)
+            hint = (
+                "no worker seems to be running; start one with "
+                "`piecework-worker --pipelines MODULE`"
+            )
+            watcher = Watcher(lambda _: None, remark=out.say, no_worker_hint=hint)
+            record = await follow_results(rt, out, job, errors, watcher)
+            letters = await dead_letters_of(rt).count_open(record.ref)
+            code = exit_code({"status": record.status, "dead_letters": letters})
         else:
             await print_results(rt, out, record, errors)
         if save is not None:
@@ -146,12 +145,14 @@ async def result_lines(rt: Runtime, job: Job, on_error: OnError) -> AsyncIterato
 
 
 async def follow_results(
-    rt: Runtime, out: Output, job: Job, errors: ResultErrors
-) -> tuple[Job, int]:
-    """Print each chunk when it ends; return the ended job and its exit code."""
-    if out.format is not Format.JSONL:
-        message = "--follow writes one line per chunk, and requires -o jsonl."
-        raise UsageError(message, next_step="Remove -o, or use -o jsonl.")
+    rt: Runtime,
+    out: Output,
+    job: str,
+    errors: ResultErrors,
+    watcher: Watcher,
+    poll_s: float = POLL_S,
+) -> Job:
+    """Print each chunk when it ends; return the ended job."""
     follower = Follower(rt)
 
     async def print_new(found: Job) -> None:
@@ -159,19 +160,8 @@ async def follow_results(
             if (line := await result_line(rt, ended, errors)) is not None:
                 out.line(line)
 
-    hint = (
-        "no worker seems to be running; start one with "
-        "`piecework-worker --pipelines MODULE`"
-    )
-    watcher = Watcher(
-        on_progress=lambda _: None,
-        on_poll=print_new,
-        remark=out.say,
-        no_worker_hint=hint,
-    )
-    record = await watch(rt, job.ref.job, watcher)
-    letters = await dead_letters_of(rt).count_open(record.ref)
-    return record, exit_code({"status": record.status, "dead_letters": letters})
+    watcher.on_poll = print_new
+    return await watch(rt, job, watcher, poll_s=poll_s)
 
 
 Line = dict[str, Any]
@@ -210,49 +200,3 @@ async def value_of(rt: Runtime, ended: EndedChunk) -> Any:
         what = f"The result of {ended.chunk.ref}"
         why = "is not valid JSON within the limits"
         raise records.unreadable_error(what, why) from error
-
-
-CERTIFICATE = "certificate.json"
-#: A reopened job keeps its artifacts, and a failed join may have written some.
-JOIN_FAILED_REMARK = (
-    "the join did not succeed: the saved artifacts may be incomplete or of an earlier "
-    "run, and may not match the certificate"
-)
-
-
-async def save_artifacts(
-    rt: Runtime, job: Job, folder: Path, say: Callable[[str], None]
-) -> list[Path]:
-    """Save the join's artifacts and the certificate; return the files.
-
-    Names are checked again, although the join checked them: another program may have
-    written to the bucket, and a name must not lead out of the folder.
-
-    Raises:
-        UsageError: `job.state.not_finished`; `cli.usage.invalid`: the folder cannot
-            be written to.
-    """
-    proof = await read_certificate(rt, job)
-    if proof is None:
-        message = f"Job {job.ref.job} is {job.status}: it has no artifacts yet."
-        step = f"`piecework results {job.ref.job} --follow --save {folder}`"
-        raise UsageError(message, code="job.state.not_finished", next_step=step)
-    prefix = keys.artifact_key(job.ref.tenant, job.ref.job, "")
-    found = [key async for key in rt.objects.names(prefix)]
-    names = [key.removeprefix(prefix) for key in found]
-    make_folder(folder)
-    saved = []
-    for name in filter(keys.is_file_name, names):
-        with whole_file(folder / name, follow_links=False) as file:
-            async for block in rt.objects.blocks(prefix + name):
-                file.write(block)
-        saved.append(folder / name)
-    joined = not proof.get("join_error") and job.status is not JobStatus.CANCELLED
-    own = CERTIFICATE if CERTIFICATE not in names else f"{job.ref.job}.{CERTIFICATE}"
-    with whole_file(folder / own, follow_links=False) as file:
-        file.write(json.dumps(proof, ensure_ascii=False, indent=1).encode() + b"\n")
-    for path in [*saved, folder / own]:
-        say(f"saved {path}")
-    if saved and not joined:
-        say(JOIN_FAILED_REMARK)
-    return [*saved, folder / own]

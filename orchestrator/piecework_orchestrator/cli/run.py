@@ -29,6 +29,7 @@ from piecework_orchestrator.cli.output import Output
 
 if TYPE_CHECKING:
     # A command that does not need AWS does not load the runtime.
+    from piecework.client import Client
     from piecework.reading import Reading
     from piecework.runtime import Runtime
 
@@ -42,8 +43,9 @@ NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 USAGE = 2
 LOG_LEVEL = "PIECEWORK_LOG_LEVEL"
 
-#: An action that needs AWS, and one that does not; each returns its exit code.
+#: Actions that need AWS, and one that does not; each returns its exit code.
 Connected: TypeAlias = Callable[["Runtime", "Output"], Awaitable[int | None]]
+ByClient: TypeAlias = Callable[["Client", "Output"], Awaitable[int | None]]
 Reader: TypeAlias = Callable[["Reading", "Output"], Awaitable[int | None]]
 Local: TypeAlias = Callable[["Output"], int | None]
 
@@ -56,6 +58,18 @@ def run_connected(run: Connected, form: Format) -> None:
             return await run(rt, out)
 
     run_async(connected, form)
+
+
+def run_client(run: ByClient, form: Format) -> None:
+    """Run an action of a program's client on the deployment that the settings name."""
+
+    async def connected(rt: Runtime, out: Output) -> int | None:
+        from piecework.client import Client  # see the note at the top
+
+        async with Client(runtime=rt) as client:
+            return await run(client, out)
+
+    run_connected(connected, form)
 
 
 def run_reading(run: Reader, form: Format) -> None:

@@ -3,48 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
 
-from piecework.domain.keys import is_name
-from piecework.domain.model import Job, JobRef
+from piecework.client import Client, JobHandle
 from piecework.errors import StoreError, UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline, lint_stage_order
-from piecework.runtime import Runtime
 from piecework.settings import load_settings
 from piecework_orchestrator.cli.options import (
     DeadlineOption,
     Format,
     OutputOption,
+    PipelineArgument,
     TimeoutOption,
 )
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.progress import show_steps, wait_for
 from piecework_orchestrator.cli.run import connection, run_async
-from piecework_orchestrator.cli.views.jobs import show_job
-from piecework_orchestrator.identity import new_job_id, whoami
-from piecework_orchestrator.intake.chunk import ChunkInput
-from piecework_orchestrator.intake.limits import printable_name
+from piecework_orchestrator.cli.views.jobs import show_facts
+from piecework_orchestrator.identity import new_job_id, require_job_id
 from piecework_orchestrator.intake.manifest import SCHEME
 from piecework_orchestrator.intake.source import chunk_inputs
-from piecework_orchestrator.submit import Submission
-from piecework_orchestrator.submit import submit as submit_job
-from piecework_orchestrator.times import parse_limit, read_deadline
+from piecework_orchestrator.times import parse_limit
 
 FIRST_LABELS = 5
 
 
 def submit(
-    pipeline: Annotated[
-        str,
-        typer.Argument(
-            help="`package.module:pipeline`, or a module that defines one pipeline."
-        ),
-    ],
+    pipeline: PipelineArgument,
     source: Annotated[
         str,
         typer.Argument(
@@ -81,8 +70,8 @@ def submit(
             await show_estimate(out, found, source)
             return None
         request = SubmitRequest(pipeline, found, source, job_id, deadline)
-        async with connection(out) as rt:
-            return await start_job(rt, out, request, wait=wait, limit_s=limit_s)
+        async with connection(out) as rt, Client(runtime=rt) as client:
+            return await start_job(client, out, request, wait=wait, limit_s=limit_s)
 
     run_async(run, output)
 
@@ -188,10 +177,7 @@ def check_options(job_id: str, *, wait: bool, timeout: str) -> float | None:
     Raises:
         UsageError: `cli.usage.invalid`.
     """
-    if job_id and not is_name(job_id):
-        message = f"{job_id!r} is not a valid job id."
-        step = "Use up to 64 letters, digits, `-` and `_`."
-        raise UsageError(message, next_step=step)
+    require_job_id(job_id)
     if timeout and not wait:
         message = "--timeout is valid only with --wait."
         raise UsageError(message, next_step="Add --wait.")
@@ -199,7 +185,7 @@ def check_options(job_id: str, *, wait: bool, timeout: str) -> float | None:
 
 
 async def start_job(
-    rt: Runtime,
+    client: Client,
     out: Output,
     request: SubmitRequest,
     *,
@@ -207,33 +193,23 @@ async def start_job(
     limit_s: float | None,
 ) -> int:
     """Submit; return the exit code."""
-    deadline = read_deadline(request.deadline, rt.clock())
+    rt = client.runtime
     job_id = request.job_id or new_job_id(rt.clock())
-    ref = JobRef(rt.settings.tenant, job_id)
-    source = (
-        "standard input" if request.source == "-" else printable_name(request.source)
-    )
-    submission = Submission(ref, request.pipeline, source, whoami(), deadline)
-    chunks = chunk_inputs(request.source, request.pipeline, s3=rt.objects.client)
-    job, new = await submit_with_progress(rt, out, submission, chunks)
+    job = await submit_with_progress(client, out, replace(request, job_id=job_id))
     if wait:
-        if not new:
-            out.say(f"job {ref.job} exists with the same content")
-        return await wait_for(rt, out, ref.job, module=request.module, limit_s=limit_s)
-    job = await rt.jobs.read(ref) or job
-    show_job(out, job, rt.clock(), new=new)
+        if not job.created:
+            out.say(f"job {job.id} exists with the same content")
+        return await wait_for(rt, out, job.id, module=request.module, limit_s=limit_s)
+    show_facts(out, await job.facts(), new=job.created)
     return 0
 
 
 async def submit_with_progress(
-    rt: Runtime,
-    out: Output,
-    submission: Submission,
-    chunks: AsyncIterator[ChunkInput],
-) -> tuple[Job, bool]:
+    client: Client, out: Output, request: SubmitRequest
+) -> JobHandle[Any]:
     """Submit and show the progress; if interrupted, name the next command."""
     steps: dict[str, int] = {}
-    job = submission.ref.job
+    job = request.job_id
     try:
         with show_steps(out) as progress:
 
@@ -242,7 +218,13 @@ async def submit_with_progress(
                 if done:
                     progress(step, done)
 
-            return await submit_job(rt, submission, chunks, report)
+            return await client.submit(
+                request.pipeline,
+                request.source,
+                id=job,
+                deadline=request.deadline or None,
+                on_progress=report,
+            )
     except (asyncio.CancelledError, StoreError):
         if steps.keys() - {"read"}:  # only then the job may exist
             sure = any(done for step, done in steps.items() if step != "read")

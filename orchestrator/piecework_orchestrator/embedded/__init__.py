@@ -9,17 +9,34 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from piecework.aws.endpoint import Emulator, read_state
+from piecework.aws.endpoint import (
+    ENDPOINT_VARIABLES,
+    IN_PROCESS,
+    Emulator,
+    read_state,
+)
 from piecework.domain import keys
+from piecework.errors import UsageError
 from piecework_orchestrator.embedded import deploy, environment, server
 from piecework_orchestrator.embedded import server as state
 from piecework_orchestrator.embedded.deploy import make_client
 from piecework_orchestrator.embedded.server import find, refuse_remote
 
-__all__ = ["Emulator", "count_active_jobs", "down", "find", "up"]
+__all__ = [
+    "Emulator",
+    "announce",
+    "count_active_jobs",
+    "down",
+    "find",
+    "new_key",
+    "refuse_beside_dev",
+    "started",
+    "up",
+]
 
 REGION = "us-east-1"
 
@@ -44,7 +61,7 @@ def up(
 
     Raises:
         UsageError: `embedded.endpoint.not_loopback`, `embedded.state.unreadable`,
-            `embedded.port.in_use`.
+            `embedded.port.in_use`, `embedded.state.in_use`.
         UnreachableError: `embedded.environment.install_failed`,
             `embedded.server.not_healthy`, `embedded.deploy.failed`.
     """
@@ -52,11 +69,11 @@ def up(
     folder = state.resolve_folder(state_dir)
     with state.lock(folder):
         emulator = read_state(folder)
+        refuse_beside_dev(emulator)
         if emulator is None or not server.is_our_server(emulator.pid, folder):
             python = environment.ensure_environment(report=report)
             server.stop_untracked(folder)
-            key = f"embedded{secrets.token_hex(12)}"
-            emulator = server.start(python, folder, region, port=port, key=key)
+            emulator = server.start(python, folder, region, port=port, key=new_key())
             state.write(folder, emulator)
         deploy.deploy_embedded(emulator, app, env)
     return emulator
@@ -85,16 +102,93 @@ def count_active_jobs(emulator: Emulator) -> int:
 
 
 def down(state_dir: Path | None = None) -> Emulator | None:
-    """Stop the emulator and remove its state; return None if there was none."""
+    """Stop the emulator and remove its state; return None if there was none.
+
+    Raises:
+        UsageError: `embedded.endpoint.not_loopback`, `embedded.state.in_use`.
+    """
     refuse_remote(os.environ)
     folder = state.resolve_folder(state_dir)
     if not folder.is_dir():
         return None
     with state.lock(folder):
         emulator = read_state(folder)
+        refuse_beside_dev(emulator)
         if emulator is not None:
             refuse_remote({"AWS_ENDPOINT_URL": emulator.endpoint})
             server.stop(emulator.pid, folder)
             state.remove(folder)
         server.stop_untracked(folder)
     return emulator
+
+
+def new_key() -> str:
+    """Return an access key, by which a server knows the commands of its user."""
+    return f"embedded{secrets.token_hex(12)}"
+
+
+@contextmanager
+def started(
+    app: str, env: str, *, report: Callable[[str], None] = _print_to_stderr
+) -> Iterator[None]:
+    """Start the emulator for the caller's block; one that runs already keeps running.
+
+    Raises:
+        UsageError, UnreachableError: As `up`; `cli.usage.invalid`: a variable names
+            another endpoint, which would be used instead.
+    """
+    for name in ENDPOINT_VARIABLES:
+        if os.environ.get(name):
+            message = f"{name} is set, so the embedded AWS would not be used."
+            raise UsageError(message, next_step=f"Unset {name}.")
+    before = find()
+    running = up(app, env, report=report)
+    try:
+        yield
+    finally:
+        if before is None or before.pid != running.pid:
+            down()
+
+
+@contextmanager
+def announce(endpoint: str, key: str, state_dir: Path | None = None) -> Iterator[None]:
+    """Let the commands of this folder use the AWS that this process serves.
+
+    Afterwards the folder is as it was.
+
+    Raises:
+        UsageError: `embedded.state.in_use`, `embedded.state.unreadable`.
+    """
+    folder = state.resolve_folder(state_dir)
+    existed = folder.is_dir()
+    own = Emulator(endpoint, os.getpid(), REGION, IN_PROCESS, key)
+    with state.lock(folder):
+        other = read_state(folder)
+        refuse_beside_dev(other)
+        if other is not None and server.is_our_server(other.pid, folder):
+            message = f"`piecework up` started an embedded AWS for {folder.parent}."
+            step = "End it: piecework down"
+            raise UsageError(message, code="embedded.state.in_use", next_step=step)
+        state.write(folder, own)
+    try:
+        yield
+    finally:
+        with state.lock(folder):
+            if read_state(folder) == own:
+                state.remove(folder)
+        if not existed:
+            state.remove_folder(folder)
+
+
+def refuse_beside_dev(emulator: Emulator | None) -> None:
+    """Raise if `piecework dev` serves the folder.
+
+    Raises:
+        UsageError: `embedded.state.in_use`.
+    """
+    if emulator is None or emulator.version != IN_PROCESS:
+        return
+    if server.answers(emulator):
+        message = f"`piecework dev` runs in this folder (process {emulator.pid})."
+        step = "End it with Ctrl-C, or submit to it: piecework submit"
+        raise UsageError(message, code="embedded.state.in_use", next_step=step)

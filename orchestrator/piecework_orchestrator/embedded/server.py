@@ -31,6 +31,7 @@ from piecework_orchestrator.embedded.guard import HEALTH, KEY_VARIABLE
 LOOPBACK = "127.0.0.1"
 HEALTH_S = 20.0
 TAIL_LINES = 12
+LOCK_FILE, IGNORE_FILE = "emulator.lock", ".gitignore"
 #: Process information on Linux; other systems use `ps`.
 PROC = Path("/proc")
 #: The guard and MiniStack behind it, as the server's command line names them.
@@ -122,6 +123,14 @@ def fetch_version(endpoint: str, timeout_s: float) -> str:
         raise ValueError("the response is not from MiniStack") from error
     finally:
         connection.close()
+
+
+def answers(emulator: Emulator, timeout_s: float = 1.0) -> bool:
+    """Return whether a server of this version answers at the endpoint."""
+    try:
+        return fetch_version(emulator.endpoint, timeout_s) == emulator.version
+    except (OSError, ValueError):
+        return False
 
 
 def stop(pid: int, state_dir: Path, *, patience_s: float = 5.0) -> None:
@@ -274,6 +283,14 @@ def remove(state_dir: Path) -> None:
     (state_dir / STATE_FILE).unlink(missing_ok=True)
 
 
+def remove_folder(state_dir: Path) -> None:
+    """Delete a state folder that has no other content than `lock` wrote."""
+    if {file.name for file in state_dir.iterdir()} <= {LOCK_FILE, IGNORE_FILE}:
+        for name in (LOCK_FILE, IGNORE_FILE):
+            (state_dir / name).unlink(missing_ok=True)
+        state_dir.rmdir()
+
+
 @contextmanager
 def lock(state_dir: Path) -> Iterator[None]:
     """Let only one `up` or `down` at a time change a state folder; create the folder.
@@ -296,7 +313,7 @@ def lock(state_dir: Path) -> Iterator[None]:
 
 def _open_lock_file(state_dir: Path) -> TextIO:
     state_dir.mkdir(parents=True, exist_ok=True)
-    ignore = state_dir / ".gitignore"
+    ignore = state_dir / IGNORE_FILE
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
-    return (state_dir / "emulator.lock").open("w")
+    return (state_dir / LOCK_FILE).open("w")

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.aws_server.http import Connection, Request
 from bench.aws_server.router import AwsServer
+from piecework_simulation.aws_server.http import Connection, Request
 
 SERVICES = {"sqs": "AmazonSQS", "dynamodb": "DynamoDB_20120810"}
 NOW = 1_700_000_000.0

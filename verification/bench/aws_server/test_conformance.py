@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bench.aws_server.http import Connection
 from bench.aws_server.router import AwsServer
+from piecework_simulation.aws_server.http import Connection
 from verification.conformance.probe import PROBES, load_probes, surprises
 from verification.conformance.subjects import ask_all
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from bench.aws_server.http import Connection, Request
+from piecework_simulation.aws_server.http import Connection, Request
 from verification.bench.aws_server.client import Reply
 
 HEAD = b"POST /a?b=c HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n\r\n"

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 
-from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkRef
-from piecework.domain.records import Bounds, read_json
-from piecework.errors import NotFoundError, PieceworkError, StoreError
 from piecework.errors.codes import REGISTRY
-from piecework.runtime import Runtime
-from piecework.store.completion import read_chunk
-from piecework.store.dead_letters import OPEN, REDRIVEN, DeadLetters
-from piecework_orchestrator.cli.dlq_select import chunk_name
+from piecework.store.dead_letters import OPEN, REDRIVEN
 from piecework_orchestrator.cli.output import (
     ERROR_HISTORY_COLUMNS,
     Column,
@@ -29,6 +20,7 @@ from piecework_orchestrator.cli.output import (
     pretty,
     section,
 )
+from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.times import format_ago
 
 LINE_ATTRIBUTES = (
@@ -234,38 +226,7 @@ LINEAGE_COLUMNS = [
 ]
 
 
-# ── group dead letters by cause ───────────────────────────────────────────────
-
-
-def group_by_cause(letters: Sequence[DeadLetterRow]) -> list[Document]:
-    """Return one document per fingerprint, the most frequent first."""
-    found: dict[str, list[DeadLetterRow]] = defaultdict(list)
-    for letter in letters:
-        found[letter.fingerprint].append(letter)
-    documents = [group_document(members) for members in found.values()]
-    return sorted(documents, key=lambda one: (-one["count"], one["fingerprint"]))
-
-
-def group_document(letters: Sequence[DeadLetterRow]) -> Document:
-    """Return the document of one cause; its texts are those of the newest letter."""
-    ordered = sorted(letters, key=lambda letter: letter.dead_lettered_at)
-    first, last = ordered[0], ordered[-1]
-    job, chunk, mark = last.ref.job, chunk_name(last.chunk), last.fingerprint
-    names = ("error_class", "stage", "owner", "runbook")
-    raised = last.pick(("raised",))
-    return {
-        "fingerprint": mark,
-        "count": len(letters),
-        "error_code": last.error_code,
-        **last.document(names),
-        "jobs": sorted({letter.ref.job for letter in letters}),
-        "first_died_at": first.dead_lettered_at,
-        "last_died_at": last.dead_lettered_at,
-        "pipelines": sorted({letter.pipeline for letter in letters}),
-        "sample": {"job": job, "chunk": chunk, **last.document(("error",)), **raised},
-        "next": f"piecework dlq show {job} {chunk}, then "
-        f"piecework dlq redrive --fingerprint {mark} --canary 1 --reason 'the fix'",
-    }
+# ── list the causes of dead letters ──────────────────────────────────────────
 
 
 def group_columns(now: float) -> list[Column]:
@@ -282,84 +243,3 @@ def group_columns(now: float) -> list[Column]:
         Column("RAISED", lambda group: group["sample"].get("raised") or ""),
         Column("SAMPLE", lambda group: group["sample"]["error"], shrinks=True),
     ]
-
-
-# ── read a dead letter with the chunk's earlier deaths ────────────────────────
-
-#: The attributes that close a dead letter, by its new state: time, actor, reason.
-CLOSING_ATTRIBUTES = {
-    "REDRIVEN": ("redriven_at", "redriven_by", "redrive_reason"),
-    "DISCARDED": ("discarded_at", "discarded_by", "discard_reason"),
-}
-
-
-async def dead_letter_document(rt: Runtime, ref: ChunkRef) -> Document:
-    """Return the last dead letter of a chunk: error history, lineage and payload.
-
-    Raises:
-        NotFoundError: `job.dead_letter.not_found`.
-    """
-    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    letters = await store.of_chunk(ref)
-    if not letters:
-        message = f"Chunk {ref} has no dead letter."
-        step = f"`piecework dlq list --job {ref.job} --all`"
-        raise NotFoundError(message, code="job.dead_letter.not_found", next_step=step)
-    last = letters[-1]
-    chunk = await read_chunk(rt.table, ref)
-    now = {"status": str(chunk.status), "gen": chunk.gen} if chunk else {}
-    return {
-        **last.facts,
-        "error_history": last.error_history,
-        "deaths": len(letters),
-        "lineage": lineage(letters),
-        "chunk_now": now,
-        **await payload_facts(rt, last),
-    }
-
-
-def lineage(letters: Sequence[DeadLetterRow]) -> list[Document]:
-    """Return every death of a chunk, the oldest first, and how each was closed."""
-    return [
-        {
-            "gen": letter.gen,
-            "dead_lettered_at": letter.dead_lettered_at,
-            "error_code": letter.error_code,
-            "fingerprint": letter.fingerprint,
-            **letter.document(("replay_of",)),
-            "state": letter.state,
-            **closing_facts(letter),
-        }
-        for letter in letters
-    ]
-
-
-def closing_facts(letter: DeadLetterRow) -> Document:
-    """Return time, actor and reason of a dead letter's end, and its redrive."""
-    names = CLOSING_ATTRIBUTES.get(letter.state, ())
-    values = letter.document(names).values()
-    facts = dict(zip(("at", "by", "why"), values, strict=False))
-    return facts | letter.pick(("redriven_gen", "patch"))
-
-
-async def payload_facts(rt: Runtime, letter: DeadLetterRow) -> Document:
-    """Return the payload of a dead chunk, or why it cannot be read.
-
-    Raises:
-        StoreError: The bucket cannot be reached.
-    """
-    ref, place = letter.ref, letter.payload
-    if not place:
-        return {}
-    try:
-        payloads = Payloads(rt.objects)
-        content = await payloads.read(
-            ref.tenant, ref.job, PayloadRef.parse(place), letter.payload_sha256
-        )
-        return {"payload_at": place, "payload": read_json(content, Bounds(MOST_BYTES))}
-    except (PieceworkError, ValueError) as error:
-        # A role may show dead letters without their payloads.
-        if isinstance(error, StoreError) and error.code != "aws.access.denied":
-            raise
-        code = error.code if isinstance(error, PieceworkError) else "not JSON"
-        return {"payload_at": place, "payload": None, "payload_error": code}

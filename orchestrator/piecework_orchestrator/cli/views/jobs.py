@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from piecework.domain.model import Job
 from piecework_orchestrator.cli.output import Column, Document, Output, View, facts
-from piecework_orchestrator.inspector import job_facts
 from piecework_orchestrator.times import (
     epoch,
     format_ago,
     format_between,
     format_span,
 )
+
+if TYPE_CHECKING:
+    from piecework.client import JobFacts  # `jobs show` does without the client
 
 #: The names of facts in words, where they differ.
 NAMES = {"gen": "generation"}
@@ -197,19 +199,16 @@ def next_command(job: Document) -> str:
     return by_status.get(job["status"], f"piecework jobs watch {name}")
 
 
-def show_job(out: Output, job: Job, now: float, *, new: bool | None = None) -> None:
+def show_facts(out: Output, job: JobFacts, *, new: bool | None = None) -> None:
     """Write a job as it is now; `new` is whether this submit created it."""
-    document = job_facts(job, now) | ({} if new is None else {"new": new})
+    document = job.document | ({} if new is None else {"new": new})
+    exists = "  (it exists with the same content)" if new is False else ""
     shown = facts(
         [
-            ("job", job.ref.job),
-            (
-                "status",
-                f"{job.status}"
-                + ("  (it exists with the same content)" if new is False else ""),
-            ),
+            ("job", job.id),
+            ("status", f"{job.status}{exists}"),
             ("chunks", job.chunks),
-            ("deadline", job.deadline_at),
+            ("deadline", document.get("deadline_at")),
         ]
     )
     out.document(document, lambda console: console.print(shown))

@@ -13,13 +13,13 @@ import pytest
 from piecework.domain import keys
 from piecework.domain.model import JobRef
 from piecework.store.dead_letters import Closing
+from piecework_orchestrator import closing
 from piecework_orchestrator.canary import (
     CanaryRequest,
     CanaryResult,
     Verdict,
     WaveResult,
 )
-from piecework_orchestrator.cli import dlq_discard, dlq_redrive
 from piecework_orchestrator.redrive import RedriveRequest
 from tests.unit.orchestrator.cli.deployment import Deployment
 
@@ -43,7 +43,7 @@ def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
         requests.append(one)
         return len(one.letters), 2
 
-    monkeypatch.setattr(dlq_redrive, "redrive", redrive)
+    monkeypatch.setattr(closing, "redrive", redrive)
     return requests
 
 
@@ -61,7 +61,7 @@ def discarded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int], Clo
         requests.append((ref.job, [letter.chunk for letter in letters], closing))
         return len(letters)
 
-    monkeypatch.setattr(dlq_discard, "discard", discard)
+    monkeypatch.setattr(closing, "discard", discard)
     return requests
 
 
@@ -263,7 +263,7 @@ def fake_canary(
             on_wave(each)
         return CanaryResult(verdict, results, left)
 
-    monkeypatch.setattr(dlq_redrive, "redrive_canary", canary)
+    monkeypatch.setattr(closing, "redrive_canary", canary)
     return requests
 
 

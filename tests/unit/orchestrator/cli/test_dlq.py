@@ -8,7 +8,7 @@ import pytest
 
 from piecework.errors import NotFoundError, PieceworkError, UsageError
 from piecework.errors.fingerprint import fingerprint
-from piecework_orchestrator.cli import dlq_redrive
+from piecework_orchestrator import closing
 from piecework_orchestrator.redrive import RedriveRequest
 from tests.unit.orchestrator.cli.deployment import Deployment
 
@@ -37,7 +37,7 @@ def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
         requests.append(one)
         return len(one.letters), 2
 
-    monkeypatch.setattr(dlq_redrive, "redrive", redrive)
+    monkeypatch.setattr(closing, "redrive", redrive)
     return requests
 
 
@@ -169,7 +169,7 @@ def test_a_job_that_cannot_be_redriven_is_skipped(
             raise error
         return len(one.letters), 2
 
-    monkeypatch.setattr(dlq_redrive, "redrive", redrive)
+    monkeypatch.setattr(closing, "redrive", redrive)
     done = run("dlq", "redrive", "--reason", "x", "--yes", "-o", "json")
     assert ["b"] == [row["job"] for row in json.loads(done.stdout)]
     assert f"job a is skipped: {error.code}" in done.stderr
@@ -184,7 +184,7 @@ def test_the_exit_code_is_an_error_if_no_job_can_be_redriven(
         message = f"Job {one.ref.job} is RUNNING."
         raise UsageError(message, code="job.state.not_finished")
 
-    monkeypatch.setattr(dlq_redrive, "redrive", redrive)
+    monkeypatch.setattr(closing, "redrive", redrive)
     done = run("dlq", "redrive", "--reason", "x", "--yes")
     assert (2, "") == (done.exit_code, done.stdout)
     assert "is skipped" in done.stderr

@@ -4,24 +4,29 @@ import asyncio
 import io
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from piecework import Pipeline, Stage
 from piecework.aws.objects import Objects
+from piecework.client import Client, JobFacts
+from piecework.client import client as client_module
 from piecework.domain.keys import is_name
 from piecework.domain.model import Job, JobRef
 from piecework.errors import StoreError
+from piecework.settings import Settings
 from piecework_orchestrator import submit as orchestrator_submit
 from piecework_orchestrator.cli import submit as submitting
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
-from piecework_orchestrator.cli.views.jobs import show_job
+from piecework_orchestrator.cli.views.jobs import show_facts
 from piecework_orchestrator.identity import new_job_id
-from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.inspector import job_facts
 from piecework_orchestrator.submit import Submission
 from tests.unit.orchestrator.cli.deployment import Deployment
 from tests.unit.piecework.bucket import Bucket
@@ -134,31 +139,33 @@ def test_new_ids_are_names_that_sort_by_time() -> None:
     "cut_off", [asyncio.CancelledError(), StoreError("x", code="aws.service.throttled")]
 )
 async def test_an_interrupted_submit_names_the_job_that_continues(
-    monkeypatch: pytest.MonkeyPatch,
     cut_off: BaseException,
     steps: list[str],
     *,
     created: bool,
 ) -> None:
-    async def submit(_: Any, __: Any, ___: Any, progress: Any) -> Any:
+    async def submit(*_: Any, on_progress: Any, **__: Any) -> Any:
         for step in steps:
-            progress(*(("written", 0) if step == "create" else (step, 1)))
+            on_progress(*(("written", 0) if step == "create" else (step, 1)))
         raise cut_off
 
-    monkeypatch.setattr(submitting, "submit_job", submit)
     out = Output(Format.TABLE, io.StringIO(), io.StringIO())
-    rt: Any = None
-    chunks: Any = None
-    submission: Any = SimpleNamespace(ref=JobRef("default", "a1"))
+    client: Any = SimpleNamespace(submit=submit)
+    pipeline: Any = None
+    request = submitting.SubmitRequest("toy", pipeline, "in.txt", "a1")
     with pytest.raises(type(cut_off)):
-        await submitting.submit_with_progress(rt, out, submission, chunks)
+        await submitting.submit_with_progress(client, out, request)
     stderr = out.stderr.getvalue()  # type: ignore[attr-defined]
     assert created is ("a1 was created; a reconciler" in stderr)
     assert created is ("next: piecework jobs watch a1" in stderr)
 
 
+class Line(BaseModel):
+    text: str
+
+
 async def test_a_submit_interrupted_while_it_creates_the_job_names_the_job(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def lost(_: JobRef, __: object) -> None:
         raise StoreError("The reply was lost.", code="aws.service.throttled")
@@ -166,18 +173,22 @@ async def test_a_submit_interrupted_while_it_creates_the_job_names_the_job(
     async def written(*_: object) -> tuple[str, str]:
         return "key", "sha256"
 
-    async def chunks() -> AsyncIterator[ChunkInput]:
-        yield ChunkInput("a", b"{}")
-
     monkeypatch.setattr(orchestrator_submit, "write_manifest", written)
     out = Output(Format.TABLE, io.StringIO(), io.StringIO())
     bucket = Objects(Bucket(), "bucket")  # type: ignore[arg-type]
-    rt: Any = SimpleNamespace(objects=bucket, jobs=SimpleNamespace(create=lost))
-    pipeline: Any = SimpleNamespace(name="p", stages=[SimpleNamespace(name="s")])
-    pipeline.notify = None
-    submission = Submission(JobRef("default", "a1"), pipeline, "in.txt", "me")
-    with pytest.raises(StoreError):
-        await submitting.submit_with_progress(rt, out, submission, chunks())
+    rt: Any = SimpleNamespace(
+        objects=bucket,
+        jobs=SimpleNamespace(create=lost),
+        settings=Settings(),
+        clock=lambda: 0.0,
+    )
+    pipeline = Pipeline("p", payload=Line, stages=[Stage(lambda _: None, name="s")])
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n')
+    source = str(tmp_path / "in.jsonl")
+    request = submitting.SubmitRequest("toy", pipeline, source, "a1")
+    async with Client(runtime=rt) as client:
+        with pytest.raises(StoreError):
+            await submitting.submit_with_progress(client, out, request)
     stderr = out.stderr.getvalue()  # type: ignore[attr-defined]
     assert "job a1 may have been created" in stderr
     assert "next: piecework jobs watch a1" in stderr
@@ -197,7 +208,7 @@ def test_the_name_of_a_source_is_text_whatever_its_bytes_are(
         submitted.append(submission)
         raise StoreError("Enough.", code="aws.service.throttled")
 
-    monkeypatch.setattr(submitting, "submit_job", submit)
+    monkeypatch.setattr(client_module, "submit", submit)
     path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl")
     Path(path).write_text('{"text": "one"}\n')
     assert 6 == run("submit", f"{toy}:toy", path).exit_code
@@ -217,5 +228,6 @@ def test_the_next_command_follows_from_the_status(
     capsys: pytest.CaptureFixture[str], status: str, step: str
 ) -> None:
     item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"}
-    show_job(Output(Format.TABLE), Job.read(JobRef("default", "a"), item), 0.0)
+    job = Job.read(JobRef("default", "a"), item)
+    show_facts(Output(Format.TABLE), JobFacts.read(job_facts(job, 0.0)))
     assert f"next: {step}" in capsys.readouterr().err

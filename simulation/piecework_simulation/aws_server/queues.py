@@ -7,12 +7,13 @@ from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from random import Random
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from bench.aws_server.http import (
+from piecework_simulation.aws import sqs_messages
+from piecework_simulation.aws.sqs import SQS
+from piecework_simulation.aws_server.http import (
     JSON,
     Answer,
     Respond,
@@ -20,8 +21,6 @@ from bench.aws_server.http import (
     ok_answer,
     unknown_operation,
 )
-from piecework_simulation.aws import sqs_messages
-from piecework_simulation.aws.sqs import SQS
 
 Document = dict[str, Any]
 #: The model's names of what it does, by AWS's.
@@ -51,12 +50,18 @@ SHAPES = {"NonExistentQueue": "QueueDoesNotExist"}
 
 
 class Queues:
-    """The queues of an account."""
+    """The queues of an account.
 
-    def __init__(self, loop: AbstractEventLoop, now: Callable[[], float]) -> None:
-        self._model = SQS(now, Random())
-        self._polls = LongPolls(loop, self._model, now)
-        self._model.on_arrival = self._polls.arrived
+    Attributes:
+        arrived: The model's `on_arrival` must call it.
+    """
+
+    def __init__(
+        self, loop: AbstractEventLoop, now: Callable[[], float], model: SQS
+    ) -> None:
+        self._model = model
+        self._polls = LongPolls(loop, model, now)
+        self.arrived = self._polls.arrived
         self._waits: dict[str, int] = {}
         self._others: Mapping[str, Callable[[Document, str], Document]] = {
             "CreateQueue": self._create,

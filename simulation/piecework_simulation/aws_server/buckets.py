@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from email.utils import format_datetime
 from http import HTTPStatus
 from typing import Any
@@ -11,8 +10,8 @@ from xml.sax.saxutils import escape
 
 from botocore.exceptions import ClientError
 
-from bench.aws_server.http import Answer, Request, unknown_operation
 from piecework_simulation.aws.s3 import S3
+from piecework_simulation.aws_server.http import Answer, Request, unknown_operation
 
 XML = "application/xml"
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
@@ -46,8 +45,8 @@ ELSE = ("uploads", "uploadId", "versions", "location", "delete", "policy", "vers
 class Buckets:
     """The buckets of an account."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._model = S3(now, buckets=())
+    def __init__(self, model: S3) -> None:
+        self._model = model
 
     def handle(self, request: Request) -> Answer:
         """Answer a request."""

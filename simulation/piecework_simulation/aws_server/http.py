@@ -41,13 +41,18 @@ Serve: TypeAlias = Callable[[Request, "Connection"], None]
 class Connection(asyncio.Protocol):
     """A connection.
 
+    Args:
+        serve: Answers each request.
+        opened: Contains the connection while it is open.
+
     Attributes:
-        on_lost: Called when the client has closed the connection before its answer.
+        on_lost: Called when the connection was closed before its answer.
     """
 
-    def __init__(self, serve: Serve) -> None:
+    def __init__(self, serve: Serve, opened: set[Connection] | None = None) -> None:
         self.on_lost: Callable[[], None] | None = None
         self._serve = serve
+        self._opened = set() if opened is None else opened
         self._received = bytearray()
         self._needed = 0
         self._head: tuple[str, str, bytes, dict[bytes, bytes]] | None = None
@@ -57,6 +62,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
+        self._opened.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Collect received data, and serve each complete request."""
@@ -66,6 +72,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _: Exception | None) -> None:
         """Cancel the pending answer."""
         self._transport = None
+        self._opened.discard(self)
         if self.on_lost is not None:
             self.on_lost()
 
@@ -77,6 +84,11 @@ class Connection(asyncio.Protocol):
         self._busy = False
         if self._received:
             self._next()
+
+    def close(self) -> None:
+        """Close the connection without the pending answer."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def _next(self) -> None:
         """Serve the next request, if all of it is there."""

@@ -1,0 +1,132 @@
+"""Read dead letters as documents: each with its lineage, and grouped by cause."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
+from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.model import ChunkRef
+from piecework.domain.records import Bounds, read_json
+from piecework.errors import NotFoundError, PieceworkError, StoreError
+from piecework.runtime import Runtime
+from piecework.store.completion import read_chunk
+from piecework_orchestrator.inspector import Document, dead_letters_of
+
+
+def chunk_name(chunk: int) -> str | int:
+    """Return the number of a chunk, or `join`."""
+    return "join" if chunk == keys.JOIN_CHUNK else chunk
+
+
+def group_by_cause(letters: Sequence[DeadLetterRow]) -> list[Document]:
+    """Return one document per fingerprint, the most frequent first."""
+    found: dict[str, list[DeadLetterRow]] = defaultdict(list)
+    for letter in letters:
+        found[letter.fingerprint].append(letter)
+    documents = [group_document(members) for members in found.values()]
+    return sorted(documents, key=lambda one: (-one["count"], one["fingerprint"]))
+
+
+def group_document(letters: Sequence[DeadLetterRow]) -> Document:
+    """Return the document of one cause; its texts are those of the newest letter."""
+    ordered = sorted(letters, key=lambda letter: letter.dead_lettered_at)
+    first, last = ordered[0], ordered[-1]
+    job, chunk, mark = last.ref.job, chunk_name(last.chunk), last.fingerprint
+    names = ("error_class", "stage", "owner", "runbook")
+    raised = last.pick(("raised",))
+    return {
+        "fingerprint": mark,
+        "count": len(letters),
+        "error_code": last.error_code,
+        **last.document(names),
+        "jobs": sorted({letter.ref.job for letter in letters}),
+        "first_died_at": first.dead_lettered_at,
+        "last_died_at": last.dead_lettered_at,
+        "pipelines": sorted({letter.pipeline for letter in letters}),
+        "sample": {"job": job, "chunk": chunk, **last.document(("error",)), **raised},
+        "next": f"piecework dlq show {job} {chunk}, then "
+        f"piecework dlq redrive --fingerprint {mark} --canary 1 --reason 'the fix'",
+    }
+
+
+# ── read a dead letter with the chunk's earlier deaths ────────────────────────
+
+#: The attributes that close a dead letter, by its new state: time, actor, reason.
+CLOSING_ATTRIBUTES = {
+    "REDRIVEN": ("redriven_at", "redriven_by", "redrive_reason"),
+    "DISCARDED": ("discarded_at", "discarded_by", "discard_reason"),
+}
+
+
+async def dead_letter_document(rt: Runtime, ref: ChunkRef) -> Document:
+    """Return the last dead letter of a chunk: error history, lineage and payload.
+
+    Raises:
+        NotFoundError: `job.dead_letter.not_found`.
+    """
+    letters = await dead_letters_of(rt).of_chunk(ref)
+    if not letters:
+        message = f"Chunk {ref} has no dead letter."
+        step = f"`piecework dlq list --job {ref.job} --all`"
+        raise NotFoundError(message, code="job.dead_letter.not_found", next_step=step)
+    last = letters[-1]
+    chunk = await read_chunk(rt.table, ref)
+    now = {"status": str(chunk.status), "gen": chunk.gen} if chunk else {}
+    return {
+        **last.facts,
+        "error_history": last.error_history,
+        "deaths": len(letters),
+        "lineage": lineage(letters),
+        "chunk_now": now,
+        **await payload_facts(rt, last),
+    }
+
+
+def lineage(letters: Sequence[DeadLetterRow]) -> list[Document]:
+    """Return every death of a chunk, the oldest first, and how each was closed."""
+    return [
+        {
+            "gen": letter.gen,
+            "dead_lettered_at": letter.dead_lettered_at,
+            "error_code": letter.error_code,
+            "fingerprint": letter.fingerprint,
+            **letter.document(("replay_of",)),
+            "state": letter.state,
+            **closing_facts(letter),
+        }
+        for letter in letters
+    ]
+
+
+def closing_facts(letter: DeadLetterRow) -> Document:
+    """Return time, actor and reason of a dead letter's end, and its redrive."""
+    names = CLOSING_ATTRIBUTES.get(letter.state, ())
+    values = letter.document(names).values()
+    facts = dict(zip(("at", "by", "why"), values, strict=False))
+    return facts | letter.pick(("redriven_gen", "patch"))
+
+
+async def payload_facts(rt: Runtime, letter: DeadLetterRow) -> Document:
+    """Return the payload of a dead chunk, or why it cannot be read.
+
+    Raises:
+        StoreError: The bucket cannot be reached.
+    """
+    ref, place = letter.ref, letter.payload
+    if not place:
+        return {}
+    try:
+        payloads = Payloads(rt.objects)
+        content = await payloads.read(
+            ref.tenant, ref.job, PayloadRef.parse(place), letter.payload_sha256
+        )
+        return {"payload_at": place, "payload": read_json(content, Bounds(MOST_BYTES))}
+    except (PieceworkError, ValueError) as error:
+        # A role may show dead letters without their payloads.
+        if isinstance(error, StoreError) and error.code != "aws.access.denied":
+            raise
+        code = error.code if isinstance(error, PieceworkError) else "not JSON"
+        return {"payload_at": place, "payload": None, "payload_error": code}

@@ -1,0 +1,104 @@
+"""What a program reads of a job: its state, and the end of each chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Self, TypeVar
+
+from piecework.domain.model import JobStatus
+from piecework_orchestrator.inspector import Document
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[R]):
+    """A chunk with its result."""
+
+    chunk: int
+    label: str
+    value: R
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkError:
+    """Why a chunk has no result.
+
+    Attributes:
+        message: The message of the dead letter; empty for a cancelled chunk.
+        stage: The stage in which the chunk died; empty for a cancelled chunk.
+    """
+
+    code: str
+    message: str = ""
+    stage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A chunk that ended without a result.
+
+    Attributes:
+        status: DEAD or CANCELLED.
+    """
+
+    chunk: int
+    label: str
+    status: str
+    error: ChunkError
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """The facts on a job's own item at one moment.
+
+    Attributes:
+        gen: The generation; a redrive, a retry or a resume starts the next one.
+        document: The fields that the command line writes with `-o json`.
+    """
+
+    id: str
+    pipeline: str
+    status: JobStatus
+    chunks: int
+    gen: int
+    document: Document = field(repr=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no chunk is open any more."""
+        return self.status.ended
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every chunk has a result, and the join has run."""
+        return self.status is JobStatus.SUCCEEDED
+
+    @classmethod
+    def read(cls, document: Document) -> Self:
+        """Return the facts of a document."""
+        return cls(
+            document["job"],
+            document["pipeline"],
+            JobStatus(document["status"]),
+            document["chunks"],
+            document["gen"],
+            document,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobView(JobFacts):
+    """The state of a job at one moment, with its chunks."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of chunks by status."""
+        counts: Mapping[str, int] = self.document["counts"]
+        return counts
+
+    @property
+    def dead_letters(self) -> int:
+        """The number of open dead letters."""
+        return int(self.document["dead_letters"])

@@ -1,0 +1,1 @@
+"""The models of DynamoDB, SQS and S3 behind HTTP, on this machine."""

@@ -1,0 +1,178 @@
+"""`piecework dev`: AWS and a worker in one process, for the commands of its folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import structlog
+import typer
+
+from piecework import telemetry
+from piecework.aws.endpoint import DEFAULT_REGION
+from piecework.domain.model import Job, JobStatus
+from piecework.errors import PieceworkError
+from piecework.loading import load_pipelines
+from piecework.pipelines import Pipeline
+from piecework.runtime import EMBEDDED_ACCOUNT, Runtime
+from piecework.settings import Settings, load_settings
+from piecework_orchestrator import embedded
+from piecework_orchestrator.cli.options import Format, MaxChunksOption
+from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.run import LOG_LEVEL, report_error, run_async
+from piecework_simulation.aws_server.server import serve_aws
+from piecework_simulation.in_process import InProcessAws, worker_beside
+from piecework_simulation.reloading import Project, new_versions
+from piecework_simulation.run_command import SPARE_THREADS, show_end
+from piecework_worker.shutdown import exit_despite_threads, stop_on_signals
+
+app = typer.Typer(
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+#: The longest time for which a chunk may go on with the old code, or after Ctrl-C.
+GRACE_S = 2.0
+#: Seconds between two looks at the jobs.
+POLL_S = 0.3
+#: The newest jobs, which are reported.
+MAX_JOBS = 20
+
+
+@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+def dev(
+    module: Annotated[
+        str,
+        typer.Argument(help="`package.module`, or `package.module:pipeline`."),
+    ],
+    max_chunks: MaxChunksOption = None,
+) -> None:
+    """Run AWS and a worker in this process until Ctrl-C, and reload changed code.
+
+    The commands that run in this folder use them: submit, results, jobs, dlq. When a
+    Python file of the folder changes, the worker starts again with the new code;
+    chunks keep their checkpoints. Ctrl-C ends all, and leaves nothing behind.
+    """
+
+    async def main(out: Output) -> int:
+        if LOG_LEVEL not in os.environ:  # the end of a job tells the errors
+            telemetry.configure("critical", stream=out.stderr)
+        overrides = {} if max_chunks is None else {"max_chunks": max_chunks}
+        settings = load_settings(**overrides)
+        grace_s = min(settings.shutdown_grace_s, GRACE_S)
+        pool = ThreadPoolExecutor(settings.max_chunks + SPARE_THREADS)
+        asyncio.get_running_loop().set_default_executor(pool)
+        try:
+            await develop(out, replace(settings, shutdown_grace_s=grace_s), module)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        out.say("stopped; nothing is left")
+        exit_despite_threads(0, structlog.get_logger())
+        return 0
+
+    run_async(main, Format.TABLE)
+
+
+async def develop(out: Output, settings: Settings, name: str) -> None:
+    """Serve AWS and run a worker until a signal; start it again with new code."""
+    project = Project(Path.cwd())
+    latest = Latest(load_pipelines([name]))
+    stop = stop_on_signals()
+    aws = InProcessAws(settings, settings.bucket(EMBEDDED_ACCOUNT, DEFAULT_REGION))
+    key = embedded.new_key()
+    async with serve_aws(aws, key) as endpoint:
+        with embedded.announce(endpoint, key):
+            out.say(
+                f"AWS and a worker for {', '.join(latest.pipelines)} run until Ctrl-C"
+            )
+            out.say(f"next: piecework submit {name} FILE --wait")
+            side = [
+                asyncio.create_task(reload(out, project, name, latest)),
+                asyncio.create_task(Reporter(out, aws.runtime()).report_jobs()),
+            ]
+            try:
+                while not stop.is_set():
+                    latest.changed.clear()
+                    async with worker_beside(aws, latest.pipelines, [name]) as worker:
+                        events = (stop.wait(), latest.changed.wait())
+                        await first_of([worker, *side], *events)
+            finally:
+                for task in side:
+                    task.cancel()
+                await asyncio.gather(*side, return_exceptions=True)
+
+
+@dataclass(slots=True)
+class Latest:
+    """The pipelines of the last version that could be loaded."""
+
+    pipelines: dict[str, Pipeline]
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+async def first_of(
+    tasks: list[asyncio.Task[None]], *events: Coroutine[Any, Any, object]
+) -> None:
+    """Wait until an event has happened, or raise the error that ended a task."""
+    waiting = [asyncio.ensure_future(event) for event in events]
+    try:
+        await asyncio.wait([*tasks, *waiting], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
+    for task in tasks:
+        if task.done():
+            task.result()
+
+
+async def reload(out: Output, project: Project, name: str, latest: Latest) -> None:
+    """Pass on the pipelines after each change; write why they cannot be loaded."""
+    async for found in new_versions(project, name):
+        if isinstance(found, PieceworkError):
+            report_error(found, out)
+            out.say("the worker goes on with the last version that could be loaded")
+        else:
+            out.say(f"reloaded {name}: {', '.join(found)}")
+            latest.pipelines = found
+            latest.changed.set()
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Writes when a job begins and how it ends."""
+
+    out: Output
+    rt: Runtime
+    #: The last reported status and generation of each job.
+    known: dict[str, tuple[JobStatus, int]] = field(default_factory=dict)
+
+    async def report_jobs(self) -> None:
+        """Report the newest jobs of the tenant until the task is cancelled."""
+        while True:
+            number = 0
+            async for ref in self.rt.jobs.listed(self.rt.settings.tenant):
+                job = await self.rt.jobs.read(ref)
+                if job is not None and job.status is not JobStatus.SUBMITTING:
+                    await self.report(job)
+                number += 1
+                if number == MAX_JOBS:
+                    break
+            await asyncio.sleep(POLL_S)
+
+    async def report(self, job: Job) -> None:
+        """Report a job if it is new, or ended since the last report."""
+        name, state = job.ref.job, (job.status, job.gen)
+        before = self.known.get(name)
+        self.known[name] = state
+        if before is None:
+            self.out.say(f"job {name}: {job.chunks} chunks of {job.pipeline}")
+        if job.status.ended and before != state:
+            await show_end(self.out, self.rt, job, name=f"job {name} ")
+
+
+if __name__ == "__main__":
+    app(prog_name="piecework dev")

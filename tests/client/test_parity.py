@@ -1,0 +1,260 @@
+"""Promise: the client and the command line can do the same, with the same errors."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from piecework import Context, PermanentError, Pipeline, Stage, runtime
+from piecework.client import (
+    Client,
+    Edit,
+    JobHandle,
+    RedriveOptions,
+    SyncClient,
+    SyncJob,
+)
+from piecework.errors import PieceworkError
+from piecework.settings import Settings
+from piecework_examples.quickstart import Paragraph
+from piecework_orchestrator.cli.app import COMMANDS
+from piecework_simulation.in_process import InProcessAws, worker_beside
+from tests.unit.orchestrator.cli.conftest import RUNNER, app
+
+#: The command of each method of the client and of a job.
+COMMAND_OF = {
+    "submit": "submit",
+    "jobs": "jobs list",
+    "causes": "dlq stats",
+    "facts": "jobs show",
+    "view": "jobs show",
+    "wait": "jobs watch",
+    "events": "jobs events",
+    "chunks": "chunks list",
+    "chunk": "chunks show",
+    "results": "results",
+    "export": "results",
+    "save": "results",
+    "cancel": "jobs cancel",
+    "retry": "jobs retry",
+    "resume": "jobs resume",
+    "dead_letters": "dlq list",
+    "dead_letter": "dlq show",
+    "redrive": "dlq redrive",
+    "discard": "dlq discard",
+    "effects": "effects list",
+    "resolve_effect": "effects resolve",
+}
+#: Commands of a job that only read, for which a program has the other methods.
+ONLY_READ = {"jobs cost", "dlq export"}
+#: Commands of an installation, a machine or a process, not of a job.
+NOT_OF_A_JOB = {
+    name
+    for name in COMMANDS
+    if name.split()[0] not in {"submit", "results", "jobs", "chunks", "dlq", "effects"}
+}
+#: What opens a job, connects or closes: a program needs it, and a command does not.
+OPENS = {"job", "sync", "runtime", "ref"}
+
+
+def methods(kind: type[Any]) -> set[str]:
+    """Return the public methods of a class."""
+    found = {name for name in vars(kind) if not name.startswith("_")}
+    return {name for name in found if callable(getattr(kind, name, None))} - OPENS
+
+
+def test_each_method_has_a_command_and_each_command_a_method() -> None:
+    assert methods(Client) | methods(JobHandle) == COMMAND_OF.keys()
+    assert COMMANDS.keys() == {*COMMAND_OF.values()} | ONLY_READ | NOT_OF_A_JOB
+
+
+@pytest.mark.parametrize(
+    ("waiting", "original"), [(SyncClient, Client), (SyncJob, JobHandle)]
+)
+def test_the_blocking_client_has_the_same_methods(
+    waiting: type[Any], original: type[Any]
+) -> None:
+    named = {name for name in vars(waiting) if not name.startswith("_")}
+    assert methods(original) <= named
+    for name in methods(original) - {"submit"}:  # it takes the options as they come
+        expected = inspect.signature(getattr(original, name))
+        found = vars(waiting)[name]
+        assert inspect.signature(getattr(found, "method", found)).parameters == (
+            expected.parameters
+        )
+
+
+#: Texts that cannot be counted at present.
+broken: set[str] = set()
+
+
+async def count(ctx: Context[Paragraph]) -> int:
+    """Count the words of a text."""
+    if ctx.payload.text in broken:
+        raise PermanentError("this text cannot be counted")
+    return len(ctx.payload.text.split())
+
+
+words = Pipeline("words", payload=Paragraph, stages=[Stage(count)])
+ROWS = [{"text": "one"}, {"text": "broken"}]
+
+
+@dataclass
+class Deployment:
+    """A deployment in this process, for a client and for commands."""
+
+    aws: InProcessAws
+
+    @asynccontextmanager
+    async def connect(self, _: Settings) -> AsyncIterator[Any]:
+        """Replace `piecework.runtime.connect`."""
+        yield self.aws.runtime()
+
+    async def prepare(self, job: str, state: str) -> None:
+        """Make a job that runs, is cancelled, or has a dead letter."""
+        async with Client(runtime=self.aws.runtime()) as client:
+            handle = await client.submit(words, ROWS, id=job)
+            if state == "CANCELLED":
+                await handle.cancel("not needed")
+            if state != "RUNNING":
+                names = {"words": words}
+                async with worker_beside(self.aws, names, [__name__]):
+                    await handle.wait(timeout=30)
+
+    def act(self, job: str, act: Callable[[JobHandle[int]], Any]) -> Any:
+        """Return what an act of the client returns."""
+
+        async def run() -> Any:
+            async with Client(runtime=self.aws.runtime()) as client:
+                done = act(client.job(job))
+                return await done if isinstance(done, Coroutine) else done
+
+        return asyncio.run(run())
+
+    def document(self, job: str) -> dict[str, Any]:
+        """Return a job without its names, times and hashes."""
+        found = self.act(job, JobHandle.view).document
+        return {
+            name: found.get(name)
+            for name in ("status", "gen", "counts", "dead_letters", "chunks")
+        } | {
+            "why": found.get("resume_reason"),
+            "cancel": sorted(found.get("cancel", ())),
+        }
+
+
+@pytest.fixture
+def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    broken.add("broken")
+    made = Deployment(InProcessAws(Settings(receive_wait_s=1, cancel_poll_s=0.2)))
+    monkeypatch.setattr(runtime, "connect", made.connect)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("state", "command", "act"),
+    [
+        ("RUNNING", "jobs cancel JOB --reason why --yes", lambda j: j.cancel("why")),
+        (
+            "RUNNING",
+            "jobs cancel JOB --compensate --yes",
+            lambda j: j.cancel(compensate=True),
+        ),
+        ("CANCELLED", "jobs resume JOB --reason why", lambda j: j.resume("why")),
+        ("PARTIAL", "jobs retry JOB --reason why", lambda j: j.retry("why")),
+        (
+            "PARTIAL",
+            "dlq redrive --job JOB --code runtime.* --reason why --yes",
+            lambda j: j.redrive("why", code="runtime.*"),
+        ),
+        (
+            "PARTIAL",
+            'dlq redrive --job JOB --chunk 1 --patch {"text":"x"} --reason why --yes',
+            lambda j: j.redrive(
+                "why", RedriveOptions(edit=Edit({"text": "x"})), chunks=[1]
+            ),
+        ),
+        (
+            "PARTIAL",
+            "dlq discard --job JOB --stage count --reason why --yes",
+            lambda j: j.discard("why", stage="count"),
+        ),
+    ],
+)
+def test_a_method_does_what_its_command_does(
+    deployment: Deployment, state: str, command: str, act: Callable[..., Any]
+) -> None:
+    for job in ("by-command", "by-client"):
+        asyncio.run(deployment.prepare(job, state))
+    before = deployment.document("by-client")
+    done = RUNNER.invoke(app, command.replace("JOB", "by-command").split())
+    deployment.act("by-client", act)
+    assert done.exit_code == 0, done.stderr
+    assert deployment.document("by-command") == deployment.document("by-client")
+    assert deployment.document("by-client") != before
+
+
+@pytest.mark.parametrize(
+    ("job", "command", "act"),
+    [
+        ("none", "jobs show JOB", JobHandle.view),
+        ("none", "jobs events JOB", JobHandle.events),
+        ("none", "jobs watch JOB", JobHandle.wait),
+        ("none", "results JOB --to out.csv", lambda j: j.export("out.csv")),
+        ("running", "results JOB --save out", lambda j: j.save("out")),
+        ("none", "jobs cancel JOB --yes", JobHandle.cancel),
+        ("none", "jobs retry JOB", JobHandle.retry),
+        ("running", "jobs retry JOB", JobHandle.retry),
+        ("running", "jobs resume JOB", JobHandle.resume),
+        (
+            "running",
+            "jobs retry JOB --deadline 2001-01-01T00:00:00Z",
+            lambda j: j.retry(deadline="2001-01-01T00:00:00Z"),
+        ),
+        ("running", "chunks show JOB 7", lambda j: j.chunk(7)),
+        ("running", "dlq show JOB 0", lambda j: j.dead_letter(0)),
+        ("none", "dlq list --job JOB", JobHandle.dead_letters),
+        (
+            "running",
+            "dlq redrive --job JOB --reason why --yes",
+            lambda j: j.redrive("why"),
+        ),
+        (
+            "running",
+            "dlq discard --job JOB --reason why --yes",
+            lambda j: j.discard("why"),
+        ),
+        (
+            "running",
+            "effects resolve JOB 0 abc --outcome happened --reason why --yes",
+            lambda j: j.resolve_effect(0, "abc", "why", happened=True),
+        ),
+        (
+            "running",
+            "effects resolve JOB 0 abc --outcome happened --yes",
+            lambda j: j.resolve_effect(0, "abc", "", happened=True),
+        ),
+    ],
+)
+def test_a_refused_method_has_the_code_of_its_command(
+    deployment: Deployment,
+    job: str,
+    command: str,
+    act: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(deployment.prepare("running", "RUNNING"))
+    done = RUNNER.invoke(app, command.replace("JOB", job).split())
+    with pytest.raises(PieceworkError) as refused:
+        deployment.act(job, act)
+    assert f"error {refused.value.code}: " in done.stderr
+    assert done.exit_code == refused.value.exit_code

@@ -57,7 +57,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 LIMITS: Final[Mapping[str, int]] = {
     "files": 257,
     "lines": 31_200,
-    "test_lines": 60_400,  # lower it when tests are removed
+    "test_lines": 61_500,  # lower it when tests are removed
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

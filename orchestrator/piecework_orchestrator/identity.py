@@ -29,13 +29,16 @@ def new_job_id(now: float) -> str:
     return f"{datetime.fromtimestamp(now, UTC):%y%m%d-%H%M%S}-{token}"
 
 
-def require_job_id(job: str) -> None:
-    """Refuse an id that cannot name a job; an empty one stands for a new id.
+def require_job_id(job: str | None) -> None:
+    """Refuse an id that cannot name a job; None stands for a new id.
+
+    An empty id is refused: it often comes from an unset variable, and a new id at each
+    repetition would create a job at each.
 
     Raises:
         UsageError: `cli.usage.invalid`.
     """
-    if job and not is_name(job):
+    if job is not None and not is_name(job):
         message = f"{job!r} is not a valid job id."
         step = "Use up to 64 letters, digits, `-` and `_`."
         raise UsageError(message, next_step=step)

@@ -128,7 +128,7 @@ class Client:
         pipeline: PipelineFunction[P, R],
         rows: Rows[P],
         *,
-        id: str = "",
+        id: str | None = None,
         deadline: Deadline | None = None,
         source: str = "",
         on_progress: Progress = ...,
@@ -139,7 +139,7 @@ class Client:
         pipeline: Pipeline[P],
         rows: Rows[P],
         *,
-        id: str = "",
+        id: str | None = None,
         deadline: Deadline | None = None,
         source: str = "",
         on_progress: Progress = ...,
@@ -149,7 +149,7 @@ class Client:
         pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
         rows: Rows[Any],
         *,
-        id: str = "",  # noqa: A002 -- the word of the command line
+        id: str | None = None,  # noqa: A002 -- the word of the command line
         deadline: Deadline | None = None,
         source: str = "",
         on_progress: Progress = lambda *_: None,
@@ -159,7 +159,7 @@ class Client:
         Args:
             pipeline: Its workers must know it by the same name.
             rows: Read to the end before the job is created; memory holds one pack.
-            id: The job id; empty: a new one.
+            id: The job id; None: a new one. An empty id is refused.
             deadline: When the job is cancelled unless it has ended.
             source: What the record says about the origin of the rows.
             on_progress: Called with each step, such as `read`, and its chunks so far.
@@ -304,7 +304,7 @@ class SyncClient:
         pipeline: PipelineFunction[P, R],
         rows: Rows[P],
         *,
-        id: str = "",
+        id: str | None = None,
         deadline: Deadline | None = None,
         source: str = "",
         on_progress: Progress = ...,
@@ -315,7 +315,7 @@ class SyncClient:
         pipeline: Pipeline[P],
         rows: Rows[P],
         *,
-        id: str = "",
+        id: str | None = None,
         deadline: Deadline | None = None,
         source: str = "",
         on_progress: Progress = ...,

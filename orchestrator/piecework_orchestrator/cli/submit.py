@@ -42,14 +42,14 @@ def submit(
         ),
     ],
     job_id: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--job-id",
             metavar="ID",
             help="The job id; repeated submits of one id create one job.",
             show_default="a new one",
         ),
-    ] = "",
+    ] = None,
     deadline: DeadlineOption = "",
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the job has ended.")
@@ -162,7 +162,7 @@ class SubmitRequest:
     name: str
     pipeline: Pipeline
     source: str
-    job_id: str
+    job_id: str | None
     deadline: str = ""
 
     @property
@@ -171,7 +171,7 @@ class SubmitRequest:
         return self.name.partition(":")[0]
 
 
-def check_options(job_id: str, *, wait: bool, timeout: str) -> float | None:
+def check_options(job_id: str | None, *, wait: bool, timeout: str) -> float | None:
     """Refuse arguments that do not fit together; return the timeout in seconds.
 
     Raises:

@@ -94,7 +94,7 @@ def test_an_invalid_line_is_named_before_there_is_a_job(run: Run, toy: str) -> N
     assert "secret" not in done.stderr
 
 
-@pytest.mark.parametrize("job", ["a/b", "a#b", "x" * 65, "ü", "a b"])
+@pytest.mark.parametrize("job", ["", "a/b", "a#b", "x" * 65, "ü", "a b"])
 def test_an_id_that_is_not_valid_in_keys_is_refused(
     run: Run, toy: str, document: str, job: str
 ) -> None:

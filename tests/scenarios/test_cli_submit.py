@@ -40,7 +40,9 @@ async def test_a_waited_job_ends_with_a_certificate_of_all_chunks(
     done = await end(await start("submit", COUNTING, items, "--wait", "-o", "json"))
     assert 0 == done.exit_code
     assert "SUCCEEDED" == done.document["status"]
-    assert {"0", "1", "2", "3"} == set(done.document["certificate"]["results"])
+    job = done.document["job"]
+    shown = await piecework("jobs", "show", job, "--certificate", "-o", "json")
+    assert {"0", "1", "2", "3"} == set(shown.document["certificate"]["results"])
 
 
 async def test_submitting_twice_under_one_id_makes_one_job(

@@ -23,6 +23,7 @@ from piecework_orchestrator.cli.views.jobs import (
     event_facts_text,
     job_columns,
     job_view,
+    without_certificate,
 )
 from piecework_orchestrator.inspector import (
     job_document,
@@ -64,12 +65,22 @@ def list_jobs(
     run_reading(run, output)
 
 
-def show_job(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
+def show_job(
+    job: JobArgument,
+    output: OutputOption = Format.TABLE,
+    certificate: Annotated[
+        bool,
+        typer.Option(
+            "--certificate", help="With -o: the certificate, which names every chunk."
+        ),
+    ] = False,
+) -> None:
     """Show a job, its chunks by status, and the next command."""
 
     async def run(rt: Reading, out: Output) -> None:
         document = await job_document(rt, await require_job(rt, job))
-        out.document(document, job_view(document, rt.clock()))
+        shown = document if certificate else without_certificate(document)
+        out.document(shown, job_view(document, rt.clock()))
 
     run_reading(run, output)
 

@@ -44,7 +44,10 @@ def up(
     ] = 0,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Start the embedded AWS on this machine; one that runs keeps its port."""
+    """Start the embedded AWS on this machine.
+
+    One that runs keeps its port.
+    """
 
     def run(out: Output) -> None:
         settings = load_settings()

@@ -16,7 +16,7 @@ from piecework.domain.model import JobStatus
 from piecework.jobs import fan_out
 from piecework.reading import Reading
 from piecework_orchestrator.cli.output import Output, console_of
-from piecework_orchestrator.cli.views.jobs import job_view
+from piecework_orchestrator.cli.views.jobs import job_view, without_certificate
 from piecework_orchestrator.inspector import Document, job_document
 from piecework_orchestrator.times import format_clock
 from piecework_orchestrator.watch import (
@@ -256,7 +256,7 @@ async def wait_for(
         out.say(f"the job continues; next: piecework jobs watch {job}")
         raise
     document = await job_document(rt, ended)
-    out.document(document, job_view(document, rt.clock()))
+    out.document(without_certificate(document), job_view(document, rt.clock()))
     return exit_code(document)
 
 

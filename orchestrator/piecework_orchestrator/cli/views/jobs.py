@@ -166,6 +166,11 @@ def format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in ordered)
 
 
+def without_certificate(job: Document) -> Document:
+    """Return a job's document without its certificate, which names every chunk."""
+    return {name: value for name, value in job.items() if name != "certificate"}
+
+
 def certificate_text(job: Document) -> str:
     """Return a certificate as a line."""
     found = job.get("certificate")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from piecework.errors.classify_llm import raise_for_stop_reason
     from piecework.pipelines import Document, Pipeline, Stage
     from piecework.resilience.breaker import CircuitBreaker
+    from piecework.resilience.limits import Limits
     from piecework.resilience.retry import RetryBudget, RetryPolicy
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "Fallback",
     "FallbackUsed",
     "JoinContext",
+    "Limits",
     "MissingChunk",
     "NotFoundError",
     "Notification",
@@ -87,6 +89,7 @@ _MODULES = {
     "Fallback": "piecework.dependency",
     "FallbackUsed": "piecework.calls.fallback",
     "JoinContext": "piecework.context",
+    "Limits": "piecework.resilience.limits",
     "MissingChunk": "piecework.domain.protocols",
     "NotFoundError": "piecework.errors",
     "Notification": "piecework.domain.notification",

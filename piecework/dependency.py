@@ -20,6 +20,7 @@ from piecework.domain.identity import (
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError, StageError, UsageError
 from piecework.resilience.breaker import CircuitBreaker
+from piecework.resilience.limits import Limits
 from piecework.resilience.retry import RetryPolicy
 
 P = ParamSpec("P")
@@ -94,6 +95,10 @@ class Dependency:
             because that might execute it twice: an operator decides. None: for ever.
         usage: Computes what a call cost from its answer: tokens, and money if the
             answer contains it; see `piecework jobs cost`. None: calls are only counted.
+        limits: What all workers together may use in a minute. A call that does not fit
+            waits for its start; see docs/flow.md. None: no limit.
+        estimate: Computes the tokens of a call from its arguments, before it is made.
+            None: a quarter of the characters of its texts, plus `max_tokens`.
         version: Part of the key of shared responses: responses of another version are
             not used. Calls of a chunk that were answered are not made again.
 
@@ -114,6 +119,8 @@ class Dependency:
     cache_ttl_s: float | None = None
     key_ttl_s: float | None = None
     usage: Callable[[Any], Usage] | None = None
+    limits: Limits | None = None
+    estimate: Callable[..., int] | None = None
     version: str = ""
 
     def __post_init__(self) -> None:

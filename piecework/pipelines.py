@@ -270,6 +270,19 @@ def lint_stage_order(pipeline: Pipeline) -> list[str]:
     ]
 
 
+def missing_contacts(pipeline: Pipeline) -> list[str]:
+    """Return one sentence for each contact that its dead letters do not have."""
+    missing = {
+        "owner": (pipeline.owner, "its dead letters name no person or team: set it"),
+        "runbook": (pipeline.runbook, "its dead letters name no instructions: set it"),
+    }
+    return [
+        f"pipeline {pipeline.name!r} has no {name}, and {effect} with `{name}=`."
+        for name, (value, effect) in missing.items()
+        if not value
+    ]
+
+
 def hard_before_easy(stages: Sequence[Stage]) -> Iterator[str]:
     """Yield a sentence for each hard stage before an easy one."""
     for index, stage in enumerate(stages):

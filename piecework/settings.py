@@ -75,6 +75,9 @@ class Settings:
     loop_blocked_s: float = setting(10.0, ge=0.1)
     #: Seconds that one run of a chunk may wait in retries of its calls.
     retry_budget_s: float = setting(60.0, ge=0)
+    #: Seconds that a call may wait in the worker until the limits of its dependency let
+    #: it start. Then its chunk is deferred, and another chunk uses the worker.
+    quota_wait_s: float = setting(300.0, gt=0)
     #: Seconds that a stopping worker lets its chunks run before it releases them.
     #: Fargate sends SIGKILL 30 s after SIGTERM by default, and at most 120 s after it.
     #: The releases take up to 9 s of that time.

@@ -1,7 +1,7 @@
 """Make the attempts of one call: within the call limit and a timeout, with retries.
 
 attempt = look up the effect, if an earlier attempt may have caused it
-          -> call limit -> circuit breaker -> the user's function
+          -> limits of the fleet -> call limit -> circuit breaker -> the user's function
 """
 
 from __future__ import annotations
@@ -12,27 +12,31 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from math import inf
 from random import Random
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from piecework import telemetry
 from piecework.calls.call import Call, CallAttempts, CallCounts
 from piecework.calls.fleet_breaker import BreakerRegistry
+from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
-from piecework.calls.usage import UsageReporter
+from piecework.calls.usage import UsageReporter, estimated_tokens
 from piecework.dependency import Dependency, Usage, key_argument, outside_chunk
 from piecework.errors import PermanentError, PieceworkError, TransientError
 from piecework.errors.classify import mark
 from piecework.resilience.breaker import (
-    OPEN_CODE,
     Health,
     Permit,
     Rejected,
     breaker_open_error,
     is_rate_limited,
 )
+from piecework.resilience.limits import micros
 from piecework.resilience.retry import (
+    WAITS_FOR_THE_FLEET,
     Answered,
     Failed,
     Retries,
@@ -85,6 +89,8 @@ class Attempts:
         check_lease: Called right before each attempt. It raises if this worker does not
             own the claim any more, as after the whole process was frozen.
         breakers: The breakers of the whole worker; None: calls have no breaker.
+        limits: The limits that the worker shares with the fleet; None: no limits.
+        latest_start: Returns the loop time until which a call may wait for quota.
         tokens: The retry tokens of the whole worker, by dependency.
         enforce_fleet_budget: Whether a retry needs one of these tokens.
         usage: Reports each answer and what it cost.
@@ -105,6 +111,8 @@ class Attempts:
     progress: Callable[[], None] = lambda: None
     check_lease: Callable[[], None] = lambda: None
     breakers: BreakerRegistry | None = None
+    limits: FleetLimits | None = None
+    latest_start: Callable[[], float] = lambda: inf
     tokens: defaultdict[str, RetryTokenBucket] = field(
         default_factory=new_token_buckets
     )
@@ -187,7 +195,11 @@ class Attempts:
         call, dependency = attempts.call, attempts.call.dependency
         bound, key = lookup or call.copied(), attempts.sent_key
         execution = plain_execution if lookup else self.execution
-        async with self.slots:
+        try:
+            slot = await self._slot(attempts, is_lookup=lookup is not None)
+        except (PermanentError, TransientError) as error:
+            return self._own(attempts, error)
+        async with slot:
             permit = await self._request_permit(dependency)
             if isinstance(permit, Rejected):
                 return self._own(
@@ -214,6 +226,33 @@ class Attempts:
                     self.breakers.record_end(dependency, permit, health, failure)
                 if failure is not None and is_rate_limited(failure):
                     self.report_rate_limit(dependency, failure.retry_after)
+
+    async def _slot(
+        self, attempts: CallAttempts, *, is_lookup: bool
+    ) -> AbstractAsyncContextManager[None]:
+        """Return the slot of an execution, once the fleet's limits let it start.
+
+        A call that waits for its start holds no slot: other dependencies need it.
+
+        Raises:
+            PermanentError: `runtime.quota.call_too_large`.
+            TransientError: `runtime.quota.exhausted`.
+        """
+        dependency = attempts.call.dependency
+        limiter = None if self.limits is None else self.limits.of(dependency)
+        if limiter is None:
+            return self.slots
+        tokens = 0
+        if limiter.limits.tokens_per_minute is not None and not is_lookup:
+            tokens = estimated_tokens(dependency, attempts.call.bound)
+        while True:
+            start = await limiter.start(tokens, self.latest_start(), self.progress)
+            await self.slots.__aenter__()
+            if not start.is_late(micros(self.clock())):
+                attempts.limiter, attempts.estimate = limiter, tokens
+                return TakenSlot(self.slots)
+            await self.slots.__aexit__(None, None, None)
+            limiter.settle(tokens, 0)
 
     async def _request_permit(self, dependency: Dependency) -> Permit | Rejected | None:
         """Return the breaker's permit; None: the call needs none."""
@@ -251,7 +290,10 @@ class Attempts:
             tokens.add_success(call.policy.retry_ratio, self.clock())
         attempts.end(self.log, asyncio.get_running_loop().time(), "answered")
         self.counts.made += 1
-        self.usage.report_paid(call, answer, self.counts)
+        usage = self.usage.report_paid(call, answer, self.counts)
+        if attempts.limiter is not None and call.dependency.usage is not None:
+            used = usage.tokens_in + usage.tokens_out
+            attempts.limiter.settle(attempts.estimate, used)
         if self.counts.forward:
             self.counts.end_times.append(self.clock())
         try:
@@ -283,7 +325,7 @@ class Attempts:
     ) -> TransientError | None:
         """Return the error of a call whose retries the fleet ended, not the call."""
         name = attempts.call.dependency.name
-        if not failure.retryable or failure.code == OPEN_CODE:
+        if not failure.retryable or failure.code in WAITS_FOR_THE_FLEET:
             return None
         seconds = self._rejected_for_s(name)
         if seconds is not None:
@@ -296,6 +338,25 @@ class Attempts:
         """Return the end of a call that Piecework itself ended."""
         failure = attempts.call.classify(error, self.clock(), attempts.made, ours=True)
         return Failed(failure, error, attempts.retried)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenSlot:
+    """A slot that is entered already."""
+
+    slots: AbstractAsyncContextManager[None]
+
+    async def __aenter__(self) -> None:
+        """Keep the slot."""
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Free the slot."""
+        await self.slots.__aexit__(kind, error, trace)
 
 
 def is_unknown(end: Answered[Any] | Failed) -> bool:

@@ -21,6 +21,7 @@ from piecework.errors.payload_redaction import redact_payload
 from piecework.resilience.retry import RetryPolicy
 
 if TYPE_CHECKING:
+    from piecework.calls.fleet_limits import Limiter
     from piecework.errors import ErrorEnvelope
 
 # ── count the calls of a claim ────────────────────────────────────────────────
@@ -209,6 +210,7 @@ class CallAttempts:
         began_at: Loop time of the attempt that has not ended yet.
         budget_exhausted: Whether the fleet's budget refused a retry.
         retried: The failures of the attempts that were retried.
+        limiter, estimate: The limits that the last execution kept to, and its tokens.
     """
 
     call: Call
@@ -217,6 +219,8 @@ class CallAttempts:
     began_at: float | None = None
     budget_exhausted: bool = False
     retried: tuple[ErrorEnvelope, ...] = ()
+    limiter: Limiter | None = None
+    estimate: int = 0
 
     def begin(self, now: float) -> None:
         """Count an attempt."""

@@ -6,14 +6,17 @@ what another call would have cost. If that function raises, only the bill lacks 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from piecework import telemetry
 from piecework.calls.call import Call, CallCounts
-from piecework.dependency import Usage
+from piecework.dependency import Dependency, Usage
 from piecework.domain import values
+from piecework.errors import PermanentError
 from piecework.telemetry.emit import quiet_log
 
 if TYPE_CHECKING:
@@ -39,9 +42,11 @@ class UsageReporter:
     hook: UsageHook = ignore_usage
     log: structlog.stdlib.BoundLogger | None = None
 
-    def report_paid(self, call: Call, answer: Any, counts: CallCounts) -> None:
-        """Report a call that its dependency answered."""
-        self._report_paid(call, self._usage(call, lambda: answer), counts)
+    def report_paid(self, call: Call, answer: Any, counts: CallCounts) -> Usage:
+        """Report a call that its dependency answered; return its usage."""
+        usage = self._usage(call, lambda: answer)
+        self._report_paid(call, usage, counts)
+        return usage
 
     def report_failed(self, call: Call, usage: Usage, counts: CallCounts) -> None:
         """Report a call that failed although its dependency answered.
@@ -103,3 +108,43 @@ def validated(usage: Any) -> Usage:
             )
             raise ValueError(message)
     return plain
+
+
+# ── tokens of a call before it is made ────────────────────────────────────────
+
+#: Characters of a token, as providers explain it for English text.
+CHARACTERS_PER_TOKEN: Final = 4
+#: The argument that limits the tokens of an answer.
+MAX_TOKENS: Final = "max_tokens"
+
+
+def estimated_tokens(dependency: Dependency, bound: functools.partial[Any]) -> int:
+    """Return about how many tokens a call uses, in and out; at least one.
+
+    Raises:
+        PermanentError: `runtime.quota.estimate_failed`: the dependency's `estimate`
+            raised an error, or returned no whole number.
+    """
+    estimate = dependency.estimate
+    if estimate is None:
+        found = characters([bound.args, bound.keywords]) // CHARACTERS_PER_TOKEN
+        limit = bound.keywords.get(MAX_TOKENS, 0)
+        return max(1, found + (limit if type(limit) is int and limit > 0 else 0))
+    try:
+        return max(1, operator.index(estimate(*bound.args, **bound.keywords)))
+    except Exception as error:
+        message = f"`estimate` of {dependency.name} raised {type(error).__name__}."
+        raise PermanentError(message, code="runtime.quota.estimate_failed") from error
+
+
+def characters(value: Any) -> int:
+    """Return the number of characters in the texts of a value."""
+    match value:
+        case str():
+            return len(value)
+        case Mapping():
+            return sum(characters(each) for each in value.values())
+        case list() | tuple() | set() | frozenset():
+            return sum(map(characters, value))
+        case _:
+            return characters(getattr(value, "__dict__", ""))

@@ -7,7 +7,7 @@
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
     ACTIVE                             <tenant>#<job>
-    BREAKERS                           <dependency>
+    BREAKERS                           <dependency>, LIMITS#<dependency>
     T#acme#I#<sha256>                  RECORD, HEAD, SEQ#<n>
     T#acme#R#<sha256>                  RESPONSE
 
@@ -59,6 +59,7 @@ RESULT_PREFIX = "RESULT#"
 EVENT_PREFIX = "EVENT#"
 NOTIFICATION_PREFIX = "NOTIFICATION#"
 COST_PREFIX = "COST#"
+LIMITS_PREFIX = "LIMITS#"
 RECORD_SK = "RECORD"
 HEAD_SK = "HEAD"
 RESPONSE_SK = "RESPONSE"
@@ -122,6 +123,11 @@ def event_sk(at: str, event: str, token: str) -> str:
 def notification_sk(gen: int, event: str) -> str:
     """Return the sort key of a notification of a generation of a job."""
     return f"{NOTIFICATION_PREFIX}{gen:04d}#{event}"
+
+
+def limits_sk(dependency: str) -> str:
+    """Return the sort key of the limits of a dependency."""
+    return LIMITS_PREFIX + dependency
 
 
 def cost_sk(actor: str) -> str:

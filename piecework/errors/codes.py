@@ -419,6 +419,27 @@ ROWS: Final = (
         "Wait: the chunk is retried later.",
     ),
     Code(
+        "runtime.quota.exhausted",
+        TRANSIENT,
+        "A call was not made because the limits of its dependency had no quota for it "
+        "for as long as the worker may wait.",
+        "Wait: the chunk is deferred without spending an attempt. If the provider "
+        "allows more, raise the limit of the dependency.",
+    ),
+    Code(
+        "runtime.quota.call_too_large",
+        PERMANENT,
+        "One call needs more tokens than its dependency's limit allows in a minute.",
+        "Send less text or a lower `max_tokens`, or raise the limit of the dependency, "
+        f"then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.quota.estimate_failed",
+        PERMANENT,
+        "The `estimate` of a dependency raised an error or returned no whole number.",
+        f"Correct it, then run {REDRIVE}.",
+    ),
+    Code(
         "runtime.classifier.failed",
         PERMANENT,
         "A dependency's `classify` raised an error, or returned a value that is "

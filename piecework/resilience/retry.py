@@ -18,11 +18,16 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from piecework.errors import TransientError, UsageError
 from piecework.resilience.breaker import OPEN_CODE
+from piecework.resilience.limits import QUOTA_CODE
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
 
 R = TypeVar("R")
+
+#: Codes of calls that were not made because of what the whole fleet does. The chunk
+#: waits without a worker: a retry in the worker would find the same.
+WAITS_FOR_THE_FLEET: Final = frozenset({OPEN_CODE, QUOTA_CODE})
 
 _MAX_DOUBLINGS: Final = 60  # beyond it any cap is reached and the power only grows
 
@@ -195,7 +200,7 @@ class Retries:
         """
         self.attempts += 1
         failure = end.envelope
-        if not failure.retryable or failure.code == OPEN_CODE:
+        if not failure.retryable or failure.code in WAITS_FOR_THE_FLEET:
             return None
         delay = self._draw_delay(failure)
         if self.attempts >= self.policy.attempts:
@@ -283,7 +288,7 @@ def budget_exhausted_error(
 REFUSAL_STATUSES = frozenset(range(400, 500)) - {408, 409}
 
 #: Codes of attempts that were not made at all.
-NOT_MADE_CODES = frozenset({OPEN_CODE, BUDGET_CODE})
+NOT_MADE_CODES = frozenset({OPEN_CODE, BUDGET_CODE, QUOTA_CODE})
 
 
 def not_executed(failure: ErrorEnvelope) -> bool:
@@ -295,5 +300,5 @@ def not_executed(failure: ErrorEnvelope) -> bool:
 
 
 def blocked_on(failure: ErrorEnvelope) -> str:
-    """Return the dependency whose breaker or budget blocked the call, or ""."""
+    """Return the dependency whose breaker, budget or limit blocked the call, or ""."""
     return failure.dependency if failure.code in NOT_MADE_CODES else ""

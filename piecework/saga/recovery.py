@@ -33,8 +33,8 @@ from piecework.domain.protocols import Checkpoints
 from piecework.errors import ErrorEnvelope
 from piecework.errors.codes import ErrorClass
 from piecework.pipelines import REPLAN, Pipeline, Stage, fallback_names
-from piecework.resilience.breaker import OPEN_CODE, PROBE_RETRY_S
-from piecework.resilience.retry import blocked_on
+from piecework.resilience.breaker import PROBE_RETRY_S
+from piecework.resilience.retry import WAITS_FOR_THE_FLEET, blocked_on
 
 #: Codes of failures that may come after the effect of a stage or a call.
 POST_EFFECT_CODES = {
@@ -116,7 +116,8 @@ def pivot_position(
     A failed pivot counts as not executed only if all of these hold: it was its first
     attempt in its first claim, the error is not transient, the error is not about the
     answer, and no effect of the stage may have happened. If the circuit breaker refused
-    the call, the pivot was not attempted; this holds for any number of claims.
+    the call, or it had no quota, the pivot was not attempted. This holds for any number
+    of claims.
     """
     if index < pipeline.pivot_index:
         return Pivot.AHEAD
@@ -132,7 +133,7 @@ def pivot_position(
         or ctx.stage in ctx.caller.ledger.stages_with_effects()
         or failure.code in POST_EFFECT_CODES
     )
-    not_called = failure.code == OPEN_CODE and not counts.stage_failed
+    not_called = failure.code in WAITS_FOR_THE_FLEET and not counts.stage_failed
     refused = not_called or not failure.retryable
     return Pivot.AHEAD if refused and not may_have_happened else Pivot.IN_DOUBT
 
@@ -171,7 +172,8 @@ def decide(
     `deferrals`: how often the chunk was deferred before without spending an attempt.
     """
     dependency = blocked_on(failure)
-    if dependency and (failure.code == OPEN_CODE or deferrals < MAX_DEFERRALS):
+    may_defer = failure.code in WAITS_FOR_THE_FLEET or deferrals < MAX_DEFERRALS
+    if dependency and may_defer:
         wait = deferral_delay(failure, attempt, deferrals, rng)
         return RetryLater(wait, dependency)
     may_pass = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
@@ -204,7 +206,7 @@ def deferral_delay(
     the delay grows with each deferral, because deferrals do not increase `attempt`.
     """
     seconds = retry_after(failure)
-    if failure.code == OPEN_CODE:
+    if failure.code in WAITS_FOR_THE_FLEET:
         return seconds + rng.uniform(0, max(PROBE_RETRY_S, seconds / 2))
     cap = exponential(DEFERRAL_CAP, attempt + deferrals)
     return seconds + rng.uniform(0, cap)

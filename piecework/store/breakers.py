@@ -17,6 +17,8 @@ from piecework.domain.model import iso, moment
 from piecework.domain.records import SCHEMA, read_int, require_known
 from piecework.errors import PermanentError
 from piecework.resilience.breaker import BreakerPhase
+from piecework.resilience.limits import Quota
+from piecework.store.limits import read_quota
 from piecework.store.table import Item, Refused, Table
 
 #: The state is still the one that the worker read. The first change creates the row.
@@ -30,11 +32,17 @@ NO_PROBE = "REMOVE probe_token, probe_until, probed_by"
 
 @dataclass(slots=True)
 class Breakers:
-    """The circuit breakers of an environment, as one worker writes them."""
+    """The circuit breakers of an environment, as one worker writes them.
+
+    Attributes:
+        limits_read: Receives the quota of each dependency: it is read with the
+            breakers, so that a worker learns of new limits without another request.
+    """
 
     table: Table
     worker: str
     clock: Callable[[], float]
+    limits_read: Callable[[str, Quota], None] = lambda *_: None
 
     async def read_all(self) -> Mapping[str, BreakerSnapshot]:
         """Read every breaker in one request, strongly consistent.
@@ -43,7 +51,13 @@ class Breakers:
         fleet stops calling a failing dependency sooner, at half a read unit a second.
         """
         rows = self.table.query(keys.BREAKERS_PK)
-        found = {row["sk"]: snapshot(row) async for row in rows}
+        found = {}
+        async for row in rows:
+            name = row["sk"].removeprefix(keys.LIMITS_PREFIX)
+            if name == row["sk"]:
+                found[name] = snapshot(row)
+            else:
+                self.limits_read(name, read_quota(row))
         return {name: state for name, state in found.items() if state is not None}
 
     async def open(

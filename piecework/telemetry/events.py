@@ -190,6 +190,11 @@ _STAGE: Final = {
         "error",
         "debug",
     ),
+    "limits.record_unreachable": event(
+        "the shared quota of a dependency could not be written; its calls wait",
+        "dependency error",
+        "warning",
+    ),
     "usage.failed": event(
         "the usage function of a dependency failed; the call is metered without usage",
         "dependency error",

@@ -8,15 +8,24 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from piecework import ErrorEnvelope, PermanentError, PolicyError, TransientError
+from piecework import (
+    ErrorEnvelope,
+    PermanentError,
+    PolicyError,
+    SemanticError,
+    TransientError,
+)
 from piecework.errors.classify import classify
 from piecework.errors.codes import ErrorClass
-from piecework_examples.contract_review.bedrock import open_bedrock
+from piecework.llm import Model
+from piecework.llm.schema import read_answer
+from piecework_examples.contract_review.bedrock import caller
 from piecework_examples.contract_review.config import LARGE_MODEL, SMALL_MODEL
 from piecework_examples.contract_review.prompts import (
     SYSTEM,
+    AnalysisAnswer,
     analysis_prompt,
-    read_findings,
+    placed,
     score_prompt,
 )
 from piecework_examples.contract_review.services.bedrock import BedrockStub
@@ -51,22 +60,20 @@ async def serving(
     address = f"http://127.0.0.1:{runner.addresses[0][1]}"
     monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", address)
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("REVIEW_TIMEOUT_S", "5")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     yield address
     await runner.cleanup()
 
 
-async def ask(
-    model_id: str = LARGE_MODEL, prompt: str = PROMPT, timeout_s: float = 5
-) -> str:
-    async with open_bedrock(model_id, timeout_s) as model:
-        return await model.converse(SYSTEM, prompt, idempotency_key="key")
+async def ask(model_id: str = LARGE_MODEL, prompt: str = PROMPT) -> str:
+    return await Model("m", caller, model_id=model_id).ask(SYSTEM, prompt)
 
 
-async def failure(**how: object) -> ErrorEnvelope:
+async def failure() -> ErrorEnvelope:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is what is asked
-        await ask(**how)  # type: ignore[arg-type]
+        await ask()
     return classify(caught.value, stage="score")
 
 
@@ -76,7 +83,8 @@ def always(fault: Fault) -> Faults:
 
 @pytest.mark.usefixtures("endpoint")
 async def test_an_answer_comes_through_and_can_be_read(stub: BedrockStub) -> None:
-    (finding,) = read_findings(await ask(), TEXT, "vagueness")
+    answer = read_answer(await ask(), AnalysisAnswer, {"text": TEXT})
+    (finding,) = placed(answer, TEXT, "vagueness")
     assert TEXT == finding.quote
     assert {"200": 1} == stub.stats()["by_status"]
 
@@ -101,10 +109,13 @@ async def test_an_unavailable_service_is_transient(stub: BedrockStub) -> None:
 
 
 @pytest.mark.usefixtures("endpoint")
-async def test_a_hanging_call_ends_at_its_timeout(stub: BedrockStub) -> None:
+async def test_a_hanging_call_ends_at_its_timeout(
+    stub: BedrockStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVIEW_TIMEOUT_S", "0.2")
     stub.faults = always(Fault.HANG)
     with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is what is asked
-        await ask(timeout_s=0.2)
+        await ask()
     said = classify(caught.value, layer="llm")
     assert ("llm.connection.timeout", ErrorClass.TRANSIENT) == (
         said.code,
@@ -158,13 +169,13 @@ async def test_a_guardrail_is_a_refusal_by_policy(
     assert code == caught.value.code
 
 
-async def test_an_answer_that_was_cut_short_is_an_overflow(
+async def test_an_answer_that_was_cut_short_is_truncated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with answering(monkeypatch, 200, '{"stopReason": "max_tokens"}'):
-        with pytest.raises(PermanentError) as caught:
+        with pytest.raises(SemanticError) as caught:
             await ask()
-    assert "llm.context.overflow" == caught.value.code
+    assert "llm.output.truncated" == caught.value.code
 
 
 async def test_a_refused_connection_is_transient(

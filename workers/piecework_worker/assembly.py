@@ -31,12 +31,16 @@ from piecework.resilience.retry import RetryBudget
 from piecework.saga.compensation import may_compensate
 from piecework.saga.recovery import Limits
 from piecework.saga.stage import run_in_process
+from piecework.settings import Settings
 from piecework.store.checkpoints import ChunkCheckpoints, read_work
 from piecework.store.completion import JobSnapshot, take_snapshot
 from piecework.store.effects import EffectLedger
 from piecework.store.journal import CallJournal, TableResponses
 from piecework_worker.lease import Lease
 from piecework_worker.services import RunningStage, WorkerServices
+
+#: The share of `max_runtime_s` in which a claim may begin to wait for quota.
+QUOTA_SHARE = 0.75
 
 
 @dataclass(slots=True)
@@ -103,6 +107,8 @@ def build_run(
         progress=lease.record_progress,
         check_lease=lease.check_deadline,
         breakers=services.breakers,
+        limits=services.limits,
+        latest_start=lambda: latest_start(lease, rt.settings),
         tokens=services.retry_tokens,
         pacer=services.pacer,
         usage=UsageReporter(functools.partial(rt.cost.spent, job.ref), log),
@@ -153,6 +159,15 @@ def build_run(
         and may_compensate(stages, ctx.stage)
     )
     return chunk_run
+
+
+def latest_start(lease: Lease, settings: Settings) -> float:
+    """Return the loop time until which a call of a claim may wait for quota.
+
+    A claim that has waited until its time is nearly over could not make the call.
+    """
+    until = lease.acquired_at + settings.max_runtime_s * QUOTA_SHARE
+    return min(until, asyncio.get_running_loop().time() + settings.quota_wait_s)
 
 
 def join_as_pipeline(pipeline: Pipeline) -> Pipeline:

@@ -16,6 +16,7 @@ import structlog
 from piecework.aws.objects import Payloads
 from piecework.calls.attempts import new_token_buckets
 from piecework.calls.fleet_breaker import BreakerRegistry
+from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer
 from piecework.domain.model import Job, JobRef, iso
 from piecework.domain.outcome import NEWER_WORKERS, STORE, Deferred
@@ -29,6 +30,7 @@ from piecework.saga.recovery import retry_after
 from piecework.store.breakers import Breakers
 from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
+from piecework.store.limits import FleetQuotas
 from piecework.store.settlements import Settlements
 from piecework.telemetry.emf import Gauge
 from piecework_worker.cancelled_jobs import CancelledGroups
@@ -172,6 +174,7 @@ class WorkerServices:
     lease_renewer: LeaseRenewer
     call_limiter: CallLimiter
     breakers: BreakerRegistry
+    limits: FleetLimits
     liveness: Liveness = field(default_factory=Liveness)
     retry_tokens: defaultdict[str, RetryTokenBucket] = field(
         default_factory=new_token_buckets
@@ -262,6 +265,9 @@ def open_services(
     settings, clock = rt.settings, rt.clock
     renewal_claims = Claims(rt.renewal_table, settings, worker, clock, rt.rng)
     liveness = Liveness()
+    quotas = FleetQuotas(rt.table, worker, clock, rt.rng)
+    limits = FleetLimits(clock, rt.rng, log, quotas)
+    breakers = Breakers(rt.table, worker, clock, limits.adopt)
     return WorkerServices(
         rt=rt,
         worker=worker,
@@ -275,7 +281,8 @@ def open_services(
             renewal_claims, rt.renewal_queue, settings, log, liveness
         ),
         call_limiter=CallLimiter(settings.max_calls_in_flight),
-        breakers=BreakerRegistry(clock, rt.rng, log, Breakers(rt.table, worker, clock)),
+        breakers=BreakerRegistry(clock, rt.rng, log, breakers),
+        limits=limits,
         liveness=liveness,
         isolation=isolation,
     )

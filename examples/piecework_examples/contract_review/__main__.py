@@ -2,7 +2,7 @@
 
 python -m piecework_examples.contract_review --corpus contracts
 python -m piecework_examples.contract_review --corpus licenses --limit 20
-python -m piecework_examples.contract_review mine.md --out out/review
+python -m piecework_examples.contract_review mine.md --out out/review --calls 116
 """
 
 from __future__ import annotations
@@ -40,10 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("file", nargs="*", type=Path, help="texts, .md or .txt")
     options.add_argument("--corpus", choices=CORPORA)
     options.add_argument("--limit", type=int, default=10)
+    options.add_argument(
+        "--calls", type=int, help="calls of the model for each clause, such as 116"
+    )
     options.add_argument("--out", type=Path, default=Path("out/review"))
     given = options.parse_args(arguments)
     if not given.file and not given.corpus:
         options.error("name a file, or a --corpus")
+    if given.calls is not None:
+        os.environ["REVIEW_CALLS"] = str(given.calls)
     try:
         documents = list(asked_for(given.file, given.corpus, given.limit))
         asyncio.run(review_all(documents, given.out))

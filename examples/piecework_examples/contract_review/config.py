@@ -11,6 +11,8 @@ from piecework import PermanentError
 
 SMALL_MODEL: Final = "anthropic.small-review-v1:0"
 LARGE_MODEL: Final = "anthropic.large-review-v1:0"
+#: A score in each category, and one reading by each specialist.
+MIN_CALLS: Final = 12 + 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,18 @@ class Config:
         model_id: REVIEW_MODEL_ID.
         addin_url: REVIEW_ADDIN_URL.
         timeout_s: REVIEW_TIMEOUT_S, seconds one call may take.
+        fallback_id: REVIEW_FALLBACK_ID, the model that is asked if the first one is
+            overloaded, refuses, or cannot read or write as much; empty: none.
+        calls: REVIEW_CALLS, the calls of the model for each clause: twelve scores, and
+            readings by eleven specialists in turn.
     """
 
     model: Literal["rules", "bedrock"] = "rules"
     model_id: str = SMALL_MODEL
     addin_url: str = "http://127.0.0.1:8765"
     timeout_s: float = 20.0
+    fallback_id: str = ""
+    calls: int = MIN_CALLS
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
@@ -44,11 +52,16 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Config:
     timeout = environment.get("REVIEW_TIMEOUT_S", str(default.timeout_s))
     if not timeout.replace(".", "", 1).isdecimal() or not float(timeout):
         raise _invalid("REVIEW_TIMEOUT_S", timeout, "a number of seconds")
+    calls = environment.get("REVIEW_CALLS", str(default.calls))
+    if not calls.isdecimal() or int(calls) < MIN_CALLS:
+        raise _invalid("REVIEW_CALLS", calls, f"{MIN_CALLS} or more")
     return Config(
         model=cast("Literal['rules', 'bedrock']", model),
         model_id=environment.get("REVIEW_MODEL_ID", default.model_id),
         addin_url=environment.get("REVIEW_ADDIN_URL", default.addin_url).rstrip("/"),
         timeout_s=float(timeout),
+        fallback_id=environment.get("REVIEW_FALLBACK_ID", default.fallback_id),
+        calls=int(calls),
     )
 
 

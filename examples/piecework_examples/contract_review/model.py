@@ -1,35 +1,65 @@
-"""A model, as the stages see one: a system text and a prompt in, a text out."""
+"""The model that the environment names, as the stages ask it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Protocol
+import functools
+from typing import Final
 
-from piecework_examples.contract_review.config import from_environment
-from piecework_examples.contract_review.resources import PerLoop
-from piecework_examples.contract_review.rules_model import RulesModel
+from piecework import RetryPolicy
+from piecework.llm import Model, ModelCaller, Price
+from piecework_examples.contract_review import rules_model
+from piecework_examples.contract_review.config import (
+    LARGE_MODEL,
+    SMALL_MODEL,
+    from_environment,
+)
+
+RETRY: Final = RetryPolicy(attempts=3, base=1.0, cap=30.0)
+MAX_TOKENS: Final = 2_000
+#: Fictional prices of fictional models, in dollars for a million tokens.
+PRICES: Final = {
+    SMALL_MODEL: Price(input=0.25, output=1.25),
+    LARGE_MODEL: Price(input=3.0, output=15.0),
+}
 
 
-class Model(Protocol):
-    """Anything that answers a prompt."""
-
-    async def converse(self, system: str, prompt: str, *, idempotency_key: str) -> str:
-        """Return the answer; what goes wrong is raised as it is, to be classified."""
-
-
-@asynccontextmanager
-async def configured_model() -> AsyncIterator[Model]:
-    """Open the model that the environment names."""
+def current() -> Model:
+    """Return the model that the environment names, with its fallback."""
     config = from_environment()
-    if config.model == "rules":
-        yield RulesModel()
-        return
-    # aioboto3 takes a second to import: only who uses it waits for it.
-    from piecework_examples.contract_review.bedrock import open_bedrock
-
-    async with open_bedrock(config.model_id, config.timeout_s) as model:
-        yield model
+    return declared(config.model, config.model_id, config.fallback_id)
 
 
-current: PerLoop[Model] = PerLoop(configured_model)
+@functools.cache
+def declared(kind: str, model_id: str, fallback_id: str) -> Model:
+    """Return a model; its id is part of the keys, so that another one is asked again.
+
+    The fallback answers what the model refuses, cuts off or cannot read, and what it
+    cannot take because it is overloaded.
+    """
+    larger = [named("bedrock-fallback", kind, fallback_id)] if fallback_id else []
+    return named("bedrock", kind, model_id, larger)
+
+
+def named(
+    name: str, kind: str, model_id: str, larger: list[Model] | None = None
+) -> Model:
+    """Return a model with its price."""
+    return Model(
+        name,
+        caller_of(kind),
+        model_id=model_id,
+        price=PRICES.get(model_id) if kind == "bedrock" else None,
+        fallback=larger or (),
+        max_tokens=MAX_TOKENS,
+        retry=RETRY,
+    )
+
+
+def caller_of(kind: str) -> ModelCaller:
+    """Return what sends the requests: Bedrock, or the rules in this process."""
+    if kind == "rules":
+        return rules_model.caller
+    # aioboto3 takes a second to import: only a process that uses it waits for it.
+    from piecework_examples.contract_review.bedrock import caller
+
+    return caller

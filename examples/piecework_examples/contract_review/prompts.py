@@ -1,9 +1,7 @@
-"""The prompts, and the reading of the answers.
+"""The prompts, and the forms of the answers.
 
-An answer that is not what was asked for is a `SemanticError`: the call succeeded, its
-body was whole, only the content is wrong, and asking the same again would pay for the
-same again. (A body cut off on the way is the transport's fault and transient; the
-client raises that.)
+An answer that does not fit its form is sent back to the model once, with what is wrong.
+A quote fits only if the clause has it: the validator receives the clause as context.
 """
 
 from __future__ import annotations
@@ -11,11 +9,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from piecework import SemanticError
 from piecework_examples.contract_review.findings import (
-    CategoryScore,
     Finding,
     Record,
     Severity,
@@ -28,7 +24,7 @@ SYSTEM: Final = (
 )
 _PROMPT: Final = """Task: {task}
 Subject: {subject}
-Question: {question}
+{hint}Question: {question}
 Answer: {answer}
 Clause: {heading}
 <clause>
@@ -39,7 +35,6 @@ _PARTS: Final = re.compile(
     r"\nClause: (?P<heading>[^\n]*)\n<clause>\n(?P<text>.*)\n</clause>\Z",
     re.DOTALL,
 )
-_FENCE: Final = re.compile(r"\A\s*```(?:json)?\s*|\s*```\s*\Z")
 
 
 class Asked(Record):
@@ -68,6 +63,15 @@ class Observation(BaseModel):
     fired: tuple[str, ...] = ()
     recommendation: str = ""
 
+    @field_validator("quote")
+    @classmethod
+    def has_words_of_the_clause(cls, quote: str, info: ValidationInfo) -> str:
+        """Refuse a quote that the clause does not have."""
+        if info.context and quote not in info.context["text"]:
+            message = "the clause does not have these words"
+            raise ValueError(message)
+        return quote
+
 
 class AnalysisAnswer(BaseModel):
     """What a model says when asked to analyse."""
@@ -79,6 +83,7 @@ def score_prompt(heading: str, text: str, category_id: str) -> str:
     """Ask how much a clause is about a category."""
     return _PROMPT.format(
         task="score",
+        hint="",
         subject=category_id,
         question=categories()[category_id].question,
         answer='{"score": 0 to 1, "fired": [words that say so]}',
@@ -87,10 +92,20 @@ def score_prompt(heading: str, text: str, category_id: str) -> str:
     )
 
 
-def analysis_prompt(heading: str, text: str, specialist_id: str) -> str:
-    """Ask what a specialist finds in a clause."""
+def analysis_prompt(
+    heading: str,
+    text: str,
+    specialist_id: str,
+    reading: int = 1,
+    *,
+    briefly: bool = False,
+) -> str:
+    """Ask what a specialist finds in a clause; another reading is another prompt."""
+    hints = [f"Reading: {reading}\n"] if reading > 1 else []
+    hints += ["Length: the worst three findings only\n"] if briefly else []
     return _PROMPT.format(
         task="analyse",
+        hint="".join(hints),
         subject=specialist_id,
         question=specialists()[specialist_id].question,
         answer='{"findings": [{"rule", "severity": "critical|high|medium|low", '
@@ -106,40 +121,13 @@ def asked(prompt: str) -> Asked | None:
     return Asked.model_validate(match.groupdict()) if match else None
 
 
-def read_score(answer: str, category_id: str) -> CategoryScore:
-    """Read a score.
-
-    Raises:
-        SemanticError: When the answer is not one.
-    """
-    try:
-        read = ScoreAnswer.model_validate_json(_FENCE.sub("", answer))
-    except ValidationError as error:
-        raise _wrong(f"No score for {category_id}") from error
-    return CategoryScore(category=category_id, score=read.score, fired=read.fired)
-
-
-def read_findings(answer: str, text: str, specialist_id: str) -> list[Finding]:
-    """Read findings, each at the place of its quote.
-
-    Raises:
-        SemanticError: The answer is missing, or its quote is not in the clause.
-    """
-    try:
-        read = AnalysisAnswer.model_validate_json(_FENCE.sub("", answer))
-    except ValidationError as error:
-        raise _wrong(f"No findings of {specialist_id}") from error
-    return [_placed(each, text, specialist_id) for each in read.findings]
+def placed(answer: AnalysisAnswer, text: str, specialist_id: str) -> list[Finding]:
+    """Return what a specialist found, each at the place of its quote."""
+    return [_placed(each, text, specialist_id) for each in answer.findings]
 
 
 def _placed(seen: Observation, text: str, specialist_id: str) -> Finding:
-    start = text.find(seen.quote)
-    if start < 0:
-        raise _wrong(f"{specialist_id} quotes words that the clause does not have")
+    start = text.index(seen.quote)
     end = start + len(seen.quote)
     said = seen.model_dump(mode="json")
     return Finding(specialist=specialist_id, start=start, end=end, **said)
-
-
-def _wrong(what: str) -> SemanticError:
-    return SemanticError(f"{what} in the model's answer.", code="llm.output.invalid")

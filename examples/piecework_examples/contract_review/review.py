@@ -7,7 +7,7 @@ in their order, and above those what they call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import TypeVar
 
 from piecework import (
@@ -16,11 +16,11 @@ from piecework import (
     Effect,
     JoinContext,
     Pipeline,
-    RetryPolicy,
     Stage,
 )
 from piecework_examples.contract_review import addin, model
 from piecework_examples.contract_review.clauses import Clause, label, split
+from piecework_examples.contract_review.config import from_environment
 from piecework_examples.contract_review.findings import (
     CategoryScore,
     ClauseReview,
@@ -29,9 +29,10 @@ from piecework_examples.contract_review.findings import (
 from piecework_examples.contract_review.playbook import categories, specialists
 from piecework_examples.contract_review.prompts import (
     SYSTEM,
+    AnalysisAnswer,
+    ScoreAnswer,
     analysis_prompt,
-    read_findings,
-    read_score,
+    placed,
     score_prompt,
 )
 from piecework_examples.contract_review.report import Report, ReportBuilder, render
@@ -39,30 +40,26 @@ from piecework_examples.contract_review.reviewing import Extract, extracted, rev
 
 R = TypeVar("R")
 
-MODEL_RETRY = RetryPolicy(attempts=3, base=1.0, cap=30.0)
-
-bedrock = Dependency("bedrock", retry=MODEL_RETRY, layer="llm")
 word_addin = Dependency("word-addin", effect=Effect.PROVIDER_IDEMPOTENT)
+#: The calls of the add-in: a reservation, a publication and a notice.
+ADDIN_CALLS = 3
 
 
-async def ask_score(
-    heading: str, text: str, category: str, *, idempotency_key: str
-) -> CategoryScore:
+async def ask_score(heading: str, text: str, category: str) -> CategoryScore:
     """Ask the model how much a clause is about one category."""
-    client = await model.current.get()
     prompt = score_prompt(heading, text, category)
-    said = await client.converse(SYSTEM, prompt, idempotency_key=idempotency_key)
-    return read_score(said, category)
+    said = await model.current().ask(
+        SYSTEM, prompt, returns=ScoreAnswer, temperature=0.0
+    )
+    return CategoryScore(category=category, score=said.score, fired=said.fired)
 
 
-async def ask_specialist(
-    heading: str, text: str, specialist: str, *, idempotency_key: str
-) -> list[Finding]:
+async def ask_specialist(prompt: str, text: str, specialist: str) -> list[Finding]:
     """Ask the model what one specialist finds in a clause."""
-    client = await model.current.get()
-    prompt = analysis_prompt(heading, text, specialist)
-    said = await client.converse(SYSTEM, prompt, idempotency_key=idempotency_key)
-    return read_findings(said, text, specialist)
+    said = await model.current().ask(
+        SYSTEM, prompt, returns=AnalysisAnswer, context={"text": text}, temperature=0.0
+    )
+    return placed(said, text, specialist)
 
 
 async def all_of(calls: Iterable[Awaitable[R]]) -> list[R]:
@@ -88,17 +85,37 @@ def extract(ctx: Context[Clause]) -> Extract:
 async def score(ctx: Context[Clause]) -> list[CategoryScore]:
     """Score the clause in twelve categories at once."""
     heading, text = label(ctx.payload), ctx.result(extract).text
-    calls = (ctx.call(bedrock, ask_score, heading, text, name) for name in categories())
-    return await all_of(calls)
+    return await all_of(ask_score(heading, text, name) for name in categories())
 
 
 async def analyse(ctx: Context[Clause]) -> list[list[Finding]]:
-    """Let eleven specialists read the clause side by side."""
+    """Let eleven specialists read the clause side by side, some more than once."""
+    return await all_of(analyses(ctx))
+
+
+async def analyse_briefly(ctx: Context[Clause]) -> list[list[Finding]]:
+    """Replace `analyse` after an answer that was cut off or did not fit its form.
+
+    Another prompt is another call: each specialist is asked again.
+    """
+    return await all_of(analyses(ctx, briefly=True))
+
+
+def analyses(
+    ctx: Context[Clause], *, briefly: bool = False
+) -> Iterator[Awaitable[list[Finding]]]:
+    """Yield the readings of a clause, not awaited yet."""
     heading, text = label(ctx.payload), ctx.result(extract).text
-    calls = (
-        ctx.call(bedrock, ask_specialist, heading, text, name) for name in specialists()
-    )
-    return await all_of(calls)
+    for name, reading in readings(from_environment().calls):
+        prompt = analysis_prompt(heading, text, name, reading, briefly=briefly)
+        yield ask_specialist(prompt, text, name)
+
+
+def readings(calls: int) -> Iterator[tuple[str, int]]:
+    """Yield specialist and number of each reading, for that many calls of the model."""
+    names = list(specialists())
+    for place in range(calls - len(categories())):
+        yield names[place % len(names)], place // len(names) + 1
 
 
 def merge(ctx: Context[Clause]) -> ClauseReview:
@@ -154,7 +171,7 @@ pipeline = Pipeline(
     stages=[
         Stage(extract),
         Stage(score),
-        Stage(analyse),
+        Stage(analyse, replan=analyse_briefly),
         Stage(merge),
         Stage(reserve, compensate=release),
         # Undo above, push on below.
@@ -164,5 +181,7 @@ pipeline = Pipeline(
     result=merge,
     join=report,
     label=label,
-    calls_per_chunk=12 + 11 + 3,
+    calls_per_chunk=from_environment().calls + ADDIN_CALLS,
+    owner="contract-review",
+    runbook="docs/runbooks/dead-letters.md",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from piecework.llm import ModelAnswer, ModelRequest
 from piecework_examples.contract_review.analysis import analyse
 from piecework_examples.contract_review.findings import Finding
 from piecework_examples.contract_review.prompts import asked
@@ -12,13 +13,9 @@ from piecework_examples.contract_review.scoring import score
 _SAID = {"rule", "severity", "title", "quote", "fired", "recommendation"}
 
 
-class RulesModel:
-    """Answers our prompts, deterministic and free; any other text with an apology."""
-
-    async def converse(self, system: str, prompt: str, *, idempotency_key: str) -> str:
-        """Return the answer of the analyst that the prompt names."""
-        del system, idempotency_key  # rules are told nothing and charge nothing
-        return answer(prompt)
+async def caller(request: ModelRequest) -> ModelAnswer:
+    """Answer our prompts, deterministic and free."""
+    return ModelAnswer(answer(request.text))
 
 
 def answer(prompt: str) -> str:

@@ -14,7 +14,7 @@ import typer
 from piecework.aws.endpoint import find_endpoint, state_folder
 from piecework.errors import UsageError
 from piecework.loading import load_pipelines, version_line, versions
-from piecework.pipelines import lint_stage_order
+from piecework.pipelines import lint_stage_order, missing_contacts
 from piecework.settings import PREFIX, Settings, load_settings
 from piecework_orchestrator.cli.options import Format, OutputOption
 from piecework_orchestrator.cli.output import Column, Output
@@ -52,7 +52,8 @@ def validate(
     """Check the settings, and the declarations of pipelines.
 
     An unknown PIECEWORK_ variable is an error: the exit code is 2. Advice on the order
-    of a pipeline's stages is printed, and is not an error.
+    of a pipeline's stages and a warning of a missing owner or runbook are printed, and
+    are not errors.
     """
 
     def run(out: Output) -> None:
@@ -64,14 +65,16 @@ def validate(
             raise UsageError(message, code="config.setting.invalid")
         found = load_pipelines(pipelines or ())
         advised = {name: lint_stage_order(pipeline) for name, pipeline in found.items()}
-        lines = [
+        warnings = {name: missing_contacts(each) for name, each in found.items()}
+        lines = [f"warning: {text}" for texts in warnings.values() for text in texts]
+        lines += [
             f"advice on {name}: {text}"
             for name, texts in advised.items()
             for text in texts
         ]
         what = "the settings and the pipelines are" if found else "the settings are"
         text = "\n".join([*lines, f"{what} valid"])
-        document = {"valid": True, "advice": advised}
+        document = {"valid": True, "advice": advised, "warnings": warnings}
         out.document(document, lambda console: console.print(text))
 
     run_local(run, output)

@@ -21,6 +21,9 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the embedded AWS running.")
     ] = False,
+    calls: Annotated[
+        int, typer.Option(min=23, help="The calls of the model for each clause.")
+    ] = 23,
     out: Annotated[
         Path, typer.Option(help="The folder for the report.", file_okay=False)
     ] = Path("out"),
@@ -33,7 +36,9 @@ def demo(
     from piecework_orchestrator.demo.run import run_demo
 
     async def run(output: Output) -> int:
-        return await run_demo(seed=seed, keep=keep, out=out, stream=output.stdout)
+        return await run_demo(
+            seed=seed, keep=keep, calls=calls, out=out, stream=output.stdout
+        )
 
     run_async(run, Format.TABLE)
 

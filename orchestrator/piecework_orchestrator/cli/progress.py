@@ -238,9 +238,17 @@ OK, FAILED, CANCELLED, DEAD_LETTERS_LEFT = 0, 1, 4, 5
 
 
 async def wait_for(
-    rt: Reading, out: Output, job: str, *, module: str, limit_s: float | None
+    rt: Reading,
+    out: Output,
+    job: str,
+    *,
+    module: str,
+    limit_s: float | None,
+    told: Document | None = None,
 ) -> int:
     """Watch a job until it ends, and show it; return the exit code.
+
+    `told`: what a submit adds to the document.
 
     Raises:
         WaitTimeoutError: `cli.wait.timeout`.
@@ -255,7 +263,7 @@ async def wait_for(
     except asyncio.CancelledError:
         out.say(f"the job continues; next: piecework jobs watch {job}")
         raise
-    document = await job_document(rt, ended)
+    document = {**await job_document(rt, ended), **(told or {})}
     out.document(without_certificate(document), job_view(document, rt.clock()))
     return exit_code(document)
 

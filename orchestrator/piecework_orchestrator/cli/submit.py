@@ -11,7 +11,7 @@ import typer
 from piecework.client import Client, JobHandle
 from piecework.errors import StoreError, UsageError
 from piecework.loading import load_pipeline
-from piecework.pipelines import Pipeline, lint_stage_order
+from piecework.pipelines import Pipeline, lint_stage_order, missing_contacts
 from piecework.settings import load_settings
 from piecework_orchestrator.cli.options import (
     DeadlineOption,
@@ -66,6 +66,8 @@ def submit(
     async def run(out: Output) -> int | None:
         limit_s = check_options(job_id, wait=wait, timeout=timeout)
         found = load_pipeline(pipeline)
+        for text in missing_contacts(found):
+            out.say(f"warning: {text}")
         if dry_run:
             await show_estimate(out, found, source)
             return None
@@ -148,6 +150,7 @@ async def estimate(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
             for stage in pipeline.stages
         ],
         "advice": lint_stage_order(pipeline),
+        "warnings": missing_contacts(pipeline),
         "limits": {
             "max_runtime_s": limits.max_runtime_s,
             "stall_timeout_s": limits.stall_timeout_s,
@@ -196,11 +199,14 @@ async def start_job(
     rt = client.runtime
     job_id = request.job_id or new_job_id(rt.clock())
     job = await submit_with_progress(client, out, replace(request, job_id=job_id))
+    told: dict[str, Any] = {"warnings": missing_contacts(request.pipeline)}
     if wait:
         if not job.created:
             out.say(f"job {job.id} exists with the same content")
-        return await wait_for(rt, out, job.id, module=request.module, limit_s=limit_s)
-    show_facts(out, await job.facts(), new=job.created)
+        return await wait_for(
+            rt, out, job.id, module=request.module, limit_s=limit_s, told=told
+        )
+    show_facts(out, await job.facts(), {"new": job.created, **told})
     return 0
 
 

@@ -231,13 +231,16 @@ class DemoProcesses:
 
 
 @contextmanager
-def running(folder: Path, seed: int, *, keep: bool) -> Iterator[DemoProcesses]:
+def running(
+    folder: Path, seed: int, *, keep: bool, calls: int
+) -> Iterator[DemoProcesses]:
     """Start the embedded AWS and the services; stop all processes at the end.
 
     Nothing here is awaited, so that a cancellation cannot come between the start of a
     process and its registration.
     """
     environment = demo_environment(os.environ, folder)
+    environment["REVIEW_CALLS"] = str(calls)
     with isolated_environ(environment):
         settings = load_settings()
     started: list[ChildProcess] = []

@@ -61,12 +61,16 @@ from piecework_orchestrator.redrive import RedriveRequest, redrive
 from piecework_orchestrator.submit import Submission, submit
 
 INTERRUPTED = 130
+#: Each clause is scored in so many categories, and read by so many specialists.
+CATEGORIES, SPECIALISTS = 12, 11
+MIN_CALLS = CATEGORIES + SPECIALISTS
 
 
 async def run_demo(
     *,
     seed: int = 42,
     keep: bool = False,
+    calls: int = MIN_CALLS,
     out: Path = Path("out"),
     stream: TextIO | None = None,
 ) -> int:
@@ -75,6 +79,7 @@ async def run_demo(
     Args:
         seed: Selects the failing calls and the killed worker.
         keep: Leave the embedded AWS running, with all records of the job.
+        calls: The calls of the model for each chunk.
         out: The folder for the report and the certificate.
         stream: The output stream; the default is standard output.
 
@@ -88,7 +93,9 @@ async def run_demo(
     problems, figures = ["the demo did not finish"], ""
     try:
         with cancelled_on_signals() as stopped:
-            counts = await run_with_processes(folder, screen, seed, keep=keep, out=out)
+            counts = await run_with_processes(
+                folder, screen, seed, keep=keep, calls=calls, out=out
+            )
         problems, figures = failed_checks(counts), summary_line(counts)
     except DemoError as error:
         problems = [str(error)]
@@ -107,12 +114,12 @@ async def run_demo(
 
 
 async def run_with_processes(
-    folder: Path, screen: Screen, seed: int, *, keep: bool, out: Path
+    folder: Path, screen: Screen, seed: int, *, keep: bool, calls: int, out: Path
 ) -> Counts:
     """Start the processes and run the story."""
     try:
-        with running(folder, seed, keep=keep) as processes:
-            return await run_story(processes, screen, seed, out)
+        with running(folder, seed, keep=keep, calls=calls) as processes:
+            return await run_story(processes, screen, seed, calls, out)
     finally:
         screen.hide_progress()
 
@@ -210,11 +217,12 @@ def report_next_steps(screen: Screen) -> None:
 # ── scenes of the story ───────────────────────────────────────────────────────
 
 CONTRACT = "contracts/msa-northwind.md"
-CALLS = "12 categories + 11 specialists + 3 to the add-in"
 REASON = "a model with a larger context reads the clause"
 
 
-async def submit_contract(rt: Runtime, screen: Screen) -> tuple[Job, Pipeline]:
+async def submit_contract(
+    rt: Runtime, screen: Screen, calls: int
+) -> tuple[Job, Pipeline]:
     """Submit the contract, as `piecework submit` does."""
     pipeline = load_pipeline(f"{EXAMPLE}:pipeline")
     ref = JobRef(rt.settings.tenant, f"demo-{uuid.uuid4().hex[:8]}")
@@ -226,8 +234,17 @@ async def submit_contract(rt: Runtime, screen: Screen) -> tuple[Job, Pipeline]:
         f"{CONTRACT}   {job.chunks} chunks x {pipeline.calls_per_chunk} calls   "
         f"job {ref.job}",
     )
-    screen.print_line("", f"({CALLS})")
+    screen.print_line("", f"({describe_calls(calls)})")
     return job, pipeline
+
+
+def describe_calls(calls: int) -> str:
+    """Return what the calls of a chunk are for."""
+    readings = calls - CATEGORIES
+    specialists = f"{SPECIALISTS} specialists"
+    if readings > SPECIALISTS:
+        specialists = f"{readings} readings by {specialists}"
+    return f"{CATEGORIES} categories + {specialists} + 3 to the add-in"
 
 
 async def wait_for_job_end(
@@ -331,7 +348,7 @@ WORKERS = 3
 
 
 async def run_story(
-    processes: DemoProcesses, screen: Screen, seed: int, out: Path
+    processes: DemoProcesses, screen: Screen, seed: int, calls: int, out: Path
 ) -> Counts:
     """Run the whole story; return the counted results.
 
@@ -342,7 +359,7 @@ async def run_story(
     async with connect(load_settings()) as rt, ClientSession() as http:
         report_environment(processes, screen)
         first = [processes.start_worker(SMALL_MODEL) for _ in range(WORKERS)]
-        job, pipeline = await submit_contract(rt, screen)
+        job, pipeline = await submit_contract(rt, screen, calls)
         report_faults(screen, seed)
         watcher = JobWatcher(
             rt=rt,

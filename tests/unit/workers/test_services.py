@@ -51,7 +51,13 @@ def services(jobs: Jobs) -> Any:
         nothing,
     )
     return WorkerServices(
-        rt=rt, worker="w", pipelines={}, log=nothing, breakers=nothing, **parts
+        rt=rt,
+        worker="w",
+        pipelines={},
+        log=nothing,
+        breakers=nothing,
+        limits=nothing,
+        **parts,
     )
 
 

@@ -39,6 +39,7 @@ from piecework.errors import (
 )
 from piecework.errors.classify import classify, mark, noted
 from piecework.resilience.breaker import CircuitBreaker
+from piecework.resilience.limits import Limits
 from piecework.resilience.retry import RetryPolicy
 
 
@@ -91,6 +92,7 @@ class DependencySpec:
     cache_ttl_s: float | None = None
     key_ttl_s: float | None = None
     version: str = ""
+    limits: Limits | None = None
 
     @classmethod
     def of(cls, dependency: Dependency) -> DependencySpec:
@@ -104,6 +106,7 @@ class DependencySpec:
             cache_ttl_s=d.cache_ttl_s,
             key_ttl_s=d.key_ttl_s,
             version=d.version,
+            limits=d.limits,
         )
 
 
@@ -140,6 +143,7 @@ class Call:
         text: The text that stands for the function in keys.
         digest: The digest of the arguments.
         plain: The texts in the arguments, to redact them from error messages.
+        tokens: The tokens that the call is estimated to use.
     """
 
     call: int
@@ -148,6 +152,7 @@ class Call:
     text: str
     digest: str
     plain: list[str]
+    tokens: int = 0
     kind: Literal["call"] = "call"
 
 

@@ -261,7 +261,7 @@ class Session:
         """Make a call through the Caller, and send its result."""
         remote = RemoteCall(self.attempts, call.call)
         function = remote.function(call.function, call.text)
-        dependency = remote.dependency(call.spec, function)
+        dependency = remote.dependency(call.spec, function, call.tokens)
         ctx, answer = self.ctx, CallResult(call.call)
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
         try:
@@ -319,7 +319,9 @@ class RemoteCall:
         # The child has compared the functions themselves.
         return declare_text(remote, text, text)
 
-    def dependency(self, spec: DependencySpec, function: RemoteFunction) -> Dependency:
+    def dependency(
+        self, spec: DependencySpec, function: RemoteFunction, tokens: int = 0
+    ) -> Dependency:
         """Return a dependency equal to the one in the child."""
         chain = enumerate(spec.fallback, 1)
         return Dependency(
@@ -329,20 +331,24 @@ class RemoteCall:
             layer=spec.layer,
             timeout=spec.timeout,
             lookup=function.look_up if spec.effect is Effect.LOOKUP else None,
-            fallback=[self.fallback(further, position) for position, further in chain],
+            fallback=[
+                self.fallback(each, position, tokens) for position, each in chain
+            ],
             fallback_codes=spec.fallback_codes,
             cache_ttl_s=spec.cache_ttl_s,
             key_ttl_s=spec.key_ttl_s,
             version=spec.version,
             breaker=spec.breaker,
+            limits=spec.limits,
+            estimate=lambda *_, **__: tokens,
         )
 
-    def fallback(self, further: FallbackSpec, position: int) -> Fallback:
+    def fallback(self, further: FallbackSpec, position: int, tokens: int) -> Fallback:
         """Return a fallback of the chain."""
         function = self.function(further.function, further.text, position)
         if further.spec is None:
             return Fallback(None, function.without_dependency())
-        return Fallback(self.dependency(further.spec, function), function)
+        return Fallback(self.dependency(further.spec, function, tokens), function)
 
 
 def _answer() -> Any: ...

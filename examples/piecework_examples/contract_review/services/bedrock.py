@@ -56,19 +56,26 @@ class BedrockStub:
         try:
             asked = json.loads(raw)
             system = "".join(part["text"] for part in asked.get("system", []))
-            prompt = asked["messages"][-1]["content"][0]["text"]
+            prompts = [turn["content"][0]["text"] for turn in asked["messages"]]
+            prompt, tools = prompts[0], asked.get("toolConfig", {}).get("tools", [])
         except (ValueError, KeyError, IndexError, TypeError):
             return _refused(400, "ValidationException", "The request is malformed.")
-        content = content_of(model_id, system, prompt)
+        content = content_of(model_id, system, "\n".join(prompts))
         self.tries[content] += 1
         fault = self.faults.draw(content, self.tries[content])
-        response = await self._respond(fault, model_id, system, prompt)
+        text = system + prompt
+        response = await self._respond(fault, model_id, text, answer(prompt), tools)
         known = "malformed" if fault is Fault.MALFORMED else str(response.status)
         self.statuses.setdefault(content, Counter())[known] += 1
         return response
 
     async def _respond(
-        self, fault: Fault | None, model_id: str, system: str, prompt: str
+        self,
+        fault: Fault | None,
+        model_id: str,
+        text: str,
+        said: str,
+        tools: list[dict[str, Any]],
     ) -> web.Response:
         if fault is Fault.HANG:
             await asyncio.sleep(self.hang)
@@ -77,11 +84,11 @@ class BedrockStub:
         if fault is Fault.THROTTLED:
             wait = {"Retry-After": str(self.retry_after)}
             return _refused(429, "ThrottlingException", "Too many requests.", wait)
-        if len(system) + len(prompt) > _window(model_id):
-            said = "Input is too long for requested model."
-            return _refused(400, "ValidationException", said)
+        if len(text) > _window(model_id):
+            why = "Input is too long for requested model."
+            return _refused(400, "ValidationException", why)
         await asyncio.sleep(self.latency)
-        body = json.dumps(_said(answer(prompt), system + prompt, self.latency))
+        body = json.dumps(_said(said, text, self.latency, tools))
         if fault is Fault.MALFORMED:
             body = body[: len(body) // 2]
         return web.Response(text=body, content_type="application/json")
@@ -124,11 +131,19 @@ def _window(model_id: str) -> int:
     return SMALL_WINDOW if model_id == SMALL_MODEL else LARGE_WINDOW
 
 
-def _said(text: str, prompt: str, latency: float) -> dict[str, Any]:
+def _said(
+    text: str, prompt: str, latency: float, tools: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return an answer as text, or as the input of the tool that the request has."""
+    content: dict[str, Any] = {"text": text}
+    if tools:
+        name = tools[0]["toolSpec"]["name"]
+        used = {"toolUseId": "tooluse_1", "name": name, "input": json.loads(text)}
+        content = {"toolUse": used}
     read, written = len(prompt) // _TOKEN, len(text) // _TOKEN
     return {
-        "output": {"message": {"role": "assistant", "content": [{"text": text}]}},
-        "stopReason": "end_turn",
+        "output": {"message": {"role": "assistant", "content": [content]}},
+        "stopReason": "tool_use" if tools else "end_turn",
         "usage": {
             "inputTokens": read,
             "outputTokens": written,

@@ -204,14 +204,18 @@ def next_command(job: Document) -> str:
     return by_status.get(job["status"], f"piecework jobs watch {name}")
 
 
-def show_facts(out: Output, job: JobFacts, *, new: bool | None = None) -> None:
-    """Write a job as it is now; `new` is whether this submit created it."""
-    document = job.document | ({} if new is None else {"new": new})
-    exists = "  (it exists with the same content)" if new is False else ""
+def show_facts(out: Output, job: JobFacts, told: Document | None = None) -> None:
+    """Write a job as it is now, with what a submit tells of it.
+
+    `told["new"]` is whether the submit created the job.
+    """
+    document = {**job.document, **(told or {})}
+    exists = document.get("new") is False
+    note = "  (it exists with the same content)" if exists else ""
     shown = facts(
         [
             ("job", job.id),
-            ("status", f"{job.status}{exists}"),
+            ("status", f"{job.status}{note}"),
             ("chunks", job.chunks),
             ("deadline", document.get("deadline_at")),
         ]

@@ -36,6 +36,17 @@ async def test_an_answer_has_bedrocks_form(session: ClientSession) -> None:
     assert "score" in said["output"]["message"]["content"][0]["text"]
 
 
+async def test_a_tool_of_the_request_gets_the_answer_as_its_input(
+    session: ClientSession,
+) -> None:
+    tool = {"toolSpec": {"name": "ScoreAnswer", "inputSchema": {"json": {}}}}
+    request = body(PROMPT) | {"toolConfig": {"tools": [tool]}}
+    said = json.loads((await ask(session, request))[1])
+    used = said["output"]["message"]["content"][0]["toolUse"]
+    assert ("tool_use", "ScoreAnswer") == (said["stopReason"], used["name"])
+    assert "score" in used["input"]
+
+
 async def test_a_content_answered_twice_is_counted_whatever_its_key(
     session: ClientSession, bedrock: BedrockStub
 ) -> None:

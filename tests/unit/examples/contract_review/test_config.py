@@ -23,8 +23,11 @@ def test_every_setting_is_read() -> None:
         "REVIEW_MODEL_ID": LARGE_MODEL,
         "REVIEW_ADDIN_URL": "http://127.0.0.1:1/",
         "REVIEW_TIMEOUT_S": "2.5",
+        "REVIEW_FALLBACK_ID": "larger",
+        "REVIEW_CALLS": "116",
     }
-    expected = Config("bedrock", LARGE_MODEL, "http://127.0.0.1:1", 2.5)
+    addin = "http://127.0.0.1:1"
+    expected = Config("bedrock", LARGE_MODEL, addin, 2.5, "larger", 116)
     assert expected == from_environment(environment)
 
 
@@ -34,6 +37,7 @@ def test_every_setting_is_read() -> None:
         ("REVIEW_MODEL", "oracle"),
         ("REVIEW_TIMEOUT_S", "soon"),
         ("REVIEW_TIMEOUT_S", "0"),
+        ("REVIEW_CALLS", "22"),
     ],
 )
 def test_a_setting_without_meaning_is_named(name: str, value: str) -> None:

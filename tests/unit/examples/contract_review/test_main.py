@@ -15,7 +15,8 @@ def test_a_contract_is_reviewed_and_its_reports_are_saved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVIEW_ADDIN_URL", "")
-    assert main([MSA, "--out", str(tmp_path)]) == 0
+    monkeypatch.setenv("REVIEW_CALLS", "")
+    assert main([MSA, "--out", str(tmp_path), "--calls", "24"]) == 0
     saved = {path.name for path in (tmp_path / "msa-northwind").iterdir()}
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("msa-northwind.md: 22 clauses; 1 critical")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from piecework import Document
-from piecework.testing import MemoryRun, run_in_memory
+from piecework.llm import ModelAnswer, ModelRequest
+from piecework.testing import MemoryRun, Piecework, run_in_memory
+from piecework_examples.contract_review import model
 from piecework_examples.contract_review.clauses import Clause, split
 from piecework_examples.contract_review.config import LARGE_MODEL, SMALL_MODEL
 from piecework_examples.contract_review.playbook import HERE
 from piecework_examples.contract_review.review import pipeline
 from piecework_examples.contract_review.reviewing import review
+from piecework_examples.contract_review.rules_model import answer as rules_answer
 from piecework_examples.contract_review.services.addin import AddinService
 from piecework_examples.contract_review.services.bedrock import BedrockStub
 from piecework_examples.contract_review.services.faults import ADDIN_MIX, Fault, Faults
@@ -66,6 +69,48 @@ async def test_the_larger_model_reads_the_long_clause(
     done = await run([LONG])
     assert review(LONG) == done.results[0]
     assert 23 == bedrock.stats()["calls"]
+
+
+@pytest.mark.usefixtures("model_over_http")
+async def test_a_fallback_to_a_larger_model_reads_the_long_clause(
+    monkeypatch: pytest.MonkeyPatch, bedrock: BedrockStub
+) -> None:
+    monkeypatch.setenv("REVIEW_FALLBACK_ID", LARGE_MODEL)
+    done = await run([LONG])
+    assert review(LONG) == done.results[0]
+    assert {"200": 23, "400": 23} == bedrock.stats()["by_status"]
+    assert {"bedrock-fallback"} == {name for name, _ in done.paid} - {"word-addin"}
+    assert sum(usage.usd for _, usage in done.paid) > 0
+
+
+async def test_the_model_is_called_as_often_as_asked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVIEW_CALLS", "116")
+    done = await run(SHORT[:1])
+    assert review(SHORT[0]) == done.results[0]
+    assert 116 == done.calls("bedrock")
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "tool_use"])
+async def test_an_answer_of_no_use_is_replanned_with_a_briefer_prompt(
+    url: str, piecework: Piecework, reason: str
+) -> None:
+    def answer(request: ModelRequest) -> ModelAnswer:
+        if "Task: score" in request.text or "Length:" in request.text:
+            return ModelAnswer(rules_answer(request.text))
+        return ModelAnswer('{"findings": [{"quote"', reason)
+
+    fake = piecework.fake(model.current(), answer)
+    done = await piecework.run(pipeline, SHORT[:1])
+    assert review(SHORT[0]) == done.results[0]
+    brief = ["Length:" in request.text for (request,), _ in fake.requests]
+    assert 11 == sum(brief)
+
+
+def test_its_dead_letters_have_an_owner_and_a_runbook() -> None:
+    assert pipeline.owner
+    assert (HERE.parents[2] / pipeline.runbook).is_file()
 
 
 @pytest.mark.usefixtures("model_over_http")

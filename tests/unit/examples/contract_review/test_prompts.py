@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pytest
+from pydantic import ValidationError
 
-from piecework import SemanticError
+from piecework.llm import Model
+from piecework.llm.schema import read_answer
 from piecework_examples.contract_review.findings import Severity
 from piecework_examples.contract_review.prompts import (
+    AnalysisAnswer,
     Asked,
+    ScoreAnswer,
     analysis_prompt,
     asked,
-    read_findings,
-    read_score,
+    placed,
     score_prompt,
 )
-from piecework_examples.contract_review.rules_model import RulesModel, answer
+from piecework_examples.contract_review.rules_model import answer, caller
 
 TEXT = "The vendor may act in its sole discretion."
+rules = Model("rules", caller)
 
 
 def test_a_prompt_can_be_taken_apart_whatever_the_clause_says() -> None:
@@ -34,40 +39,47 @@ def test_another_prompt_is_not_taken_apart() -> None:
     assert "apology" in json.loads(answer("Write a poem."))
 
 
+def test_another_reading_and_a_brief_one_are_other_prompts() -> None:
+    prompts = {
+        analysis_prompt("1 Fee", TEXT, "venue", reading, briefly=briefly)
+        for reading in (1, 2)
+        for briefly in (False, True)
+    }
+    assert len(prompts) == 4
+    assert {asked(prompt) for prompt in prompts} == {
+        Asked(task="analyse", subject="venue", heading="1 Fee", text=TEXT)
+    }
+
+
 async def test_the_rules_model_answers_what_is_read() -> None:
-    model = RulesModel()
-    prompt = analysis_prompt("1 Refusal", TEXT, "vagueness")
-    said = await model.converse("", prompt, idempotency_key="k")
-    (finding,) = read_findings(said, TEXT, "vagueness")
+    answer = await rules.ask(
+        "",
+        analysis_prompt("1 Refusal", TEXT, "vagueness"),
+        returns=AnalysisAnswer,
+        context={"text": TEXT},
+    )
+    (finding,) = placed(answer, TEXT, "vagueness")
     assert (Severity.MEDIUM, TEXT, 0) == (
         finding.severity,
         finding.quote,
         finding.start,
     )
-    scored = await model.converse(
-        "", score_prompt("1 Fee", TEXT, "ip"), idempotency_key="k"
-    )
-    assert "ip" == read_score(scored, "ip").category
-
-
-def test_a_fence_around_the_json_is_forgiven() -> None:
-    assert 0.5 == read_score('```json\n{"score": 0.5, "fired": []}\n```', "ip").score
+    scored = await rules.ask("", score_prompt("1 Fee", TEXT, "ip"), returns=ScoreAnswer)
+    assert 0 <= scored.score <= 1
 
 
 @pytest.mark.parametrize("said", ["", "I think 7", '{"score": 7}', "[]", '{"score": 1'])
-def test_a_wrong_score_is_a_semantic_error(said: str) -> None:
-    with pytest.raises(SemanticError) as caught:
-        read_score(said, "ip")
-    assert "llm.output.invalid" == caught.value.code
+def test_a_wrong_score_does_not_fit(said: str) -> None:
+    with pytest.raises(ValidationError):
+        read_answer(said, ScoreAnswer, None)
 
 
-def test_an_invented_quote_is_a_semantic_error() -> None:
-    row = {"severity": "high", "title": "Risk", "quote": "never said"}
-    with pytest.raises(SemanticError):
-        read_findings(json.dumps({"findings": [row]}), TEXT, "venue")
-
-
-def test_an_unknown_severity_is_a_semantic_error() -> None:
-    row = {"severity": "huge", "title": "Risk", "quote": TEXT}
-    with pytest.raises(SemanticError):
-        read_findings(json.dumps({"findings": [row]}), TEXT, "venue")
+@pytest.mark.parametrize(
+    "wrong", [{"quote": "never said"}, {"severity": "huge"}], ids=["quote", "severity"]
+)
+def test_a_wrong_finding_does_not_fit(wrong: dict[str, str]) -> None:
+    row = {"severity": "high", "title": "Risk", "quote": TEXT}
+    for changes, fits in (({}, True), (wrong, False)):
+        said = json.dumps({"findings": [row | changes]})
+        with nullcontext() if fits else pytest.raises(ValidationError):
+            read_answer(said, AnalysisAnswer, {"text": TEXT})

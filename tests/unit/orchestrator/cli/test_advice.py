@@ -65,6 +65,33 @@ def test_config_validate_gives_advice_on_pipelines_and_it_is_no_error(
     assert "the settings and the pipelines are valid" in shown
 
 
+@pytest.mark.parametrize(
+    ("contacts", "missing"),
+    [
+        ("", ["no owner", "no runbook"]),
+        ("owner='shop', ", ["no runbook"]),
+        ("owner='shop', runbook='https://example.org', ", []),
+    ],
+    ids=["none", "owner", "both"],
+)
+def test_a_missing_owner_or_runbook_is_a_warning_and_no_error(
+    run: Run, orders: str, tmp_path: Path, contacts: str, missing: list[str]
+) -> None:
+    module = MODULE.replace("payload=Order, ", f"payload=Order, {contacts}")
+    (tmp_path / "orders_of_a_test.py").write_text(module)
+    source = str(tmp_path / "orders.jsonl")
+    validate = ("config", "validate", "--pipelines", orders)
+    submit = ("submit", orders, source, "--dry-run")
+
+    validated, estimated = run(*validate, "-o", "json"), run(*submit, "-o", "json")
+    lists = json.loads(validated.stdout)["warnings"]["orders"]
+    for warnings in (lists, json.loads(estimated.stdout)["warnings"]):
+        assert all(found in text for found, text in zip(missing, warnings, strict=True))
+    shown = run(*validate).stdout + run(*submit).stderr
+    assert 2 * len(missing) == shown.count("warning: pipeline 'orders' has no")
+    assert (0, 0) == (validated.exit_code, estimated.exit_code)
+
+
 def test_a_wrong_declaration_is_not_valid(run: Run, tmp_path: Path) -> None:
     wrong = MODULE.replace('reversibility="hard"', 'reversibility="impossible"')
     (tmp_path / "wrong_of_a_test.py").write_text(wrong)

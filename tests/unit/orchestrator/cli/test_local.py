@@ -165,13 +165,15 @@ def test_a_misspelt_setting_is_refused_with_a_similar_one(
 def test_the_demo_writes_to_stdout_and_sets_the_exit_code(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run_demo(*, seed: int, keep: bool, out: Path, stream: TextIO) -> int:
-        stream.write(f"{seed} {keep} {out}\n")
+    async def run_demo(
+        *, seed: int, keep: bool, calls: int, out: Path, stream: TextIO
+    ) -> int:
+        stream.write(f"{seed} {keep} {calls} {out}\n")
         return 5
 
     monkeypatch.setattr(demo_run, "run_demo", run_demo)
-    done = run("demo", "--seed", "7", "--out", "there")
-    assert (5, "7 False there\n") == (done.exit_code, done.stdout)
+    done = run("demo", "--seed", "7", "--out", "there", "--calls", "116")
+    assert (5, "7 False 116 there\n") == (done.exit_code, done.stdout)
 
 
 def test_doctor_names_the_next_step_if_the_state_file_is_unreadable(

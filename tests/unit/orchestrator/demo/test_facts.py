@@ -14,7 +14,8 @@ def test_the_calls_of_a_chunk_match_the_playbook() -> None:
     effects = len(check.EFFECTS)
     expected = f"{len(categories())} categories + {len(specialists())} specialists"
 
-    assert f"{expected} + {effects} to the add-in" == run.CALLS
+    assert f"{expected} + {effects} to the add-in" == run.describe_calls(run.MIN_CALLS)
+    assert "104 readings by 11 specialists" in run.describe_calls(116)
     assert len(categories()) + len(specialists()) + effects == pipeline.calls_per_chunk
 
 

@@ -11,6 +11,7 @@ from piecework.domain.outcome import MAX_DEFERRALS, Compensation
 from piecework.errors.classify_http import retry_after
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import OPEN_CODE, PROBE_RETRY_S
+from piecework.resilience.limits import QUOTA_CODE
 from piecework.resilience.retry import BUDGET_CODE
 from piecework.saga import recovery
 from piecework.saga.recovery import Compensate, DeadLetter, Decision, Pivot, RetryLater
@@ -86,6 +87,7 @@ def test_a_negative_or_missing_delay_is_zero(said: float) -> None:
     [
         (OPEN_CODE, 0, "bank"),
         (OPEN_CODE, 1_000, "bank"),
+        (QUOTA_CODE, 1_000, "bank"),
         (BUDGET_CODE, 0, "bank"),
         (BUDGET_CODE, MAX_DEFERRALS - 1, "bank"),
         (BUDGET_CODE, MAX_DEFERRALS, ""),

@@ -1,0 +1,1 @@
+"""Measure how a fleet uses the quota of its providers; `make flow` runs all."""

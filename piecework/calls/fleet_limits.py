@@ -1,0 +1,364 @@
+"""The limits of one process's dependencies, shared with the fleet by their records.
+
+    start    a call waits for its start
+    settle   the tokens that the call used, once it was answered
+    adopt    a record that the process has read
+
+While calls wait, one task a dependency reserves starts, about once a second in one
+write for all of them, and hands them out when their time has come. A call of a
+dependency without limits costs nothing. While the record is unreachable, calls wait:
+without it no worker knows what the others use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from math import inf
+from random import Random
+from typing import Final, Protocol
+
+from piecework import telemetry
+from piecework.dependency import Dependency
+from piecework.errors import StoreError
+from piecework.resilience.limits import (
+    AHEAD,
+    MICROS,
+    NO_LIMITS,
+    Limits,
+    Quota,
+    Start,
+    micros,
+    quota_exhausted_error,
+    require_possible,
+    reserve,
+)
+
+#: Seconds between two writes of a worker.
+WRITE_S: Final = 1.0
+#: Writes of the whole fleet in a second. In a larger fleet each worker writes less
+#: often, so that few of its writes lose a race.
+FLEET_WRITES: Final = 20.0
+#: Writes of one reservation before the worker lets the others go first.
+TRIES: Final = 5
+#: The upper limit of the first delay after a lost race, in seconds; it doubles.
+RACE_S: Final = 0.02
+#: The shortest time over which the writes of other workers are counted, in seconds.
+MIN_SECONDS: Final = 0.5
+#: The longest write for which the next one leaves time, in microseconds.
+MOST_DELAY: Final = round(0.2 * MICROS)
+#: Seconds after which a worker without room writes only to see what has changed.
+REREAD_S: Final = 3.0
+#: Seconds that a worker waits for the record.
+RECORD_TIMEOUT_S: Final = 2.0
+#: Starts are reserved before their calls come only if the fleet leaves that much of
+#: the schedule unused: otherwise another worker has a call that waits.
+SLACK: Final = round(0.3 * MICROS)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The stored quota after a write; `ours`: the write was applied."""
+
+    quota: Quota
+    ours: bool
+
+
+class QuotaRecord(Protocol):
+    """The fleet's record of the quota of each dependency."""
+
+    async def read(self, name: str) -> Quota:
+        """Read the quota of a dependency; a new one if it has no record."""
+
+    async def reserve(self, name: str, seen: int, quota: Quota) -> Reply:
+        """Write a quota unless its `seq` is not the one that was seen."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A call that waits for its start."""
+
+    tokens: int
+    start: asyncio.Future[Start]
+    progress: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Limiter:
+    """The limits of one dependency in one process.
+
+    Attributes:
+        quota: The record as this process last read or wrote it.
+        waiting: The calls that wait, in order of arrival.
+        held: The reserved starts that no call has used yet, in order of time.
+        correction: The tokens that calls used above those of their starts, until the
+            next write.
+        arrived, arrived_tokens: The calls that came since the last reservation.
+        reserved_at, read_at: Loop times of the last reservation, and of the last reply.
+        pause: Seconds between two reservations.
+        delay: Microseconds that the last write took.
+        contended: Whether other workers wrote since the last reservation: then a read
+            comes first, because it costs less than a write that is refused.
+    """
+
+    name: str
+    clock: Callable[[], float]
+    rng: Random
+    log: telemetry.Log
+    record: QuotaRecord | None
+    declared: Limits = NO_LIMITS
+    quota: Quota = field(default_factory=Quota)
+    waiting: deque[Waiting] = field(default_factory=deque)
+    held: deque[Start] = field(default_factory=deque)
+    correction: int = 0
+    arrived: int = 0
+    arrived_tokens: int = 0
+    reserved_at: float = -inf
+    read_at: float = -inf
+    pause: float = WRITE_S
+    delay: int = 0
+    contended: bool = False
+    _write_at: float = 0.0
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _reserving: asyncio.Task[None] | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """The limits in force, as far as this process knows."""
+        return self.declared.changed_by(self.quota.operator)
+
+    def is_limited(self) -> bool:
+        """Return whether calls need a start now."""
+        return bool(self.limits) or self.quota.pace.is_active(self._now())
+
+    def adopt(self, quota: Quota) -> None:
+        """Take a record that was read, unless this process knows a later one."""
+        if quota.seq >= self.quota.seq:
+            self.quota = quota
+            self._wake.set()
+
+    async def start(
+        self, tokens: int, until: float, progress: Callable[[], None]
+    ) -> Start:
+        """Wait for a start, until a time of the event loop.
+
+        `progress` is called about once a second during the wait.
+
+        Raises:
+            PermanentError: `runtime.quota.call_too_large`.
+            TransientError: `runtime.quota.exhausted`: there was no start in time.
+        """
+        require_possible(self.name, tokens, self.limits)
+        self.arrived += 1
+        self.arrived_tokens += tokens
+        future: asyncio.Future[Start] = asyncio.get_running_loop().create_future()
+        self.waiting.append(Waiting(tokens, future, progress))
+        self._hand_out(self._now())
+        self._go_on()
+        try:
+            async with asyncio.timeout_at(until):
+                return await future
+        except TimeoutError:
+            raise quota_exhausted_error(self.name, self._backlog_s()) from None
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self.held.appendleft(future.result())
+            raise
+
+    def settle(self, estimated: int, used: int) -> None:
+        """Correct the tokens of an answered call."""
+        if self.limits.tokens_per_minute is not None and used != estimated:
+            self.correction += used - estimated
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Let the one task of this dependency reserve what is missing."""
+        self._wake.set()
+        if self._reserving is None or self._reserving.done():
+            self._reserving = asyncio.create_task(self._reserve_for_calls())
+            self._reserving.add_done_callback(self._pass_error_on)
+
+    def _pass_error_on(self, done: asyncio.Task[None]) -> None:
+        """Let no call wait for a task that failed."""
+        if done.cancelled() or (error := done.exception()) is None:
+            return
+        while self.waiting:
+            call = self.waiting.popleft()
+            if not call.start.done():
+                call.start.set_exception(error)
+
+    async def _reserve_for_calls(self) -> None:
+        """Reserve starts and hand them out until no call waits.
+
+        A write is a task of its own: starts are handed out while it is under way.
+        """
+        writing: asyncio.Task[None] | None = None
+        while True:
+            self._wake.clear()
+            self._hand_out(self._now())
+            if writing is not None and writing.done():
+                writing = writing.result()
+            uncovered = len(self.waiting) - len(self.held)
+            wants = uncovered > 0 or self._ahead() > 0 or self.correction != 0
+            if not (self.waiting or wants or writing):
+                return
+            if wants and writing is None and self._until_write_s() <= 0:
+                writing = asyncio.create_task(self._reserve())
+                writing.add_done_callback(lambda _: self._wake.set())
+            pauses = [self._until_write_s()] if wants and writing is None else []
+            if self.held and self.waiting:
+                pauses.append((self.held[0].at - self._now()) / MICROS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, min(pauses)) if pauses else None):
+                    await self._wake.wait()
+
+    def _until_write_s(self) -> float:
+        """Return the seconds until the next reservation."""
+        return self._write_at - asyncio.get_running_loop().time()
+
+    def _hand_out(self, now: int) -> None:
+        """Give the starts whose time has come to the calls that wait."""
+        while self.held and self.held[0].is_late(now):
+            self.correction -= self.held.popleft().tokens
+        while self.waiting:
+            if self.waiting[0].start.done():  # the call has given up
+                self.waiting.popleft()
+            elif not self.is_limited():
+                call = self.waiting.popleft()
+                call.start.set_result(Start(now, call.tokens))
+            elif self.held and self.held[0].at <= now:
+                call, start = self.waiting.popleft(), self.held.popleft()
+                self.correction += call.tokens - start.tokens
+                call.start.set_result(replace(start, tokens=call.tokens))
+            else:
+                return
+
+    def _wanted(self) -> Iterator[int]:
+        """Yield the tokens of the calls that have no start yet, then of expected ones.
+
+        No start is reserved ahead of its call if the fleet uses its whole quota.
+        """
+        for call in itertools.islice(self.waiting, len(self.held), None):
+            if not call.start.done():
+                yield call.tokens
+        average = self.arrived_tokens // max(1, self.arrived)
+        yield from itertools.repeat(average, self._ahead())
+
+    def _ahead(self) -> int:
+        """Return how many starts to reserve for calls that have not come yet.
+
+        As many as came in the last second, unless the fleet uses its whole quota:
+        another worker has calls that wait.
+        """
+        now = self._now()
+        if self.quota.next_start(now) > now + SLACK:
+            return 0
+        seconds = asyncio.get_running_loop().time() - self.reserved_at
+        expected = int(self.arrived * WRITE_S / max(WRITE_S, seconds))
+        return max(0, expected - max(0, len(self.held) - len(self.waiting)))
+
+    async def _reserve(self) -> None:
+        """Reserve starts for the calls that wait, in one write unless others write."""
+        loop_time = asyncio.get_running_loop().time
+        for progress in {call.progress for call in self.waiting}:
+            progress()
+        try:
+            async with asyncio.timeout(RECORD_TIMEOUT_S):
+                if self.contended and self.record is not None:
+                    self._note_read(await self.record.read(self.name))
+                for race in range(TRIES):
+                    if await self._write():
+                        break
+                    await asyncio.sleep(self.rng.uniform(0.0, RACE_S * 2**race))
+        except (StoreError, TimeoutError) as error:
+            telemetry.emit(
+                self.log,
+                "limits.record_unreachable",
+                dependency=self.name,
+                error=type(error).__name__,
+            )
+        self.arrived = self.arrived_tokens = 0
+        self.reserved_at = loop_time()
+        self._write_at = self.reserved_at + self.pause * self.rng.uniform(0.9, 1.1)
+
+    async def _write(self) -> bool:
+        """Write one reservation; False: another worker was faster."""
+        now, loop_time = self._now(), asyncio.get_running_loop().time()
+        seen, correction = self.quota.seq, self.correction
+        stored = replace(self.quota, declared=self.declared)
+        quota, starts = reserve(
+            stored, self._wanted(), now, correction=correction, delay=self.delay
+        )
+        if not (starts or correction or loop_time - self.read_at > REREAD_S):
+            return True
+        if self.record is None:
+            reply = Reply(quota, ours=True)
+        else:
+            reply = await self.record.reserve(self.name, seen, quota)
+        self.delay = min(self._now() - now, MOST_DELAY)
+        self._note_read(reply.quota, ours=reply.ours)
+        if reply.ours:
+            self.held.extend(starts)
+            self.correction -= correction
+        return reply.ours
+
+    def _note_read(self, quota: Quota, *, ours: bool = False) -> None:
+        """Take the record, and the pause that the fleet's writes suggest."""
+        now = asyncio.get_running_loop().time()
+        others = quota.seq - self.quota.seq - ours
+        seconds = max(now - self.read_at, MIN_SECONDS)
+        if others > 0 or seconds > WRITE_S / 2:
+            self.contended = others > 0
+            self.pause = max(WRITE_S, self.pause * others / seconds / FLEET_WRITES)
+        self.quota, self.read_at = quota, now
+
+    def _backlog_s(self) -> float:
+        """Return the seconds after which the calls that wait now have started."""
+        now = self._now()
+        quota = replace(self.quota, declared=self.declared)
+        tokens = sum(call.tokens for call in self.waiting)
+        spans = quota.request_span(now) * len(self.waiting), quota.token_span(tokens)
+        return (AHEAD + max(spans)) / MICROS
+
+    def _now(self) -> int:
+        return micros(self.clock())
+
+
+@dataclass(slots=True)
+class FleetLimits:
+    """The limits of one process, by the name of the dependency.
+
+    Attributes:
+        record: The fleet's record; None: there is only this process.
+    """
+
+    clock: Callable[[], float]
+    rng: Random
+    log: telemetry.Log
+    record: QuotaRecord | None = None
+    by_name: dict[str, Limiter] = field(default_factory=dict)
+
+    def of(self, dependency: Dependency) -> Limiter | None:
+        """Return the limiter of a dependency; None: its calls have no limit now."""
+        limiter, declared = self.by_name.get(dependency.name), dependency.limits
+        if limiter is None:
+            if not declared:
+                return None
+            limiter = self._limiter(dependency.name)
+        limiter.declared = declared or NO_LIMITS
+        return limiter if limiter.is_limited() else None
+
+    def adopt(self, name: str, quota: Quota) -> None:
+        """Take a record that was read together with the breakers."""
+        self._limiter(name).adopt(quota)
+
+    def _limiter(self, name: str) -> Limiter:
+        if name not in self.by_name:
+            self.by_name[name] = Limiter(
+                name, self.clock, self.rng, self.log, self.record
+            )
+        return self.by_name[name]

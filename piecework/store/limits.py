@@ -1,0 +1,148 @@
+"""The limits of the fleet: one row for each dependency, beside its circuit breaker.
+
+A worker reserves starts by writing the quota that follows the one it has read. So of
+two workers only one owns the starts between both. What an operator sets has attributes
+of its own, which no reservation writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from piecework.calls.fleet_limits import Reply
+from piecework.domain import keys
+from piecework.domain.model import iso
+from piecework.domain.records import SCHEMA, read_int, require_known
+from piecework.errors import PermanentError, UsageError
+from piecework.resilience.limits import Limits, Quota
+from piecework.resilience.pace import Pace
+from piecework.store.table import Item, Refused, Table
+
+#: The quota is still the one that the worker has read. The first write creates the row.
+FIRST_OR_SEEN: Final = "attribute_not_exists(seq) OR seq = :seen"
+#: The row was not written by a newer version.
+KNOWN_VERSION: Final = "attribute_not_exists(v) OR v <= :v"
+#: The limits of a row: those that the code declares and those that an operator has set.
+NAMES: Final = ("requests_per_minute", "tokens_per_minute")
+OPERATORS: Final = tuple(f"operator_{name}" for name in NAMES)
+
+
+@dataclass(slots=True)
+class FleetQuotas:
+    """The limits of an environment, as one process writes them."""
+
+    table: Table
+    writer: str
+    clock: Callable[[], float]
+    rng: Random
+
+    async def read(self, name: str) -> Quota:
+        """Read the quota of a dependency; a new one if it has no row."""
+        async for found, row in self.rows(name):
+            if found == name:
+                return read_quota(row)
+        return Quota()
+
+    async def reserve(self, name: str, seen: int, quota: Quota) -> Reply:
+        """Write the quota that follows the one with `seq` = `seen`."""
+        token = f"{self.rng.getrandbits(64):016x}"
+        facts: dict[str, Any] = {
+            "v": SCHEMA,
+            "seq": quota.seq,
+            "token": token,
+            "reserved_by": self.writer,
+            "requests_next": quota.requests_next,
+            "tokens_next": quota.tokens_next,
+            "refused_rate": quota.pace.refused_rate,
+            "refused_at": quota.pace.refused_at,
+            "paused_until": quota.pace.paused_until,
+            "doubles": int(quota.pace.doubles),
+        }
+        declared = {name: getattr(quota.declared, name) for name in NAMES}
+        facts |= {name: value or 0 for name, value in declared.items()}
+        action = self.table.action(
+            "Update",
+            keys.BREAKERS_PK,
+            keys.limits_sk(name),
+            condition=FIRST_OR_SEEN,
+            update="SET " + ", ".join(f"#{fact} = :{fact}" for fact in facts),
+            values={**facts, "seen": seen},
+        )
+        reply = await self.table.update(action)
+        if isinstance(reply, Refused):
+            item = reply.item or {}
+            # Our own token: the SDK sent the write twice; the first answer was lost.
+            return Reply(read_quota(item), ours=item.get("token") == token)
+        return Reply(read_quota(reply.item), ours=True)
+
+    async def set_limits(self, name: str, limits: Limits) -> Quota:
+        """Set or remove the limits that replace the declared ones; return the row."""
+        values = {
+            f"operator_{each}": getattr(limits, each)
+            for each in NAMES
+            if getattr(limits, each) is not None
+        }
+        removed = [each for each in OPERATORS if each not in values]
+        assigned = [f"{each} = :{each}" for each in values]
+        update = "SET " + ", ".join(
+            [*assigned, "v = :v", "set_by = :by", "set_at = :at"]
+        )
+        if removed:
+            update += " REMOVE " + ", ".join(removed)
+        action = self.table.action(
+            "Update",
+            keys.BREAKERS_PK,
+            keys.limits_sk(name),
+            condition=KNOWN_VERSION,
+            update=update,
+            values={**values, "v": SCHEMA, "by": self.writer, "at": iso(self.clock())},
+        )
+        reply = await self.table.update(action)
+        if isinstance(reply, Refused):
+            require_known(reply.item or {})
+            message = f"The limits of {name} could not be written."
+            raise UsageError(message, code="runtime.record.unreadable")
+        return read_quota(reply.item)
+
+    async def rows(self, beginning: str = "") -> AsyncIterator[tuple[str, Item]]:
+        """Yield the row of each dependency whose name begins so, with its name."""
+        rows = self.table.query(keys.BREAKERS_PK, keys.limits_sk(beginning))
+        async for row in rows:
+            yield row["sk"].removeprefix(keys.LIMITS_PREFIX), row
+
+
+def read_quota(row: Item) -> Quota:
+    """Return the quota of a row; a malformed one counts as new.
+
+    Raises:
+        SchemaTooNewError: A newer version wrote the row.
+    """
+    row = require_known(row)
+    try:
+        return Quota(
+            seq=number(row, "seq"),
+            declared=Limits(*(number(row, name) or None for name in NAMES)),
+            operator=Limits(*(number(row, name) or None for name in OPERATORS)),
+            requests_next=number(row, "requests_next"),
+            tokens_next=number(row, "tokens_next"),
+            pace=Pace(
+                number(row, "refused_rate"),
+                number(row, "refused_at"),
+                number(row, "paused_until"),
+                doubles=bool(number(row, "doubles")),
+            ),
+        )
+    except (PermanentError, UsageError):
+        return Quota(seq=row["seq"] if type(row.get("seq")) is int else 0)
+
+
+def number(row: Item, name: str) -> int:
+    """Return a whole number of the row, 0 without it."""
+    return read_int({name: 0} | row, name, "A limit", least=-LARGEST, most=LARGEST)
+
+
+#: Microseconds since 1970 stay below it for 280 years.
+LARGEST: Final = 2**53

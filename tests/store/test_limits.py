@@ -1,0 +1,95 @@
+"""A reservation follows the quota that was read; an operator's limits stand apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from piecework.calls.fleet_limits import Reply
+from piecework.domain import keys
+from piecework.errors import SchemaTooNewError
+from piecework.resilience.limits import Limits, Quota
+from piecework.resilience.pace import Pace
+from piecework.store.breakers import Breakers
+from piecework.store.limits import FleetQuotas, read_quota
+from piecework.store.table import Table
+from tests.store.conftest import SETTINGS, Store, Stutter
+
+QUOTA = Quota(
+    seq=1,
+    declared=Limits(requests_per_minute=600, tokens_per_minute=200_000),
+    requests_next=1_700_000_000_000_000,
+    tokens_next=1_700_000_000_500_000,
+    pace=Pace(300_000, 1_700_000_000_000_000, 1_700_000_001_000_000, doubles=True),
+)
+
+
+def quotas(store: Store, client: Any = None) -> FleetQuotas:
+    table = Table(client or store.client, SETTINGS.checkpoints_table, store.rng)
+    return FleetQuotas(table, "worker", store.clock, store.rng)
+
+
+def name(store: Store) -> str:
+    """Return a dependency of this test's own: the rows are the deployment's."""
+    return f"limited-{store.ref.tenant}"
+
+
+async def test_the_first_reservation_creates_the_row_and_the_next_follows_it(
+    store: Store,
+) -> None:
+    at, of = quotas(store), name(store)
+    assert Quota() == await at.read(of)
+    assert Reply(QUOTA, ours=True) == await at.reserve(of, 0, QUOTA)
+    second = replace(QUOTA, seq=2, requests_next=QUOTA.requests_next + 100)
+    assert Reply(second, ours=True) == await at.reserve(of, 1, second)
+    assert second == await at.read(of)
+
+
+async def test_a_lost_race_changes_nothing_and_returns_what_stands(
+    store: Store,
+) -> None:
+    at, of = quotas(store), name(store)
+    await at.reserve(of, 0, QUOTA)
+    late = replace(QUOTA, requests_next=QUOTA.requests_next + 100)
+    assert Reply(QUOTA, ours=False) == await at.reserve(of, 0, late)
+    assert QUOTA == await at.read(of)
+
+
+async def test_a_reservation_that_is_sent_twice_is_ours(store: Store) -> None:
+    client = Stutter(store.client)
+    reply = await quotas(store, client).reserve(name(store), 0, QUOTA)
+    assert (Reply(QUOTA, ours=True), 1) == (reply, client.sent)
+
+
+async def test_an_operators_limits_survive_reservations_until_they_are_removed(
+    store: Store,
+) -> None:
+    at, of = quotas(store), name(store)
+    limits = Limits(requests_per_minute=30)
+    assert limits == (await at.set_limits(of, limits)).operator
+    reply = await at.reserve(of, 0, QUOTA)
+    assert (True, limits) == (reply.ours, reply.quota.operator)
+    assert 30 == reply.quota.limits.requests_per_minute
+    assert Limits() == (await at.set_limits(of, Limits())).operator
+    assert QUOTA == await at.read(of)
+
+
+async def test_workers_learn_new_limits_from_the_read_of_the_breakers(
+    store: Store,
+) -> None:
+    of, seen = name(store), dict[str, Quota]()
+    await quotas(store).set_limits(of, Limits(requests_per_minute=30))
+    await Breakers(store.table, "w", store.clock, seen.__setitem__).read_all()
+    assert Limits(requests_per_minute=30) == seen[of].limits
+
+
+async def test_a_malformed_row_counts_as_new_and_a_newer_one_is_refused(
+    store: Store,
+) -> None:
+    at, of = quotas(store), name(store)
+    await store.put(keys.BREAKERS_PK, keys.limits_sk(of), seq=4, requests_next="soon")
+    assert Quota(seq=4) == await at.read(of)
+    with pytest.raises(SchemaTooNewError):
+        read_quota({"v": 99})

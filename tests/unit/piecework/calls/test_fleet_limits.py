@@ -1,0 +1,161 @@
+"""The limits that the workers of a fleet share, with the true attempts in virtual time.
+
+The fleet is the one that `make flow` measures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from bench.flow.fleet import Fleet, MemoryQuotas, Silent, usage
+from bench.flow.provider import Provider
+from piecework import Dependency, Limits
+from piecework.calls.fleet_limits import FleetLimits, Limiter
+from piecework.errors import PermanentError, StoreError, TransientError
+from piecework.errors.classify import classify
+from piecework.resilience.limits import QUOTA_CODE, TOO_LARGE_CODE, Quota
+from piecework.resilience.retry import RetryPolicy, blocked_on
+from tests.unit.virtual import run_virtually
+
+PATIENT = RetryPolicy(attempts=10, budget=600.0)
+MODEL = Dependency("model", retry=PATIENT, limits=Limits(requests_per_minute=600))
+FOR_EVER = 1e9
+
+
+def clock() -> float:
+    return 1.7e9 + asyncio.get_running_loop().time()
+
+
+def limiter(record: MemoryQuotas, on: Dependency = MODEL, seed: int = 1) -> Limiter:
+    """Return the limiter of a process of its own."""
+    log: Any = Silent()
+    found = FleetLimits(clock, Random(seed), log, record).of(on)
+    assert found is not None
+    return found
+
+
+async def start(on: Limiter, tokens: int = 0, within: float = FOR_EVER) -> float:
+    """Wait for a start; return the seconds of the wait."""
+    began = asyncio.get_running_loop().time()
+    await on.start(tokens, began + within, lambda: None)
+    return asyncio.get_running_loop().time() - began
+
+
+def virtually(work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """Let a test run in virtual time."""
+
+    def test() -> None:
+        async def run() -> None:
+            await work()
+
+        run_virtually(run())
+
+    test.__name__, test.__doc__ = work.__name__, work.__doc__
+    return test
+
+
+@virtually
+async def test_a_fleet_uses_its_quota_and_never_exceeds_it() -> None:
+    provider = Provider(clock, requests=600, window_s=60.0)
+    fleet = await Fleet(provider, MODEL).run(150.0)
+    begin = provider.now() - 150.0
+    assert 0 == len(provider.book.refused)
+    assert provider.book.in_any_minute() <= 600
+    assert provider.book.requests_between(begin + 15, begin + 135) >= 0.95 * 1_200
+    assert fleet.record.writes / 150 / fleet.workers <= 1.3
+
+
+@virtually
+async def test_tokens_are_estimated_before_a_call_and_corrected_after_it() -> None:
+    limits = Limits(tokens_per_minute=200_000)
+    model = replace(MODEL, limits=limits, usage=usage)
+    provider = Provider(clock, tokens=200_000, window_s=60.0)
+    await Fleet(provider, model, max_tokens=800).run(200.0)
+    begin = provider.now() - 200.0
+    used = provider.book.tokens_between(begin + 70, begin + 190)
+    assert 0.95 * 400_000 <= used <= 400_000
+
+
+@virtually
+async def test_a_dead_worker_costs_the_fleet_little_more_than_a_second() -> None:
+    record = MemoryQuotas()
+    dead = limiter(record)
+    calls = [asyncio.create_task(start(dead)) for _ in range(100)]
+    await asyncio.sleep(0.1)
+    for call in calls:
+        call.cancel()
+    assert await start(limiter(record, seed=2)) < 1.5
+
+
+@virtually
+async def test_a_call_that_gets_no_start_in_time_says_when_to_come_back() -> None:
+    slow = replace(MODEL, limits=Limits(requests_per_minute=1))
+    process = limiter(MemoryQuotas(), slow)
+    assert await start(process) < 1.0
+    with pytest.raises(TransientError) as caught:
+        await start(process, within=30.0)
+    assert QUOTA_CODE == caught.value.code
+    assert "model" == blocked_on(classify(caught.value))
+    assert 30.0 <= (caught.value.retry_after or 0.0) <= 63.0
+    assert await start(process) < 35.0
+
+
+@virtually
+async def test_a_call_larger_than_a_minute_is_refused_at_once() -> None:
+    small = replace(MODEL, limits=Limits(tokens_per_minute=100))
+    with pytest.raises(PermanentError) as caught:
+        await start(limiter(MemoryQuotas(), small), tokens=101)
+    assert TOO_LARGE_CODE == caught.value.code
+
+
+@virtually
+async def test_an_operators_limit_replaces_the_declared_one_while_calls_wait() -> None:
+    record = MemoryQuotas()
+    slow = replace(MODEL, limits=Limits(requests_per_minute=1))
+    process = limiter(record, slow)
+    await start(process)
+    waiting = asyncio.create_task(start(process))
+    await asyncio.sleep(5.0)
+    stored = record.rows["model"]
+    record.rows["model"] = replace(
+        stored,
+        seq=stored.seq + 1,
+        operator=Limits(requests_per_minute=6_000),
+        requests_next=0,
+    )
+    assert await waiting < 10.0
+
+
+@virtually
+async def test_a_dependency_without_limits_sends_no_request() -> None:
+    provider = Provider(clock)
+    fleet = Fleet(provider, replace(MODEL, limits=None), calls=200)
+    await fleet.run(60.0)
+    assert (200, 0, 0) == (fleet.answered, fleet.record.writes, fleet.record.reads)
+
+
+@virtually
+async def test_calls_wait_while_the_record_is_unreachable() -> None:
+    class Unreachable(MemoryQuotas):
+        async def reserve(self, name: str, seen: int, quota: Quota) -> Any:
+            if clock() < 1.7e9 + 1010.0:
+                raise StoreError("The table does not answer.")
+            return await MemoryQuotas.reserve(self, name, seen, quota)
+
+    assert 10.0 <= await start(limiter(Unreachable())) < 13.0
+
+
+@virtually
+async def test_a_cancelled_call_leaves_its_start_to_the_next() -> None:
+    process = limiter(MemoryQuotas(), replace(MODEL, limits=Limits(60)))
+    first = asyncio.create_task(start(process))
+    second = asyncio.create_task(start(process))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second < 1.0

@@ -58,10 +58,7 @@ COMMANDS = {
         "Run AWS and a worker in this process until Ctrl-C, and reload changed code.",
         program=True,
     ),
-    "up": Row(
-        "local:up",
-        "Start the embedded AWS on this machine; one that runs keeps its port.",
-    ),
+    "up": Row("local:up", "Start the embedded AWS on this machine."),
     "down": Row("local:down", "Stop the embedded AWS; its data is deleted."),
     "doctor": Row("local:doctor", "Check everything that a run needs."),
     "submit": Row("submit:submit", "Submit a document to a pipeline as a job."),

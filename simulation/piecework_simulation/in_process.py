@@ -55,6 +55,7 @@ class InProcessAws:
     urls: dict[str, str] = field(init=False)
     #: Replaced at each arrival: an open long poll waits for the present one.
     arrival: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         """Create the tables, the queues and the bucket."""
@@ -110,7 +111,7 @@ class InProcessAws:
             arrival = self.arrival
             reply = self.sqs.call("receive_message", request)
             left = until - time.time()
-            if reply.get("Messages") or left <= 0:
+            if reply.get("Messages") or left <= 0 or self.closed:
                 return reply
             next_at = self.sqs.next_at(url)
             if next_at is not None:
@@ -120,6 +121,11 @@ class InProcessAws:
                     await arrival.wait()
             except TimeoutError:
                 continue
+
+    def close(self) -> None:
+        """End the open polls, for which a stopping worker would wait."""
+        self.closed = True
+        self.arrival.set()
 
     def _wake_polls(self, _: str) -> None:
         self.arrival.set()
@@ -167,11 +173,13 @@ async def worker_beside(
     log = structlog.get_logger().bind(worker="run")
     isolation = Isolation(names, "run", aws.settings.stage_memory_mb, log)
     stop = asyncio.Event()
+    aws.closed = False
     services = open_services(aws.runtime(), "run", pipelines, log, isolation)
     task = asyncio.create_task(serve(Worker(services, stop), reconcile=True))
     try:
         yield task
     finally:
         stop.set()
+        aws.close()
         await asyncio.gather(task, return_exceptions=True)
         await isolation.close()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from piecework.settings import Settings
+from piecework_simulation.in_process import InProcessAws, worker_beside
 
 PIPELINE = """
 from pydantic import BaseModel
@@ -94,3 +98,9 @@ def test_a_wrong_line_is_named_and_nothing_runs(project: Path) -> None:
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "input.manifest.invalid_line: Line 2 of rows.jsonl" in done.stderr
+
+
+async def test_a_worker_beside_ends_without_its_long_poll() -> None:
+    aws = InProcessAws(Settings(receive_wait_s=20))
+    async with asyncio.timeout(10), worker_beside(aws, {}, []):
+        await asyncio.sleep(0)

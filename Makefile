@@ -172,7 +172,7 @@ MESSAGES ?= 10000
 security: setup ## fuzz messages and names, plant canaries and payload bombs (MESSAGES=500)
 	@$(BIN)/python -m verification.security --messages $(MESSAGES) $(ARGS)
 
-audit: setup ## list known vulnerabilities of the locked dependencies (77: no index answered)
+audit: setup ## list known vulnerabilities of the locked dependencies (needs the index)
 	@$(BIN)/python -m verification.security.supply audit
 
 sbom: setup ## write the bill of materials: out/sbom.cdx.json

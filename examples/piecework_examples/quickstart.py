@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from piecework import Context, Dependency, Document, JoinContext, Pipeline, Stage
+from piecework import Dependency, Document, Results, pipeline
 
 
 class Paragraph(BaseModel):
@@ -15,6 +15,22 @@ class Paragraph(BaseModel):
     text: str
 
 
+counter = Dependency("word-counter")
+
+
+@counter.call
+async def count_words(text: str) -> int:
+    """Stand for a slow and costly service: retried, and its answer remembered."""
+    return len(text.split())
+
+
+@pipeline(name="word-count")
+async def word_count(paragraph: Paragraph) -> int:
+    """Count the words of a paragraph; runs once for each chunk."""
+    return await count_words(paragraph.text)
+
+
+@word_count.split
 def paragraphs(document: Document) -> Iterator[Paragraph]:
     """Cut a document into chunks; runs once, at submit."""
     for block in document.text.split("\n\n"):
@@ -22,32 +38,15 @@ def paragraphs(document: Document) -> Iterator[Paragraph]:
             yield Paragraph(text=block.strip())
 
 
-async def count_words(text: str, *, idempotency_key: str) -> int:
-    """Stand in for a slow and costly service."""
-    del idempotency_key  # a service would be sent it, with the text
-    return len(text.split())
+@word_count.label
+def beginning(paragraph: Paragraph) -> str:
+    """Name a chunk in lists."""
+    return paragraph.text[:40]
 
 
-counter = Dependency("word-counter")
-
-
-async def count(ctx: Context[Paragraph]) -> int:
-    """Call the service: retried, and its answer remembered."""
-    return await ctx.call(counter, count_words, ctx.payload.text)
-
-
-async def total(ctx: JoinContext) -> int:
+@word_count.join
+async def total(results: Results[int]) -> int:
     """Add up the results; runs once, after the last chunk."""
-    words: int = sum([item.value async for item in ctx.results()])
-    await ctx.write("total.txt", f"{words}\n", media_type="text/plain")
+    words = sum([result.value async for result in results])
+    await results.write("total.txt", f"{words}\n", media_type="text/plain")
     return words
-
-
-pipeline = Pipeline(
-    name="word-count",
-    payload=Paragraph,
-    split=paragraphs,
-    stages=[Stage(count)],
-    join=total,
-    label=lambda paragraph: paragraph.text[:40],
-)

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from piecework.calls.call import CallScope
-from piecework.dependency import Dependency
+from piecework.dependency import Dependency, key_argument
 from piecework.domain import keys
 from piecework.domain.model import Effect
 
@@ -199,7 +199,7 @@ class Provider:
             value: Any = entry.answers[key]
         else:
             try:
-                value = await carry_out(*args, idempotency_key=key, **kwargs)
+                value = await carry_out(*args, **kwargs, **key_argument(carry_out, key))
             except Exception as error:  # noqa: BLE001 -- it is the pipeline's own
                 if not answer.done():
                     answer.set_exception(error)

@@ -42,7 +42,7 @@ def test_a_new_project_passes_its_own_checks(tmp_path: Path, starter: str) -> No
     project = tmp_path / "my-batch"
     assert (0, FILES) == (done.returncode, {file.name for file in project.iterdir()})
     assert 3 == done.stderr.count("next: ")
-    assert not [f for f in project.iterdir() if "{{" in f.read_text("utf-8")]
+    assert not [f for f in project.iterdir() if "{{name" in f.read_text("utf-8")]
     for words in (
         (BIN / "ruff", "format", "--check", "."),
         (BIN / "ruff", "check", "."),

@@ -9,7 +9,7 @@ import pytest
 from piecework.client import Client
 from piecework.settings import Settings
 from piecework.testing import run_in_memory
-from piecework_examples.quickstart import Paragraph, pipeline
+from piecework_examples.quickstart import Paragraph, word_count
 from piecework_simulation.in_process import InProcessAws, worker_beside
 from tests.docs.pages import README, ROOT, fenced, prose
 
@@ -40,7 +40,7 @@ def test_the_readme_has_its_sections_in_their_order() -> None:
 async def test_the_pipeline_of_the_quickstart_does_what_it_says() -> None:
     payloads = [Paragraph(text="one two"), Paragraph(text="three")]
 
-    run = await run_in_memory(pipeline, payloads)
+    run = await run_in_memory(word_count, payloads)
 
     assert {0: 2, 1: 1} == run.results
     assert 3 == run.join_value
@@ -66,7 +66,7 @@ async def test_the_pipeline_and_the_program_in_the_readme_run(
 
 
 def test_the_command_of_the_readme_names_a_pipeline_that_exists() -> None:
-    assert "piecework_examples.quickstart:pipeline" in "".join(fenced(README, "sh"))
+    assert "piecework_examples.quickstart:word_count" in "".join(fenced(README, "sh"))
     assert (ROOT / "examples/piecework_examples/quickstart.py").is_file()
 
 

@@ -24,7 +24,7 @@ from piecework.aws.endpoint import Emulator
 from piecework.domain.model import JobRef, JobStatus
 from piecework.runtime import connect
 from piecework.settings import load_settings
-from piecework_examples.quickstart import Paragraph, pipeline
+from piecework_examples.quickstart import Paragraph, word_count
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.submit import Submission, submit
 from tests.infra.image.container import Container, entry_point, health_check, start
@@ -122,7 +122,9 @@ async def test_the_worker_does_a_job_unprivileged_on_a_read_only_root(
             yield ChunkInput(text, Paragraph(text=text).model_dump_json().encode())
 
     async with connect(load_settings()) as rt:
-        await submit(rt, Submission(ref, pipeline, "test", "tester", None), inputs())
+        await submit(
+            rt, Submission(ref, word_count.declared, "test", "tester", None), inputs()
+        )
         async with asyncio.timeout(30):
             while not (job := await rt.jobs.read(ref)) or not job.status.ended:
                 assert worker.process.returncode is None

@@ -110,7 +110,7 @@ def test_packages_and_templates_are_those_of_the_wheel(project: Project) -> None
 
 
 def test_the_simulator_runs(project: Project) -> None:
-    pipeline = "piecework_examples.quickstart:pipeline"
+    pipeline = "piecework_examples.quickstart:word_count"
 
     shown = project.run(
         "piecework_simulation", pipeline, "notes.md", "--schedules", "5"
@@ -144,7 +144,7 @@ def test_a_worker_does_a_job_and_is_healthy(
 ) -> None:
     health = project.folder / "health.json"
     monkeypatch.setenv("PIECEWORK_HEALTH_FILE", str(health))
-    pipeline = "piecework_examples.quickstart:pipeline"
+    pipeline = "piecework_examples.quickstart:word_count"
     submit = ("submit", pipeline, "notes.md", "--wait", "-o", "json")
 
     with worker_of(project) as worker:

@@ -16,7 +16,7 @@ from piecework_simulation.engine.sandbox import NETWORK_REFUSED
 from piecework_simulation.runner import replay
 from tests.simulation.planted import an_effect_is_not_looked_up
 
-QUICKSTART = Inputs("piecework_examples.quickstart:pipeline", "README.md")
+QUICKSTART = Inputs("piecework_examples.quickstart:word_count", "README.md")
 
 
 def test_an_example_violates_no_invariant() -> None:
@@ -56,15 +56,15 @@ def test_the_command_names_the_users_own_pipeline() -> None:
     [
         (Inputs("no_such:pipeline", "README.md"), "pipeline.module.not_found"),
         (
-            Inputs("piecework_examples.quickstart:count", "README.md"),
+            Inputs("piecework_examples.quickstart:count_words", "README.md"),
             "pipeline.object.not_a_pipeline",
         ),
         (
-            Inputs("piecework_examples.quickstart:pipeline", "none"),
+            Inputs("piecework_examples.quickstart:word_count", "none"),
             "input.source.not_found",
         ),
         (
-            Inputs("piecework_examples.quickstart:pipeline", "README.md", "none:X"),
+            Inputs("piecework_examples.quickstart:word_count", "README.md", "none:X"),
             "cli.usage.invalid",
         ),
     ],

@@ -19,7 +19,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel
 
 from piecework.client import Client, JobHandle, JobView
-from piecework_examples.quickstart import Paragraph, pipeline
+from piecework_examples.quickstart import Paragraph, word_count
 from piecework_examples.service.errors import answer_errors
 from piecework_examples.service.events import END, Seen, event_of
 
@@ -66,7 +66,7 @@ def client_of(request: Request) -> Client:
 
 def open_job(job: str, client: Annotated[Client, Depends(client_of)]) -> JobHandle[int]:
     """Return the handle of the job in the path."""
-    return client.job(job, pipeline)
+    return client.job(job, word_count)
 
 
 Job = Annotated[JobHandle[int], Depends(open_job)]
@@ -83,7 +83,7 @@ async def submit(
     A repeated request finds the job and starts nothing. The same key with other
     paragraphs is refused.
     """
-    job = await client.submit(pipeline, paragraphs, id=key, deadline="2h")
+    job = await client.submit(word_count, paragraphs, id=key, deadline="2h")
     return Accepted(job=job.id, created=job.created)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -205,7 +206,7 @@ def as_fallback(
         finally:
             CURRENT_CALL.reset(token)
 
-    return declare_text(called, function_text(function), function)
+    return stand_for(called, function)
 
 
 @functools.cache
@@ -216,4 +217,14 @@ def instrument_call(function: Callable[..., Awaitable[Any]]) -> Callable[..., An
     async def call(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
         return await PROVIDER.get().call(function, args, kwargs, idempotency_key)
 
-    return declare_text(call, function_text(function), function)
+    return stand_for(call, function)
+
+
+def stand_for(call: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a call that takes the idempotency key stand for any function in keys.
+
+    The function may not take the key: the signature of the call counts, not its.
+    """
+    call.__signature__ = inspect.signature(call, follow_wrapped=False)
+    stands: Callable[..., Any] = declare_text(call, function_text(function), function)
+    return stands

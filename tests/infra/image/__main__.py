@@ -109,7 +109,7 @@ async def play(app: Sequence[Mount], work: Path, given: dict[str, str]) -> int:
     reconciler = await start(reconciler_command, given, app, work / "r")
     try:
         pages = Mount(work / "src" / "requirements", "/home/piecework")
-        submitting = ["piecework", "submit", "piecework_examples.quickstart:pipeline"]
+        submitting = ["piecework", "submit", "piecework_examples.quickstart:word_count"]
         words = [*submitting, "build.txt", "--wait", "--timeout", "2m"]
         command = await start(words, given, [*app, pages], work / "c")
         found = {"command": await command.process.wait()}

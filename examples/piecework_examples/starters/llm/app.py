@@ -1,15 +1,16 @@
 """Read invoices with a language model; each answer is checked against a type."""
 
-import asyncio
+import json
 import re
 
-from piecework import Dependency, Results, pipeline
-from pydantic import BaseModel
+from piecework import Results, pipeline
+from piecework.llm import Model, ModelRequest, Price
+from pydantic import BaseModel, Field
 
-SYSTEM = "Return the supplier and the amount of the invoice as JSON."
+SYSTEM = "Return the supplier and the total of the invoice."
 
 
-class Doc(BaseModel):
+class Document(BaseModel):
     """The payload of one chunk: a line of rows.jsonl."""
 
     text: str
@@ -19,35 +20,27 @@ class Invoice(BaseModel):
     """The answer of the model, and the result of a chunk."""
 
     supplier: str
-    cents: int
+    total_cents: int = Field(ge=0)
 
 
-# A new version of the prompt is a new key: its calls are made again.
-model = Dependency("model", timeout=60, version="prompt-1")
+async def offline(request: ModelRequest) -> str:
+    """Stand for a provider: `piecework.llm.openai_chat(AsyncOpenAI())` replaces it."""
+    supplier, _, amount = request.text.partition(":")
+    cents = int(re.sub(r"\D", "", amount) or "0")
+    return json.dumps({"supplier": supplier, "total_cents": cents})
 
 
-@model.call  # retried, and not paid again after a crash
-async def ask_model(system: str, text: str) -> Invoice:
-    """Validate the answer; one that does not validate is asked for again."""
-    return Invoice.model_validate_json(await complete(system, text))
-
-
-async def complete(system: str, text: str) -> str:
-    """Stand for a model; put a request of your provider's SDK here."""
-    del system  # the provider would be sent it, with the text
-    await asyncio.sleep(0.1)
-    supplier, _, amount = text.partition(":")
-    digits = re.sub(r"\D", "", amount) or "0"
-    return Invoice(supplier=supplier, cents=int(digits)).model_dump_json()
+# Dollars for a million tokens; `offline` states no tokens.
+mini = Model("gpt-5-mini", offline, price=Price(input=0.25, output=2.0))
 
 
 @pipeline
-async def invoices(doc: Doc) -> Invoice:
-    """Run once for each chunk; the result is stored."""
-    return await ask_model(SYSTEM, doc.text)
+async def invoices(document: Document) -> Invoice:
+    """Run once for each chunk; an answer is not paid again after a crash."""
+    return await mini.ask(SYSTEM, document.text, returns=Invoice)
 
 
 @invoices.join
 async def total(results: Results[Invoice]) -> int:
     """Run once, after the last chunk: add up the cents."""
-    return sum([result.value.cents async for result in results])
+    return sum([result.value.total_cents async for result in results])

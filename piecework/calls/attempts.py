@@ -268,7 +268,8 @@ class Attempts:
             self.in_flight.note_failure(dependency, attempts.began_at, end)
             usage = end and getattr(end.error, "facts", {}).get("usage")
             if isinstance(usage, Usage):
-                self.usage.report_failed(attempts.call, usage, self.counts)
+                known = self.usage.report_failed(attempts.call, usage, self.counts)
+                self._settle(attempts, known)
 
     def _may_retry(self, attempts: CallAttempts) -> bool:
         """Take a retry token, unless the breaker would reject the retry."""
@@ -291,15 +292,20 @@ class Attempts:
         attempts.end(self.log, asyncio.get_running_loop().time(), "answered")
         self.counts.made += 1
         usage = self.usage.report_paid(call, answer, self.counts)
-        if attempts.limiter is not None and call.dependency.usage is not None:
-            used = usage.tokens_in + usage.tokens_out
-            attempts.limiter.settle(attempts.estimate, used)
+        if call.dependency.usage is not None:
+            self._settle(attempts, usage)
         if self.counts.forward:
             self.counts.end_times.append(self.clock())
         try:
             return Answered(call.encode(answer))
         except PermanentError as error:
             return self._own(attempts, error)
+
+    def _settle(self, attempts: CallAttempts, usage: Usage) -> None:
+        """Correct the fleet's schedule by the tokens that an answer has used."""
+        if attempts.limiter is not None:
+            used = usage.tokens_in + usage.tokens_out
+            attempts.limiter.settle(attempts.estimate, used)
 
     def _failed(self, attempts: CallAttempts, end: Failed) -> Failed:
         """Return the end of a call that is not retried: its last failure, or a limit.

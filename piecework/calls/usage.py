@@ -44,22 +44,21 @@ class UsageReporter:
 
     def report_paid(self, call: Call, answer: Any, counts: CallCounts) -> Usage:
         """Report a call that its dependency answered; return its usage."""
-        usage = self._usage(call, lambda: answer)
-        self._report_paid(call, usage, counts)
-        return usage
+        return self._report_paid(call, self._usage(call, lambda: answer), counts)
 
-    def report_failed(self, call: Call, usage: Usage, counts: CallCounts) -> None:
-        """Report a call that failed although its dependency answered.
+    def report_failed(self, call: Call, usage: Usage, counts: CallCounts) -> Usage:
+        """Report a call that failed although its dependency answered; return its usage.
 
         The answer was paid for, and then refused: the error has its usage.
         """
         counts.made += 1
-        self._report_paid(call, self._checked(call, lambda: usage), counts)
+        return self._report_paid(call, self._checked(call, lambda: usage), counts)
 
-    def _report_paid(self, call: Call, usage: Usage, counts: CallCounts) -> None:
+    def _report_paid(self, call: Call, usage: Usage, counts: CallCounts) -> Usage:
         counts.tokens_in += usage.tokens_in
         counts.tokens_out += usage.tokens_out
         self.hook(call.dependency.name, "paid", usage)
+        return usage
 
     def report_reused(
         self, call: Call, text: str, answered: Literal["replayed", "cached"]

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar, cast, overload
 
 from pydantic import BaseModel, ValidationError
 
+from piecework.calls.usage import CHARACTERS_PER_TOKEN
 from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
 from piecework.domain.identity import named_call, path_of
 from piecework.errors import StageError
@@ -83,8 +84,8 @@ class Model:
             fallback: The models that are asked, in order, if this one is overloaded,
                 cut off or refuses. They have no fallbacks of their own.
             max_tokens: Tokens of an answer, if `ask` sets no limit.
-            **options: Further arguments of `Dependency`, such as `retry`, `timeout`,
-                `breaker`, `cache_ttl_s` and `version`.
+            **options: Further arguments of `Dependency`, such as `limits`, `retry`,
+                `timeout`, `breaker`, `cache_ttl_s` and `version`.
 
         Raises:
             UsageError: `pipeline.declaration.invalid`.
@@ -93,7 +94,8 @@ class Model:
         self.model_id, self.max_tokens = model_id or name, max_tokens
         self.provider = str(getattr(caller, "provider", "") or path_of(caller))
         self.fallback = tuple(fallback)
-        options = {"layer": "llm", "usage": self.usage_of, **options}
+        ours = {"layer": "llm", "usage": self.usage_of, "estimate": estimated_tokens}
+        options = {**ours, **options}
         self._alone = Dependency(name, **options)
         chain = [Fallback(each.dependency, each.complete) for each in self.fallback]
         self.dependency: Dependency = replace(
@@ -241,6 +243,13 @@ class Model:
         if usd is None and self.price is not None:
             usd = self.price.usd(answer)
         return Usage(answer.tokens_in, answer.tokens_out, usd or 0.0, self.model_id)
+
+
+def estimated_tokens(request: ModelRequest, *_: Any) -> int:
+    """Return the most tokens that a request is likely to use, in and out."""
+    schema = json.dumps(request.schema) if request.schema else ""
+    texts = (request.system, schema, *(turn.text for turn in request.turns))
+    return sum(map(len, texts)) // CHARACTERS_PER_TOKEN + request.max_tokens
 
 
 def _fitting(

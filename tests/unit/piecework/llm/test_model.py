@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from piecework import Context, PermanentError, Pipeline, Stage, UsageError, pipeline
+from piecework import (
+    Context,
+    Limits,
+    PermanentError,
+    Pipeline,
+    Stage,
+    UsageError,
+    pipeline,
+)
 from piecework.domain.outcome import DeadLettered
 from piecework.errors import TransientError
 from piecework.errors.codes import REGISTRY
@@ -248,6 +256,17 @@ def test_a_wrong_declaration_is_refused() -> None:
 async def test_only_a_pydantic_model_is_an_answer() -> None:
     with pytest.raises(UsageError, match="not a pydantic model"):
         await Model("a", Provider(GOOD)).ask("", "a", returns=int)  # type: ignore[call-overload]
+
+
+async def test_a_request_is_estimated_by_its_texts_and_its_limit() -> None:
+    provider = Provider(BAD, GOOD)
+    model = Model("mini", provider, limits=Limits(tokens_per_minute=10_000))
+    await model.ask("s" * 400, "t" * 400, returns=Invoice, max_tokens=800)
+
+    estimate = model.dependency.estimate
+    assert estimate is not None
+    first, repair = (estimate(each) for each in provider.requests)
+    assert 1_000 < first < repair < 1_400
 
 
 def test_each_code_of_a_fallback_is_in_the_registry() -> None:

@@ -252,13 +252,13 @@ def test_a_reopened_job_runs_before_its_messages_are_sent(shop: Shop) -> None:
 
         at.world.on_exchange = look
         began, shop.broken = at.world.loop.time(), False
-        await redrive(at.rt, redrive_of(letters))
+        assert (3, 2) == await redrive(at.rt, redrive_of(letters))
         job = await at.ended()
         assert JobStatus.FAILED is job.status  # because of its join
         again = at.world.loop.time()
         [letter] = await at.letters()
         shop.join_broken = False
-        assert (1, 3) == await redrive(at.rt, redrive_of([letter]))
+        assert (1, 3) == await redrive(at.rt, redrive_of([*letters, letter]))
         await at.ended()
         assert again - began < at.rt.settings.reconcile_s
         return at.world.loop.time() - again
@@ -274,15 +274,15 @@ def test_an_edit_is_stored_and_a_discard_is_recorded(shop: Shop) -> None:
     pipeline = shop.pipeline()
 
     async def act(at: Simulated) -> list[str]:
-        await at.submit(pipeline, items(2))
+        await at.submit(pipeline, items(3))
         await at.ended()
-        first, second = await at.letters()
+        first, *others = await at.letters()
         shop.broken = False
         edit = Edit({"n": 41}, pipeline=pipeline)
         request = RedriveRequest(REF, [first], "tester", "it is fixed", edit=edit)
         assert (1, 2) == await redrive(at.rt, request)
         await at.ended()
-        assert 1 == await discard(at.rt, REF, [second], Closing("tester", "no need"))
+        assert 2 == await discard(at.rt, REF, others, Closing("tester", "no need"))
         return [row.event for row in await at.rt.jobs.events(REF)]
 
     events = simulate(act, [pipeline])

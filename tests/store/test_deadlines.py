@@ -92,11 +92,14 @@ async def test_the_reconciler_leaves_other_jobs_alone(
 
 
 async def test_a_job_before_its_deadline_is_reconciled(store: Store) -> None:
-    await store.put_chunk(redispatch_at=PASSED)
-    job = await store.put_job(S.RUNNING, sent_at=iso(NOW), deadline_at=AHEAD)
+    item = (await store.put_chunk(redispatch_at=PASSED)).item
+    last = store.ref.chunk(keys.PARTITION_SIZE)
+    await store.put(last.pk, last.sk, **item | {"chunk": last.chunk})
+    facts = {"chunks": last.chunk + 1, "sent_at": iso(NOW), "deadline_at": AHEAD}
+    job = await store.put_job(S.RUNNING, **facts)
     here = pass_context(store)
     await reconcile_job(here, job)
-    assert [store.chunk] == [m.ref for m in sent(here.rt)]
+    assert [store.chunk, last] == [m.ref for m in sent(here.rt)]
 
 
 @pytest.mark.parametrize("status", [S.FINALIZING, None])

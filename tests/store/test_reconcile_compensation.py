@@ -115,6 +115,18 @@ async def test_a_notice_that_is_due_is_sent_to_a_worker_once(
     assert sent(here.rt) == [Message.about(join, 2)] * messages
 
 
+async def test_of_several_notifications_each_counts(store: Store) -> None:
+    job = await store.put_job(
+        JobStatus.CANCELLED, has_notify_hook=True, cancelled_at=iso(NOW)
+    )
+    for event in ("deadline", "ended"):
+        facts = {"event": event, "gen": 2, "state": PENDING, "due_at": iso(NOW)}
+        row = facts | {"redispatch_at": iso(NOW), "attempts": 1}
+        await store.put(store.ref.pk, keys.notification_sk(2, event), **row)
+    done = await dispatch_notifications(pass_context(store), job)
+    assert {"notification dispatched": 2} == done
+
+
 async def test_a_worker_beside_is_given_it_without_a_message(store: Store) -> None:
     job = await store.put_job(JobStatus.CANCELLED, has_notify_hook=True)
     await a_notification(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,7 +12,12 @@ from piecework import Context, Pipeline, Stage
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.errors import UsageError
 from piecework.settings import Settings
-from piecework_orchestrator.redrive import Edit, edit_payload
+from piecework_orchestrator.redrive import (
+    PATCH_LIMIT,
+    Edit,
+    edit_payload,
+    patch_text,
+)
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 
@@ -36,6 +42,17 @@ def test_a_new_payload_reads_back_at_the_worker() -> None:
     new = Edit({"Text": "mended"}, pipeline=TOY).apply({"Text": "bad"})
     assert {"Text": "mended"} == new
     assert "mended" == Line.model_validate(new).text
+
+
+def test_a_refusal_names_every_field_that_does_not_fit() -> None:
+    with pytest.raises(UsageError, match=r"\['Text', 'more'\]"):
+        Edit({"Text": 1, "more": 2}, pipeline=TOY).apply({"Text": "bad"})
+
+
+def test_a_patch_is_kept_up_to_its_limit() -> None:
+    full = {"text": "x" * (PATCH_LIMIT - len('{"text": ""}'))}
+    assert json.dumps(full) == patch_text(full)
+    assert len(patch_text({"text": full["text"] + "x"})) < PATCH_LIMIT
 
 
 @pytest.mark.parametrize(

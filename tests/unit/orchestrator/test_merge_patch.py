@@ -14,6 +14,7 @@ from piecework_orchestrator.redrive import apply_patch, make_patch
     [
         ({"a": "b"}, {"a": "c"}, {"a": "c"}),
         ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": "c", "d": "e"}, {"a": "c", "d": "e"}),
         ({"a": "b"}, {"a": None}, {}),
         ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
         ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),

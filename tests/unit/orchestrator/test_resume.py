@@ -16,6 +16,7 @@ from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.reopen import Patched, Reopening, Schedule, reopening
 from piecework_orchestrator import resume as resuming
 from piecework_orchestrator.resume import (
+    DispatchRate,
     ReopenRequest,
     dispatch,
     remove_from_tallies,
@@ -109,3 +110,10 @@ async def test_dispatching_many_chunks_reports_progress() -> None:
     await dispatch(rt, JOB, [REF.of.chunk(number) for number in range(41)], None)
     assert list(range(41)) == rt.sent
     assert SHOWN == rt.shown
+
+
+async def test_dispatching_at_a_rate_sends_each_chunk() -> None:
+    rt: Any = Slow()
+    refs = [REF.of.chunk(number) for number in range(3)]
+    await dispatch(rt, JOB, refs, DispatchRate(1.0, 0.0))
+    assert [0, 1, 2] == rt.sent

@@ -17,6 +17,7 @@ from piecework.domain.claim import (
     AttemptsExhausted,
     Busy,
     CancelPending,
+    LeaseExpired,
     NotDue,
     NotFound,
     Refusal,
@@ -24,6 +25,8 @@ from piecework.domain.claim import (
 from piecework.domain.model import Chunk, JobStatus
 from piecework.domain.outcome import Cancelled, Succeeded
 from piecework.domain.protocols import ClaimLostError
+from piecework.settings import Settings
+from piecework.store.table import Refused, Written
 from piecework_worker import executor
 from piecework_worker.executor import (
     UNKNOWN_S,
@@ -50,6 +53,7 @@ class World:
     pipelines: dict[str, Any] = field(default_factory=lambda: {"review": "pipeline"})
     log: Any = field(default_factory=Log)
     rng: Random = field(default_factory=Lowest)
+    settings: Settings = field(default_factory=Settings)
 
     rt = property(lambda self: self)
     work = claims = lease_renewer = table = cancelled_groups = rt
@@ -75,6 +79,11 @@ class World:
 
     async def note_unknown_pipeline(self, job: Any) -> None:
         self.said.append(("unknown", job.pipeline))
+
+    def action(self, *_: Any, **__: Any) -> None: ...
+
+    async def update(self, *_: Any, **__: Any) -> Any:
+        return self.answers.pop(0)
 
     @contextmanager
     def maintain(self, *_: Any) -> Iterator[Any]:
@@ -108,6 +117,19 @@ def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(executor, "settle", settle)
 
     return tell
+
+
+@pytest.mark.parametrize(("written", "events"), [(Written({}), 1), (Refused(None), 0)])
+async def test_an_expired_lease_is_released_before_the_next_claim(
+    written: Any, events: int
+) -> None:
+    """Another process may be faster: then this one does not tell of it."""
+    lost = chunk(2, status="RUNNING", fence=4, claimed_by="w0", takeovers=1)
+    here = world(LeaseExpired(lost), written, AlreadyEnded(chunk(2)))
+    await execute(TURN, JOB, here)
+    assert [("acquire", 2, 3), ("acquire", 2, 3, 4)] == here.said
+    told = [facts for name, facts in here.log.said if name == "chunk.lease_expired"]
+    assert [{"chunk": REF.chunk, "claimed_by": "w0", "takeovers": 2}] * events == told
 
 
 KEEP, DISCARD = MessageAction.KEEP, MessageAction.DISCARD

@@ -144,7 +144,10 @@ async def test_a_job_notes_what_blocks_it_even_for_an_endless_delay() -> None:
 
 
 async def test_a_failed_note_does_not_stop_the_back_off() -> None:
-    async def note(*_: Any) -> None:
+    said: list[Any] = []
+
+    async def note(*told: Any) -> None:
+        said.append(told)
         message = "gone"
         raise StoreError(message)
 
@@ -152,3 +155,5 @@ async def test_a_failed_note_does_not_stop_the_back_off() -> None:
     job: Any = SimpleNamespace(ref=REF, pipeline="review")
 
     await services(jobs).note_unknown_pipeline(job)
+    reason = "worker w does not have pipeline review"
+    assert [(REF, "runtime.pipeline.unknown", reason)] == said

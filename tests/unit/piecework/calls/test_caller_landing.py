@@ -30,9 +30,9 @@ class Gate(Provider):
         return answer
 
 
-async def cut_off(one: Any, provider: Gate) -> None:
+async def cut_off(one: Any, provider: Gate, *args: Any) -> None:
     """Make a call, and cut the stage off that waits for it."""
-    stage = asyncio.create_task(call(one, KEYED, provider))
+    stage = asyncio.create_task(call(one, KEYED, provider, *args))
     await provider.asked.wait()
     stage.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -59,12 +59,14 @@ async def test_an_effect_of_a_plain_cancel_is_cut_off_with_its_stage() -> None:
 
 
 async def test_what_was_let_go_on_is_cut_off_with_the_claim() -> None:
-    one, provider = caller(Diary(), drains_effects=lambda: True), Gate()
-    await cut_off(one, provider)
+    one, providers = caller(Diary(), drains_effects=lambda: True), [Gate(), Gate()]
+    for number, provider in enumerate(providers):
+        await cut_off(one, provider, number)
     one.effect_drain.abandon()
-    provider.open.set()
+    for provider in providers:
+        provider.open.set()
     await one.drain()
-    assert provider.landed == 0
+    assert [0, 0] == [provider.landed for provider in providers]
 
 
 async def test_an_effect_that_fails_as_it_lands_keeps_nobody() -> None:

@@ -306,6 +306,18 @@ async def test_also_if_the_worker_died_before_the_answer() -> None:
     assert 1 == len(set(hotels.other.keys))
 
 
+async def test_the_last_of_a_chain_whose_effect_may_stand_is_asked_again() -> None:
+    diary, hotels, last = Diary(), Hotels(FULL), Provider(ClaimLostError())
+    hotels.other.errors = [FULL]
+    inn = Dependency("inn", effect=Effect.PROVIDER_IDEMPOTENT)
+    chain = [*hotels.dependency.fallback, Fallback(inn, last.ask)]
+    hotels.dependency = replace(hotels.dependency, fallback=chain)
+    with pytest.raises(ClaimLostError):
+        await hotels.book(caller(diary))
+    await hotels.book(caller(diary))
+    assert ((1, 1), 2) == (hotels.asked, len(last.keys))
+
+
 async def test_once_it_was_undone_the_first_is_asked_again() -> None:
     diary, hotels = Diary(), Hotels(FULL)
     await hotels.book(caller(diary))

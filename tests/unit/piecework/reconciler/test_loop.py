@@ -31,6 +31,7 @@ class World:
     def __init__(self, status: JobStatus | None, *, listed: bool = True) -> None:
         self.status = status
         self.listed = listed
+        self.refs = [REF]
         self.times_read: list[float] = []
         self.settings = SETTINGS
         self.rng = Highest()
@@ -40,8 +41,8 @@ class World:
         return 0.0
 
     async def active(self) -> AsyncIterator[JobRef]:
-        if self.listed:
-            yield REF
+        for ref in self.refs if self.listed else ():
+            yield ref
 
     async def read(self, ref: JobRef) -> Job | None:
         item = {"status": self.status, "gen": 1, "chunks": 1, "pipeline": "p"}
@@ -109,8 +110,11 @@ def test_an_odd_job_and_an_odd_message_hold_up_nobody(
         raise KeyError("status")
 
     monkeypatch.setattr(loop, "drain", drain)
-    acts = run_virtually(reconciler(Odd(JobStatus.RUNNING)).run_pass())
+    log, odd = Log(), Odd(JobStatus.RUNNING)
+    acts = run_virtually(loop.Reconciler(odd, log).run_pass())  # type: ignore[arg-type]
     assert acts == {"failed": 2, "jobs seen": 1}
+    told = [facts for name, facts in log.said if name == "reconcile.action"]
+    assert acts == {each["action"]: each["count"] for each in told}
 
 
 @pytest.mark.parametrize("status", [None, JobStatus.SUCCEEDED, JobStatus.CANCELLED])
@@ -131,11 +135,13 @@ def test_a_job_that_has_ended_is_forgotten(
     assert len(times_read) == 1
 
 
-def test_a_job_that_left_the_list_since_is_forgotten(times_read: list[float]) -> None:
+def test_jobs_that_left_the_list_since_are_forgotten(times_read: list[float]) -> None:
     async def passes() -> None:
         world = World(JobStatus.RUNNING)
+        world.refs.append(JobRef("acme", "other"))
         here = reconciler(world)
         await here.run_pass()
+        assert len(times_read) == 2
         world.listed = False
         await here.run_pass()
         assert not here.leases.is_watching
@@ -143,7 +149,7 @@ def test_a_job_that_left_the_list_since_is_forgotten(times_read: list[float]) ->
         await here.run_pass()
 
     run_virtually(passes())
-    assert len(times_read) == 2
+    assert len(times_read) == 4
 
 
 def test_a_job_that_left_the_list_is_not_overdue_for_ever(

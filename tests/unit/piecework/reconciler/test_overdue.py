@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from piecework.aws.queue import BATCH
 from piecework.domain.model import Chunk, Job, JobRef, iso
-from piecework.reconciler.pass_state import Overdue, overdue_since
+from piecework.reconciler.pass_state import Overdue, PassContext, overdue_since
 
 REF = JobRef("acme", "job-1")
 NOW = 1_700_000_000.0
@@ -57,8 +59,29 @@ def test_the_longest_counts_and_a_new_look_begins_anew() -> None:
     overdue.note(job(), chunk("WAITING", number=1, retry_at=iso(NOW - 9)), NOW)
     assert overdue.seconds() == pytest.approx(9)
 
+    later = Job.read(JobRef("acme", "job-2"), job().item)
+    overdue.note(later, chunk("WAITING", retry_at=iso(NOW - 11)), NOW)
+    assert overdue.seconds() == pytest.approx(11)
+
+    overdue.forget(later.ref)
     overdue.forget(REF)
     assert overdue.seconds() == 0
+
+
+async def test_messages_are_sent_in_full_batches_and_the_rest_at_the_end() -> None:
+    sizes: list[int] = []
+
+    async def send(messages: list[Any]) -> None:
+        sizes.append(len(messages))
+
+    rt: Any = SimpleNamespace(work=SimpleNamespace(send=send))
+    context = PassContext(rt)
+    for number in range(2 * BATCH + 1):
+        await context.dispatch(REF.chunk(number), 1)
+    assert [BATCH, BATCH] == sizes
+    await context.send()
+    await context.send()
+    assert [BATCH, BATCH, 1] == sizes
 
 
 def test_a_wait_is_counted_up_to_when_its_chunk_was_seen() -> None:

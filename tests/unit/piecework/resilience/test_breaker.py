@@ -60,6 +60,11 @@ def test_too_few_calls_do_not_open_it() -> None:
     assert one.phase is BreakerPhase.CLOSED
 
 
+def test_a_window_as_small_as_the_minimum_opens_it() -> None:
+    rules = CircuitBreaker(failure_rate=0.5, minimum_calls=4, window_calls=4)
+    assert opened(rules).phase is BreakerPhase.OPEN
+
+
 @pytest.mark.parametrize(
     ("failed", "calls", "opens"),
     [

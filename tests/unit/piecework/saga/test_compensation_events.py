@@ -63,12 +63,16 @@ async def test_a_failed_compensation_is_emitted_and_the_others_still_run() -> No
     ]
 
 
-async def test_without_steps_to_compensate_no_event_is_emitted() -> None:
-    log, script = Log(), Script(undoable="", fails={"c": PermanentError("no")})
+@pytest.mark.parametrize(("undoable", "told_of"), [("", 0), ("a", 3), ("c", 3)])
+async def test_events_are_emitted_if_any_step_is_to_compensate(
+    undoable: str, told_of: int
+) -> None:
+    log, script = Log(), Script(undoable=undoable, fails={"c": PermanentError("no")})
 
     await run(script.pipeline, ctx=context(script.pipeline, log=log))
 
-    assert {"stage.completed"} == set(log.names())
+    events = [name for name in log.names() if name.startswith("compensation.")]
+    assert told_of == len(events)
 
 
 async def test_a_continued_compensation_emits_its_remaining_steps() -> None:
@@ -104,6 +108,16 @@ def test_the_state_of_a_step(
     assert ["c", "b", "a"] == [step.stage.name for step in steps]
     assert {stage: expected}.items() <= {s.stage.name: s.state for s in steps}.items()
     assert {"a"} <= {step.stage.name for step in steps if step.is_due}
+
+
+def test_a_completed_stage_behind_the_failed_one_is_compensated_too() -> None:
+    """A deployment inserted the stage that failed."""
+    pipeline = Script().pipeline
+    progress = checkpoints_of(pipeline, completed={"a": "", "d": ""})
+
+    steps = compensation_plan(pipeline, envelope(stage="b"), progress, set())
+
+    assert ["d", "c", "b", "a"] == [step.stage.name for step in steps]
 
 
 @pytest.mark.parametrize(

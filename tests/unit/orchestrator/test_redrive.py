@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from piecework import Context, Pipeline, Stage
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.model import JobRef
@@ -14,11 +17,19 @@ from piecework.settings import Settings
 from piecework_orchestrator import canary as waving
 from piecework_orchestrator import redrive as redriving
 from piecework_orchestrator.canary import CanaryRequest, Verdict, redrive_canary
-from piecework_orchestrator.redrive import RedriveRequest, redrive
+from piecework_orchestrator.redrive import Edit, RedriveRequest, redrive
 from piecework_orchestrator.resume import ReopenRequest, ResumeRequest, resume
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 REF = JobRef("default", "a")
+
+
+class Item(BaseModel):
+    text: str
+
+
+async def work(ctx: Context[Item]) -> str:
+    return ctx.payload.text
 
 
 @pytest.fixture
@@ -74,6 +85,29 @@ async def test_a_letter_that_was_closed_meanwhile_starts_no_new_generation(
     assert "redrive.selection.empty" == refused.value.code
     assert "`piecework dlq list --job a`" == refused.value.next_step
     assert [] == reopened
+
+
+async def test_a_closed_letter_is_skipped_before_its_payload_is_edited(
+    deployment: Deployment, reopened: list[list[ReopenRequest]]
+) -> None:
+    other = Pipeline("other", payload=Item, stages=[Stage(work)])
+    late = replace(make_request(deployment), edit=Edit({}, pipeline=other))
+    deployment.letter("a", 1, state="DISCARDED")
+    with pytest.raises(UsageError) as refused:
+        await redrive(deployment.runtime(Settings()), late)
+    assert "redrive.selection.empty" == refused.value.code
+
+
+async def test_an_edit_is_not_stored_for_a_job_that_runs(
+    deployment: Deployment, reopened: list[list[ReopenRequest]]
+) -> None:
+    request = replace(make_request(deployment), edit=Edit({"text": "new"}))
+    deployment.job("a", "RUNNING", 2)
+    before = dict(deployment.bucket.stored)
+    with pytest.raises(UsageError) as refused:
+        await redrive(deployment.runtime(Settings()), request)
+    assert "job.state.not_finished" == refused.value.code
+    assert before == deployment.bucket.stored
 
 
 async def test_a_chunk_that_has_a_result_meanwhile_starts_no_new_generation(

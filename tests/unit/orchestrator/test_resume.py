@@ -10,6 +10,7 @@ from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job
 from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.errors import StoreError
 from piecework.jobs.fan_out import HEARTBEAT_S
 from piecework.settings import Settings
 from piecework.store.dead_letters import Closing, DeadLetters
@@ -18,8 +19,10 @@ from piecework_orchestrator import resume as resuming
 from piecework_orchestrator.resume import (
     DispatchRate,
     ReopenRequest,
+    ResumeRequest,
     dispatch,
     remove_from_tallies,
+    reopen,
     reopen_chunks,
 )
 from tests.unit.piecework.fakes import envelope
@@ -57,7 +60,7 @@ class Slow:
         self.sent: list[int] = []
         self.settings = Settings()
         self.table = self.dead_letters = None
-        self.jobs = self.tallies = self.work = self
+        self.jobs = self.tallies = self.work = self.transitions = self
 
     def clock(self) -> float:
         return self.now
@@ -66,7 +69,10 @@ class Slow:
         self.now += HEARTBEAT_S / 2
         return True
 
-    remove = slowly
+    remove = resume = slowly
+
+    async def record(self, *_: object) -> None:
+        raise StoreError("gone")
 
     async def send(self, messages: list[Any], *, delay_s: float = 0.0) -> None:
         self.sent += [message.chunk for message in messages]
@@ -110,6 +116,24 @@ async def test_dispatching_many_chunks_reports_progress() -> None:
     await dispatch(rt, JOB, [REF.of.chunk(number) for number in range(41)], None)
     assert list(range(41)) == rt.sent
     assert SHOWN == rt.shown
+
+
+async def test_slots_begin_at_the_reopening_and_messages_precede_the_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rt: Any = Slow()
+    late: list[float] = []
+
+    async def reopen_chunk(*asked: Any) -> bool:
+        late.append(rt.now - asked[-1].schedule.not_before)
+        return True
+
+    monkeypatch.setattr(resuming, "reopen_chunk", reopen_chunk)
+    to_reopen = [ReopenRequest(Chunk.read(REF, DEAD))]
+    request = ResumeRequest(REF.of, "me", "why", rate=1.0)
+    with pytest.raises(StoreError):
+        await reopen(rt, JOB, to_reopen, request, "redriven")
+    assert ([0.0], [REF.chunk]) == (late, rt.sent)
 
 
 async def test_dispatching_at_a_rate_sends_each_chunk() -> None:

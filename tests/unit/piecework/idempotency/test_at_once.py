@@ -95,6 +95,28 @@ def test_a_lease_runs_from_its_request_not_from_the_stores_answer() -> None:
     run_virtually(main())
 
 
+def test_a_duplicate_asks_a_slow_store_not_beyond_its_wait() -> None:
+    class Far(MemoryIdempotency):
+        begun = 0
+
+        async def begin(self, request: Any) -> Any:
+            verdict = await super().begin(request)
+            self.begun += 1
+            await asyncio.sleep(25.0 * (self.begun > 1))
+            return verdict
+
+    async def main() -> None:
+        store = Far(clock=lambda: asyncio.get_running_loop().time())
+        book = guard(Slow(5.0).book, store, lease_s=10)
+        first = asyncio.create_task(book("LH 1"))
+        await asyncio.sleep(1)
+        with pytest.raises(TransientError):
+            await book("LH 1")
+        assert (await first, store.begun) == (1, 2)
+
+    run_virtually(main())
+
+
 def test_after_a_caller_that_was_cut_off_the_lease_runs_out_first() -> None:
     async def main() -> None:
         slow, began = Slow(60.0, 0.0), asyncio.get_running_loop().time()

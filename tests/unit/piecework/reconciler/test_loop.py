@@ -107,14 +107,22 @@ def test_an_odd_job_and_an_odd_message_hold_up_nobody(
             return await super().read(ref)
 
     async def drain(*_: Any) -> Counter[str]:
+        await asyncio.sleep(1)
         raise KeyError("status")
 
     monkeypatch.setattr(loop, "drain", drain)
+
+    async def evaluate(*_: Any) -> Counter[str]:
+        await asyncio.sleep(2)
+        return Counter()
+
+    monkeypatch.setattr(loop.DeadLetterAlarms, "evaluate", evaluate)
     log, odd = Log(), Odd(JobStatus.RUNNING)
     acts = run_virtually(loop.Reconciler(odd, log).run_pass())  # type: ignore[arg-type]
     assert acts == {"failed": 2, "jobs seen": 1}
     told = [facts for name, facts in log.said if name == "reconcile.action"]
     assert acts == {each["action"]: each["count"] for each in told}
+    assert 3000 == dict(log.said)["reconcile.pass"]["duration_ms"]
 
 
 @pytest.mark.parametrize("status", [None, JobStatus.SUCCEEDED, JobStatus.CANCELLED])

@@ -72,8 +72,10 @@ def test_who_waits_makes_the_call_when_the_first_fails() -> None:
 
 def test_a_call_is_cut_off_at_the_end_of_its_lease_and_not_before() -> None:
     async def main() -> None:
+        began = asyncio.get_running_loop().time()
         book = guard(Slow(9.9, 10.1).book, memory(), lease_s=10)
         assert await book("LH 1") == 1
+        assert asyncio.get_running_loop().time() - began == pytest.approx(9.9)
         with pytest.raises(TimeoutError):
             await book("LH 2")
 

@@ -63,16 +63,16 @@ async def test_a_failed_compensation_is_emitted_and_the_others_still_run() -> No
     ]
 
 
-@pytest.mark.parametrize(("undoable", "told_of"), [("", 0), ("a", 3), ("c", 3)])
+@pytest.mark.parametrize(("undoable", "emitted"), [("", 0), ("a", 3), ("c", 3)])
 async def test_events_are_emitted_if_any_step_is_to_compensate(
-    undoable: str, told_of: int
+    undoable: str, emitted: int
 ) -> None:
     log, script = Log(), Script(undoable=undoable, fails={"c": PermanentError("no")})
 
     await run(script.pipeline, ctx=context(script.pipeline, log=log))
 
     events = [name for name in log.names() if name.startswith("compensation.")]
-    assert told_of == len(events)
+    assert emitted == len(events)
 
 
 async def test_a_continued_compensation_emits_its_remaining_steps() -> None:

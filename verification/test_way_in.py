@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from verification.way_in import ALL, LIMITS, over_limits, read_page
+from verification.way_in import ALL, LIMITS, count_lines, over_limits, read_page
 
 PAGE = """\
-# Programs
+# Piecework
+
+```sh
+make demo
+```
+
+## Your own pipeline
 
 ```python
 from piecework import pipeline
@@ -23,6 +29,8 @@ async def shout(p: str) -> str: ...
 piecework run shouting:shout rows.jsonl
 ```
 
+## From your program
+
 ```python
 more = 1
 ```
@@ -34,8 +42,8 @@ def test_the_first_blocks_of_the_page_are_counted(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
 
-    assert {"lines_of_own_pipeline": 3, "commands": 1} == read_page(page)
-    assert {"unknown"} == {*read_page(tmp_path / "none.md").values()}
+    assert {"lines_of_own_pipeline": 3, "commands": 1} == count_lines(read_page(page))
+    assert {"unknown"} == {*count_lines(read_page(tmp_path / "none.md")).values()}
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-#: The page with a user's own pipeline, and the tests of what a checker refuses.
-PAGE: Final = ROOT / "docs" / "programs.md"
+#: The page and its section with a user's own pipeline.
+PAGE: Final = ROOT / "README.md"
+SECTION: Final = "## Your own pipeline\n"
+#: The tests of what a checker of types refuses.
 TYPED: Final = ROOT / "tests" / "typed"
 LIMITS: Final[Mapping[str, float]] = {
     "lines_of_own_pipeline": 15,
@@ -92,54 +95,78 @@ def measure(folder: Path) -> dict[str, float | str]:
     rows = "".join(f"{json.dumps({'n': n})}\n" for n in range(CHUNKS))
     (folder / "rows.jsonl").write_text(rows)
     return {
-        **read_page(PAGE),
-        "first_result_s": round(first_result_s(folder), 2),
+        **count_lines(read_page(PAGE)),
+        "first_result_s": round(first_result_s(read_page(PAGE), folder / "own"), 2),
         "typing_errors_caught": typing_errors_caught(TYPED),
         "import_cpu_s": least_cpu_s(["-c", "import piecework"], folder),
         **on_embedded_aws(folder),
     }
 
 
-def read_page(page: Path) -> dict[str, float | str]:
-    """Count the lines of the first pipeline of a page, and the commands that run it.
+def read_page(page: Path) -> dict[str, list[str]]:
+    """Return the lines of the first pipeline of a page, and of the commands after it.
 
-    Blank lines and comments do not count.
+    Blank lines and comments are left out.
     """
-    found = BLOCK.findall(page.read_text("utf-8")) if page.exists() else []
-    blocks = dict(reversed(found))
+    text = page.read_text("utf-8") if page.exists() else ""
+    found = BLOCK.findall(text.partition(SECTION)[2].partition("\n## ")[0])
+    return {
+        language: [line for line in body.splitlines() if is_code(line)]
+        for language, body in reversed(found)
+    }
+
+
+def is_code(line: str) -> bool:
+    """Return whether a line is neither blank nor a comment."""
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def count_lines(blocks: Mapping[str, list[str]]) -> dict[str, float | str]:
+    """Return the figures of the pipeline of a page."""
     names = {"lines_of_own_pipeline": "python", "commands": "sh"}
     return {
-        name: sum(
-            bool(line.strip()) and not line.lstrip().startswith("#")
-            for line in blocks[language].splitlines()
-        )
-        if language in blocks
-        else "unknown"
+        name: len(blocks[language]) if language in blocks else "unknown"
         for name, language in names.items()
     }
 
 
-def first_result_s(folder: Path) -> float:
-    """Return the seconds from the return of a stage to the line of its result.
+def first_result_s(blocks: Mapping[str, list[str]], folder: Path) -> float:
+    """Return the seconds from the settling of a chunk to the line of its result.
 
-    The chunk is settled between the two, so the true time is a little shorter.
+    The pipeline and the command are those of the page; the input has many rows.
     """
-    returns = folder / "returns"
-    command = [sys.executable, "-m", "piecework_orchestrator.cli", "run"]
-    with subprocess.Popen(
-        [*command, "way_in_rows:pipeline", "rows.jsonl"],
-        cwd=folder,
-        env=environment(folder) | {"WAY_IN_RETURNS": str(returns)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
+    folder.mkdir()
+    (folder / "app.py").write_text("\n".join(blocks["python"]))
+    (folder / "rows.jsonl").write_text('{"text": "one two"}\n' * CHUNKS)
+    command, *words = shlex.split(blocks["sh"][0].partition(">")[0])
+    require(command == "piecework", "the page has another command")
+    log = folder / "log"
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-m", "piecework_orchestrator.cli", *words],
+            cwd=folder,
+            env=environment(folder) | {"PIECEWORK_LOG_LEVEL": "info"},
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        ) as process,
+    ):
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
-        now = time.time()
+        now = datetime.now(UTC)
         rest = len(process.stdout.read().splitlines())
     require(process.returncode == 0 and rest == CHUNKS - 1, "`piecework run` failed")
-    return now - returned_at(returns, first["chunk"])
+    return (now - settled_at(log, first["chunk"])).total_seconds()
+
+
+def settled_at(log: Path, chunk: int) -> datetime:
+    """Return when a worker logged that a chunk has succeeded."""
+    for line in log.read_text().splitlines():
+        event = json.loads(line) if line.startswith("{") else {}
+        if event.get("event") == "chunk.succeeded" and event["chunk"] == chunk:
+            return datetime.fromisoformat(event["timestamp"])
+    raise SystemExit(f"the log does not have the end of chunk {chunk}")
 
 
 def typing_errors_caught(folder: Path) -> str:

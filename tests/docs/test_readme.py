@@ -66,7 +66,8 @@ async def test_the_pipeline_and_the_program_in_the_readme_run(
 
 
 def test_the_command_of_the_readme_names_a_pipeline_that_exists() -> None:
-    assert "piecework_examples.quickstart:word_count" in "".join(fenced(README, "sh"))
+    named = "`piecework run piecework_examples.quickstart:word_count README.md`"
+    assert named in README.read_text("utf-8")
     assert (ROOT / "examples/piecework_examples/quickstart.py").is_file()
 
 

@@ -12,7 +12,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm cancel-large simulate crashpoints conformance \
-	bench bench-full infra-check iam scaling security audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside house drawings ci clean
+	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside house drawings ci clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -171,6 +171,9 @@ MESSAGES ?= 10000
 
 security: setup ## fuzz messages and names, plant canaries and payload bombs (MESSAGES=500)
 	@$(BIN)/python -m verification.security --messages $(MESSAGES) $(ARGS)
+
+attacks: setup ## attack one machine: certificates, answers, files, links, archives, markup, pages, secrets
+	@$(BIN)/python -m verification.security.attacks $(ARGS)
 
 audit: setup ## list known vulnerabilities of the locked dependencies (needs the index)
 	@$(BIN)/python -m verification.security.supply audit

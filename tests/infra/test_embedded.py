@@ -38,6 +38,7 @@ def test_up_twice_is_one_server_and_down_ends_it(tmp_path: Path) -> None:
     assert not server.is_our_server(first.pid, tmp_path)
 
 
+@pytest.mark.attack("web pages")
 @pytest.mark.usefixtures("emulator_python")
 def test_up_after_a_crash_starts_anew(tmp_path: Path) -> None:
     first = embedded.up("piecework", "local", tmp_path)

@@ -32,6 +32,7 @@ class Endless:
         return b"x" * amt
 
 
+@pytest.mark.attack("archives")
 async def test_an_object_of_a_gigabyte_is_refused_before_it_is_read() -> None:
     async def get_object(**_: Any) -> Any:
         return {"Body": Endless(), "ContentLength": GIGABYTE}
@@ -44,6 +45,7 @@ async def test_an_object_of_a_gigabyte_is_refused_before_it_is_read() -> None:
     assert OBJECT_LIMIT < GIGABYTE
 
 
+@pytest.mark.attack("archives")
 async def test_a_manifest_without_an_end_is_refused_at_its_first_line() -> None:
     async def get_object(**_: Any) -> Any:
         return {"Body": Endless()}
@@ -55,6 +57,7 @@ async def test_a_manifest_without_an_end_is_refused_at_its_first_line() -> None:
     assert "runtime.record.unreadable" == caught.value.code
 
 
+@pytest.mark.attack("archives")
 def test_a_giant_result_is_refused_with_its_size() -> None:
     async def stage() -> str:
         return ""
@@ -64,6 +67,7 @@ def test_a_giant_result_is_refused_with_its_size() -> None:
     assert "runtime.value.too_large" == caught.value.code
 
 
+@pytest.mark.attack("archives")
 def test_a_deep_result_is_refused() -> None:
     def stage() -> Any:
         return None
@@ -74,6 +78,7 @@ def test_a_deep_result_is_refused() -> None:
     assert "runtime.value.unreadable" == caught.value.code
 
 
+@pytest.mark.attack("archives")
 def test_of_a_giant_message_only_the_beginning_is_looked_at() -> None:
     message = "sk-live-aaaaaaaaaaaa " + "é" * 5_000_000
     kept = ErrorEnvelope(

@@ -9,6 +9,7 @@ from verification.security.doors import let_through
 from verification.security.traversal import strings
 
 
+@pytest.mark.attack("links")
 async def test_no_door_lets_a_name_through_that_leads_elsewhere(tmp_path: Path) -> None:
     names = strings()
     assert len(names) >= 500

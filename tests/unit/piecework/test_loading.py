@@ -135,6 +135,7 @@ def test_a_module_in_the_working_directory_is_found(
     assert load_pipeline("pw_local").name == "local"
 
 
+@pytest.mark.attack("planted files")
 def test_a_module_beside_the_documents_does_not_replace_a_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from piecework_examples.contract_review.clauses import Clause
 from piecework_examples.contract_review.playbook import categories
 from piecework_examples.contract_review.report import ReportBuilder, render, segments
@@ -33,6 +35,7 @@ def test_the_report_counts_by_severity_and_names_worst_and_missing() -> None:
     assert 2 == report.clauses
 
 
+@pytest.mark.attack("markup")
 def test_the_page_escapes_what_strangers_wrote() -> None:
     html = render(built().page(), "report.html.j2")
     assert "<script>" not in html
@@ -40,6 +43,7 @@ def test_the_page_escapes_what_strangers_wrote() -> None:
     assert "<b>Customer" not in html
 
 
+@pytest.mark.attack("markup")
 def test_markdown_shows_what_strangers_wrote_as_it_is() -> None:
     hostile = "![x](http://attacker.example/p) [y](javascript:z)\n| <img src=x> `a`"
     builder = ReportBuilder("job-1")
@@ -57,6 +61,7 @@ def test_the_page_marks_the_words_that_fired() -> None:
     assert "<mark>sole discretion</mark>" in html
 
 
+@pytest.mark.attack("markup")
 def test_the_page_loads_nothing_from_elsewhere() -> None:
     html = render(built().page(), "report.html.j2")
     assert "<style>" in html

@@ -224,6 +224,7 @@ def test_an_invalid_folder_is_refused(
         assert "cannot be written" in done.stderr or "null" in done.output
 
 
+@pytest.mark.attack("links")
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", ".hidden", "-rf", "a/b", ""])
 def test_a_name_that_leads_out_of_the_folder_is_not_saved(
     run: Run, certified: Deployment, tmp_path: Path, name: str
@@ -234,6 +235,7 @@ def test_a_name_that_leads_out_of_the_folder_is_not_saved(
     assert ["certificate.json"] == files
 
 
+@pytest.mark.attack("links")
 def test_a_link_in_the_folder_is_replaced_and_not_followed(
     run: Run, certified: Deployment, tmp_path: Path
 ) -> None:

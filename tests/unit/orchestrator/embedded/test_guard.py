@@ -45,6 +45,7 @@ def test_a_signed_request_passes_and_no_page_can_read_its_answer() -> None:
     assert status == 200
 
 
+@pytest.mark.attack("web pages")
 @pytest.mark.parametrize(
     ("headers", "scope"),
     [

@@ -73,6 +73,7 @@ def test_every_command_names_the_region() -> None:
     )
 
 
+@pytest.mark.attack("markup")
 def test_a_region_cannot_add_a_command() -> None:
     files = render(DeployRequest(Environment("a", "b", "eu; rm -rf ~"), (Part.DATA,)))
     assert "--region 'eu; rm -rf ~' " in files["commands.txt"]

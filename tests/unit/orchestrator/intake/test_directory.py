@@ -44,6 +44,7 @@ async def test_skipped_files_are_counted_and_the_first_ones_named(
     assert [(30, 10)] == [(entry["count"], len(entry["files"])) for entry in logs]
 
 
+@pytest.mark.attack("links")
 async def test_a_link_in_a_loop_is_not_followed(tmp_path: Path, intake: Any) -> None:
     fill(tmp_path, "a/b.md")
     (tmp_path / "a" / "again").symlink_to(tmp_path, target_is_directory=True)
@@ -52,6 +53,7 @@ async def test_a_link_in_a_loop_is_not_followed(tmp_path: Path, intake: Any) -> 
     assert [["a/again"]] == [entry["files"] for entry in logs]
 
 
+@pytest.mark.attack("links")
 async def test_a_link_that_leads_out_of_the_directory_is_skipped_and_named(
     tmp_path: Path, intake: Any
 ) -> None:

@@ -121,6 +121,7 @@ def test_a_paragraph_with_an_outline_level_is_a_heading(make_word: MakeWord) -> 
     assert read(make_word(body(heading))) == "### Scope"
 
 
+@pytest.mark.attack("archives")
 @pytest.mark.parametrize(
     "entity",
     ['"expanded"', 'SYSTEM "file:///etc/hostname"', '"&f;"> <!ENTITY f "&#65;&#65;"'],
@@ -149,6 +150,7 @@ def test_a_document_type_is_refused_because_text_could_vanish(
     assert "DTD" in refused.message
 
 
+@pytest.mark.attack("archives")
 def test_too_many_cells_are_refused_before_they_are_read(make_word: MakeWord) -> None:
     inner = f"<w:tbl><w:tr><w:tc>{paragraph('in')}</w:tc></w:tr></w:tbl>"
     table = f"<w:tbl><w:tr><w:tc>{inner}</w:tc></w:tr></w:tbl>"
@@ -178,6 +180,7 @@ def bomb(size: int, name: str = "word/media/a.png") -> bytes:
     return packed.getvalue()
 
 
+@pytest.mark.attack("archives")
 @pytest.mark.parametrize(
     ("data", "limits", "figure"),
     [
@@ -196,6 +199,7 @@ def test_a_zip_bomb_is_refused_before_unpacking(
     assert figure in refused.message
 
 
+@pytest.mark.attack("archives")
 def test_a_zip_directory_with_wrong_sizes_is_unreadable(make_word: MakeWord) -> None:
     data = bytearray(make_word(body(paragraph("x" * 5000))))
     entry = -1

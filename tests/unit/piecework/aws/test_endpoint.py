@@ -123,6 +123,7 @@ def test_without_a_state_one_would_be_made_right_here(tmp_path: Path) -> None:
     assert tmp_path / ".piecework" == state_folder({}, tmp_path)
 
 
+@pytest.mark.attack("planted files")
 @pytest.mark.parametrize("name", ["AWS_PROFILE", "AWS_ACCESS_KEY_ID"])
 def test_a_state_that_was_only_found_does_not_replace_an_account(
     name: str, tmp_path: Path
@@ -136,6 +137,7 @@ def test_a_state_that_was_only_found_does_not_replace_an_account(
     assert find_endpoint(named, tmp_path).source == "embedded"
 
 
+@pytest.mark.attack("planted files")
 def test_a_state_of_another_machine_or_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("piecework.runtime.RETRIES", ONCE)
 
 
+@pytest.mark.attack("certificates")
 @pytest.mark.parametrize("wire", ["thin", "sdk", "own"])
 @pytest.mark.parametrize("shows", ["localhost", "another.example"])
 async def test_a_certificate_for_another_host_is_refused(
@@ -98,6 +99,7 @@ async def test_a_certificate_for_another_host_is_refused(
                 await ask(wire)
 
 
+@pytest.mark.attack("certificates")
 @pytest.mark.parametrize("trusts", [True, False])
 async def test_behind_a_proxy_a_certificate_is_checked_too(
     trusts: bool,  # noqa: FBT001 -- a parameter of a test
@@ -139,6 +141,7 @@ async def closed(to: asyncio.StreamWriter) -> None:
         await to.wait_closed()
 
 
+@pytest.mark.attack("certificates")
 def test_no_other_place_makes_sessions() -> None:
     """Clients of plain sessions accept a certificate of any host."""
     plain = re.compile(r"aioboto3\.Session\(|\b(?:get_session|AioSession)\(")

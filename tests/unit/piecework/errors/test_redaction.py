@@ -71,6 +71,7 @@ HARMLESS = [
 ]
 
 
+@pytest.mark.attack("secrets")
 @pytest.mark.parametrize(("text", "expected"), SECRETS)
 def test_a_secret_is_masked_by_its_kind(text: str, expected: str) -> None:
     assert expected == redact(text)
@@ -96,6 +97,7 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
     assert redact(text) == redact(redact(text))
 
 
+@pytest.mark.attack("secrets")
 @pytest.mark.parametrize(
     "text",
     ["a" * 20_000, "a." * 10_000, "1 " * 10_000, "secret " * 5_000, "+1 " * 5_000],

@@ -72,6 +72,7 @@ def test_an_answer_that_was_cut_off_stays_incomplete() -> None:
     assert parse_answer(b"", ended=True) is None
 
 
+@pytest.mark.attack("answers")
 @pytest.mark.parametrize(
     "bad",
     [
@@ -117,6 +118,7 @@ def test_a_chunk_needs_a_size_in_hexadecimal_digits(size: bytes) -> None:
     assert [MalformedError] == [type(each) for each in found]
 
 
+@pytest.mark.attack("answers")
 def test_bytes_after_the_last_chunk_are_refused() -> None:
     whole = OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nbod\r\n0\r\n\r\n"
     with pytest.raises(MalformedError):
@@ -125,16 +127,19 @@ def test_bytes_after_the_last_chunk_are_refused() -> None:
         parse_answer(whole + OK)
 
 
+@pytest.mark.attack("answers")
 def test_a_chunk_that_is_longer_than_its_size_is_refused() -> None:
     with pytest.raises(MalformedError):
         parse_answer(OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nbodyy0\r\n\r\n")
 
 
+@pytest.mark.attack("answers")
 def test_a_length_of_thousands_of_digits_is_refused() -> None:
     with pytest.raises(MalformedError):
         parse_answer(OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n")
 
 
+@pytest.mark.attack("answers")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -158,6 +163,7 @@ def test_a_length_may_be_repeated() -> None:
 CHUNKS = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
+@pytest.mark.attack("answers")
 @pytest.mark.parametrize(
     "begun",
     [

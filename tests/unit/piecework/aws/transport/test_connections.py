@@ -185,6 +185,7 @@ async def test_a_client_that_was_closed_opens_no_connection() -> None:
         assert 0 == server.opened
 
 
+@pytest.mark.attack("answers")
 @pytest.mark.parametrize("ahead", [said(b"one") + said(b"of another"), b"junk\r\n\r\n"])
 async def test_what_is_more_than_an_answer_fails_the_request(ahead: bytes) -> None:
     server = Server(ahead, said(b"mine"))
@@ -196,6 +197,7 @@ async def test_what_is_more_than_an_answer_fails_the_request(ahead: bytes) -> No
         assert 2 == server.opened
 
 
+@pytest.mark.attack("answers")
 async def test_what_was_not_asked_for_ends_the_connection() -> None:
     made, transport = Connection(5), Transport()
     made.connection_made(transport)
@@ -227,6 +229,7 @@ async def test_a_lost_answer_is_told_from_a_late_one() -> None:
             await send()
 
 
+@pytest.mark.attack("answers")
 async def test_an_answer_that_trickles_is_given_up_in_time() -> None:
     async def trickle(_: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
         to.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n")
@@ -291,6 +294,7 @@ async def test_the_time_of_a_request_ends_after_two_read_timeouts(
         await sending
 
 
+@pytest.mark.attack("answers")
 async def test_an_answer_that_is_too_large_fails_the_request_and_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -331,6 +335,7 @@ async def test_a_connection_that_is_never_made_is_given_up(
         await connections.send(route, REQUEST)
 
 
+@pytest.mark.attack("answers")
 async def test_only_a_server_with_a_trusted_certificate_is_spoken_to() -> None:
     shown, trusted = certified("localhost")
     async with serving(Server(said(b"it")), shown, trusted=lambda: trusted) as send:

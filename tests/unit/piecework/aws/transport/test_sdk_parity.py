@@ -98,6 +98,7 @@ async def test_an_answer_means_what_it_means_to_the_sdk(case: str) -> None:
         assert sdk.heard == thin.heard
 
 
+@pytest.mark.attack("answers")
 async def test_a_damaged_body_is_never_accepted() -> None:
     """The SDK tries again as well, and accepts the damaged body in the end."""
     async with both("dynamodb") as pair:

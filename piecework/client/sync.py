@@ -91,6 +91,10 @@ class SyncJob(Generic[R]):
         self.inner = job
         self.run = run
 
+    def __repr__(self) -> str:
+        """Return the job that this one wraps."""
+        return repr(self.inner).replace("JobHandle", "SyncJob", 1)
+
     @property
     def id(self) -> str:
         """The job id."""

@@ -254,6 +254,17 @@ def as_stage_function(function: Callable[[Any], Any]) -> StageFunction:
     return run_plain
 
 
-def as_pipeline(found: Pipeline | PipelineFunction[Any, Any]) -> Pipeline:
-    """Return the pipeline of either form of a declaration."""
-    return found.declared if isinstance(found, PipelineFunction) else found
+def as_pipeline(found: object) -> Pipeline:
+    """Return the pipeline of either form of a declaration.
+
+    Raises:
+        UsageError: `pipeline.object.not_a_pipeline`.
+    """
+    if isinstance(found, PipelineFunction):
+        return found.declared
+    if not isinstance(found, Pipeline):
+        message = f"{found!r} is not a pipeline."
+        step = "Pass a `Pipeline`, or a function with `@pipeline`."
+        code = "pipeline.object.not_a_pipeline"
+        raise UsageError(message, code=code, next_step=step)
+    return found

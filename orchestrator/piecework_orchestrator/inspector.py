@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from enum import StrEnum
 from typing import Any
 
 from piecework.aws.objects import OBJECT_LIMIT, own_key, verify
@@ -15,7 +16,7 @@ from piecework.domain import keys, records
 from piecework.domain.model import Chunk, ChunkRef, Job, JobRef, JobStatus, moment
 from piecework.domain.records import Bounds
 from piecework.domain.rows import CompensatedRow, EffectRow
-from piecework.errors import NotFoundError, SchemaTooNewError
+from piecework.errors import NotFoundError, SchemaTooNewError, UsageError
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
 from piecework.store.completion import (
@@ -50,6 +51,21 @@ JOB_FACTS = (
     "manifest",
     "manifest_sha256",
 )
+
+
+def parse_status(status: str | None, statuses: type[StrEnum]) -> str | None:
+    """Return a status in upper case, as it is stored.
+
+    Raises:
+        UsageError: `cli.usage.invalid`, naming the valid statuses.
+    """
+    if status is None:
+        return None
+    names = [str(each) for each in statuses]
+    if status.upper() not in names:
+        message = f"{status} is not a status."
+        raise UsageError(message, next_step=f"Use one of {', '.join(names)}.")
+    return status.upper()
 
 
 async def require_job(rt: Reading, job: str) -> Job:

@@ -168,17 +168,13 @@ def check_same(job: Job, facts: dict[str, object]) -> None:
     Raises:
         UsageError: `submit.token.conflict`.
     """
-    for name, stored in (
-        ("pipeline", job.pipeline),
-        ("manifest_sha256", job.manifest_sha256),
+    for name, stored, what in (
+        ("pipeline", job.pipeline, "another pipeline"),
+        ("manifest_sha256", job.manifest_sha256, "other chunks"),
     ):
         if stored != facts[name]:
-            message = (
-                f"Job {job.ref.job} exists with another {name.split('_')[0]}: nothing "
-                "was submitted."
-            )
             raise UsageError(
-                message,
+                f"Job {job.ref.job} exists with {what}: nothing was submitted.",
                 code="submit.token.conflict",
-                next_step="Submit with another --job-id, or without --job-id.",
+                next_step="Submit with another job id, or without one.",
             )

@@ -25,7 +25,7 @@ from piecework.client.sync import Blocking, BlockingIterator, SyncJob
 from piecework.client.views import JobFacts
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import JobRef
+from piecework.domain.model import JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline
@@ -41,7 +41,7 @@ from piecework_orchestrator.closing import (
     redrive_selected,
 )
 from piecework_orchestrator.identity import new_job_id, require_job_id, whoami
-from piecework_orchestrator.inspector import Document, read_jobs
+from piecework_orchestrator.inspector import Document, parse_status, read_jobs
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.limits import printable_name
 from piecework_orchestrator.intake.rows import row_chunks
@@ -91,6 +91,13 @@ class Client:
         self._actor = actor or whoami()
         self._runtime = runtime
         self._stack = AsyncExitStack()
+
+    def __repr__(self) -> str:
+        """Return the tenant of a connected client."""
+        if self._runtime is None:
+            return "Client(not connected)"
+        settings = self._runtime.settings
+        return f"Client(env={settings.env!r}, tenant={settings.tenant!r})"
 
     async def __aenter__(self) -> Self:
         """Connect."""
@@ -197,8 +204,12 @@ class Client:
 
         Args:
             status: Only these, such as `RUNNING`.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: not a status.
         """
-        async for document in read_jobs(self.runtime, status, []):
+        wanted = parse_status(status, JobStatus)
+        async for document in read_jobs(self.runtime, wanted, []):
             yield JobFacts.read(document)
 
     async def dead_letters(
@@ -273,11 +284,16 @@ class SyncClient:
 
     def __init__(self, client: Client) -> None:
         self.inner = client
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __repr__(self) -> str:
+        """Return the client that this one runs."""
+        return f"{self.inner!r}.sync()"
 
     def __enter__(self) -> Self:
         """Connect."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         try:
             self.run(self.inner.__aenter__())
@@ -344,7 +360,15 @@ class SyncClient:
         return SyncJob(self.inner.job(id, known), self.run)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop of this client."""
+        """Run a coroutine on the loop of this client.
+
+        Raises:
+            UsageError: The client is not entered.
+        """
+        if self._loop is None:
+            work.close()
+            message = "The client is not connected."
+            raise UsageError(message, next_step="Use `with Client.sync() as client:`.")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -353,18 +377,29 @@ class SyncClient:
             raise
 
     def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
 
 
 def read_rows(
     rt: Runtime, pipeline: Pipeline, rows: Rows[Any]
 ) -> tuple[AsyncIterator[ChunkInput], str]:
-    """Return the chunks of any source, and the origin for the record."""
+    """Return the chunks of any source, and the origin for the record.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: one row in place of an iterable.
+    """
     if isinstance(rows, str | Path):
         source = str(rows)
         name = "standard input" if source == "-" else printable_name(source)
         chunks = chunk_inputs(source, pipeline, s3=rt.objects.client)
         return chunks, name
+    if isinstance(rows, Mapping | BaseModel) or not isinstance(
+        rows, Iterable | AsyncIterable
+    ):
+        message = f"A {type(rows).__name__} is not a list of rows."
+        raise UsageError(message, next_step="Pass a list, even for one row: `[row]`.")
     return row_chunks(rows, pipeline), "a program"

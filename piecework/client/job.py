@@ -41,6 +41,7 @@ from piecework_orchestrator.inspector import (
     job_document,
     job_events,
     job_facts,
+    parse_status,
     read_chunks,
     require_job,
 )
@@ -102,8 +103,13 @@ class JobHandle(Generic[R]):
         return await job_events(self.rt, await self._record())
 
     async def chunks(self, status: str | None = None) -> AsyncIterator[Document]:
-        """Yield the chunks by number; `status`: only these, such as `DEAD`."""
-        async for document in read_chunks(self.rt, await self._record(), status):
+        """Yield the chunks by number; `status`: only these, such as `DEAD`.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: not a status.
+        """
+        wanted = parse_status(status, ChunkStatus)
+        async for document in read_chunks(self.rt, await self._record(), wanted):
             yield document
 
     async def chunk(self, number: int) -> Document:

@@ -17,15 +17,19 @@ A = ParamSpec("A")
 R = TypeVar("R")
 T = TypeVar("T")
 
-#: Runs a coroutine on the client's loop, and returns its value.
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class Wrapper(Protocol):
     """A client or a job of this module: what it wraps, and the client's loop."""
 
-    inner: Any
-    run: Run
+    @property
+    def inner(self) -> Any:
+        """The asynchronous client or job."""
+
+    @property
+    def run(self) -> Run:
+        """Runs a coroutine on the client's loop, and returns its value."""
 
 
 class Blocking(Generic[A, T]):
@@ -86,6 +90,10 @@ class SyncJob(Generic[R]):
     def __init__(self, job: JobHandle[R], run: Run) -> None:
         self.inner = job
         self.run = run
+
+    def __repr__(self) -> str:
+        """Return the job that this one wraps."""
+        return repr(self.inner).replace("JobHandle", "SyncJob", 1)
 
     @property
     def id(self) -> str:

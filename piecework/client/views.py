@@ -88,9 +88,15 @@ class JobFacts:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class JobView(JobFacts):
     """The state of a job at one moment, with its chunks."""
+
+    def __repr__(self) -> str:
+        """Return what a person wants to see first."""
+        names = ("id", "pipeline", "gen", "counts", "dead_letters")
+        facts = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"JobView({facts}, status={str(self.status)!r})"
 
     @property
     def counts(self) -> Mapping[str, int]:

@@ -65,6 +65,9 @@ class PieceworkError(Exception):
         self.next_step = next_step or recovery
         self.retry_after = retry_after
         self.facts = facts
+        # A traceback shows it below the message; the error of a stage is stored.
+        if self.next_step and not isinstance(self, StageError):
+            self.add_note(f"{self.code}; next: {self.next_step}")
 
     def _meaning(self) -> tuple[ErrorClass, str]:
         row = lookup(self.code)

@@ -6,7 +6,8 @@ import asyncio
 import csv
 import json
 import sys
-from collections.abc import AsyncIterator
+import traceback
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -210,6 +211,9 @@ async def test_a_cancelled_job_is_resumed_and_not_retried(
         ([{"texts": "a"}], "input.payload.invalid"),
         ([Count(words=1)], "input.payload.invalid"),
         (["a"], "input.payload.invalid"),
+        ({"text": "a"}, "cli.usage.invalid"),
+        (Text(text="a"), "cli.usage.invalid"),
+        (5, "cli.usage.invalid"),
         ("missing.jsonl", "input.source.not_found"),
     ],
 )
@@ -334,6 +338,41 @@ async def test_a_wait_shows_its_progress(
         assert shown.endswith(f"\r\x1b[K{bar}\n")
     else:
         assert shown.splitlines()[-1] == text
+
+
+async def test_rows_that_cannot_be_made_create_no_job(deployment: Deployment) -> None:
+    def rows() -> Iterator[Text]:
+        yield Text(text="a")
+        message = "the file is gone"
+        raise OSError(message)
+
+    with pytest.raises(OSError, match="gone"):
+        await deployment.client.submit(words, rows(), id="job-1")
+    with pytest.raises(NotFoundError):
+        await deployment.client.job("job-1").view()
+
+
+async def test_a_status_is_read_in_any_case_and_a_wrong_one_refused(
+    deployment: Deployment,
+) -> None:
+    client = deployment.client
+    job = await client.submit(words, [Text(text="a")], id="job-1")
+    assert [one.id async for one in client.jobs("running")] == ["job-1"]
+    assert [one["chunk"] async for one in job.chunks("pending")] == [0]
+    for wrong in (client.jobs("paused"), job.chunks("running away")):
+        with pytest.raises(UsageError, match="not a status"):
+            await anext(aiter(wrong))
+
+
+def test_a_blocking_client_that_is_not_entered_refuses_and_does_not_wait() -> None:
+    with pytest.raises(UsageError, match="not connected"):
+        list(Client.sync().jobs())
+
+
+def test_a_traceback_ends_with_code_and_next_step() -> None:
+    error = WaitTimeoutError("Job a goes on.", next_step="`piecework jobs watch a`")
+    lines = traceback.format_exception(error)
+    assert lines[-1] == "cli.wait.timeout; next: `piecework jobs watch a`\n"
 
 
 async def test_a_client_must_be_entered() -> None:

@@ -17,7 +17,15 @@ from piecework import (
     Stage,
     pipeline,
 )
-from piecework.client import Client, Done
+from piecework.client import (
+    Client,
+    Done,
+    Edit,
+    JobFacts,
+    JobView,
+    Redriven,
+    RedriveOptions,
+)
 from piecework.llm import Model, ModelAnswer, ModelRequest, Price
 
 words = Dependency("word-counter")
@@ -120,5 +128,24 @@ async def program() -> None:
             [item.value async for item in known.results() if isinstance(item, Done)],
             list[str],
         )
+        assert_type(await known.wait(timeout=3, progress=True), JobView)
+        letters = await client.dead_letters(code="llm.*", chunks=[1])
+        options = RedriveOptions(canary=1, edit=Edit({"text": "b"}))
+        assert_type(await client.redrive(letters, "fixed", options), Redriven)
+        assert_type(await job.redrive("fixed", stage="count", since="1h"), Redriven)
     assert_type(await word_count(Text(text="a")), int)
     assert_type(await count_words("a"), int)
+
+
+def script() -> None:
+    """Use the client without `await`: the types are those of the other one."""
+    with Client.sync(env="test") as client:
+        job = client.submit(word_count, [Text(text="a")], deadline="2h")
+        assert_type(job.wait(timeout=3, progress=True), JobView)
+        assert_type(
+            [item.value for item in job.results() if isinstance(item, Done)], list[int]
+        )
+        assert_type(job.cancel("why", compensate=True), JobFacts)
+        assert_type(job.redrive("why", code="llm.*"), Redriven)
+        assert_type([one.status.ended for one in client.jobs("RUNNING")], list[bool])
+        assert_type(job.export("out.csv"), int)

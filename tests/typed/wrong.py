@@ -59,3 +59,16 @@ async def wrong_rows() -> None:
             if isinstance(item, Done):
                 text: str = item.value  # wrong
                 del text
+
+
+def wrong_script() -> None:
+    """Misuse the client without `await`."""
+    with Client.sync() as client:
+        client.submit(word_count, [Other(number=1)])  # wrong
+        job = client.submit(word_count, [Text(text="a")])
+        job.wait(timeout="2h")  # wrong
+        job.cancel(compensated=True)  # wrong
+        job.redrive("why", cause="llm.*")  # wrong
+        text: str = job.retry()  # wrong
+        client.jobs(7)  # wrong
+    del text

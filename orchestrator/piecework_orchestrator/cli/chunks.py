@@ -14,13 +14,17 @@ from piecework_orchestrator.cli.options import (
     JobArgument,
     OutputOption,
     parse_chunk,
-    parse_status,
     take_first,
 )
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_reading
 from piecework_orchestrator.cli.views.chunks import chunk_columns, chunk_view
-from piecework_orchestrator.inspector import chunk_document, read_chunks, require_job
+from piecework_orchestrator.inspector import (
+    chunk_document,
+    parse_status,
+    read_chunks,
+    require_job,
+)
 
 #: Rows that a person reads on one page.
 TABLE_ROWS = 100

@@ -14,7 +14,6 @@ from piecework_orchestrator.cli.options import (
     OutputOption,
     TimeoutOption,
     limit_option,
-    parse_status,
     take_first,
 )
 from piecework_orchestrator.cli.output import Column, Output
@@ -28,6 +27,7 @@ from piecework_orchestrator.cli.views.jobs import (
 from piecework_orchestrator.inspector import (
     job_document,
     job_events,
+    parse_status,
     read_jobs,
     require_job,
 )

@@ -109,21 +109,6 @@ async def take_first(found: AsyncIterator[T], limit: int) -> tuple[list[T], bool
     return taken, False
 
 
-def parse_status(status: str | None, statuses: type[StrEnum]) -> str | None:
-    """Return a status in upper case, as it is stored.
-
-    Raises:
-        UsageError: `cli.usage.invalid`, naming the valid statuses.
-    """
-    if status is None:
-        return None
-    names = [str(each) for each in statuses]
-    if status.upper() not in names:
-        message = f"{status} is not a status."
-        raise UsageError(message, next_step=f"Use one of {', '.join(names)}.")
-    return status.upper()
-
-
 def parse_chunk(text: str) -> int:
     """Return the number of a chunk; `join` has a number of its own.
 

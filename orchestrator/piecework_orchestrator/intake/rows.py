@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 
+from pydantic import BaseModel
+
 from piecework.errors import PieceworkError, UsageError
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.intake.chunk import (
@@ -63,16 +65,22 @@ def row_chunk(
 ) -> ChunkInput:
     """Return the chunk of one row; `number` counts from 1."""
     location = SourceLocation(ORIGIN, f"row {number}", f"row {number}")
-    if not isinstance(row, Mapping):
+    model = pipeline.payload
+    if isinstance(row, BaseModel):
         return chunk_input(row, location, pipeline, limits)
+    if not isinstance(row, Mapping):
+        raise UsageError(
+            f"Row {number} is a {type(row).__name__}, not a {model.__name__}.",
+            code="input.payload.invalid",
+            next_step=f"Pass {model.__name__} objects, or mappings of their fields.",
+        )
     try:
-        payload = pipeline.payload.model_validate(row)
+        payload = model.model_validate(row)
     except PieceworkError:
         raise
     except Exception as error:  # noqa: BLE001 -- a validator may raise anything
         raise UsageError(
-            f"Row {number} is not a {pipeline.payload.__name__}: "
-            f"{describe_payload_error(error)}.",
+            f"Row {number} is not a {model.__name__}: {describe_payload_error(error)}.",
             code="input.payload.invalid",
             next_step=f"Correct row {number}, then submit again; no job was made.",
         ) from None

@@ -70,7 +70,8 @@ def dev(
             await develop(out, replace(settings, shutdown_grace_s=grace_s), module)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-        out.say("stopped; nothing is left")
+        echoed = "\n" if out.stderr.isatty() else ""  # the terminal shows ^C
+        out.stderr.write(f"{echoed}stopped; nothing is left\n")
         exit_despite_threads(0, structlog.get_logger())
         return 0
 
@@ -89,7 +90,8 @@ async def develop(out: Output, settings: Settings, name: str) -> None:
             out.say(
                 f"AWS and a worker for {', '.join(latest.pipelines)} run until Ctrl-C"
             )
-            out.say(f"next: piecework submit {name} FILE --wait")
+            next_step = f"next: piecework submit {name} FILE --wait"
+            out.say(f"{next_step}  (in another terminal)")
             side = [
                 asyncio.create_task(reload(out, project, name, latest)),
                 asyncio.create_task(Reporter(out, aws.runtime()).report_jobs()),

@@ -78,6 +78,10 @@ class Column:
         return cell_text(found)
 
 
+#: Moves the cursor to the beginning of its line, and erases the line.
+ERASED = "\r\x1b[2K"
+
+
 @dataclass(slots=True)
 class Output:
     """The streams for a command's result and for its remarks."""
@@ -85,6 +89,8 @@ class Output:
     format: Format = Format.TABLE
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
     stderr: TextIO = field(default_factory=lambda: sys.stderr)
+    #: Whether a progress bar is in the line of the terminal where lines are written.
+    beside_bar: bool = False
 
     @property
     def table(self) -> bool:
@@ -123,7 +129,12 @@ class Output:
         stream.write("".join(f"{line.rstrip()}\n" for line in lines))
 
     def line(self, document: Document) -> None:
-        """Write one document as a line, and flush it for readers of a pipe."""
+        """Write one document as a line, and flush it for readers of a pipe.
+
+        A progress bar is erased first; it draws itself again below the line.
+        """
+        if self.beside_bar:
+            self.stdout.write(ERASED)
         self.stdout.write(encode(document, Format.JSONL))
         self.stdout.flush()
 

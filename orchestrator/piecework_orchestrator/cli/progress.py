@@ -49,9 +49,11 @@ def show_progress(out: Output, no_worker_hint: str) -> Iterator[Watcher]:
                 visible=True,
             )
 
+        out.beside_bar = out.stdout.isatty()
         yield Watcher(
             update, remark=progress.console.print, no_worker_hint=no_worker_hint
         )
+        out.beside_bar = False
 
 
 def make_bar(stream: Any) -> Progress:

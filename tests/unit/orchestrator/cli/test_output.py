@@ -16,6 +16,7 @@ from piecework_orchestrator.cli.output import (
     console_of,
     fit_widths,
 )
+from piecework_orchestrator.cli.progress import show_progress
 
 ROWS = [{"id": "a-1", "label": "Überschrift"}, {"id": "b-2", "label": None}]
 COLUMNS = [Column("ID", "id"), Column("LABEL", "label", shrinks=True)]
@@ -34,6 +35,27 @@ def test_a_table_has_titles_and_no_trailing_spaces() -> None:
 
 def test_an_empty_table_is_reported_on_stderr() -> None:
     assert ("", "no things; next: make one\n") == written(Format.TABLE, [])
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "starts"), [(io.StringIO, ""), (Terminal, "\r\x1b[2K")]
+)
+def test_a_line_on_the_terminal_of_a_bar_erases_the_bar(
+    stream: type[io.StringIO], starts: str
+) -> None:
+    stdout = stream()
+    out = Output(Format.JSONL, stdout, Terminal())
+
+    with show_progress(out, "no worker"):
+        out.line({"chunk": 0})
+    out.line({"chunk": 1})
+
+    assert f'{starts}{{"chunk": 0}}\n{{"chunk": 1}}\n' == stdout.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ app = typer.Typer(
 )
 
 #: The longest time for which a chunk may go on with the old code, or after Ctrl-C.
-GRACE_S = 2.0
+GRACE_S = 1.0
 #: Seconds between two looks at the jobs.
 POLL_S = 0.3
 #: The newest jobs, which are reported.

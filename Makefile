@@ -11,7 +11,7 @@ WORKERS ?= 3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm cancel-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow cancel-large simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside house drawings ci clean
 
 help: ## list the targets
@@ -145,6 +145,9 @@ innocents: setup ## put five guilty chunks among thirty: no other chunk may die 
 
 outage: setup ## take a provider away for 30 s under 64 calls: no attempt may be spent
 	@$(BIN)/python -m verification.outage $(ARGS)
+
+flow: setup ## measure how work flows: a poison input; fails if a figure exceeds its limit (ARGS=poison)
+	@$(BIN)/python -m verification.flow $(ARGS)
 
 keys: setup ## draw pairs of calls that differ: their keys must differ (ARGS="--pairs 1000 --seed 2")
 	@$(BIN)/python -m verification.keys $(ARGS)

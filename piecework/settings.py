@@ -65,6 +65,12 @@ class Settings:
     #: Takeovers of a chunk that spend no attempt. Before each one, the chunk's worker
     #: died, froze or was cut off, perhaps by the fault of another chunk.
     max_takeovers: int = setting(10, ge=0)
+    #: Deferrals of a chunk for an open circuit breaker, and seconds since the first one
+    #: or its last progress, after which it is dead-lettered. An outage of
+    #: a day causes some 1,300 deferrals at most: one for each open period of the
+    #: breaker, and some during each slow probe. A compensation may take twice as much.
+    max_deferrals: int = setting(2_000, ge=1)
+    max_deferred_s: float = setting(86_400.0, gt=0)
     #: Seconds that one claim may last in all. SQS hides a message for 12 hours from its
     #: receive; this time and `visibility_s` together stay below.
     max_runtime_s: float = setting(900.0, gt=0, le=39_600)

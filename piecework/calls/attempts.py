@@ -203,7 +203,7 @@ class Attempts:
             permit = await self._request_permit(dependency)
             if isinstance(permit, Rejected):
                 return self._own(
-                    attempts, breaker_open_error(dependency.name, permit.seconds)
+                    attempts, self._open_error(dependency.name, permit.seconds)
                 )
             health, failure = Health.UNKNOWN, None  # cut off
             if lookup is None:
@@ -223,7 +223,12 @@ class Attempts:
                 return Failed(failure, as_failure(raised))
             finally:
                 if self.breakers is not None and permit is not None:
-                    self.breakers.record_end(dependency, permit, health, failure)
+                    chunk = call.scope.chunk_name
+                    self.breakers.record_end(
+                        dependency, permit, health, failure, chunk=chunk
+                    )
+                    if permit.probe and health is Health.FAILURE:
+                        self.counts.probe_failure = failure
                 if failure is not None and is_rate_limited(failure):
                     self.report_rate_limit(dependency, failure.retry_after)
 
@@ -323,6 +328,7 @@ class Attempts:
             error_code=limit.code,
         )
         limit.__cause__ = end.error
+        self.counts.unretried[attempts.call.dependency.name] = end.envelope
         attempts.retried += (end.envelope,)
         return self._own(attempts, limit)
 
@@ -335,10 +341,14 @@ class Attempts:
             return None
         seconds = self._rejected_for_s(name)
         if seconds is not None:
-            return breaker_open_error(name, seconds)
+            return self._open_error(name, seconds)
         if attempts.budget_exhausted:
             return budget_exhausted_error(name, failure.retry_after)
         return None
+
+    def _open_error(self, name: str, seconds: float) -> TransientError:
+        known = "" if self.breakers is None else self.breakers.failure_code(name)
+        return breaker_open_error(name, seconds, known)
 
     def _own(self, attempts: CallAttempts, error: PieceworkError) -> Failed:
         """Return the end of a call that Piecework itself ended."""

@@ -43,6 +43,16 @@ class CallCounts:
     failed: int = 0
     #: How often the chunk was deferred because a dependency could not be called.
     deferrals: int = 0
+    #: How often of these for an open breaker, and since when, in seconds since 1970;
+    #: 0: never.
+    breaker_deferrals: int = 0
+    breaker_since: float = 0.0
+    #: How many probes of open breakers failed in the chunk's earlier claims, and how
+    #: one failed in this claim.
+    failed_probes: int = 0
+    probe_failure: ErrorEnvelope | None = None
+    #: The last failure of each dependency whose retries the fleet ended, not the call.
+    unretried: dict[str, ErrorEnvelope] = field(default_factory=dict)
     #: The tokens of answered calls, if the dependency reports usage.
     tokens_in: int = 0
     tokens_out: int = 0
@@ -54,6 +64,11 @@ class CallCounts:
     end_times: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_END_TIMES))
     #: `retried` and `failed` at the start of the current stage.
     _at_stage_start: tuple[int, int] = (0, 0)
+
+    @property
+    def has_failed_probe(self) -> bool:
+        """Whether a probe of the chunk has failed, in this claim or an earlier one."""
+        return self.failed_probes > 0 or self.probe_failure is not None
 
     def start_stage(self) -> None:
         """Start to count for a new stage."""
@@ -89,6 +104,11 @@ class CallScope:
     chunk: int
     stage: str
     pipeline: str
+
+    @property
+    def chunk_name(self) -> str:
+        """The chunk as a text that no other chunk of any tenant has."""
+        return f"{self.tenant}/{self.job}/{self.chunk}"
 
 
 def call_key(

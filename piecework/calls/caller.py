@@ -32,7 +32,7 @@ from piecework.domain import keys, values
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import CalledFunctions, function_text
 from piecework.domain.model import Effect
-from piecework.domain.outcome import MAX_DEFERRALS
+from piecework.domain.outcome import MAX_BUDGET_DEFERRALS
 from piecework.domain.protocols import (
     AlreadyDone,
     ClaimLostError,
@@ -258,12 +258,14 @@ class Caller:
     def start_compensating(self) -> None:
         """Give the compensation its own retry budget, whatever the stages have used.
 
-        After `MAX_DEFERRALS` deferrals the fleet's retry budget is not enforced any
-        more: a compensation that never succeeds must come to an end.
+        After `MAX_BUDGET_DEFERRALS` deferrals the fleet's retry budget is not enforced
+        any more: a compensation that never succeeds must come to an end.
         """
         self.counts.forward = False
         self.attempts.budget = replace(self.attempts.budget, spent=0.0)
-        self.attempts.enforce_fleet_budget = self.counts.deferrals < MAX_DEFERRALS
+        self.attempts.enforce_fleet_budget = (
+            self.counts.deferrals < MAX_BUDGET_DEFERRALS
+        )
 
     def progress(self) -> None:
         """Report that the stage makes progress."""

@@ -52,6 +52,7 @@ class BreakerSnapshot:
     open_until: float = 0.0
     failed_probes: int = 0
     probe_until: float = 0.0
+    failure_code: str = ""
 
 
 class BreakerRecord(Protocol):
@@ -178,6 +179,7 @@ class SyncedBreaker:
         if snapshot.phase is BreakerPhase.OPEN:
             state.open(snapshot.open_until, snapshot.failed_probes)
             state.probe_until = snapshot.probe_until
+            self.failure_code = snapshot.failure_code or self.failure_code
         else:
             state.close()
         self.recorded, self.recorded_generation = snapshot, state.generation
@@ -266,14 +268,19 @@ class BreakerRegistry:
         permit: Permit,
         health: Health,
         failure: ErrorEnvelope | None = None,
+        *,
+        chunk: str = "",
     ) -> None:
-        """Record how a call ended; emit an event if the breaker opens or closes."""
+        """Record how a call ended; emit an event if the breaker opens or closes.
+
+        `chunk`: identifies the chunk that made the call; empty: it has none.
+        """
         name, breaker = dependency.name, self.by_name[dependency.name]
         if failure is not None and health is Health.FAILURE:
             breaker.failure_code = failure.code
         state = breaker.state
         before = state.generation
-        state.record_end(permit, health, self.clock())
+        state.record_end(permit, health, self.clock(), chunk)
         released = breaker.pending_write is PendingWrite.RELEASE_PROBE
         if released or state.generation != before:
             self.changed.set()
@@ -303,6 +310,11 @@ class BreakerRegistry:
         if breaker is None or breaker.state.phase is BreakerPhase.CLOSED:
             return None
         return max(PROBE_RETRY_S, breaker.state.open_until - self.clock())
+
+    def failure_code(self, dependency: str) -> str:
+        """Return the code of the last failure of a dependency; empty: unknown."""
+        breaker = self.by_name.get(dependency)
+        return "" if breaker is None else breaker.failure_code
 
     def prefetch(self) -> None:
         """Start to read the record before the calls come, so that they wait less.

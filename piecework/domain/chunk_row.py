@@ -113,6 +113,21 @@ class ChunkRow:
         return int(self.item.get("deferrals", 0))
 
     @property
+    def breaker_deferrals(self) -> int:
+        """How often of these because of an open breaker."""
+        return int(self.item.get("breaker_deferrals", 0))
+
+    @property
+    def breaker_since(self) -> str:
+        """When an open breaker deferred it first since its last progress; or empty."""
+        return self._optional("breaker_since")
+
+    @property
+    def failed_probes(self) -> int:
+        """How many probes of open breakers failed in its claims."""
+        return int(self.item.get("failed_probes", 0))
+
+    @property
     def outages(self) -> int:
         """How often it was deferred because AWS did not answer or refused."""
         return int(self.item.get("outages", 0))

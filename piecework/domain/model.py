@@ -18,7 +18,9 @@ from piecework.domain.job_row import JobRow
 COUNTS = frozenset(
     {
         "attempts",
+        "breaker_deferrals",
         "deferrals",
+        "failed_probes",
         "fence",
         "outages",
         "recoveries",

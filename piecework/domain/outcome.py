@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 #: Deferrals for the retry budget that a chunk gets before each further one spends an
 #: attempt. Without this limit and without a breaker, a call that always fails would be
 #: deferred for ever.
-MAX_DEFERRALS = 10
+MAX_BUDGET_DEFERRALS = 10
 
 
 #: The longest wait in seconds of a chunk in the queue. A chunk that waits longer leaves
@@ -61,12 +61,17 @@ class Deferred:
         delay: Seconds until the chunk may be claimed again.
         blocked_on: The unavailable dependency, `NEWER_WORKERS` or `STORE`.
         pivot_untried: The pivot stage failed before anything in it was tried.
+        has_progress: A dependency answered a call of the claim, so the chunk waits
+            only since now.
+        probe_failed: The claim made the probe of an open breaker, and it failed.
     """
 
     failure: ErrorEnvelope
     delay: float
     blocked_on: str
     pivot_untried: bool = False
+    has_progress: bool = False
+    probe_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

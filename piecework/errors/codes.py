@@ -409,8 +409,17 @@ ROWS: Final = (
         TRANSIENT,
         "A call was not made because the circuit breaker of its dependency is "
         "open: too many of the fleet's calls to it failed.",
-        "Wait: the chunk is deferred without spending an attempt. `piecework jobs "
-        "show JOB` shows until when.",
+        "Wait: the chunk is deferred without spending an attempt, for "
+        "`PIECEWORK_MAX_DEFERRED_S` at most. `piecework jobs show JOB` shows until "
+        "when.",
+    ),
+    Code(
+        "runtime.budget.deferrals_exhausted",
+        PERMANENT,
+        "A dependency could not be called for so long that the chunk does not wait "
+        "any longer. The message says how often it was deferred, and since when.",
+        "Restore the dependency; `PIECEWORK_MAX_DEFERRED_S` and "
+        f"`PIECEWORK_MAX_DEFERRALS` are the limits. Then run {REDRIVE}.",
     ),
     Code(
         "runtime.budget.retry_exhausted",

@@ -1,6 +1,7 @@
 """Decide whether a dependency may be called. Pure: the time is passed in.
 
-    closed      too many of the last calls failed   -> open
+    closed      too many of the last calls failed,
+                those of two chunks at least        -> open
     open        the open period is over             -> half-open
     half-open   the one probe was answered          -> closed
                 the probe failed                    -> open, for longer
@@ -11,7 +12,7 @@ ignored.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from random import Random
@@ -105,6 +106,14 @@ class CircuitBreaker:
         enough = (1 - self.failure_rate) * self.minimum_calls
         return calls >= self.minimum_calls and excess >= enough
 
+    @property
+    def most_of_one_chunk(self) -> int:
+        """The failures of one chunk that count: half of those that open the breaker.
+
+        A poison input fails at each call. It must not close the dependency to others.
+        """
+        return (self.minimum_calls + 1) // 2
+
     def open_period_s(self, failed_probes: int, rng: Random) -> float:
         """Return how long the breaker stays open, in seconds.
 
@@ -135,10 +144,16 @@ class CircuitBreaker:
         return Health.UNKNOWN
 
 
-def breaker_open_error(dependency: str, seconds: float) -> TransientError:
-    """Return the error of a call that is not made; it may be tried after `seconds`."""
+def breaker_open_error(
+    dependency: str, seconds: float, failure_code: str = ""
+) -> TransientError:
+    """Return the error of a call that is not made; it may be tried after `seconds`.
+
+    `failure_code`: the code of the last failure of the dependency, if it is known.
+    """
+    failed = f"; it failed with {failure_code}" if failure_code else ""
     return TransientError(
-        f"Circuit breaker for {dependency} is open for {seconds:.0f} s.",
+        f"Circuit breaker for {dependency} is open for {seconds:.0f} s{failed}.",
         code=OPEN_CODE,
         retry_after=seconds,
         dependency=dependency,
@@ -187,18 +202,49 @@ class Rejected:
 
 @dataclass(slots=True)
 class CallWindow:
-    """The last calls, and how many of them failed."""
+    """The last calls, and how many of them failed, by chunk.
 
-    ends: deque[tuple[float, bool]] = field(default_factory=deque)
+    Attributes:
+        ends: When each call ended, and the chunk of a failed one; None: it succeeded.
+            The chunk is empty for calls without a chunk.
+    """
+
+    ends: deque[tuple[float, str | None]] = field(default_factory=deque)
+    failures: Counter[str] = field(default_factory=Counter)
     failed: int = 0
 
-    def add(self, now: float, rules: CircuitBreaker, *, failed: bool) -> None:
-        """Add a call, and drop the calls that are too old or too many."""
-        self.ends.append((now, failed))
-        self.failed += failed
-        oldest = now - rules.window_s
-        while len(self.ends) > rules.window_calls or self.ends[0][0] < oldest:
-            self.failed -= self.ends.popleft()[1]
+    def add(self, now: float, rules: CircuitBreaker, failed_chunk: str | None) -> None:
+        """Add a call, and drop the calls that are too old or too many.
+
+        A failure is not added if its chunk has enough of them already.
+        """
+        self._drop_before(now - rules.window_s)
+        if failed_chunk is not None:
+            if failed_chunk and self.failures[failed_chunk] >= rules.most_of_one_chunk:
+                return
+            self.failures[failed_chunk] += 1
+            self.failed += 1
+        self.ends.append((now, failed_chunk))
+        if len(self.ends) > rules.window_calls:
+            self._drop_first()
+
+    @property
+    def is_of_one_chunk(self) -> bool:
+        """Whether all failures are of the same chunk: its input may be the cause."""
+        return len(self.failures) == 1 and "" not in self.failures
+
+    def _drop_before(self, oldest: float) -> None:
+        while self.ends and self.ends[0][0] < oldest:
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        _, chunk = self.ends.popleft()
+        if chunk is None:
+            return
+        self.failed -= 1
+        self.failures[chunk] -= 1
+        if not self.failures[chunk]:
+            del self.failures[chunk]
 
 
 @dataclass(slots=True)
@@ -239,15 +285,22 @@ class BreakerState:
         if self.phase is BreakerPhase.OPEN:
             self.probe_until = max(self.probe_until, until)
 
-    def record_end(self, permit: Permit, health: Health, now: float) -> None:
-        """Record how a call ended; ignore a call of an earlier generation."""
+    def record_end(
+        self, permit: Permit, health: Health, now: float, chunk: str = ""
+    ) -> None:
+        """Record how a call ended; ignore a call of an earlier generation.
+
+        `chunk`: identifies the chunk that made the call; empty: it has none.
+        """
         if permit.generation != self.generation:
             return
         if permit.probe:
             self._record_probe(health, now)
         elif self.phase is BreakerPhase.CLOSED and health.is_counted:
-            self.window.add(now, self.rules, failed=health is Health.FAILURE)
-            if self.rules.should_open(self.window.failed, len(self.window.ends)):
+            window = self.window
+            window.add(now, self.rules, chunk if health is Health.FAILURE else None)
+            many = self.rules.should_open(window.failed, len(window.ends))
+            if many and not window.is_of_one_chunk:
                 self.open(now + self.rules.open_period_s(0, self.rng))
 
     def _record_probe(self, health: Health, now: float) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from piecework import telemetry
+from piecework.calls.call import CallCounts
 from piecework.context import Context
 from piecework.domain import keys
 from piecework.domain.outcome import (
@@ -57,7 +58,7 @@ async def run(
     """
     unreadable = restore_values(pipeline, ctx, checkpoints)
     if checkpoints.failure is not None:
-        return await compensate(pipeline, ctx, checkpoints, checkpoints.failure)
+        return await compensate(pipeline, ctx, checkpoints, limits, checkpoints.failure)
     done = count_completed(pipeline, checkpoints)
     if unreadable is not None:
         failure = describe_failure(unreadable, ctx, limits)
@@ -94,38 +95,62 @@ async def recover(
     failure: ErrorEnvelope,
 ) -> Outcome:
     """Decide on a stage's failure, carry the decision out and return the outcome."""
+    counts = ctx.caller.counts
     pivot = pivot_position(pipeline, index, failure, checkpoints, ctx)
+    failure = recovery.failure_to_decide(failure, counts, limits)
     decision = recovery.decide(
         failure,
         attempts_left=limits.max_attempts - ctx.attempt,
         attempt=ctx.attempt,
         pivot=pivot,
         rng=limits.rng,
-        deferrals=ctx.caller.counts.deferrals,
+        deferrals=counts.deferrals,
+        probed=counts.has_failed_probe,
     )
     match decision:
         case RetryLater(delay, blocked_on):
             if not blocked_on:
                 return Retry(failure, delay)
             untried = index == pipeline.pivot_index and pivot is Pivot.AHEAD
-            return Deferred(failure, delay, blocked_on, untried)
+            return deferred(failure, delay, blocked_on, counts, pivot_untried=untried)
         case DeadLetter(reason):
             return DeadLettered(failure, reason)
         case _:
             await checkpoints.begin_compensation(failure, ctx.stage)
-            return await compensate(pipeline, ctx, checkpoints, failure)
+            return await compensate(pipeline, ctx, checkpoints, limits, failure)
+
+
+def deferred(
+    failure: ErrorEnvelope,
+    delay: float,
+    dependency: str,
+    counts: CallCounts,
+    *,
+    pivot_untried: bool = False,
+) -> Deferred:
+    """Return the deferral of a claim with these calls."""
+    return Deferred(
+        failure,
+        delay,
+        dependency,
+        pivot_untried=pivot_untried,
+        has_progress=counts.made > 0,
+        probe_failed=counts.probe_failure is not None,
+    )
 
 
 async def compensate(
     pipeline: Pipeline,
     ctx: Context[Any],
     checkpoints: Checkpoints,
+    limits: Limits,
     failure: ErrorEnvelope,
 ) -> DeadLettered | Cancelled | Deferred:
     """Compensate every started stage in reverse order, including one in doubt.
 
     A failed compensation is recorded and emitted, and the others still run. If the
-    dependency's breaker is open, the compensation is deferred, not failed.
+    dependency's breaker is open, the compensation is deferred, not failed, up to twice
+    the limits of a chunk: its stages may have used them once.
     """
     ctx.caller.start_compensating()
     await ctx.caller.in_flight.wait()
@@ -137,9 +162,18 @@ async def compensate(
             ctx.stage = keys.compensation_stage(step.stage.name, ctx.caller.gen)
             failed = await compensate_stage(step.stage, ctx, failure)
             if failed is not None and (dependency := blocked_on(failed)):
-                deferrals, rng = ctx.caller.counts.deferrals, ctx.caller.attempts.rng
-                wait = recovery.deferral_delay(failed, ctx.attempt, deferrals, rng)
-                return Deferred(failed, wait, dependency)
+                counts, rng = ctx.caller.counts, ctx.caller.attempts.rng
+                story = recovery.exhausted_failure(failed, counts, limits, times=2)
+                if story is None:
+                    wait = recovery.deferral_delay(
+                        failed,
+                        ctx.attempt,
+                        counts.deferrals,
+                        rng,
+                        probed=counts.has_failed_probe,
+                    )
+                    return deferred(failed, wait, dependency, counts)
+                failed = story
             await checkpoints.record_compensation(step.stage.name, failed)
             compensation.emit_step(step.stage, failed)
             ctx.progress()

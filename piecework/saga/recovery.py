@@ -15,6 +15,11 @@ failed stage, selects the column:
 "DeadLettered" writes the dead letter only: after the pivot, or where the pivot may have
 happened, no stage is ever compensated.
 
+A chunk that an open breaker blocks is deferred, and no attempt is spent. This ends in
+two cases. A probe fails a second time for the same chunk: its input may be the cause,
+so the failure of the probe is decided as any other. Or the chunk was deferred too
+often, or for too long: it cannot succeed.
+
 A stage runs another variant only if none of its effects may have happened. The calls of
 the other variant have other idempotency keys, and would repeat the effect.
 """
@@ -27,14 +32,16 @@ from enum import Enum, auto
 from random import Random
 from typing import Any, TypeAlias
 
+from piecework.calls.call import CallCounts
 from piecework.context import Context
-from piecework.domain.outcome import MAX_DEFERRALS, Compensation
+from piecework.domain.model import iso
+from piecework.domain.outcome import MAX_BUDGET_DEFERRALS, Compensation
 from piecework.domain.protocols import Checkpoints
 from piecework.errors import ErrorEnvelope
 from piecework.errors.codes import ErrorClass
 from piecework.pipelines import REPLAN, Pipeline, Stage, fallback_names
-from piecework.resilience.breaker import PROBE_RETRY_S
-from piecework.resilience.retry import WAITS_FOR_THE_FLEET, blocked_on
+from piecework.resilience.breaker import OPEN_CODE, PROBE_RETRY_S
+from piecework.resilience.retry import BUDGET_CODE, WAITS_FOR_THE_FLEET, blocked_on
 
 #: Codes of failures that may come after the effect of a stage or a call.
 POST_EFFECT_CODES = {
@@ -43,6 +50,8 @@ POST_EFFECT_CODES = {
     "runtime.value.unserialisable",
     "runtime.value.unreadable",
 }
+#: The code of a chunk that was deferred too often or for too long.
+EXHAUSTED_CODE = "runtime.budget.deferrals_exhausted"
 #: The next attempt waits `uniform(0, min(CAP, BASE * 2**attempt))` seconds: full
 #: jitter, as in the AWS Architecture Blog's "Exponential Backoff and Jitter".
 BASE = 2.0
@@ -61,11 +70,18 @@ DOUBLINGS = 10
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limit of attempts, the clock and the random source of a run."""
+    """The limits of a chunk, the clock and the random source of a run.
+
+    Attributes:
+        max_deferrals, max_deferred_s: How often a chunk is deferred for an open
+            breaker, and for how many seconds since its last progress.
+    """
 
     max_attempts: int
     clock: Callable[[], float]
     rng: Random
+    max_deferrals: int = 2_000
+    max_deferred_s: float = 86_400.0
 
 
 class Pivot(Enum):
@@ -158,6 +174,51 @@ def next_variant(
             return None
 
 
+def failure_to_decide(
+    failure: ErrorEnvelope, counts: CallCounts, limits: Limits
+) -> ErrorEnvelope:
+    """Return the failure on which a chunk is decided that a dependency may block.
+
+    It is another one if the chunk must not wait any longer: the failure of its probe,
+    the failure that was not retried, or the story of its deferrals.
+    """
+    if failure.code == BUDGET_CODE and counts.deferrals >= MAX_BUDGET_DEFERRALS:
+        return counts.unretried.get(failure.dependency, failure)
+    if failure.code != OPEN_CODE or not failure.dependency:
+        return failure
+    if counts.probe_failure is not None and counts.failed_probes:
+        return counts.probe_failure
+    return exhausted_failure(failure, counts, limits) or failure
+
+
+def exhausted_failure(
+    failure: ErrorEnvelope, counts: CallCounts, limits: Limits, *, times: int = 1
+) -> ErrorEnvelope | None:
+    """Return the story of a chunk that waited too often or for too long for a breaker.
+
+    `times`: a factor on both limits. None: it may be deferred again.
+    """
+    if failure.code != OPEN_CODE:
+        return None
+    since = counts.breaker_since
+    waited = limits.clock() - since if since and not counts.made else 0.0
+    often = counts.breaker_deferrals >= times * limits.max_deferrals
+    if not often and waited < times * limits.max_deferred_s:
+        return None
+    began = f", since {iso(since)}" if since else ""
+    return failure.model_copy(
+        update={
+            "code": EXHAUSTED_CODE,
+            "error_class": ErrorClass.PERMANENT,
+            "message": f"The chunk was deferred {counts.breaker_deferrals} times"
+            f"{began}, because {failure.dependency} could not be called."
+            f" Last: {failure.message}",
+            "retry_after": None,
+            "dependency": "",
+        }
+    )
+
+
 def decide(
     failure: ErrorEnvelope,
     *,
@@ -166,15 +227,17 @@ def decide(
     pivot: Pivot,
     rng: Random,
     deferrals: int = 0,
+    probed: bool = False,
 ) -> Decision:
     """Return the decision for a chunk whose stage failed after all variants.
 
     `deferrals`: how often the chunk was deferred before without spending an attempt.
+    `probed`: as for `deferral_delay`.
     """
     dependency = blocked_on(failure)
-    may_defer = failure.code in WAITS_FOR_THE_FLEET or deferrals < MAX_DEFERRALS
+    may_defer = failure.code in WAITS_FOR_THE_FLEET or deferrals < MAX_BUDGET_DEFERRALS
     if dependency and may_defer:
-        wait = deferral_delay(failure, attempt, deferrals, rng)
+        wait = deferral_delay(failure, attempt, deferrals, rng, probed=probed)
         return RetryLater(wait, dependency)
     may_pass = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
     if may_pass and attempts_left > 0:
@@ -197,15 +260,27 @@ def backoff(failure: ErrorEnvelope, attempt: int, rng: Random) -> float:
 
 
 def deferral_delay(
-    failure: ErrorEnvelope, attempt: int, deferrals: int, rng: Random
+    failure: ErrorEnvelope,
+    attempt: int,
+    deferrals: int,
+    rng: Random,
+    *,
+    probed: bool = False,
 ) -> float:
     """Return the seconds for which a chunk is deferred.
 
     If a breaker is open, the delay is spread over half as long again, so that the
-    chunks which it blocks do not all return at once. If the retry budget is exhausted,
-    the delay grows with each deferral, because deferrals do not increase `attempt`.
+    chunks which it blocks do not all return at once. It is spread further if the chunk
+    was deferred often, because probes may take long. `probed`: a probe of the chunk has
+    failed; other chunks return before it, so that one of them makes the next probe.
+
+    If the retry budget is exhausted, the delay grows with each deferral, because
+    deferrals do not increase `attempt`.
     """
     seconds = retry_after(failure)
+    if failure.code == OPEN_CODE:
+        spread = max(PROBE_RETRY_S, seconds / 2, min(DEFERRAL_CAP, deferrals / 2))
+        return seconds + spread * probed + rng.uniform(0, spread)
     if failure.code in WAITS_FOR_THE_FLEET:
         return seconds + rng.uniform(0, max(PROBE_RETRY_S, seconds / 2))
     cap = exponential(DEFERRAL_CAP, attempt + deferrals)

@@ -14,7 +14,12 @@ from typing import Any
 from piecework.calls.fleet_breaker import BreakerSnapshot
 from piecework.domain import keys
 from piecework.domain.model import iso, moment
-from piecework.domain.records import SCHEMA, read_int, require_known
+from piecework.domain.records import (
+    SCHEMA,
+    read_int,
+    read_optional_text,
+    require_known,
+)
 from piecework.errors import PermanentError
 from piecework.resilience.breaker import BreakerPhase
 from piecework.resilience.limits import Quota
@@ -189,6 +194,7 @@ def snapshot(row: Item | None) -> BreakerSnapshot | None:
                 {"failed_probes": 0} | row, "failed_probes", "A breaker"
             ),
             probe_until=moment(row["probe_until"]) if "probe_until" in row else 0.0,
+            failure_code=read_optional_text(row, "error_code") or "",
         )
     except (KeyError, TypeError, ValueError, PermanentError):
         return None

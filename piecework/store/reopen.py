@@ -76,7 +76,8 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
     )
     removed = (
         " ADD replays :one REMOVE settled_at, direction, compensation, resume_at,"
-        " recoveries, releases, takeovers, deferrals, outages, redispatches,"
+        " recoveries, releases, takeovers, deferrals, breaker_deferrals,"
+        " breaker_since, failed_probes, outages, redispatches,"
         " given_back_at,"
         " cancelled_at_stage, cancel_requested_at, compensate_requested,"
         " calls_after_cancel"

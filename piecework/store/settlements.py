@@ -21,6 +21,7 @@ from piecework.domain.outcome import (
     Retry,
     leaves_queue,
 )
+from piecework.resilience.breaker import OPEN_CODE
 from piecework.settings import Settings
 from piecework.store.cancellation import cancelled_at_stage
 from piecework.store.claims import OWNED, ownership_values
@@ -85,22 +86,32 @@ class Settlements:
     async def defer(self, claim: Claim, deferred: Deferred, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a dependency is unavailable to all chunks.
 
-        The claim's attempt (or recovery) is refunded without a limit: the chunk did not
-        fail. `pivot_untried` is stored for the next claim. An outage of the store has a
-        counter of its own: it must not use up the deferrals for the retry budget.
+        The claim's attempt (or recovery) is refunded: the chunk did not fail. For
+        an open breaker, count and first time bound further ones (`recovery.py`).
+        `pivot_untried` is stored for the next claim. An outage of the store has a
+        counter of its own: it must not use up the deferrals for a dependency.
         """
         counted = counted_as(claim)
         period = "outages" if deferred.blocked_on == STORE else "deferrals"
-        untried = ", pivot_untried_fence = :fence" if deferred.pivot_untried else ""
+        more = ", pivot_untried_fence = :fence" if deferred.pivot_untried else ""
+        values = {
+            "code": deferred.failure.code,
+            "dependency": deferred.blocked_on,
+            "one": 1,
+        }
+        if deferred.failure.code == OPEN_CODE:
+            since = "" if deferred.has_progress else claim.chunk.breaker_since
+            more += ", breaker_deferrals = :waits, breaker_since = :since"
+            values["waits"] = claim.chunk.breaker_deferrals + 1
+            values["since"] = since or iso(self.clock())
+        if deferred.probe_failed:
+            more += ", failed_probes = :probes"
+            values["probes"] = claim.chunk.failed_probes + 1
         update = self._wait(
             claim,
             "error_code = :code, blocked_on = :dependency,"
-            f" {counted} = {counted} - :one{untried}",
-            {
-                "code": deferred.failure.code,
-                "dependency": deferred.blocked_on,
-                "one": 1,
-            },
+            f" {counted} = {counted} - :one{more}",
+            values,
             deferred.delay,
             calls,
             also_added=f", {period} :one",

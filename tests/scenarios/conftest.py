@@ -45,6 +45,7 @@ ALL = {
         pipelines.freeing,
         pipelines.sealing,
         pipelines.faxing,
+        pipelines.assembling,
     )
 }
 #: Seconds that a scenario waits for a state, on a machine with other work, too.

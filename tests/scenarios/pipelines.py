@@ -275,6 +275,30 @@ async def order(ctx: Context[Item]) -> int:
 leaning = Pipeline(name="leaning", payload=Item, stages=[Stage(order)])
 
 
+# ── a supplier that fails for one input ─────────────────────────────────────
+
+POISON, CALLS = 16, 6
+factory = replace(supplier, name="factory", retry=replace(QUICK, attempts=1))
+
+
+async def produce(n: int, part: int, *, idempotency_key: str) -> int:
+    """Make a part, unless the input is poison."""
+    await asyncio.sleep(0.05)
+    if n == POISON:
+        raise TransientError("broken", code="tool.http.500_server_error")
+    note("produced", n, part, idempotency_key)
+    return part
+
+
+async def assemble(ctx: Context[Item]) -> int:
+    """Make all parts at once."""
+    parts = (ctx.call(factory, produce, ctx.payload.n, part) for part in range(CALLS))
+    return sum(await asyncio.gather(*parts))
+
+
+assembling = Pipeline(name="assembling", payload=Item, stages=[Stage(assemble)])
+
+
 async def reserve(ctx: Context[Item]) -> int:
     """Reserve in the depot, unless it is out of order."""
     return await ctx.call(depot, book, "place", ctx.payload.n)

@@ -177,11 +177,11 @@ async def test_only_opening_makes_a_row(store: Store, verb: str) -> None:
 async def test_the_first_failure_of_all_makes_the_row(store: Store) -> None:
     assert await breakers(store).open(name(store), 0, UNTIL, "c") is None
     assert (
-        BreakerSnapshot(1, BreakerPhase.OPEN, UNTIL)
+        BreakerSnapshot(1, BreakerPhase.OPEN, UNTIL, failure_code="c")
         == (await breakers(store).read_all())[name(store)]
     )
     stands = await breakers(store).open(name(store), 0, UNTIL + 9, "c")
-    assert BreakerSnapshot(1, BreakerPhase.OPEN, UNTIL) == stands
+    assert BreakerSnapshot(1, BreakerPhase.OPEN, UNTIL, failure_code="c") == stands
 
 
 async def test_of_many_that_want_to_probe_one_may(store: Store) -> None:

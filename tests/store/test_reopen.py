@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from piecework.domain.model import JobStatus
+from piecework.domain.model import JobStatus, iso
 from piecework.store.reopen import reopen_chunk
 from piecework.store.settlements import Calls
-from tests.store.conftest import Store
+from tests.store.conftest import NOW, Store
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,8 @@ async def test_a_new_generation_has_all_attempts_and_waits_first(
     store: Store,
 ) -> None:
     names = ("releases", "takeovers", "deferrals", "outages")
-    spent = dict.fromkeys((*names, "recoveries", "redispatches"), 9)
+    spent: dict[str, Any] = dict.fromkeys((*names, "recoveries", "redispatches"), 9)
+    spent |= {"breaker_deferrals": 9, "breaker_since": iso(NOW), "failed_probes": 2}
     chunk = await store.put_chunk(status="DEAD", attempts=3, fence=7, **spent)
     await store.put_job(JobStatus.RESUMING, gen=5)
     assert await reopen_chunk(store.table, chunk, 5) is True

@@ -9,7 +9,7 @@ import pytest
 
 from piecework.domain import keys
 from piecework.domain.model import iso
-from piecework.domain.outcome import Deferred
+from piecework.domain.outcome import STORE, Deferred
 from piecework.domain.protocols import ClaimLostError
 from piecework.domain.rows import EffectRow
 from piecework.store.checkpoints import Work
@@ -149,6 +149,9 @@ LEFT: dict[Write, dict[str, Any]] = {
         "blocked_on": "model",
         "attempts": 1,
         "deferrals": 1,
+        "breaker_deferrals": 1,
+        "breaker_since": iso(NOW),
+        "failed_probes": None,
         "pivot_untried_fence": None,
     },
     release: {"status": "WAITING", "retry_at": iso(NOW), "attempts": 1, "releases": 1},
@@ -216,6 +219,30 @@ async def test_a_chunk_that_waits_for_a_dependency_never_pays_for_it(
     item = await store.item()
     assert (item["attempts"], item["deferrals"], item["releases"]) == (1, 1001, 1000)
     assert await rows(store) == {}
+
+
+@pytest.mark.parametrize(
+    ("known", "facts", "expected"),
+    [
+        ({}, {}, (iso(NOW), None)),
+        ({"breaker_since": iso(NOW - 9)}, {}, (iso(NOW - 9), None)),
+        ({"breaker_since": iso(NOW - 9)}, {"has_progress": True}, (iso(NOW), None)),
+        ({"failed_probes": 1}, {"probe_failed": True}, (iso(NOW), 2)),
+        ({"failed_probes": 1}, {}, (iso(NOW), 1)),
+        ({}, {"failure": FAILURE, "blocked_on": STORE}, (None, None)),
+    ],
+)
+async def test_a_deferral_keeps_when_the_chunk_began_to_wait(
+    store: Store,
+    known: dict[str, Any],
+    facts: dict[str, Any],
+    expected: tuple[str | None, int | None],
+) -> None:
+    claim = await store.running(**known)
+    deferred = replace(Deferred(REFUSED, 30.0, REFUSED.dependency), **facts)
+    await store.settlements.defer(claim, deferred, calls=Calls(0))
+    item = await store.item()
+    assert expected == (item.get("breaker_since"), item.get("failed_probes"))
 
 
 async def test_a_deferred_compensation_gives_back_its_attempt_or_recovery(

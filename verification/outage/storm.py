@@ -10,7 +10,7 @@ import asyncio
 import functools
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -59,6 +59,7 @@ class Storm:
     needed: int = 0
     answered: int = 0
     parked: int = 0
+    claims: int = 0
     began: float = 0.0
 
     def now(self) -> float:
@@ -104,7 +105,10 @@ class Storm:
         deferrals = 0
         while True:
             attempts.budget = RetryBudget(60.0, max_delay=34.0)
-            wait = await self.tried(attempts, call, deferrals)
+            # While a chunk waits, its worker runs another one.
+            self.claims += 1
+            claimed = replace(call, scope=replace(SCOPE, chunk=self.claims))
+            wait = await self.tried(attempts, claimed, deferrals)
             if breakers.has_pending_writes:
                 await breakers.sync()
             if wait is None:

@@ -19,7 +19,7 @@ from piecework.calls.caller import Caller
 from piecework.calls.usage import UsageReporter
 from piecework.context import Context, JoinContext
 from piecework.domain.claim import Claim
-from piecework.domain.model import Job
+from piecework.domain.model import Job, moment
 from piecework.domain.outcome import Outcome, Released
 from piecework.domain.protocols import CancelRequest
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
@@ -150,7 +150,13 @@ def build_run(
         checkpoints=checkpoints,
         journal=journal,
         ledger=ledger,
-        limits=Limits(rt.settings.max_attempts, rt.clock, rt.rng),
+        limits=Limits(
+            rt.settings.max_attempts,
+            rt.clock,
+            rt.rng,
+            rt.settings.max_deferrals,
+            rt.settings.max_deferred_s,
+        ),
     )
     # Before the state is loaded, a compensation has nothing to work with.
     lease.is_cancellable = lambda: (
@@ -274,9 +280,13 @@ async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
     """Load the checkpoints, calls, effects and errors of earlier claims."""
     work = await read_work(services.rt.table, chunk_run.claim.ref)
     chunk = chunk_run.claim.chunk
-    chunk_run.ctx.caller.counts.deferrals = chunk.deferrals
+    counts = chunk_run.ctx.caller.counts
+    counts.deferrals, counts.failed_probes = chunk.deferrals, chunk.failed_probes
+    counts.breaker_deferrals = chunk.breaker_deferrals
+    if chunk.breaker_since:
+        counts.breaker_since = moment(chunk.breaker_since)
     if chunk.pivot_untried_fence == chunk_run.claim.fence - 1:
-        chunk_run.ctx.caller.counts.untried = chunk.stage
+        counts.untried = chunk.stage
     chunk_run.error_history = work.errors
     chunk_run.ledger.load(work.effects)
     chunk_run.ctx.caller.in_flight.note_earlier_claim(chunk_run.ledger.in_flight_s)

@@ -11,7 +11,7 @@ from piecework import telemetry
 from piecework.domain import records
 from piecework.domain.model import moment
 from piecework.domain.outcome import (
-    MAX_DEFERRALS,
+    MAX_BUDGET_DEFERRALS,
     NEWER_WORKERS,
     STORE,
     Cancelled,
@@ -50,7 +50,9 @@ def outcome_of_load_failure(
     error = malformed(chunk_run, error)
     failure = describe_failure(error, chunk_run.ctx, chunk_run.limits)
     deferrals = chunk_run.claim.chunk.deferrals
-    renamed = failure.code == "runtime.stage.not_found" and deferrals < MAX_DEFERRALS
+    renamed = (
+        failure.code == "runtime.stage.not_found" and deferrals < MAX_BUDGET_DEFERRALS
+    )
     if not renamed and not isinstance(error, SchemaTooNewError):
         return outcome_of_unreadable(chunk_run, failure)
     delay = retry_delay(deferrals + 1, settings)
@@ -174,6 +176,7 @@ async def compensate_cancelled(chunk_run: ChunkRun, stage: str) -> Outcome:
         chunk_run.pipeline,
         chunk_run.ctx,
         chunk_run.checkpoints,
+        chunk_run.limits,
         chunk_run.checkpoints.failure or failure,
     )
 

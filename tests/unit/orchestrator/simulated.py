@@ -72,10 +72,11 @@ def simulate(
     pipelines: Sequence[Pipeline] = (),
     *,
     workers: int = 1,
+    seed: int = 1,
     **settings: float,
 ) -> R:
     """Run an act beside so many workers; fail if a process had an unexpected error."""
-    rng = Random(1)
+    rng = Random(seed)
     known = Settings(**{"max_attempts": 1, **settings})
     world = World(known, Faults({}, rng), rng)
     unexpected: list[str] = []

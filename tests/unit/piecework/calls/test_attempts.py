@@ -7,6 +7,7 @@ import gc
 import inspect
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -91,15 +92,15 @@ async def test_the_dependency_does_not_classify_a_rejected_call() -> None:
     dependency = Dependency(
         "bank",
         retry=RetryPolicy(attempts=1),
-        breaker=CircuitBreaker(minimum_calls=1),
+        breaker=CircuitBreaker(minimum_calls=2),
         classify=classifier,
     )
-    one, provider = with_breakers(Log()), Provider(BankError())
-    for argument in ("first", "second"):
+    one, provider = with_breakers(Log()), Provider(BankError(), BankError())
+    for chunk in range(3):
         with pytest.raises((BankError, TransientError)):
-            await call(one, dependency, provider, argument)
+            await call(one, dependency, provider, scope=replace(SCOPE, chunk=chunk))
 
-    assert (1, 1) == (classifier.calls, len(provider.keys))
+    assert (2, 2) == (classifier.calls, len(provider.keys))
 
 
 async def test_the_end_of_a_call_is_its_answer_or_its_failure() -> None:

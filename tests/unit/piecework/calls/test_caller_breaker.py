@@ -16,7 +16,13 @@ from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError, TransientError
-from piecework.resilience.breaker import OPEN_CODE, BreakerPhase, CircuitBreaker
+from piecework.resilience.breaker import (
+    OPEN_CODE,
+    BreakerPhase,
+    CircuitBreaker,
+    Health,
+    Permit,
+)
 from piecework.resilience.retry import BUDGET_CODE, RetryPolicy, RetryTokenBucket
 from tests.unit.piecework.fakes import Diary, Log, caller
 from tests.unit.piecework.provider import KEYED, ONCE, PURE, Provider, call
@@ -35,15 +41,25 @@ class Time:
 
 
 def guarded(
-    diary: Diary | None = None, *, broken: Dependency | None = None, **facts: Any
+    diary: Diary | None = None,
+    *,
+    broken: Dependency | None = None,
+    failing: Dependency | None = None,
+    **facts: Any,
 ) -> tuple[Caller, BreakerRegistry, Time]:
-    """Return a caller with breakers; that of `broken` is open for 30 s."""
+    """Return a caller with breakers; that of `broken` is open for 30 s.
+
+    A call of another chunk to `failing` has failed.
+    """
     clock = Time()
     breakers = BreakerRegistry(clock, Random(1), Log())
     one = caller(diary, breakers=breakers, clock=clock, **facts)
     if broken is not None:
         known = breakers.get(broken.name, SOON)
         known.state.open(clock.now + 30.0)
+    if failing is not None:
+        state = breakers.get(failing.name, SOON).state
+        state.record_end(Permit(0), Health.FAILURE, clock.now, "another chunk")
     return one, breakers, clock
 
 
@@ -73,12 +89,34 @@ async def test_the_breaker_is_checked_before_each_call() -> None:
 
 
 async def test_retries_end_as_soon_as_the_breaker_opens() -> None:
-    one, breakers, _ = guarded()
-    provider = Provider(*[TransientError("down") for _ in range(5)])
+    one, breakers, _ = guarded(failing=MODEL)
+    provider = Provider(*[TransientError("down", code="own.bank.down")] * 5)
     error = await failed(one, MODEL, provider)
     assert OPEN_CODE == error.code
-    assert 2 == len(provider.keys)
+    assert "own.bank.down" in str(error)
+    assert 1 == len(provider.keys)
     assert BreakerPhase.OPEN is breakers.by_name["model"].state.phase
+
+
+async def test_the_failures_of_one_chunk_open_no_breaker() -> None:
+    one, breakers, _ = guarded(tokens=defaultdict(lambda: RetryTokenBucket(1e9)))
+    for n in range(20):
+        down = Provider(*[TransientError("down")] * 5)
+        with pytest.raises(TransientError):
+            await call(one, MODEL, down, n)
+        assert 5 == len(down.keys)
+    assert BreakerPhase.CLOSED is breakers.by_name["model"].state.phase
+
+
+async def test_the_failed_probe_of_a_claim_is_kept_for_its_end() -> None:
+    one, _, clock = guarded(broken=MODEL)
+    assert OPEN_CODE == (await failed(one, MODEL, Provider())).code
+    assert one.counts.probe_failure is None
+    clock.now += 30.0
+    down = Provider(TransientError("down", code="own.bank.down"))
+    assert OPEN_CODE == (await failed(one, MODEL, down)).code
+    assert one.counts.probe_failure is not None
+    assert "own.bank.down" == one.counts.probe_failure.code
 
 
 async def test_a_breaker_that_opens_during_a_wait_ends_the_retries() -> None:
@@ -107,8 +145,8 @@ async def test_an_effect_refused_before_its_first_attempt_was_not_made() -> None
 
 async def test_an_effect_with_an_earlier_attempt_in_doubt_stays_in_doubt() -> None:
     diary = Diary()
-    one, _, _ = guarded(diary)
-    provider = Provider(TimeoutError(), TimeoutError())
+    one, _, _ = guarded(diary, failing=BANK)
+    provider = Provider(TimeoutError())
     assert OPEN_CODE == (await failed(one, BANK, provider)).code
     assert ["begin"] == diary.said
     assert {"analyse"} == diary.stages_with_effects()
@@ -121,7 +159,7 @@ async def test_an_effect_that_can_not_be_repeated_is_refused_or_unknown() -> Non
     assert ["begin", "refuse"] == diary.said
     breakers.by_name["fax"].state.close()
     known = breakers.by_name["fax"].state
-    known.window.add(clock.now, SOON, failed=True)
+    known.window.add(clock.now, SOON, "another chunk")
     error = await failed(one, FAX, Provider(TimeoutError()))
     assert "runtime.effect.unknown" == error.code
     assert "doubt" == diary.said[-1]

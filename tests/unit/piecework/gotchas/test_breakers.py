@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from random import Random
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from piecework import Dependency, Fallback, RetryPolicy
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.errors import PieceworkError
-from tests.unit.piecework.fakes import NOW, Log, caller
+from tests.unit.piecework.fakes import NOW, SCOPE, Log, caller
 from tests.unit.piecework.gotchas.breakers import (
     FAILED,
     REFUSED,
@@ -152,7 +153,8 @@ async def an_open_circuit_has_a_graceful_fallback(dependency: Dependency) -> Non
     answers: list[Any] = []
     for number in range(40):
         try:
-            answers.append(await call(made_by, dependency, down, number))
+            scope = replace(SCOPE, chunk=number)
+            answers.append(await call(made_by, dependency, down, number, scope=scope))
         except (TimeoutError, PieceworkError):
             answers.append(None)
         await asyncio.sleep(0)

@@ -110,6 +110,33 @@ def test_a_call_that_does_not_show_its_health_is_not_counted(health: Health) -> 
     assert one.phase is BreakerPhase.OPEN
 
 
+@pytest.mark.parametrize(
+    ("chunks", "opens"),
+    [
+        ("aaaaaaaaaaaaaaaa", False),
+        ("aaaaaaaaab", False),  # two failures of a chunk count, and those of another
+        ("aaaaaaaabb", True),
+        ("abab", True),
+        ("abcd", True),
+        ("ab  ab  ", False),  # a blank: the call of a chunk succeeded
+    ],
+)
+def test_it_opens_by_the_failures_of_two_chunks(chunks: str, *, opens: bool) -> None:
+    one = circuit()
+    for chunk in chunks:
+        health = Health.SUCCESS if chunk == " " else Health.FAILURE
+        one.record_end(Permit(0), health, NOW, chunk)
+    assert opens is (one.phase is BreakerPhase.OPEN)
+
+
+def test_one_failure_never_opens_it_for_other_chunks() -> None:
+    one = circuit(CircuitBreaker(minimum_calls=1))
+    one.record_end(Permit(0), Health.FAILURE, NOW, "a")
+    assert one.phase is BreakerPhase.CLOSED
+    one.record_end(Permit(0), Health.FAILURE, NOW + 29.0, "b")
+    assert one.phase is BreakerPhase.OPEN
+
+
 def test_calls_older_than_the_window_are_forgotten() -> None:
     one = circuit()
     for _ in range(3):

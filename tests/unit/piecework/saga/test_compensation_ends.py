@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from piecework.domain.outcome import MAX_DEFERRALS, Compensation, DeadLettered, Deferred
+from piecework.domain.outcome import (
+    MAX_BUDGET_DEFERRALS,
+    Compensation,
+    DeadLettered,
+    Deferred,
+)
 from piecework.errors import PermanentError, TransientError
 from piecework.resilience.retry import RetryTokenBucket
 from tests.unit.piecework.fakes import caller, checkpoints_of, context, run
@@ -23,14 +28,14 @@ async def undo(ctx: Any) -> None:
 async def test_the_deferrals_of_a_compensation_are_bounded() -> None:
     script = Script(undoable="a", fails={"b": PermanentError("no"), "undo a": undo})
     kept, outcomes = checkpoints_of(script.pipeline), []
-    for deferrals in range(MAX_DEFERRALS + 1):
+    for deferrals in range(MAX_BUDGET_DEFERRALS + 1):
         one = caller(tokens=defaultdict(lambda: RetryTokenBucket(0.0)))
         one.counts.deferrals = deferrals
         ctx = context(script.pipeline, caller=one)
         outcomes.append(await run(script.pipeline, kept, ctx=ctx))
     *waited, last = outcomes
     assert {"bank"} == {w.blocked_on for w in waited if isinstance(w, Deferred)}
-    assert MAX_DEFERRALS == len([w for w in waited if isinstance(w, Deferred)])
+    assert MAX_BUDGET_DEFERRALS == len([w for w in waited if isinstance(w, Deferred)])
     assert isinstance(last, DeadLettered)
     assert (Compensation.FAILED, ("a",)) == (
         last.compensation,

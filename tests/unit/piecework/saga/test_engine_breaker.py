@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.outcome import Compensation, Deferred, Retry
+from piecework.domain.outcome import Compensation, DeadLettered, Deferred, Retry
 from piecework.errors import PermanentError, TransientError
+from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import breaker_open_error
-from tests.unit.piecework.fakes import caller, checkpoints_of, context, run
+from tests.unit.piecework.fakes import (
+    NOW,
+    caller,
+    checkpoints_of,
+    context,
+    envelope,
+    run,
+)
 from tests.unit.piecework.script import Script, dead
 
 OPEN = breaker_open_error("bank", 20.0)
@@ -28,6 +36,70 @@ async def test_a_refused_chunk_waits_for_the_dependency_and_not_for_an_attempt()
     outcome = await deferred(script, attempt=3)
     assert ("bank", 30.0) == (outcome.blocked_on, outcome.delay)
     assert [] == script.compensated()
+
+
+@pytest.mark.parametrize(
+    ("counts", "waits"),
+    [
+        ({"breaker_deferrals": 1_999, "breaker_since": NOW - 86_399.0}, True),
+        ({"breaker_deferrals": 2_000, "breaker_since": NOW - 1.0}, False),
+        ({"breaker_deferrals": 1, "breaker_since": NOW - 86_400.0}, False),
+        ({"breaker_deferrals": 1, "breaker_since": NOW - 86_400.0, "made": 1}, True),
+    ],
+)
+async def test_a_chunk_is_deferred_a_limited_number_of_times_and_seconds(
+    counts: dict[str, Any], *, waits: bool
+) -> None:
+    script, one = Script(undoable="a", fails={"b": OPEN}), caller()
+    for name, value in counts.items():
+        setattr(one.counts, name, value)
+    outcome = await run(script.pipeline, ctx=context(script.pipeline, caller=one))
+    if waits:
+        assert isinstance(outcome, Deferred)
+        assert outcome.has_progress is ("made" in counts)
+        return
+    failure = dead(outcome, Compensation.COMPENSATED)
+    assert "runtime.budget.deferrals_exhausted" == failure.code
+    for told in (
+        f"{counts['breaker_deferrals']} times",
+        "since 2023-11-1",
+        "bank",
+        "20 s",
+    ):
+        assert told in failure.message
+
+
+@pytest.mark.parametrize(
+    ("failed_probes", "attempt", "expected"),
+    [(0, 1, Deferred), (1, 1, Retry), (1, 3, DeadLettered)],
+)
+async def test_a_second_failed_probe_of_a_chunk_spends_its_attempt(
+    failed_probes: int, attempt: int, expected: type[Any]
+) -> None:
+    script, one = Script(fails={"b": OPEN}), caller()
+    one.counts.failed_probes = failed_probes
+    probe = envelope(ErrorClass.TRANSIENT, code="tool.http.500_server_error")
+    one.counts.probe_failure = probe
+    ctx = context(script.pipeline, caller=one, attempt=attempt)
+    outcome = await run(script.pipeline, ctx=ctx)
+    assert isinstance(outcome, expected)
+    if isinstance(outcome, Deferred):
+        assert outcome.probe_failed
+    else:
+        assert probe == outcome.failure
+
+
+async def test_a_compensation_is_deferred_twice_as_long_and_then_fails() -> None:
+    script = Script(undoable="a", fails={"b": PermanentError("no"), "undo a": OPEN})
+    kept, one = checkpoints_of(script.pipeline), caller()
+    ctx = context(script.pipeline, caller=one)
+    for deferrals in (2_000, 3_999):
+        one.counts.breaker_deferrals = deferrals
+        assert isinstance(await run(script.pipeline, kept, ctx=ctx), Deferred)
+    one.counts.breaker_deferrals = 4_000
+    letter = await run(script.pipeline, kept, ctx=ctx)
+    dead(letter, Compensation.FAILED)
+    assert ("a",) == letter.uncompensated_stages
 
 
 async def test_another_failure_is_not_deferred() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from piecework.domain.model import iso
-from piecework.domain.outcome import MAX_DEFERRALS, Compensation
+from piecework.domain.outcome import MAX_BUDGET_DEFERRALS, Compensation
 from piecework.errors.classify_http import retry_after
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import OPEN_CODE, PROBE_RETRY_S
@@ -89,8 +89,8 @@ def test_a_negative_or_missing_delay_is_zero(said: float) -> None:
         (OPEN_CODE, 1_000, "bank"),
         (QUOTA_CODE, 1_000, "bank"),
         (BUDGET_CODE, 0, "bank"),
-        (BUDGET_CODE, MAX_DEFERRALS - 1, "bank"),
-        (BUDGET_CODE, MAX_DEFERRALS, ""),
+        (BUDGET_CODE, MAX_BUDGET_DEFERRALS - 1, "bank"),
+        (BUDGET_CODE, MAX_BUDGET_DEFERRALS, ""),
     ],
 )
 def test_a_deferred_chunk_spends_no_attempt_up_to_the_limit(
@@ -129,8 +129,15 @@ def test_a_chunk_waits_for_its_dependency_however_often_it_has_to(
 
 def test_chunks_blocked_on_one_breaker_are_spread_out() -> None:
     refused = envelope(ErrorClass.TRANSIENT, code=OPEN_CODE, retry_after=1.0)
-    assert 1.0 == recovery.deferral_delay(refused, 1, 5, Lowest())
-    assert 1.0 + PROBE_RETRY_S == recovery.deferral_delay(refused, 1, 5, Highest())
+    assert 1.0 == recovery.deferral_delay(refused, 1, 4, Lowest())
+    assert 1.0 + PROBE_RETRY_S == recovery.deferral_delay(refused, 1, 4, Highest())
+    assert 31.0 == recovery.deferral_delay(refused, 1, 5_000, Highest())
+
+
+def test_other_chunks_return_before_a_chunk_whose_probe_failed() -> None:
+    refused = envelope(ErrorClass.TRANSIENT, code=OPEN_CODE, retry_after=20.0)
+    last = recovery.deferral_delay(refused, 1, 0, Highest())
+    assert last == recovery.deferral_delay(refused, 1, 0, Lowest(), probed=True)
 
 
 def test_a_call_without_a_retry_left_waits_longer_each_time() -> None:

@@ -1,0 +1,76 @@
+"""A poison input ends as its own dead letter, and an outage ends for every chunk.
+
+The settings are defaults, and the time is virtual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from piecework import Context, Dependency, Pipeline, Stage, TransientError
+from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.model import JobStatus
+from tests.scenarios.pipelines import Item
+from tests.unit.orchestrator.simulated import Simulated, simulate
+from verification.flow.poison import POISON, SHAPES, run_poison
+
+FIVE_MINUTES, AN_HOUR = 300.0, 3_600.0
+
+oracle = Dependency("oracle")
+
+
+@oracle.call
+async def foretell(n: int) -> int:
+    """Be down."""
+    await asyncio.sleep(0.1)
+    raise TransientError(f"down for {n}", code="tool.http.503_unavailable")
+
+
+async def foresee(ctx: Context[Item]) -> int:
+    return await foretell(ctx.payload.n)
+
+
+foreseeing = Pipeline("foreseeing", payload=Item, stages=[Stage(foresee)])
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_a_poison_input_is_dead_within_five_minutes_and_harms_no_other_chunk(
+    shape: Pipeline,
+) -> None:
+    run = run_poison(shape, POISON)
+
+    assert (JobStatus.PARTIAL, JobStatus.SUCCEEDED) == run.statuses
+    assert {POISON} == run.dead_after_s.keys()
+    assert run.dead_after_s[POISON] <= FIVE_MINUTES
+    assert 0 == run.poisoned_innocents
+    (letter,) = run.letters
+    assert ("llm.http.500_server_error", 3) == (letter.error_code, letter.attempts)
+
+
+def test_two_poison_inputs_open_the_breaker_and_still_end() -> None:
+    run = run_poison(SHAPES[0], 3, POISON)
+
+    assert (JobStatus.PARTIAL, JobStatus.SUCCEEDED) == run.statuses
+    assert {3, POISON} == run.dead_after_s.keys()
+    assert max(run.dead_after_s.values()) <= AN_HOUR
+    assert 0 == run.poisoned_innocents
+
+
+def test_an_outage_without_end_is_waited_for_and_told() -> None:
+    async def act(sim: Simulated) -> tuple[float, list[DeadLetterRow]]:
+        began = sim.world.now()
+        await sim.submit(foreseeing, [Item(n=n) for n in range(22)])
+        assert JobStatus.FAILED is (await sim.ended()).status
+        return sim.world.now() - began, await sim.letters()
+
+    took, letters = simulate(act, [foreseeing], max_attempts=3, max_deferred_s=AN_HOUR)
+
+    assert AN_HOUR < took < 1.5 * AN_HOUR
+    assert {"runtime.budget.deferrals_exhausted"} == {x.error_code for x in letters}
+    assert 22 == len(letters)
+    assert 1 == len({letter.fingerprint for letter in letters})
+    for letter in letters:
+        assert "oracle could not be called" in letter.error
+        assert "tool.http.503_unavailable" in letter.error

@@ -1,0 +1,1 @@
+"""Measure how work flows: limits, rate limits, poison inputs; `make flow`."""

@@ -148,6 +148,9 @@ class Provider:
     ) -> Any:
         """Carry a call to the provider and its reply back, or lose one of them."""
         faults, rng, outgoing = self.world.faults, self.world.rng, CURRENT_CALL.get()
+        if self.fails_for(outgoing.scope):
+            await asyncio.sleep(rng.random() * ANSWER_S)
+            raise ProviderError(500)
         if faults.fires("call.transient"):
             await asyncio.sleep(rng.random() * ANSWER_S)
             raise ProviderError(503)
@@ -172,6 +175,17 @@ class Provider:
         if hidden:
             raise ProviderError(504)
         return value
+
+    def fails_for(self, scope: CallScope) -> bool:
+        """Return whether the providers fail for the input of a call, in its stage."""
+        fault = self.input_faults.get((scope.tenant, scope.job, scope.chunk))
+        if fault is None or (fault.kind, fault.stage) != (
+            "input.provider",
+            scope.stage,
+        ):
+            return False
+        self.world.faults.fired[fault.kind] += 1
+        return True
 
     def busy_for(self, seconds: float) -> ProviderError:
         """Return the answer that requests a wait of so many seconds."""

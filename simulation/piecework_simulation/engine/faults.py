@@ -48,6 +48,7 @@ CALLS: Mapping[str, float] = {
 INPUTS: Mapping[str, float] = {
     "input.permanent": 0.04,
     "input.transient": 0.04,
+    "input.provider": 0.04,
     "input.kill": 0.04,
     "input.block": 0.04,
 }

@@ -163,7 +163,7 @@ KEY = {"Idempotency-Key": "k-1"}
         ("DELETE", "/jobs/none", None, {}, 404, "job.record.not_found"),
         ("POST", "/jobs", [{"texts": "a"}], KEY, 422, "input.payload.invalid"),
         ("POST", "/jobs", [{"text": "a"}], {}, 422, "input.payload.invalid"),
-        ("POST", "/jobs", [], KEY, 422, "input.manifest.empty"),
+        ("POST", "/jobs", [], KEY, 422, "input.rows.empty"),
         (
             "POST",
             "/jobs",

@@ -45,23 +45,21 @@ GROUPS = {
 #: The commands as an operator types them, in the order in which a new user needs them.
 COMMANDS = {
     "demo": Row("local:demo", "Run the demo: review a contract under faults."),
-    "init": Row(
-        "init:init", "Write a new project: a pipeline with test, input and Makefile."
-    ),
+    "init": Row("init:init", "Write a new project."),
     "run": Row(
         "piecework_simulation.run_command",
-        "Run a pipeline over an input on this machine, and print the results.",
+        "Run a pipeline here and print the results.",
         program=True,
     ),
     "dev": Row(
         "piecework_simulation.dev_command",
-        "Run AWS and a worker in this process until Ctrl-C, and reload changed code.",
+        "Run AWS and a worker here; reload changed code.",
         program=True,
     ),
     "up": Row("local:up", "Start the embedded AWS on this machine."),
     "down": Row("local:down", "Stop the embedded AWS; its data is deleted."),
     "doctor": Row("local:doctor", "Check everything that a run needs."),
-    "submit": Row("submit:submit", "Submit a document to a pipeline as a job."),
+    "submit": Row("submit:submit", "Submit documents or rows to a pipeline as a job."),
     "results": Row("results:results", "Print the result of each chunk."),
     "reconcile": Row(
         "reconcile:reconcile",

@@ -41,9 +41,10 @@ def init(
         typer.Option("--saga", help="Start with stages, compensation and a pivot."),
     ] = False,
 ) -> None:
-    """Write a new project: a pipeline with test, input and Makefile.
+    """Write a new project.
 
-    The files run as they are: `make test`, then `piecework run app rows.jsonl`.
+    It has a pipeline with its tests, an input, a Makefile and a Dockerfile, which work
+    as they are: `make test`, then `piecework run app rows.jsonl`.
     """
 
     def run(out: Output) -> None:

@@ -16,8 +16,8 @@ from bench.rivals import protocol
 from piecework import (
     Context,
     Dependency,
-    JoinContext,
     Pipeline,
+    Results,
     RetryPolicy,
     Stage,
     TransientError,
@@ -76,10 +76,10 @@ async def call_all(ctx: Context[Task]) -> int:
     return len(found)
 
 
-async def done(ctx: JoinContext) -> int:
+async def done(ctx: Results) -> int:
     """Count the results."""
     found = 0
-    async for _ in ctx.results():
+    async for _ in ctx:
         found += 1
     return found
 

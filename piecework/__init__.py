@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from piecework.calls.fallback import FallbackUsed
-    from piecework.context import ChunkResult, Context, JoinContext
-    from piecework.declared import PipelineFunction, Results, pipeline
+    from piecework.context import ChunkResult, Context, Results
+    from piecework.declared import PipelineFunction, pipeline
     from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
     from piecework.domain.identity import named_call
     from piecework.domain.model import Effect
@@ -49,7 +49,6 @@ __all__ = [
     "ErrorEnvelope",
     "Fallback",
     "FallbackUsed",
-    "JoinContext",
     "Limits",
     "MissingChunk",
     "NotFoundError",
@@ -88,7 +87,6 @@ _MODULES = {
     "ErrorEnvelope": "piecework.errors",
     "Fallback": "piecework.dependency",
     "FallbackUsed": "piecework.calls.fallback",
-    "JoinContext": "piecework.context",
     "Limits": "piecework.resilience.limits",
     "MissingChunk": "piecework.domain.protocols",
     "NotFoundError": "piecework.errors",
@@ -98,7 +96,7 @@ _MODULES = {
     "Pipeline": "piecework.pipelines",
     "PipelineFunction": "piecework.declared",
     "PolicyError": "piecework.errors",
-    "Results": "piecework.declared",
+    "Results": "piecework.context",
     "RetryBudget": "piecework.resilience.retry",
     "RetryPolicy": "piecework.resilience.retry",
     "SemanticError": "piecework.errors",

@@ -174,13 +174,16 @@ class ChunkResult(Generic[V]):
 
 
 @dataclass(slots=True)
-class JoinContext(Context[None]):
-    """The context of the join: a stream of results, and the missing chunks."""
+class Results(Context[None], Generic[V]):
+    """What a join receives: the results of all chunks, and a context for its calls.
+
+    Iterate it with `async for`: chunk by chunk, in order, one in memory at a time.
+    """
 
     job_results: JobResults = field(kw_only=True, repr=False)
 
-    async def results(self) -> AsyncIterator[ChunkResult]:
-        """Yield the result of each succeeded chunk, in chunk order, one at a time."""
+    async def __aiter__(self) -> AsyncIterator[ChunkResult[V]]:
+        """Yield each succeeded chunk with number, label and value."""
         stage = self.pipeline.stages[self.pipeline.result_index].run
         async for stored in self.job_results.results():
             value = values.decode(stage, stored.value)

@@ -14,15 +14,14 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, Protocol, overload
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
-from piecework.context import ChunkResult, Context, JoinContext
+from piecework.context import Context, Results
 from piecework.domain.notification import NotifyFunction
-from piecework.domain.protocols import MissingChunk
 from piecework.errors import UsageError
 from piecework.pipelines import Document, Pipeline, Stage, StageFunction
 
@@ -32,39 +31,6 @@ J = TypeVar("J")
 #: Only the payload's type is bound, so that mypy names the wrong one.
 _P = TypeVar("_P", bound=BaseModel)
 _R = TypeVar("_R")
-
-
-class Results(Generic[R]):
-    """What the join of a declared pipeline receives: the results of all chunks.
-
-    Iterate it with `async for`: chunk by chunk, in order, one in memory at a time.
-    """
-
-    def __init__(self, ctx: JoinContext) -> None:
-        self.ctx = ctx
-
-    async def __aiter__(self) -> AsyncIterator[ChunkResult[R]]:
-        """Yield each succeeded chunk with number, label and value."""
-        async for result in self.ctx.results():
-            yield result
-
-    @property
-    def missing(self) -> tuple[MissingChunk, ...]:
-        """The chunks without a result, each with its status and error code."""
-        return self.ctx.missing
-
-    async def write(
-        self,
-        name: str,
-        content: str | bytes,
-        media_type: str = "application/octet-stream",
-    ) -> str:
-        """Save an artifact of the job and return its location.
-
-        Raises:
-            UsageError: `pipeline.artifact.bad_name`: the name could be a path.
-        """
-        return await self.ctx.write(name, content, media_type)
 
 
 class PipelineFunction(Generic[P, R]):
@@ -103,12 +69,7 @@ class PipelineFunction(Generic[P, R]):
         self, function: Callable[[Results[R]], Awaitable[J]]
     ) -> Callable[[Results[R]], Awaitable[J]]:
         """Declare the function that runs once, after every chunk has ended."""
-
-        @functools.wraps(function)
-        async def join(ctx: JoinContext) -> J:
-            return await function(Results(ctx))
-
-        self._set("join", join)
+        self._set("join", function)
         return function
 
     def split(

@@ -31,7 +31,7 @@ from piecework.errors import UsageError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from piecework.context import Context, JoinContext  # it imports this module
+    from piecework.context import Context, Results  # it imports this module
     from piecework.domain.notification import NotifyFunction
 
 #: The payload of a pipeline and of its stages; without it any payload is accepted.
@@ -149,7 +149,7 @@ class Pipeline(Generic[P]):
     payload: type[P]
     split: Callable[[Document], Iterable[P]] | None = None
     result: Callable[[Context[P]], Any] | None = None
-    join: Callable[[JoinContext], Awaitable[Any]] | None = None
+    join: Callable[[Results], Awaitable[Any]] | None = None
     label: Callable[[P], str] | None = None
     calls_per_chunk: int | None = None
     owner: str = ""

@@ -16,7 +16,7 @@ from piecework.calls.attempts import Attempts, plain_execution
 from piecework.calls.call import Call
 from piecework.calls.caller import Caller
 from piecework.calls.usage import AnswerSource, UsageReporter
-from piecework.context import Context, JoinContext
+from piecework.context import Context, Results
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.dependency import Usage
 from piecework.domain import keys, values
@@ -276,8 +276,8 @@ class MemoryChunk:
 
 def _join_context(
     pipeline: Pipeline, job_results: MemoryJobResults, limits: Limits
-) -> JoinContext:
-    return JoinContext(
+) -> Results:
+    return Results(
         payload=None,
         pipeline=pipeline,
         tenant="memory",

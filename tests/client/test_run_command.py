@@ -18,7 +18,7 @@ from piecework_simulation.in_process import InProcessAws, worker_beside
 
 PIPELINE = """
 from pydantic import BaseModel
-from piecework import Context, JoinContext, PermanentError, Pipeline, Stage
+from piecework import Context, Results, PermanentError, Pipeline, Stage
 
 
 class Text(BaseModel):
@@ -32,8 +32,8 @@ def count(ctx: Context[Text]) -> int:
     return len(ctx.payload.text.split())
 
 
-async def total(ctx: JoinContext) -> int:
-    words = sum([result.value async for result in ctx.results()])
+async def total(ctx: Results) -> int:
+    words = sum([result.value async for result in ctx])
     await ctx.write("total.txt", str(words))
     return words
 

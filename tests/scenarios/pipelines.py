@@ -20,10 +20,10 @@ from piecework import (
     Context,
     Dependency,
     Effect,
-    JoinContext,
     Notification,
     PermanentError,
     Pipeline,
+    Results,
     RetryPolicy,
     Stage,
     TransientError,
@@ -107,11 +107,11 @@ async def trouble(ctx: Context[Item]) -> None:
                 time.sleep(0.05)  # noqa: ASYNC251 -- nothing else goes on meanwhile
 
 
-async def total(ctx: JoinContext) -> int:
+async def total(ctx: Results) -> int:
     """Return the sum of the results."""
     note("join", ctx.job)
     found = 0
-    async for result in ctx.results():
+    async for result in ctx:
         found += 1 + len(result.value)
     await ctx.write("total.txt", f"{found} {len(ctx.missing)}")
     return found

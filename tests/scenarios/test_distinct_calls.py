@@ -14,8 +14,8 @@ from piecework import (
     Context,
     Dependency,
     Effect,
-    JoinContext,
     Pipeline,
+    Results,
     Stage,
     TransientError,
 )
@@ -115,9 +115,9 @@ async def average(ctx: Context[Item]) -> float:
     return math.nan
 
 
-async def read(ctx: JoinContext) -> None:
+async def read(ctx: Results) -> None:
     """Note the results."""
-    async for result in ctx.results():
+    async for result in ctx:
         note("result", result.chunk, repr(result.value).replace(" ", ""))
 
 

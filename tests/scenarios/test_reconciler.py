@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from piecework import JoinContext
+from piecework import Results
 from piecework.aws.queue import Message
 from piecework.domain.model import ChunkStatus, JobStatus
 from piecework.reconciler.loop import Reconciler
@@ -151,7 +151,7 @@ async def test_a_join_whose_finisher_died_is_run_by_another(scenario: Scenario) 
     assert scenario.happened("join") == 1
 
 
-async def never_ends(ctx: JoinContext) -> None:
+async def never_ends(ctx: Results) -> None:
     """Be a join in the middle of which its worker dies."""
     note("never", ctx.job)
     await asyncio.sleep(60)

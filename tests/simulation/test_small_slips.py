@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from piecework import (
     Context,
     Dependency,
-    JoinContext,
     PermanentError,
     Pipeline,
+    Results,
     Stage,
     named_call,
 )
@@ -70,10 +70,10 @@ class Shop:
             raise PermanentError("broken", code="tool.shop.broken")
         return value
 
-    async def join(self, ctx: JoinContext) -> None:
+    async def join(self, ctx: Results) -> None:
         if self.join_broken:
             raise PermanentError("broken", code="tool.shop.broken")
-        self.joined.append([result.value async for result in ctx.results()])
+        self.joined.append([result.value async for result in ctx])
 
     def pipeline(self) -> Pipeline:
         return Pipeline(

@@ -95,11 +95,15 @@ async def test_a_job_before_its_deadline_is_reconciled(store: Store) -> None:
     item = (await store.put_chunk(redispatch_at=PASSED)).item
     last = store.ref.chunk(keys.PARTITION_SIZE)
     await store.put(last.pk, last.sk, **item | {"chunk": last.chunk})
+    waiting = store.ref.chunk(4)
+    waits = {"status": "WAITING", "retry_at": iso(NOW - 7), "redispatch_at": AHEAD}
+    await store.put(waiting.pk, waiting.sk, **item | waits | {"chunk": 4})
     facts = {"chunks": last.chunk + 1, "sent_at": iso(NOW), "deadline_at": AHEAD}
     job = await store.put_job(S.RUNNING, **facts)
     here = pass_context(store)
     await reconcile_job(here, job)
     assert [store.chunk, last] == [m.ref for m in sent(here.rt)]
+    assert 7 == here.overdue.seconds()
 
 
 @pytest.mark.parametrize("status", [S.FINALIZING, None])

@@ -11,7 +11,6 @@ from piecework import (
     Context,
     Dependency,
     Effect,
-    JoinContext,
     Pipeline,
     Results,
     Stage,
@@ -85,9 +84,9 @@ async def second(ctx: Context[Text]) -> str:
     return str(assert_type(ctx.result(first), int))
 
 
-async def join(ctx: JoinContext) -> int:
+async def join(ctx: Results) -> int:
     """Count the results."""
-    return len([result async for result in ctx.results()])
+    return len([result async for result in ctx])
 
 
 two_stages = Pipeline(

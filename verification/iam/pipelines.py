@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from piecework import Context, Dependency, Effect, JoinContext, Pipeline, Stage
+from piecework import Context, Dependency, Effect, Pipeline, Results, Stage
 from piecework.aws.objects import INLINE_LIMIT
 from piecework.errors import PermanentError, TransientError
 from tests.scenarios import pipelines as scenarios
@@ -47,10 +47,10 @@ async def refuse(ctx: Context[Item]) -> str:
     return LARGE
 
 
-async def add_up(ctx: JoinContext) -> int:
+async def add_up(ctx: Results) -> int:
     """Read every result, write an artifact, and fail once."""
     found = 0
-    async for result in ctx.results():
+    async for result in ctx:
         found += len(result.value)
     await ctx.write("total.txt", str(found))
     once("join")

@@ -14,7 +14,7 @@ from typing import Any
 
 from piecework.aws.objects import PayloadRef, own_key
 from piecework.aws.queue import read
-from piecework.context import JoinContext
+from piecework.context import Results
 from piecework.domain import keys
 from piecework.domain.model import Job, JobRef
 from piecework.errors import PermanentError
@@ -74,7 +74,7 @@ async def artifact(name: str) -> bool:
         return to
 
     ctx: Any = SimpleNamespace(job_results=SimpleNamespace(write=write))
-    return await refused(JoinContext.write(ctx, name, b"")) and not written
+    return await refused(Results.write(ctx, name, b"")) and not written
 
 
 def saved_to(folder: Path) -> Callable[[str], Awaitable[bool]]:

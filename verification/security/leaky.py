@@ -17,9 +17,9 @@ from piecework import (
     Context,
     Dependency,
     Effect,
-    JoinContext,
     PermanentError,
     Pipeline,
+    Results,
     RetryPolicy,
     Stage,
     TransientError,
@@ -166,9 +166,9 @@ def fail_plainly(said: str) -> None:
     raise ValueError(said)
 
 
-async def total(ctx: JoinContext) -> str:
+async def total(ctx: Results) -> str:
     """Fail, and quote the results."""
-    said = [str(result.value) async for result in ctx.results()]
+    said = [str(result.value) async for result in ctx]
     raise ValueError(f"cannot join {said}")
 
 

@@ -18,8 +18,8 @@ from piecework import (
     Context,
     Dependency,
     Effect,
-    JoinContext,
     Pipeline,
+    Results,
     RetryPolicy,
     Stage,
 )
@@ -155,10 +155,10 @@ async def sum_up(ctx: Context[Work]) -> int:
     return ctx.result(read) + await thought(ctx, "sum-up")
 
 
-async def total(ctx: JoinContext) -> int:
+async def total(ctx: Results) -> int:
     """Count the results."""
     found = 0
-    async for _ in ctx.results():
+    async for _ in ctx:
         found += 1
     await ctx.write("total.txt", f"{found} of {found + len(ctx.missing)}")
     return found

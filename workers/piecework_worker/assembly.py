@@ -17,7 +17,7 @@ from piecework.aws.objects import MOST_BYTES, PayloadRef
 from piecework.calls.attempts import Attempts
 from piecework.calls.caller import Caller
 from piecework.calls.usage import UsageReporter
-from piecework.context import Context, JoinContext
+from piecework.context import Context, Results
 from piecework.domain.claim import Claim
 from piecework.domain.model import Job, moment
 from piecework.domain.outcome import Outcome, Released
@@ -136,7 +136,7 @@ def build_run(
     ctx: Context[Any]
     if claim.ref.is_join:
         unread = StoredJobResults(rt.table, rt.objects, job.ref, JobSnapshot(()))
-        ctx = JoinContext(**facts, job_results=unread)
+        ctx = Results(**facts, job_results=unread)
     else:
         ctx = Context(**facts)
     checkpoints = ChunkCheckpoints(
@@ -236,7 +236,7 @@ class WorkerStageRunner:
         A join runs in the worker, because it streams the results of its job.
         """
         isolation, loop = self.services.isolation, self.services.blocked_loop
-        if isolation is None or isinstance(ctx, JoinContext):
+        if isolation is None or isinstance(ctx, Results):
             return run_in_process
         if stage.isolate:
             return isolation.run
@@ -262,7 +262,7 @@ async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) ->
     """
     if not chunk_run.claim.is_first:
         await load_progress(chunk_run, services)
-    if isinstance(chunk_run.ctx, JoinContext):
+    if isinstance(chunk_run.ctx, Results):
         rt = services.rt
         # Cached here if this worker started to finish the job.
         snapshot = rt.snapshots.take(job.ref, chunk_run.claim.gen)

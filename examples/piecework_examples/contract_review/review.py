@@ -14,8 +14,8 @@ from piecework import (
     Context,
     Dependency,
     Effect,
-    JoinContext,
     Pipeline,
+    Results,
     Stage,
 )
 from piecework_examples.contract_review import addin, model
@@ -151,16 +151,16 @@ async def notify(ctx: Context[Clause]) -> addin.Notice:
     )
 
 
-async def report(ctx: JoinContext) -> Report:
+async def report(results: Results) -> Report:
     """Write report.md and report.html from whatever finished."""
-    builder = ReportBuilder(job=ctx.job)
-    async for item in ctx.results():
+    builder = ReportBuilder(job=results.job)
+    async for item in results:
         builder.add(item.chunk, item.value)
-    for gap in ctx.missing:
+    for gap in results.missing:
         builder.miss(gap.chunk, gap.label, gap.status, gap.error_code)
     page = builder.page()
-    await ctx.write("report.md", render(page, "report.md.j2"), "text/markdown")
-    await ctx.write("report.html", render(page, "report.html.j2"), "text/html")
+    await results.write("report.md", render(page, "report.md.j2"), "text/markdown")
+    await results.write("report.html", render(page, "report.html.j2"), "text/html")
     return page.report
 
 

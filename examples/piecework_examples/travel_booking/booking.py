@@ -13,8 +13,8 @@ from piecework import (
     Context,
     Dependency,
     Effect,
-    JoinContext,
     Pipeline,
+    Results,
     RetryPolicy,
     Stage,
 )
@@ -106,12 +106,14 @@ async def confirmation(ctx: Context[Trip]) -> Itinerary:
     )
 
 
-async def departures(ctx: JoinContext) -> int:
+async def departures(results: Results) -> int:
     """List the booked travellers, and the others with the reason."""
-    lines = [f"{item.label}: booked" async for item in ctx.results()]
+    lines = [f"{item.label}: booked" async for item in results]
     count = len(lines)
-    lines += [f"{missing.label}: {missing.error_code}" for missing in ctx.missing]
-    await ctx.write("departures.txt", "\n".join(lines) + "\n", media_type="text/plain")
+    lines += [f"{missing.label}: {missing.error_code}" for missing in results.missing]
+    await results.write(
+        "departures.txt", "\n".join(lines) + "\n", media_type="text/plain"
+    )
     return count
 
 

@@ -125,7 +125,7 @@ def fetch_version(endpoint: str, timeout_s: float) -> str:
         connection.close()
 
 
-def answers(emulator: Emulator, timeout_s: float = 1.0) -> bool:
+def answers(emulator: Emulator, timeout_s: float = 5.0) -> bool:
     """Return whether a server of this version answers at the endpoint."""
     try:
         return fetch_version(emulator.endpoint, timeout_s) == emulator.version

@@ -10,8 +10,8 @@ from piecework import (
     Context,
     Dependency,
     Effect,
-    JoinContext,
     Pipeline,
+    Results,
     Stage,
     TransientError,
 )
@@ -98,10 +98,10 @@ async def analyse(ctx: Context[Customer]) -> list[int]:
     return list(await asyncio.gather(*calls))
 
 
-async def total(ctx: JoinContext) -> int:
+async def total(ctx: Results) -> int:
     """Add the results up, and pay for a summary."""
     found = 0
-    async for result in ctx.results():
+    async for result in ctx:
         found += sum(result.value)
     summed = await ctx.call(model, score, found, "total", "")
     await ctx.write("total.txt", f"{summed} {len(ctx.missing)}")

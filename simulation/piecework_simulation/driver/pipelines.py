@@ -13,10 +13,10 @@ from piecework import (
     Context,
     Dependency,
     Effect,
-    JoinContext,
     Notification,
     PermanentError,
     Pipeline,
+    Results,
     RetryPolicy,
     Stage,
     TransientError,
@@ -101,10 +101,10 @@ async def analyse(ctx: Context[Item]) -> list[int]:
     return [*await asyncio.gather(*calls), *[0] * (ctx.payload.size // 2)]
 
 
-async def total(ctx: JoinContext) -> int:
+async def total(ctx: Results) -> int:
     """Add the results up, and pay for a summary."""
     found = 0
-    async for result in ctx.results():
+    async for result in ctx:
         found += sum(result.value)
     summed = await ctx.call(model, score, found)
     await ctx.write("total.txt", f"{summed} {len(ctx.missing)}")

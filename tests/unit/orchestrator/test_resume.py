@@ -136,6 +136,25 @@ async def test_slots_begin_at_the_reopening_and_messages_precede_the_event(
     assert ([0.0], [REF.chunk]) == (late, rt.sent)
 
 
+async def test_a_submit_that_was_cut_off_is_finished_in_place_of_a_dispatch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rt: Any = Slow()
+    half = Job.read(REF.of, JOB.item | {"status": "SUBMITTING"})
+    finished: list[Job] = []
+
+    async def read(_: object) -> Job:
+        return half
+
+    async def fan_out(_: object, job: Job) -> None:
+        finished.append(job)
+
+    rt.read = read
+    monkeypatch.setattr(resuming, "fan_out", fan_out)
+    await dispatch(rt, JOB, [REF], None)
+    assert ([half], []) == (finished, rt.sent)
+
+
 async def test_dispatching_at_a_rate_sends_each_chunk() -> None:
     rt: Any = Slow()
     refs = [REF.of.chunk(number) for number in range(3)]

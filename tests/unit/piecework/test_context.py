@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from piecework.context import ChunkResult, JoinContext
+from piecework.context import ChunkResult, Results
 from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.protocols import MissingChunk, StoredResult
@@ -42,8 +42,8 @@ class JobResults:
         return f"at/{name}"
 
 
-def join(job_results: JobResults, **facts: Any) -> JoinContext:
-    return JoinContext(
+def join(job_results: JobResults, **facts: Any) -> Results:
+    return Results(
         payload=None,
         pipeline=PIPELINE,
         tenant="acme",
@@ -104,7 +104,7 @@ async def test_a_join_reads_results_as_the_result_stage_declares_them() -> None:
         [StoredResult(0, "a", "[1,2]"), StoredResult(2, "c", "[3]")]
     )
     ctx = join(job_results, progress=lambda: signs.append(1))
-    found = [result async for result in ctx.results()]
+    found = [result async for result in ctx]
     assert found == [ChunkResult(0, "a", (1, 2)), ChunkResult(2, "c", (3,))]
     assert len(signs) == 2
 
@@ -112,7 +112,7 @@ async def test_a_join_reads_results_as_the_result_stage_declares_them() -> None:
 async def test_a_result_of_another_type_stops_the_join() -> None:
     ctx = join(JobResults([StoredResult(0, "a", '"text"')]))
     with pytest.raises(PermanentError) as caught:
-        [result async for result in ctx.results()]
+        [result async for result in ctx]
     assert caught.value.code == "runtime.value.unreadable"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from piecework.context import JoinContext
+from piecework.context import Results
 from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
@@ -37,8 +37,8 @@ async def length(ctx: Any) -> int:
     return len(ctx.result(upper))
 
 
-async def report(ctx: JoinContext) -> Report:
-    lines = [f"{r.chunk} {r.label} {r.value}" async for r in ctx.results()]
+async def report(ctx: Results) -> Report:
+    lines = [f"{r.chunk} {r.label} {r.value}" async for r in ctx]
     await ctx.write("report.txt", "\n".join(lines))
     return Longer(lines=lines + [f"{m.label}: {m.status}" for m in ctx.missing])
 
@@ -71,7 +71,7 @@ async def fails_on_b(ctx: Any) -> str:
 async def test_a_join_is_given_results_and_missing_as_in_a_deployment() -> None:
     seen: list[MissingChunk] = []
 
-    async def join(ctx: JoinContext) -> Report:
+    async def join(ctx: Results) -> Report:
         seen.extend(ctx.missing)
         return await report(ctx)
 
@@ -83,7 +83,7 @@ async def test_a_join_is_given_results_and_missing_as_in_a_deployment() -> None:
 
 
 async def test_a_plain_join_runs_too() -> None:
-    def join(ctx: JoinContext) -> int:
+    def join(ctx: Results) -> int:
         return len(ctx.missing)
 
     run = await run_in_memory(pipeline(Stage(fails_on_b), join=join), CLAUSES)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -99,6 +100,21 @@ async def test_a_started_chunk_is_compensated_and_cancelled() -> None:
     assert outcome == Cancelled("first", Compensation.COMPENSATED)
     assert DID == ["undo"]
     assert one.checkpoints.failure.code == "job.cancel.requested"
+
+
+async def test_an_effect_in_flight_happens_before_the_compensation() -> None:
+    one = chunk_run(reached_stage="first")
+
+    async def happen() -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        DID.append("happened")
+
+    in_flight = asyncio.create_task(one.ctx.caller.run_to_completion(happen()))
+    await asyncio.sleep(0)
+    await compensate_cancelled(one, "first")
+    assert DID == ["happened", "undo"]
+    await in_flight
 
 
 async def test_a_compensated_stage_is_not_compensated_again() -> None:

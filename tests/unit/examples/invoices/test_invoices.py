@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 from piecework.domain.outcome import DeadLettered
-from piecework.testing import run_in_memory
+from piecework.testing import Piecework, run_in_memory
 from piecework_examples.invoices import app
 from verification.house import code_lines
 
+ROOT = Path(__file__).parents[4]
 ROWS = Path(app.__file__).with_name("rows.jsonl").read_text("utf-8").splitlines()
 
 
@@ -30,3 +35,23 @@ async def test_rows_become_invoices_and_one_without_fields_a_dead_letter() -> No
 
 def test_the_program_has_15_lines() -> None:
     assert code_lines(Path(app.__file__)) <= 15
+
+
+async def test_the_guide_to_models_is_true(
+    piecework: Piecework, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "models.md").read_text("utf-8")
+    program, users_test = (part.partition("```")[0] for part in fences(page))
+    module = ModuleType("models_page")
+    monkeypatch.setitem(sys.modules, "models_page", module)
+    exec(compile(program, "models.md", "exec"), vars(module))  # noqa: S102 -- our own page
+    exec(compile(users_test, "models.md", "exec"), vars(module))  # noqa: S102 -- as above
+
+    run = await run_in_memory(module.invoices, [module.Document(**json.loads(ROWS[0]))])
+    assert run.results == {0: module.Invoice(number="LT-2041", total_cents=148_800)}
+    await module.test_an_invoice_is_read(piecework)
+
+
+def fences(page: str) -> list[str]:
+    """Return the parts of a page that begin with its code."""
+    return page.split("```python\n")[1:]

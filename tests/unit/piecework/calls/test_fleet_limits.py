@@ -15,12 +15,15 @@ import pytest
 
 from bench.flow.fleet import Fleet, MemoryQuotas, Silent, usage
 from bench.flow.provider import Provider
-from piecework import Dependency, Limits
+from piecework import Dependency, Limits, Usage
 from piecework.calls.fleet_limits import FleetLimits, Limiter
 from piecework.errors import PermanentError, StoreError, TransientError
 from piecework.errors.classify import classify
 from piecework.resilience.limits import QUOTA_CODE, TOO_LARGE_CODE, Quota
 from piecework.resilience.retry import RetryPolicy, blocked_on
+from tests.unit.piecework.fakes import caller
+from tests.unit.piecework.provider import Provider as Service
+from tests.unit.piecework.provider import call as call_service
 from tests.unit.virtual import run_virtually
 
 PATIENT = RetryPolicy(attempts=10, budget=600.0)
@@ -130,6 +133,22 @@ async def test_an_operators_limit_replaces_the_declared_one_while_calls_wait() -
         requests_next=0,
     )
     assert await waiting < 10.0
+
+
+@virtually
+async def test_the_tokens_of_a_refused_answer_count_as_well() -> None:
+    limits = Limits(tokens_per_minute=600)
+    model = replace(MODEL, limits=limits, estimate=lambda *_: 1)
+    used = PermanentError("cut off", code="llm.output.truncated", usage=Usage(400, 200))
+    log: Any = Silent()
+    made_by = caller(
+        clock=clock, limits=FleetLimits(clock, Random(1), log, MemoryQuotas())
+    )
+    service, began = Service(used), asyncio.get_running_loop().time()
+    with pytest.raises(PermanentError):
+        await call_service(made_by, model, service, "a")
+    await call_service(made_by, model, service, "b")
+    assert asyncio.get_running_loop().time() - began > 45.0
 
 
 @virtually

@@ -21,3 +21,13 @@ def test_how_long_a_key_is_known_is_known_on_the_other_side() -> None:
 
     found = remote.dependency(DependencySpec.of(kept), remote.function("ask", "ask"))
     assert 3600 == found.key_ttl_s
+
+
+def test_the_codes_of_a_fallback_are_known_on_the_other_side() -> None:
+    remote = RemoteCall(ChildAttempts(None), 1)  # type: ignore[arg-type]
+    codes = frozenset({"llm.http.529_overloaded"})
+    spec = DependencySpec.of(Dependency("model", fallback_codes=codes))
+
+    assert (
+        codes == remote.dependency(spec, remote.function("ask", "ask")).fallback_codes
+    )

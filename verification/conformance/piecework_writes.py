@@ -69,6 +69,9 @@ def items(write: Recorded, rng: Random) -> Iterator[dict[str, Any] | None]:
     yield match
     names = sorted(mentioned(write))
     counted = COUNTED.findall(write.update)
+    for name in sorted({name for name, *_ in COMPARED.findall(write.condition)}):
+        if name not in counted:
+            yield match | {name: {"BOOL": True}}
     for _ in range(ITEMS):
         near = dict(match)
         for name in rng.sample(names, min(len(names), 2)):

@@ -8,7 +8,7 @@ from verification.model import births, notices, tallies
 from verification.model.asked import ASKED
 from verification.model.checker import STUCK
 from verification.model.configurations import UNDO
-from verification.model.parks import HOPELESS, PARKS
+from verification.model.parks import HOPELESS, PARKS, SHUT
 from verification.model.space import LEFT_BEHIND
 from verification.model.state import Config
 from verification.model.theme import Theme
@@ -147,6 +147,8 @@ ABLATIONS = (
     ),
     Ablation("waits for a retry are bounded", HOPELESS, STUCK),
     Ablation("deferrals of a compensation are bounded", HOPELESS, STUCK),
+    Ablation("waits for a breaker are bounded", SHUT, STUCK),
+    Ablation("a compensation waits twice as long", SHUT, STUCK),
     Ablation("the parked are asked again", ASKED, STUCK),
     Ablation("due on record", WAITS_LONG, STUCK),
     Ablation("the next one on record", WAITS_LONG, STUCK),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from verification.model.asked import ASKED
 from verification.model.births import BIRTHS, SIGNS
 from verification.model.notices import NOTICES, TIMED
-from verification.model.parks import HOPELESS, PARKS
+from verification.model.parks import HOPELESS, PARKS, SHUT
 from verification.model.state import Config
 from verification.model.tallies import TALLIES
 from verification.model.theme import Theme
@@ -37,6 +37,7 @@ THEMES: tuple[Theme, ...] = (
     TIMED,
     PARKS,
     HOPELESS,
+    SHUT,
     ASKED,
     WAITS_LONG,
 )

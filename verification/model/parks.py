@@ -15,6 +15,8 @@ from verification.model.theme import Has, Move, Theme
 
 #: Attempts, deferrals for want of a retry, and recovery claims.
 ATTEMPTS, MAX_DEFERRALS, RECOVERIES = 2, 2, 1
+#: Waits for an open breaker: of a chunk, and of one that compensates.
+MAX_WAITS = 2
 PIVOT = 1
 #: The number of claims since the pivot was known to be untried; NEVER: it was tried, or
 #: this is unknown.
@@ -31,6 +33,7 @@ class State(NamedTuple):
     """A chunk and its worker, and the dependency.
 
     Attributes:
+        waits: Those for an open breaker.
         attempts: As counted; `failed`: claims that failed or died, as they were.
         fresh: Whether the stage was entered in this claim; `asked`: its call was made.
         back: Whether it is on its way back.
@@ -46,6 +49,7 @@ class State(NamedTuple):
     recoveries: int = 0
     winding: int = 0
     parks: int = 0
+    waits: int = 0
     untried: int = NEVER
     fresh: int = 0
     asked: int = 0
@@ -137,8 +141,16 @@ def is_pivot_untried(has: Has, s: State) -> bool:
 
 
 def refused(has: Has, s: State) -> Iterator[Move]:
-    """The breaker refuses: the chunk waits, without a limit."""
-    yield from puts_off(has, s, "is refused by the breaker")
+    """The breaker refuses: the chunk waits, so often; then it cannot succeed."""
+    if s.waits < MAX_WAITS or not has("waits for a breaker are bounded"):
+        yield from puts_off(has, waits_once(s), "is refused by the breaker")
+    else:
+        yield from gives_up(has, s, "has waited too often", said_no=True)
+
+
+def waits_once(s: State) -> State:
+    """Count a wait for an open breaker."""
+    return s._replace(waits=min(s.waits + 1, 2 * MAX_WAITS))
 
 
 def spent(has: Has, s: State) -> Iterator[Move]:
@@ -180,8 +192,11 @@ def undoes(has: Has, s: State) -> Iterator[Move]:
     """The step's compensation; a permanent failure is recorded and final."""
     capped = has("deferrals of a compensation are bounded")
     bounded = s.parks == MAX_DEFERRALS and capped
-    if s.open:
-        yield from puts_off(has, s, "may not undo")
+    waits = s.waits < 2 * MAX_WAITS or not has("a compensation waits twice as long")
+    if s.open and waits:
+        yield from puts_off(has, waits_once(s), "may not undo")
+    elif s.open:
+        yield Move(ends(s), "has waited too often, and leaves it standing")
     elif s.down and not s.retries and not bounded:
         yield from puts_off(has, s, "cannot undo, has no retry left")
     elif s.down:
@@ -209,3 +224,5 @@ def ended(s: State) -> bool:
 PARKS = Theme("parks", State(), moves, ended)
 #: It never answers, no breaker notices, and no retry is left.
 HOPELESS = Theme("parks, hopeless", State(down=1, retries=0, heals=0), moves, ended)
+#: Its breaker never closes: only its own limit ends the chunk.
+SHUT = Theme("parks, shut", State(down=1, open=1, heals=0), moves, ended)

@@ -123,6 +123,7 @@ class Fleet:
                 clock=self.provider.now,
                 log=log,
                 limits=limits,
+                report_rate_limit=limits.note_refusal,
                 latest_start=lambda: loop_time() + 300.0,
                 enforce_fleet_budget=False,
             )

@@ -63,12 +63,14 @@ Execution: TypeAlias = Callable[[Call, str], AbstractAsyncContextManager[None]]
 
 #: Receives each rate limit that a dependency answers, with the seconds of its
 #: Retry-After; None: it sent none.
-RateLimitHook: TypeAlias = Callable[[Dependency, float | None], None]
+RateLimitHook: TypeAlias = Callable[[Dependency, int, float | None], None]
 
 
-def ignore_rate_limit(dependency: Dependency, retry_after: float | None) -> None:
+def ignore_rate_limit(
+    dependency: Dependency, started: int, retry_after: float | None
+) -> None:
     """Do nothing: the hook of a process without a limiter."""
-    del dependency, retry_after
+    del dependency, started, retry_after
 
 
 def plain_execution(call: Call, key: str) -> AbstractAsyncContextManager[None]:
@@ -206,6 +208,7 @@ class Attempts:
                     attempts, self._open_error(dependency.name, permit.seconds)
                 )
             health, failure = Health.UNKNOWN, None  # cut off
+            started = micros(self.clock())
             if lookup is None:
                 attempts.begin(asyncio.get_running_loop().time())
             try:
@@ -214,6 +217,8 @@ class Attempts:
                     with outside_chunk():
                         answer = await bound(**key_argument(bound.func, key))
                 health = Health.SUCCESS
+                if self.limits is not None:
+                    self.limits.note_answer(dependency)
                 return Answered(answer)
             except BaseException as raised:  # noqa: BLE001 -- the caller reads the end
                 # No local name for the error: its traceback has this frame.
@@ -230,7 +235,7 @@ class Attempts:
                     if permit.probe and health is Health.FAILURE:
                         self.counts.probe_failure = failure
                 if failure is not None and is_rate_limited(failure):
-                    self.report_rate_limit(dependency, failure.retry_after)
+                    self.report_rate_limit(dependency, started, failure.retry_after)
 
     async def _slot(
         self, attempts: CallAttempts, *, is_lookup: bool

@@ -1,6 +1,7 @@
 """The limits of one process's dependencies, shared with the fleet by their records.
 
     start    a call waits for its start
+    refused  the dependency answered a call with 429
     settle   the tokens that the call used, once it was answered
     adopt    a record that the process has read
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ from piecework.resilience.limits import (
     require_possible,
     reserve,
 )
+from piecework.resilience.pace import after_refusal
 
 #: Seconds between two writes of a worker.
 WRITE_S: Final = 1.0
@@ -55,6 +57,11 @@ MOST_DELAY: Final = round(0.2 * MICROS)
 REREAD_S: Final = 3.0
 #: Seconds that a worker waits for the record.
 RECORD_TIMEOUT_S: Final = 2.0
+#: The microseconds over which a process counts answered calls, and the most it counts.
+RECENT: Final = 5 * MICROS
+KNOWN_ANSWERS: Final = 1_000
+#: The most seconds for which a call that had no quota is deferred.
+MOST_BACKLOG_S: Final = 120.0
 #: Starts are reserved before their calls come only if the fleet leaves that much of
 #: the schedule unused: otherwise another worker has a call that waits.
 SLACK: Final = round(0.3 * MICROS)
@@ -97,6 +104,9 @@ class Limiter:
         held: The reserved starts that no call has used yet, in order of time.
         correction: The tokens that calls used above those of their starts, until the
             next write.
+        refusals: The refused calls that the record does not have yet, by their start,
+            each with the seconds of its Retry-After.
+        answers: The times of the last answers.
         arrived, arrived_tokens: The calls that came since the last reservation.
         reserved_at, read_at: Loop times of the last reservation, and of the last reply.
         pause: Seconds between two reservations.
@@ -110,11 +120,13 @@ class Limiter:
     rng: Random
     log: telemetry.Log
     record: QuotaRecord | None
+    answers: deque[int]
     declared: Limits = NO_LIMITS
     quota: Quota = field(default_factory=Quota)
     waiting: deque[Waiting] = field(default_factory=deque)
     held: deque[Start] = field(default_factory=deque)
     correction: int = 0
+    refusals: list[tuple[int, float]] = field(default_factory=list)
     arrived: int = 0
     arrived_tokens: int = 0
     reserved_at: float = -inf
@@ -129,7 +141,8 @@ class Limiter:
     @property
     def limits(self) -> Limits:
         """The limits in force, as far as this process knows."""
-        return self.declared.changed_by(self.quota.operator)
+        operator = self.quota.operator
+        return self.declared.changed_by(operator) if operator else self.declared
 
     def is_limited(self) -> bool:
         """Return whether calls need a start now."""
@@ -169,6 +182,11 @@ class Limiter:
                 self.held.appendleft(future.result())
             raise
 
+    def note_refusal(self, started: int, retry_after: float | None) -> None:
+        """Slow the fleet down: the dependency answered a call with 429."""
+        self.refusals.append((started, retry_after or 0.0))
+        self._go_on()
+
     def settle(self, estimated: int, used: int) -> None:
         """Correct the tokens of an answered call."""
         if self.limits.tokens_per_minute is not None and used != estimated:
@@ -204,6 +222,7 @@ class Limiter:
                 writing = writing.result()
             uncovered = len(self.waiting) - len(self.held)
             wants = uncovered > 0 or self._ahead() > 0 or self.correction != 0
+            wants = wants or bool(self.refusals)
             if not (self.waiting or wants or writing):
                 return
             if wants and writing is None and self._until_write_s() <= 0:
@@ -289,11 +308,13 @@ class Limiter:
         """Write one reservation; False: another worker was faster."""
         now, loop_time = self._now(), asyncio.get_running_loop().time()
         seen, correction = self.quota.seq, self.correction
-        stored = replace(self.quota, declared=self.declared)
+        refusals = len(self.refusals)
+        stored = self._slowed(replace(self.quota, declared=self.declared))
         quota, starts = reserve(
             stored, self._wanted(), now, correction=correction, delay=self.delay
         )
-        if not (starts or correction or loop_time - self.read_at > REREAD_S):
+        is_new = starts or correction or stored.pace != self.quota.pace
+        if not is_new and loop_time - self.read_at < REREAD_S:
             return True
         if self.record is None:
             reply = Reply(quota, ours=True)
@@ -304,7 +325,25 @@ class Limiter:
         if reply.ours:
             self.held.extend(starts)
             self.correction -= correction
+            del self.refusals[:refusals]
         return reply.ours
+
+    def _slowed(self, quota: Quota) -> Quota:
+        """Return the quota after the refusals that the record does not have yet."""
+        pace, now = quota.pace, self._now()
+        answered = sum(now - at < RECENT for at in self.answers)
+        accepted = answered / max(1, answered + len(self.refusals))
+        for started, retry_after in self.refusals:
+            pace = after_refusal(
+                pace,
+                started=started,
+                now=now,
+                retry_after_s=retry_after,
+                accepted=accepted,
+                limit=quota.limits.requests_per_minute,
+                delay=AHEAD,
+            )
+        return replace(quota, pace=pace)
 
     def _note_read(self, quota: Quota, *, ours: bool = False) -> None:
         """Take the record, and the pause that the fleet's writes suggest."""
@@ -317,12 +356,15 @@ class Limiter:
         self.quota, self.read_at = quota, now
 
     def _backlog_s(self) -> float:
-        """Return the seconds after which the calls that wait now have started."""
+        """Return after how many seconds the calls that wait now have started.
+
+        At most `MOST_BACKLOG_S`: an operator may raise the limit before.
+        """
         now = self._now()
         quota = replace(self.quota, declared=self.declared)
         tokens = sum(call.tokens for call in self.waiting)
         spans = quota.request_span(now) * len(self.waiting), quota.token_span(tokens)
-        return (AHEAD + max(spans)) / MICROS
+        return min(MOST_BACKLOG_S, (AHEAD + max(spans)) / MICROS)
 
     def _now(self) -> int:
         return micros(self.clock())
@@ -334,6 +376,7 @@ class FleetLimits:
 
     Attributes:
         record: The fleet's record; None: there is only this process.
+        answers: The times of the last answers, by dependency.
     """
 
     clock: Callable[[], float]
@@ -341,6 +384,9 @@ class FleetLimits:
     log: telemetry.Log
     record: QuotaRecord | None = None
     by_name: dict[str, Limiter] = field(default_factory=dict)
+    answers: defaultdict[str, deque[int]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=KNOWN_ANSWERS))
+    )
 
     def of(self, dependency: Dependency) -> Limiter | None:
         """Return the limiter of a dependency; None: its calls have no limit now."""
@@ -352,13 +398,24 @@ class FleetLimits:
         limiter.declared = declared or NO_LIMITS
         return limiter if limiter.is_limited() else None
 
+    def note_answer(self, dependency: Dependency) -> None:
+        """Remember that a call was answered: a refusal is judged by their share."""
+        self.answers[dependency.name].append(micros(self.clock()))
+
+    def note_refusal(
+        self, dependency: Dependency, started: int, retry_after: float | None
+    ) -> None:
+        """Slow the fleet down: the dependency answered a call with 429."""
+        limiter = self._limiter(dependency.name)
+        limiter.declared = dependency.limits or NO_LIMITS
+        limiter.note_refusal(started, retry_after)
+
     def adopt(self, name: str, quota: Quota) -> None:
         """Take a record that was read together with the breakers."""
         self._limiter(name).adopt(quota)
 
     def _limiter(self, name: str) -> Limiter:
         if name not in self.by_name:
-            self.by_name[name] = Limiter(
-                name, self.clock, self.rng, self.log, self.record
-            )
+            common = (self.clock, self.rng, self.log, self.record, self.answers[name])
+            self.by_name[name] = Limiter(name, *common)
         return self.by_name[name]

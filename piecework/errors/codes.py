@@ -432,15 +432,15 @@ ROWS: Final = (
         TRANSIENT,
         "A call was not made because the limits of its dependency had no quota for it "
         "for as long as the worker may wait.",
-        "Wait: the chunk is deferred without spending an attempt. If the provider "
-        "allows more, raise the limit of the dependency.",
+        "Wait: the chunk is deferred without spending an attempt. `piecework limits "
+        "list` shows the limits; `piecework limits set` changes them.",
     ),
     Code(
         "runtime.quota.call_too_large",
         PERMANENT,
         "One call needs more tokens than its dependency's limit allows in a minute.",
-        "Send less text or a lower `max_tokens`, or raise the limit of the dependency, "
-        f"then run {REDRIVE}.",
+        "Send less text or a lower `max_tokens`, or raise the limit with `piecework "
+        f"limits set`, then run {REDRIVE}.",
     ),
     Code(
         "runtime.quota.estimate_failed",

@@ -64,7 +64,7 @@ class Limits:
 
     def __bool__(self) -> bool:
         """Return whether there is any limit."""
-        return any(getattr(self, each.name) is not None for each in fields(self))
+        return self != NO_LIMITS
 
     def changed_by(self, other: Limits) -> Limits:
         """Return these limits, each replaced by the other's if that has one."""

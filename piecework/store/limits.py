@@ -78,34 +78,30 @@ class FleetQuotas:
             return Reply(read_quota(item), ours=item.get("token") == token)
         return Reply(read_quota(reply.item), ours=True)
 
-    async def set_limits(self, name: str, limits: Limits) -> Quota:
-        """Set or remove the limits that replace the declared ones; return the row."""
+    async def set_limits(self, name: str, limits: Limits) -> Item:
+        """Set limits that replace the declared ones; return the row.
+
+        A limit that is None stays as it is. Without any, all that an operator has set
+        are removed.
+        """
         values = {
-            f"operator_{each}": getattr(limits, each)
-            for each in NAMES
+            operators: getattr(limits, each)
+            for each, operators in zip(NAMES, OPERATORS, strict=True)
             if getattr(limits, each) is not None
         }
-        removed = [each for each in OPERATORS if each not in values]
         assigned = [f"{each} = :{each}" for each in values]
-        update = "SET " + ", ".join(
-            [*assigned, "v = :v", "set_by = :by", "set_at = :at"]
-        )
-        if removed:
-            update += " REMOVE " + ", ".join(removed)
+        assigned += ["v = :v", "set_by = :by", "set_at = :at"]
+        removed = "" if values else " REMOVE " + ", ".join(OPERATORS)
         action = self.table.action(
             "Update",
             keys.BREAKERS_PK,
             keys.limits_sk(name),
             condition=KNOWN_VERSION,
-            update=update,
+            update="SET " + ", ".join(assigned) + removed,
             values={**values, "v": SCHEMA, "by": self.writer, "at": iso(self.clock())},
         )
         reply = await self.table.update(action)
-        if isinstance(reply, Refused):
-            require_known(reply.item or {})
-            message = f"The limits of {name} could not be written."
-            raise UsageError(message, code="runtime.record.unreadable")
-        return read_quota(reply.item)
+        return require_known(reply.item or {})
 
     async def rows(self, beginning: str = "") -> AsyncIterator[tuple[str, Item]]:
         """Yield the row of each dependency whose name begins so, with its name."""

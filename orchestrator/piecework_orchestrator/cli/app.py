@@ -38,6 +38,7 @@ GROUPS = {
     "chunks": "List and show the chunks of a job.",
     "dlq": "List, redrive, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
+    "limits": "List and change what the fleet may use of its dependencies.",
     "infra": "Deploy the stacks to AWS; compare, price and remove them.",
     "config": "Show and validate the settings.",
 }
@@ -123,6 +124,13 @@ COMMANDS = {
     "effects resolve": Row(
         "effects:resolve_effect",
         "Record whether an effect in doubt happened; check the other system first.",
+    ),
+    "limits list": Row(
+        "limits:list_limits", "List the limits of the dependencies that have any."
+    ),
+    "limits set": Row(
+        "limits:set_limits",
+        "Change the limits of a dependency in force, without a deployment.",
     ),
     "infra deploy": Row(
         "infra:deploy_stacks", "Deploy the stacks after a confirmation."

@@ -107,7 +107,9 @@ class Fleet:
     def worker(self, rng: Random) -> tuple[Random, FleetLimits, CallLimiter]:
         """Return what the chunks of one worker share."""
         log: Any = Silent()
-        limits = FleetLimits(self.provider.now, rng, log, self.record)
+        limits = FleetLimits(
+            self.provider.now, rng, log, self.record, f"w{rng.random()}"
+        )
         return rng, limits, CallLimiter(64)
 
     async def chunk(self, rng: Random, limits: FleetLimits, slots: CallLimiter) -> None:
@@ -161,7 +163,7 @@ class Fleet:
         if not self.provider.admits(used.tokens_in + used.tokens_out):
             await asyncio.sleep(self.provider.answer_s / 20)
             raise rate_limited(self.provider.retry_after)
-        await asyncio.sleep(self.provider.duration())
+        await self.provider.work()
         return {"tokens_in": used.tokens_in, "tokens_out": used.tokens_out}
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from piecework import telemetry
 from piecework.calls.call import Call, CallAttempts, CallCounts
 from piecework.calls.fleet_breaker import BreakerRegistry
-from piecework.calls.fleet_limits import FleetLimits
+from piecework.calls.fleet_limits import FleetLimits, Limiter
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
 from piecework.calls.usage import UsageReporter, estimated_tokens
@@ -257,11 +257,16 @@ class Attempts:
             tokens = estimated_tokens(dependency, attempts.call.bound)
         while True:
             start = await limiter.start(tokens, self.latest_start(), self.progress)
-            await self.slots.__aenter__()
+            try:
+                await self.slots.__aenter__()
+            except BaseException:
+                limiter.release()
+                raise
             if not start.is_late(micros(self.clock())):
                 attempts.limiter, attempts.estimate = limiter, tokens
-                return TakenSlot(self.slots)
+                return TakenSlot(self.slots, limiter)
             await self.slots.__aexit__(None, None, None)
+            limiter.release()
             limiter.settle(tokens, 0)
 
     async def _request_permit(self, dependency: Dependency) -> Permit | Rejected | None:
@@ -366,6 +371,7 @@ class TakenSlot:
     """A slot that is entered already."""
 
     slots: AbstractAsyncContextManager[None]
+    limiter: Limiter
 
     async def __aenter__(self) -> None:
         """Keep the slot."""
@@ -376,7 +382,8 @@ class TakenSlot:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Free the slot."""
+        """Free the slot, also among the calls of the fleet."""
+        self.limiter.release()
         await self.slots.__aexit__(kind, error, trace)
 
 

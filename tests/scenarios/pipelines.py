@@ -20,7 +20,6 @@ from piecework import (
     Context,
     Dependency,
     Effect,
-    JoinContext,
     Limits,
     Notification,
     PermanentError,

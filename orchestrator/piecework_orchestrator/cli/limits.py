@@ -49,6 +49,10 @@ def set_limits(
         int | None,
         typer.Option(metavar="N", help="Tokens of the fleet in 60 seconds.", min=1),
     ] = None,
+    concurrent: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Calls of the fleet in flight.", min=1),
+    ] = None,
     unset: Annotated[
         bool,
         typer.Option("--unset", help="Return to the limits that the code declares."),
@@ -61,7 +65,7 @@ def set_limits(
     """
 
     async def run(rt: Runtime, out: Output) -> None:
-        limits = Limits(requests_per_minute, tokens_per_minute)
+        limits = Limits(requests_per_minute, tokens_per_minute, concurrent)
         if bool(limits) == unset:
             message = "Name at least one limit, or --unset."
             step = f"piecework limits set {dependency} --requests-per-minute 500"

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from bench.flow.fleet import Fleet, MemoryQuotas, Silent, usage
-from bench.flow.provider import Provider
 from piecework import Dependency, Limits, Usage
 from piecework.calls.fleet_limits import FleetLimits, Limiter
 from piecework.errors import PermanentError, StoreError, TransientError
@@ -25,6 +23,8 @@ from tests.unit.piecework.fakes import caller
 from tests.unit.piecework.provider import Provider as Service
 from tests.unit.piecework.provider import call as call_service
 from tests.unit.virtual import run_virtually
+from verification.flow.fleet import Fleet, MemoryQuotas, Silent, usage
+from verification.flow.provider import Provider
 
 PATIENT = RetryPolicy(attempts=10, budget=600.0)
 MODEL = Dependency("model", retry=PATIENT, limits=Limits(requests_per_minute=600))

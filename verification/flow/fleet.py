@@ -14,7 +14,6 @@ from math import inf
 from random import Random
 from typing import Any
 
-from bench.flow.provider import Provider
 from piecework import Dependency, TransientError, Usage
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call, CallScope
@@ -22,6 +21,7 @@ from piecework.calls.fleet_limits import FleetLimits, Reply
 from piecework.resilience.limits import Quota
 from piecework.resilience.retry import Answered, RetryBudget
 from piecework_worker.services import CallLimiter
+from verification.flow.provider import Provider
 
 SCOPE = CallScope("tenant", "job", 0, "stage", "flow")
 #: Seconds of a write, as DynamoDB needs them, at most.

@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,8 @@ NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 MAX_NAME = 64
 #: An installed project with this name would replace Piecework.
 OURS = "piecework"
+#: What the test of a project imports, besides Piecework.
+TEST_PACKAGES = ("pytest", "pytest_asyncio")
 #: A file of a starter that Git or a build would obey, to its name in a project.
 RENAMED = {"gitignore": ".gitignore"}
 
@@ -58,6 +61,8 @@ def init(
             lambda console: console.print(f"wrote {name}: {', '.join(written)}"),
         )
         out.say(f"next: cd {name}")
+        if any(find_spec(package) is None for package in TEST_PACKAGES):
+            out.say("next: pip install --group dev")
         out.say("next: make test")
         out.say("next: piecework run app rows.jsonl")
 

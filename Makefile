@@ -146,7 +146,7 @@ innocents: setup ## put five guilty chunks among thirty: no other chunk may die 
 outage: setup ## take a provider away for 30 s under 64 calls: no attempt may be spent
 	@$(BIN)/python -m verification.outage $(ARGS)
 
-flow: setup ## measure how work flows: a poison input; fails if a figure exceeds its limit (ARGS=poison)
+flow: setup ## measure how work flows: limits, a poison input; fails if a figure exceeds its limit (ARGS=poison)
 	@$(BIN)/python -m verification.flow $(ARGS)
 
 keys: setup ## draw pairs of calls that differ: their keys must differ (ARGS="--pairs 1000 --seed 2")

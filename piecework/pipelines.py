@@ -127,7 +127,7 @@ class Pipeline(Generic[P]):
 
     Attributes:
         payload: The model of a chunk's payload; validated at submit and at the worker.
-        split: Splits a document into payloads; without it only manifests of chunks
+        split: Splits a document into payloads; without it only rows
             (JSONL) can be submitted.
         result: The stage whose value is the chunk's result; default: the last.
         join: Runs once after the last chunk, with the results that exist.
@@ -273,12 +273,12 @@ def lint_stage_order(pipeline: Pipeline) -> list[str]:
 def missing_contacts(pipeline: Pipeline) -> list[str]:
     """Return one sentence for each contact that its dead letters do not have."""
     missing = {
-        "owner": (pipeline.owner, "its dead letters name no person or team: set it"),
-        "runbook": (pipeline.runbook, "its dead letters name no instructions: set it"),
+        "owner": (pipeline.owner, "team"),
+        "runbook": (pipeline.runbook, "instructions"),
     }
     return [
-        f"pipeline {pipeline.name!r} has no {name}, and {effect} with `{name}=`."
-        for name, (value, effect) in missing.items()
+        f"pipeline {pipeline.name!r} has no `{name}=`: its dead letters name no {what}."
+        for name, (value, what) in missing.items()
         if not value
     ]
 

@@ -70,11 +70,11 @@ This page is generated from the commands.
 | code | meaning |
 | --- | --- |
 | 0 | Success; if the command waited for a job, every chunk has a result. |
-| 1 | The job or the deployment failed, or the command itself has a fault. |
+| 1 | The job is FAILED, or PARTIAL without dead letters; or something else failed. |
 | 2 | The usage, the input or the configuration is wrong. |
 | 3 | The job, chunk or object does not exist. |
 | 4 | The job was cancelled. |
-| 5 | The job ended with dead letters. |
+| 5 | The job is PARTIAL, and has open dead letters. |
 | 6 | AWS does not answer. |
 | 7 | The time limit of the wait passed. |
 | 8 | The worker reached its memory limit and released its chunks; start another one. |

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from piecework import telemetry
 from piecework.calls.call import Call, CallAttempts, CallCounts
 from piecework.calls.fleet_breaker import BreakerRegistry
-from piecework.calls.fleet_limits import FleetLimits
+from piecework.calls.fleet_limits import FleetLimits, Limiter
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
 from piecework.calls.usage import UsageReporter, estimated_tokens
@@ -63,12 +63,14 @@ Execution: TypeAlias = Callable[[Call, str], AbstractAsyncContextManager[None]]
 
 #: Receives each rate limit that a dependency answers, with the seconds of its
 #: Retry-After; None: it sent none.
-RateLimitHook: TypeAlias = Callable[[Dependency, float | None], None]
+RateLimitHook: TypeAlias = Callable[[Dependency, int, float | None], None]
 
 
-def ignore_rate_limit(dependency: Dependency, retry_after: float | None) -> None:
+def ignore_rate_limit(
+    dependency: Dependency, started: int, retry_after: float | None
+) -> None:
     """Do nothing: the hook of a process without a limiter."""
-    del dependency, retry_after
+    del dependency, started, retry_after
 
 
 def plain_execution(call: Call, key: str) -> AbstractAsyncContextManager[None]:
@@ -206,6 +208,7 @@ class Attempts:
                     attempts, self._open_error(dependency.name, permit.seconds)
                 )
             health, failure = Health.UNKNOWN, None  # cut off
+            started = micros(self.clock())
             if lookup is None:
                 attempts.begin(asyncio.get_running_loop().time())
             try:
@@ -214,6 +217,8 @@ class Attempts:
                     with outside_chunk():
                         answer = await bound(**key_argument(bound.func, key))
                 health = Health.SUCCESS
+                if self.limits is not None:
+                    self.limits.note_answer(dependency)
                 return Answered(answer)
             except BaseException as raised:  # noqa: BLE001 -- the caller reads the end
                 # No local name for the error: its traceback has this frame.
@@ -230,7 +235,7 @@ class Attempts:
                     if permit.probe and health is Health.FAILURE:
                         self.counts.probe_failure = failure
                 if failure is not None and is_rate_limited(failure):
-                    self.report_rate_limit(dependency, failure.retry_after)
+                    self.report_rate_limit(dependency, started, failure.retry_after)
 
     async def _slot(
         self, attempts: CallAttempts, *, is_lookup: bool
@@ -252,11 +257,16 @@ class Attempts:
             tokens = estimated_tokens(dependency, attempts.call.bound)
         while True:
             start = await limiter.start(tokens, self.latest_start(), self.progress)
-            await self.slots.__aenter__()
+            try:
+                await self.slots.__aenter__()
+            except BaseException:
+                limiter.release()
+                raise
             if not start.is_late(micros(self.clock())):
                 attempts.limiter, attempts.estimate = limiter, tokens
-                return TakenSlot(self.slots)
+                return TakenSlot(self.slots, limiter)
             await self.slots.__aexit__(None, None, None)
+            limiter.release()
             limiter.settle(tokens, 0)
 
     async def _request_permit(self, dependency: Dependency) -> Permit | Rejected | None:
@@ -361,6 +371,7 @@ class TakenSlot:
     """A slot that is entered already."""
 
     slots: AbstractAsyncContextManager[None]
+    limiter: Limiter
 
     async def __aenter__(self) -> None:
         """Keep the slot."""
@@ -371,7 +382,8 @@ class TakenSlot:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Free the slot."""
+        """Free the slot, also among the calls of the fleet."""
+        self.limiter.release()
         await self.slots.__aexit__(kind, error, trace)
 
 

@@ -1,6 +1,8 @@
 """The limits of one process's dependencies, shared with the fleet by their records.
 
     start    a call waits for its start
+    refused  the dependency answered a call with 429
+    release  a call has ended: another one may be in flight
     settle   the tokens that the call used, once it was answered
     adopt    a record that the process has read
 
@@ -14,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -37,6 +39,14 @@ from piecework.resilience.limits import (
     require_possible,
     reserve,
 )
+from piecework.resilience.pace import after_refusal
+from piecework.resilience.shares import (
+    NO_SHARE,
+    RENEW_AFTER,
+    SHARE_LASTS,
+    Share,
+    divide,
+)
 
 #: Seconds between two writes of a worker.
 WRITE_S: Final = 1.0
@@ -55,6 +65,13 @@ MOST_DELAY: Final = round(0.2 * MICROS)
 REREAD_S: Final = 3.0
 #: Seconds that a worker waits for the record.
 RECORD_TIMEOUT_S: Final = 2.0
+#: The microseconds over which a process counts answered calls, and the most it counts.
+RECENT: Final = 5 * MICROS
+KNOWN_ANSWERS: Final = 1_000
+#: What is left of a share when its worker renews it.
+LEFT: Final = SHARE_LASTS - RENEW_AFTER
+#: The most seconds for which a call that had no quota is deferred.
+MOST_BACKLOG_S: Final = 120.0
 #: Starts are reserved before their calls come only if the fleet leaves that much of
 #: the schedule unused: otherwise another worker has a call that waits.
 SLACK: Final = round(0.3 * MICROS)
@@ -97,6 +114,11 @@ class Limiter:
         held: The reserved starts that no call has used yet, in order of time.
         correction: The tokens that calls used above those of their starts, until the
             next write.
+        in_flight, most: The calls in flight, and up to how many others may start.
+        peak: The most that were wanted at once since the last reservation.
+        refusals: The refused calls that the record does not have yet, by their start,
+            each with the seconds of its Retry-After.
+        answers: The times of the last answers.
         arrived, arrived_tokens: The calls that came since the last reservation.
         reserved_at, read_at: Loop times of the last reservation, and of the last reply.
         pause: Seconds between two reservations.
@@ -110,11 +132,17 @@ class Limiter:
     rng: Random
     log: telemetry.Log
     record: QuotaRecord | None
+    answers: deque[int]
+    worker: str
     declared: Limits = NO_LIMITS
     quota: Quota = field(default_factory=Quota)
     waiting: deque[Waiting] = field(default_factory=deque)
     held: deque[Start] = field(default_factory=deque)
     correction: int = 0
+    in_flight: int = 0
+    most: int = 0
+    peak: int = 0
+    refusals: list[tuple[int, float]] = field(default_factory=list)
     arrived: int = 0
     arrived_tokens: int = 0
     reserved_at: float = -inf
@@ -129,7 +157,8 @@ class Limiter:
     @property
     def limits(self) -> Limits:
         """The limits in force, as far as this process knows."""
-        return self.declared.changed_by(self.quota.operator)
+        operator = self.quota.operator
+        return self.declared.changed_by(operator) if operator else self.declared
 
     def is_limited(self) -> bool:
         """Return whether calls need a start now."""
@@ -157,6 +186,7 @@ class Limiter:
         self.arrived_tokens += tokens
         future: asyncio.Future[Start] = asyncio.get_running_loop().create_future()
         self.waiting.append(Waiting(tokens, future, progress))
+        self.peak = max(self.peak, self.in_flight + len(self.waiting))
         self._hand_out(self._now())
         self._go_on()
         try:
@@ -167,7 +197,19 @@ class Limiter:
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
                 self.held.appendleft(future.result())
+                self.release()
             raise
+
+    def release(self) -> None:
+        """Note that a call has ended that had received a start."""
+        self.in_flight -= 1
+        if self.limits.concurrent is not None:
+            self._go_on()
+
+    def note_refusal(self, started: int, retry_after: float | None) -> None:
+        """Slow the fleet down: the dependency answered a call with 429."""
+        self.refusals.append((started, retry_after or 0.0))
+        self._go_on()
 
     def settle(self, estimated: int, used: int) -> None:
         """Correct the tokens of an answered call."""
@@ -202,19 +244,56 @@ class Limiter:
             self._hand_out(self._now())
             if writing is not None and writing.done():
                 writing = writing.result()
-            uncovered = len(self.waiting) - len(self.held)
-            wants = uncovered > 0 or self._ahead() > 0 or self.correction != 0
-            if not (self.waiting or wants or writing):
+            wants = self._wants_write()
+            if not (self.waiting or wants or writing or self._share().slots):
                 return
             if wants and writing is None and self._until_write_s() <= 0:
                 writing = asyncio.create_task(self._reserve())
                 writing.add_done_callback(lambda _: self._wake.set())
-            pauses = [self._until_write_s()] if wants and writing is None else []
-            if self.held and self.waiting:
+            pauses = []
+            if wants and writing is None:
+                pauses.append(self._until_write_s())
+            elif writing is None and self._share().slots:
+                pauses.append((self._share().until - LEFT - self._now()) / MICROS)
+            if self.held and self.waiting and self._may_start():
                 pauses.append((self.held[0].at - self._now()) / MICROS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, min(pauses)) if pauses else None):
                     await self._wake.wait()
+
+    def _wants_write(self) -> bool:
+        """Return whether there is something to reserve, to renew or to report."""
+        missing = min(len(self.waiting), self._room()) > len(self.held)
+        if self.limits.concurrent is not None:
+            share, wanted = self._share(), self.in_flight + len(self.waiting)
+            renews = share.slots > 0 and share.until - self._now() <= LEFT
+            if renews or wanted > share.slots or (share.slots and not wanted):
+                return True
+        missing = missing and self._is_paced()
+        return missing or self._ahead() > 0 or bool(self.correction or self.refusals)
+
+    def _share(self) -> Share:
+        """Return the calls that this worker may have in flight."""
+        if self.limits.concurrent is None:
+            return NO_SHARE
+        return self.quota.shares.get(self.worker, NO_SHARE)
+
+    def _may_start(self) -> bool:
+        """Return whether one more call may be in flight."""
+        has_slot = self.in_flight < self.most and self._now() < self._share().until
+        return self.limits.concurrent is None or has_slot
+
+    def _room(self) -> int:
+        """Return how many more calls can be in flight before the next reservation."""
+        if self.limits.concurrent is None:
+            return len(self.waiting)
+        now = self._now()
+        ended = sum(now - at < AHEAD for at in self.answers)
+        return max(0, self.most - self.in_flight) + ended
+
+    def _is_paced(self) -> bool:
+        """Return whether a call needs a start at a time."""
+        return self.limits.have_rate or self.quota.pace.is_active(self._now())
 
     def _until_write_s(self) -> float:
         """Return the seconds until the next reservation."""
@@ -227,22 +306,30 @@ class Limiter:
         while self.waiting:
             if self.waiting[0].start.done():  # the call has given up
                 self.waiting.popleft()
-            elif not self.is_limited():
-                call = self.waiting.popleft()
-                call.start.set_result(Start(now, call.tokens))
+            elif not self._may_start():
+                return
+            elif not self._is_paced():
+                self._let_start(Start(now))
             elif self.held and self.held[0].at <= now:
-                call, start = self.waiting.popleft(), self.held.popleft()
-                self.correction += call.tokens - start.tokens
-                call.start.set_result(replace(start, tokens=call.tokens))
+                start = self.held.popleft()
+                self.correction += self.waiting[0].tokens - start.tokens
+                self._let_start(start)
             else:
                 return
+
+    def _let_start(self, start: Start) -> None:
+        """Give a start to the call that has waited longest."""
+        call = self.waiting.popleft()
+        self.in_flight += 1
+        call.start.set_result(replace(start, tokens=call.tokens))
 
     def _wanted(self) -> Iterator[int]:
         """Yield the tokens of the calls that have no start yet, then of expected ones.
 
         No start is reserved ahead of its call if the fleet uses its whole quota.
         """
-        for call in itertools.islice(self.waiting, len(self.held), None):
+        last = min(len(self.waiting), self._room())
+        for call in itertools.islice(self.waiting, len(self.held), last):
             if not call.start.done():
                 yield call.tokens
         average = self.arrived_tokens // max(1, self.arrived)
@@ -255,7 +342,7 @@ class Limiter:
         another worker has calls that wait.
         """
         now = self._now()
-        if self.quota.next_start(now) > now + SLACK:
+        if not self._is_paced() or self.quota.next_start(now) > now + SLACK:
             return 0
         seconds = asyncio.get_running_loop().time() - self.reserved_at
         expected = int(self.arrived * WRITE_S / max(WRITE_S, seconds))
@@ -282,6 +369,7 @@ class Limiter:
                 error=type(error).__name__,
             )
         self.arrived = self.arrived_tokens = 0
+        self.peak = self.in_flight + len(self.waiting)
         self.reserved_at = loop_time()
         self._write_at = self.reserved_at + self.pause * self.rng.uniform(0.9, 1.1)
 
@@ -289,11 +377,19 @@ class Limiter:
         """Write one reservation; False: another worker was faster."""
         now, loop_time = self._now(), asyncio.get_running_loop().time()
         seen, correction = self.quota.seq, self.correction
-        stored = replace(self.quota, declared=self.declared)
+        refusals, most = len(self.refusals), 0
+        stored = self._slowed(replace(self.quota, declared=self.declared))
         quota, starts = reserve(
             stored, self._wanted(), now, correction=correction, delay=self.delay
         )
-        if not (starts or correction or loop_time - self.read_at > REREAD_S):
+        if not self._is_paced():
+            quota, starts = replace(stored, seq=stored.seq + 1), ()
+        if self.limits.concurrent is not None:
+            shares, most = self._divided(quota.shares, now)
+            quota = replace(quota, shares=shares)
+        is_new = starts or correction or stored.pace != self.quota.pace
+        is_new = is_new or quota.shares != stored.shares
+        if not is_new and loop_time - self.read_at < REREAD_S:
             return True
         if self.record is None:
             reply = Reply(quota, ours=True)
@@ -303,8 +399,41 @@ class Limiter:
         self._note_read(reply.quota, ours=reply.ours)
         if reply.ours:
             self.held.extend(starts)
+            self.most = most
             self.correction -= correction
+            del self.refusals[:refusals]
         return reply.ours
+
+    def _divided(
+        self, shares: Mapping[str, Share], now: int
+    ) -> tuple[Mapping[str, Share], int]:
+        """Return the shares of the calls in flight with what this worker wants."""
+        wanted = max(self.peak, self.in_flight + len(self.waiting))
+        return divide(
+            shares,
+            self.worker,
+            wanted=wanted,
+            in_flight=self.in_flight,
+            limit=self.limits.concurrent or 0,
+            now=now,
+        )
+
+    def _slowed(self, quota: Quota) -> Quota:
+        """Return the quota after the refusals that the record does not have yet."""
+        pace, now = quota.pace, self._now()
+        answered = sum(now - at < RECENT for at in self.answers)
+        accepted = answered / max(1, answered + len(self.refusals))
+        for started, retry_after in self.refusals:
+            pace = after_refusal(
+                pace,
+                started=started,
+                now=now,
+                retry_after_s=retry_after,
+                accepted=accepted,
+                limit=quota.limits.requests_per_minute,
+                delay=AHEAD,
+            )
+        return replace(quota, pace=pace)
 
     def _note_read(self, quota: Quota, *, ours: bool = False) -> None:
         """Take the record, and the pause that the fleet's writes suggest."""
@@ -317,12 +446,15 @@ class Limiter:
         self.quota, self.read_at = quota, now
 
     def _backlog_s(self) -> float:
-        """Return the seconds after which the calls that wait now have started."""
+        """Return after how many seconds the calls that wait now have started.
+
+        At most `MOST_BACKLOG_S`: an operator may raise the limit before.
+        """
         now = self._now()
         quota = replace(self.quota, declared=self.declared)
         tokens = sum(call.tokens for call in self.waiting)
         spans = quota.request_span(now) * len(self.waiting), quota.token_span(tokens)
-        return (AHEAD + max(spans)) / MICROS
+        return min(MOST_BACKLOG_S, (AHEAD + max(spans)) / MICROS)
 
     def _now(self) -> int:
         return micros(self.clock())
@@ -334,13 +466,19 @@ class FleetLimits:
 
     Attributes:
         record: The fleet's record; None: there is only this process.
+        worker: The name of this process among the shares.
+        answers: The times of the last answers, by dependency.
     """
 
     clock: Callable[[], float]
     rng: Random
     log: telemetry.Log
     record: QuotaRecord | None = None
+    worker: str = ""
     by_name: dict[str, Limiter] = field(default_factory=dict)
+    answers: defaultdict[str, deque[int]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=KNOWN_ANSWERS))
+    )
 
     def of(self, dependency: Dependency) -> Limiter | None:
         """Return the limiter of a dependency; None: its calls have no limit now."""
@@ -352,13 +490,24 @@ class FleetLimits:
         limiter.declared = declared or NO_LIMITS
         return limiter if limiter.is_limited() else None
 
+    def note_answer(self, dependency: Dependency) -> None:
+        """Remember that a call was answered: a refusal is judged by their share."""
+        self.answers[dependency.name].append(micros(self.clock()))
+
+    def note_refusal(
+        self, dependency: Dependency, started: int, retry_after: float | None
+    ) -> None:
+        """Slow the fleet down: the dependency answered a call with 429."""
+        limiter = self._limiter(dependency.name)
+        limiter.declared = dependency.limits or NO_LIMITS
+        limiter.note_refusal(started, retry_after)
+
     def adopt(self, name: str, quota: Quota) -> None:
         """Take a record that was read together with the breakers."""
         self._limiter(name).adopt(quota)
 
     def _limiter(self, name: str) -> Limiter:
         if name not in self.by_name:
-            self.by_name[name] = Limiter(
-                name, self.clock, self.rng, self.log, self.record
-            )
+            common = (self.clock, self.rng, self.log, self.record, self.answers[name])
+            self.by_name[name] = Limiter(name, *common, self.worker)
         return self.by_name[name]

@@ -167,7 +167,7 @@ class Client:
             pipeline: Its workers must know it by the same name.
             rows: Read to the end before the job is created; memory holds one pack.
             id: The job id; None: a new one. An empty id is refused.
-            deadline: When the job is cancelled unless it has ended.
+            deadline: When the job is cancelled and compensated, unless it has ended.
             source: What the record says about the origin of the rows.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 

@@ -432,15 +432,15 @@ ROWS: Final = (
         TRANSIENT,
         "A call was not made because the limits of its dependency had no quota for it "
         "for as long as the worker may wait.",
-        "Wait: the chunk is deferred without spending an attempt. If the provider "
-        "allows more, raise the limit of the dependency.",
+        "Wait: the chunk is deferred without spending an attempt. `piecework limits "
+        "list` shows the limits; `piecework limits set` changes them.",
     ),
     Code(
         "runtime.quota.call_too_large",
         PERMANENT,
         "One call needs more tokens than its dependency's limit allows in a minute.",
-        "Send less text or a lower `max_tokens`, or raise the limit of the dependency, "
-        f"then run {REDRIVE}.",
+        "Send less text or a lower `max_tokens`, or raise the limit with `piecework "
+        f"limits set`, then run {REDRIVE}.",
     ),
     Code(
         "runtime.quota.estimate_failed",
@@ -715,7 +715,7 @@ ROWS: Final = (
         "input.file.too_large",
         PERMANENT,
         "The file is larger than the limit for one document.",
-        "Split it into several files, or submit a JSONL manifest, which is streamed.",
+        "Split it into several files, or submit a .jsonl file, which is streamed.",
     ),
     Code(
         "input.file.unreadable",
@@ -727,7 +727,7 @@ ROWS: Final = (
         "input.file.unsupported",
         PERMANENT,
         "There is no reader for this kind of file.",
-        "Save it as .md, .txt, .docx or .pdf, or submit a JSONL manifest.",
+        "Save it as .md, .txt, .docx or .pdf, or submit a .jsonl file.",
     ),
     Code(
         "input.label.failed",
@@ -736,21 +736,21 @@ ROWS: Final = (
         "Correct it; it must return a short text for any payload.",
     ),
     Code(
-        "input.manifest.empty",
+        "input.rows.empty",
         PERMANENT,
-        "The manifest has no lines.",
+        "The input has no rows.",
         "Write one JSON object in each line, one line for each chunk.",
     ),
     Code(
-        "input.manifest.invalid_line",
+        "input.rows.invalid_line",
         PERMANENT,
-        "A line of the manifest is not a JSON object.",
+        "A row of the input does not fit the payload of the pipeline.",
         f"Correct the line that the message names, {_DRY_RUN}",
     ),
     Code(
-        "input.manifest.too_long_line",
+        "input.rows.too_long_line",
         PERMANENT,
-        "A line of the manifest is longer than one payload may be.",
+        "A row of the input is longer than one payload may be.",
         "Put large content into S3 and its address into the line.",
     ),
     Code(
@@ -768,7 +768,7 @@ ROWS: Final = (
     Code(
         "input.s3.denied",
         PERMANENT,
-        "S3 denied access to the manifest.",
+        "S3 denied access to the input.",
         "Allow `s3:GetObject` on it, or use other credentials.",
     ),
     Code(
@@ -781,7 +781,7 @@ ROWS: Final = (
         "input.source.not_found",
         PERMANENT,
         "The file, directory or object does not exist.",
-        "Check the path; `-` reads a manifest from standard input.",
+        "Check the path; `-` reads JSON lines from standard input.",
     ),
     Code(
         "input.split.failed",
@@ -792,8 +792,8 @@ ROWS: Final = (
     Code(
         "input.split.missing",
         PERMANENT,
-        "The pipeline has no `split`, so it accepts only manifests.",
-        "Submit a .jsonl manifest, or add a `split` to the pipeline.",
+        "The pipeline has no `split`, so it accepts only rows.",
+        "Submit a .jsonl file, or add a `split` to the pipeline.",
     ),
     Code(
         "input.split.none",

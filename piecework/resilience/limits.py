@@ -12,12 +12,13 @@ All times are whole microseconds since 1970: sums of them are exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from piecework.errors import PermanentError, TransientError, UsageError
 from piecework.resilience.pace import UNPACED, Pace
+from piecework.resilience.shares import Share
 
 #: The code of a call that had no quota in time, and was not made.
 QUOTA_CODE: Final = "runtime.quota.exhausted"
@@ -44,6 +45,7 @@ class Limits:
     Attributes:
         requests_per_minute: Attempts that start in any 60 seconds.
         tokens_per_minute: Tokens, in and out, of the calls that start in 60 seconds.
+        concurrent: Calls in flight.
 
     Raises:
         UsageError: `pipeline.declaration.invalid`.
@@ -51,6 +53,7 @@ class Limits:
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    concurrent: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a limit that no call could keep."""
@@ -64,7 +67,12 @@ class Limits:
 
     def __bool__(self) -> bool:
         """Return whether there is any limit."""
-        return any(getattr(self, each.name) is not None for each in fields(self))
+        return self != NO_LIMITS
+
+    @property
+    def have_rate(self) -> bool:
+        """Whether the starts of calls are limited, not only those in flight."""
+        return not (self.requests_per_minute is self.tokens_per_minute is None)
 
     def changed_by(self, other: Limits) -> Limits:
         """Return these limits, each replaced by the other's if that has one."""
@@ -99,6 +107,7 @@ class Quota:
         operator: The limits that an operator has set; each replaces the declared one.
         requests_next, tokens_next: The earliest time of the next start.
         pace: The rate that the dependency's refusals allow.
+        shares: The calls in flight that each worker may have.
     """
 
     seq: int = 0
@@ -107,6 +116,7 @@ class Quota:
     requests_next: int = 0
     tokens_next: int = 0
     pace: Pace = field(default=UNPACED)
+    shares: Mapping[str, Share] = field(default_factory=dict)
 
     @property
     def limits(self) -> Limits:

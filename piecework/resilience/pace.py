@@ -1,6 +1,6 @@
 """Find the rate that a dependency accepts from its refusals. Pure: time is passed in.
 
-    refused with 429   the rate falls to 85 %; once for the calls of one round trip
+    refused with 429   the rate falls to 90 %; once for the calls of one round trip
     no refusal         the rate grows back to where it was refused, stays near it for
                        some seconds, then grows faster
 
@@ -16,11 +16,15 @@ from typing import Final
 MICROS: Final = 1_000_000
 MINUTE: Final = 60 * MICROS
 #: The rate after a refusal, as a share of the refused rate.
-CUT: Final = 0.85
+CUT: Final = 0.9
 #: Seconds until the rate is again what it was at the refusal.
-RECOVERY_S: Final = 10.0
+RECOVERY_S: Final = 9.0
 #: Seconds in which the first rate doubles: one worker knows only its own share.
-DOUBLING_S: Final = 4.0
+DOUBLING_S: Final = 3.0
+#: The first rate, in requests a minute, if no limit is declared.
+FIRST_RATE: Final = 60
+#: The smallest share of a refused rate that the next pace starts from.
+LEAST_SHARE: Final = 0.5
 #: The rate in shares of the refused one at which it is not a limit any more.
 LIFTED: Final = 8.0
 #: Seconds for which a refusal may pause the fleet.
@@ -76,21 +80,26 @@ def after_refusal(
     started: int,
     now: int,
     retry_after_s: float,
-    known_rate: float,
+    accepted: float,
+    limit: int | None,
     delay: int,
 ) -> Pace:
     """Return the pace after the dependency has refused a call with 429.
 
-    `started`: when the call started. `known_rate`: the requests in a minute that are
-    known to be accepted, for the first pace. `delay`: microseconds from a change of the
-    pace to the first start that follows it. An earlier call says nothing new.
+    `started`: when the call started. `accepted`: the share of the last calls that were
+    not refused. `limit`: the declared requests in a minute. `delay`: microseconds from
+    a change of the pace to the first start that follows it. A call that started before
+    says nothing new.
     """
     pause = now + round(min(max(retry_after_s, 0.0), MAX_PAUSE_S) * MICROS)
     pause = max(pause, pace.paused_until)
     if not pace.refused_rate:
-        return Pace(max(1_000, round(known_rate * 1_000)), pause, pause, doubles=True)
+        if limit is not None:
+            return Pace(limit * 1_000, pause, pause)
+        return Pace(FIRST_RATE * 1_000, pause, pause, doubles=True)
     if started < pace.refused_at + delay:
         return replace(pace, paused_until=pause)
     rate = pace.rate(started) * 1_000
-    refused = pace.refused_rate if rate == float("inf") else round(rate)
-    return Pace(max(1_000, refused), pause, pause)
+    refused = pace.refused_rate if rate == float("inf") else rate
+    share = min(1.0, max(LEAST_SHARE, accepted))
+    return Pace(max(1_000, round(refused * share)), pause, pause)

@@ -19,6 +19,7 @@ from piecework.domain.records import SCHEMA, read_int, require_known
 from piecework.errors import PermanentError, UsageError
 from piecework.resilience.limits import Limits, Quota
 from piecework.resilience.pace import Pace
+from piecework.resilience.shares import Share
 from piecework.store.table import Item, Refused, Table
 
 #: The quota is still the one that the worker has read. The first write creates the row.
@@ -26,7 +27,7 @@ FIRST_OR_SEEN: Final = "attribute_not_exists(seq) OR seq = :seen"
 #: The row was not written by a newer version.
 KNOWN_VERSION: Final = "attribute_not_exists(v) OR v <= :v"
 #: The limits of a row: those that the code declares and those that an operator has set.
-NAMES: Final = ("requests_per_minute", "tokens_per_minute")
+NAMES: Final = ("requests_per_minute", "tokens_per_minute", "concurrent")
 OPERATORS: Final = tuple(f"operator_{name}" for name in NAMES)
 
 
@@ -60,6 +61,10 @@ class FleetQuotas:
             "refused_at": quota.pace.refused_at,
             "paused_until": quota.pace.paused_until,
             "doubles": int(quota.pace.doubles),
+            "shares": {
+                worker: {"slots": s.slots, "wants": s.wants, "until": s.until}
+                for worker, s in quota.shares.items()
+            },
         }
         declared = {name: getattr(quota.declared, name) for name in NAMES}
         facts |= {name: value or 0 for name, value in declared.items()}
@@ -78,34 +83,30 @@ class FleetQuotas:
             return Reply(read_quota(item), ours=item.get("token") == token)
         return Reply(read_quota(reply.item), ours=True)
 
-    async def set_limits(self, name: str, limits: Limits) -> Quota:
-        """Set or remove the limits that replace the declared ones; return the row."""
+    async def set_limits(self, name: str, limits: Limits) -> Item:
+        """Set limits that replace the declared ones; return the row.
+
+        A limit that is None stays as it is. Without any, all that an operator has set
+        are removed.
+        """
         values = {
-            f"operator_{each}": getattr(limits, each)
-            for each in NAMES
+            operators: getattr(limits, each)
+            for each, operators in zip(NAMES, OPERATORS, strict=True)
             if getattr(limits, each) is not None
         }
-        removed = [each for each in OPERATORS if each not in values]
         assigned = [f"{each} = :{each}" for each in values]
-        update = "SET " + ", ".join(
-            [*assigned, "v = :v", "set_by = :by", "set_at = :at"]
-        )
-        if removed:
-            update += " REMOVE " + ", ".join(removed)
+        assigned += ["v = :v", "set_by = :by", "set_at = :at"]
+        removed = "" if values else " REMOVE " + ", ".join(OPERATORS)
         action = self.table.action(
             "Update",
             keys.BREAKERS_PK,
             keys.limits_sk(name),
             condition=KNOWN_VERSION,
-            update=update,
+            update="SET " + ", ".join(assigned) + removed,
             values={**values, "v": SCHEMA, "by": self.writer, "at": iso(self.clock())},
         )
         reply = await self.table.update(action)
-        if isinstance(reply, Refused):
-            require_known(reply.item or {})
-            message = f"The limits of {name} could not be written."
-            raise UsageError(message, code="runtime.record.unreadable")
-        return read_quota(reply.item)
+        return require_known(reply.item or {})
 
     async def rows(self, beginning: str = "") -> AsyncIterator[tuple[str, Item]]:
         """Yield the row of each dependency whose name begins so, with its name."""
@@ -134,8 +135,12 @@ def read_quota(row: Item) -> Quota:
                 number(row, "paused_until"),
                 doubles=bool(number(row, "doubles")),
             ),
+            shares={
+                worker: Share(*(number(each, n) for n in ("slots", "wants", "until")))
+                for worker, each in row.get("shares", {}).items()
+            },
         )
-    except (PermanentError, UsageError):
+    except (PermanentError, UsageError, AttributeError, TypeError):
         return Quota(seq=row["seq"] if type(row.get("seq")) is int else 0)
 
 

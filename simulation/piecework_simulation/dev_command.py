@@ -51,7 +51,7 @@ def dev(
     ],
     max_chunks: MaxChunksOption = None,
 ) -> None:
-    """Run AWS and a worker in this process until Ctrl-C, and reload changed code.
+    """Run AWS and a worker here; reload changed code.
 
     The commands that run in this folder use them: submit, results, jobs, dlq. When a
     Python file of the folder changes, the worker starts again with the new code;

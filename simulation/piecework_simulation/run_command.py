@@ -69,16 +69,17 @@ def run(
     aws: Annotated[
         Aws,
         typer.Option(
-            help="`in-process`: models of AWS in this process; `embedded`: MiniStack, "
-            "as of `piecework up`, which is ended if this command started it."
+            help="`in-process`: AWS in the memory of this process; `embedded`: the "
+            "embedded AWS, which is stopped if this command started it."
         ),
     ] = Aws.IN_PROCESS,
 ) -> None:
-    """Run a pipeline over an input on this machine, and print each result as a line.
+    """Run a pipeline here and print the results.
 
     Everything runs in this process: nothing is installed, and nothing is left behind.
-    Without --save, artifacts of the join are not kept. A run that is interrupted
-    starts again from the beginning: for long jobs use `piecework up` and a worker.
+    Each result is a line. Without --save, artifacts of the join are not kept. After an
+    interruption the next run starts from the beginning: for long jobs use
+    `piecework up` and a worker.
     """
 
     async def main(out: Output) -> int:

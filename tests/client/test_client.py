@@ -207,7 +207,7 @@ async def test_a_cancelled_job_is_resumed_and_not_retried(
 @pytest.mark.parametrize(
     ("rows", "code"),
     [
-        ([], "input.manifest.empty"),
+        ([], "input.rows.empty"),
         ([{"texts": "a"}], "input.payload.invalid"),
         ([Count(words=1)], "input.payload.invalid"),
         (["a"], "input.payload.invalid"),

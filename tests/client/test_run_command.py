@@ -121,7 +121,7 @@ def test_a_wrong_line_is_named_and_nothing_runs(project: Path) -> None:
     done = run_command(project, "app:words", "rows.jsonl")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "input.manifest.invalid_line: Line 2 of rows.jsonl" in done.stderr
+    assert "input.rows.invalid_line: Line 2 of rows.jsonl" in done.stderr
 
 
 async def test_a_worker_beside_ends_without_its_long_poll() -> None:

@@ -16,11 +16,12 @@ import uvicorn
 
 from piecework import Context, PermanentError, Pipeline, Stage
 from piecework.client import Client
+from piecework.errors import StoreError
 from piecework.settings import Settings
 from piecework_examples.quickstart import Paragraph
 from piecework_examples.service.app import make_app
 from piecework_examples.service.errors import status_of
-from piecework_simulation.in_process import InProcessAws, worker_beside
+from piecework_simulation.in_process import InProcessAws, ModelClient, worker_beside
 from tests.docs.pages import ROOT, fenced
 
 Event = tuple[str, str, Any]
@@ -163,7 +164,7 @@ KEY = {"Idempotency-Key": "k-1"}
         ("DELETE", "/jobs/none", None, {}, 404, "job.record.not_found"),
         ("POST", "/jobs", [{"texts": "a"}], KEY, 422, "input.payload.invalid"),
         ("POST", "/jobs", [{"text": "a"}], {}, 422, "input.payload.invalid"),
-        ("POST", "/jobs", [], KEY, 422, "input.manifest.empty"),
+        ("POST", "/jobs", [], KEY, 422, "input.rows.empty"),
         (
             "POST",
             "/jobs",
@@ -186,6 +187,20 @@ async def test_a_wrong_request_is_answered_with_its_code(
     answered, answer = await service.ask(method, path, json=body, headers=headers)
     assert (answered, answer["error"]["code"]) == (status, code)
     assert answer["error"]["next_step"]
+
+
+async def test_an_outage_of_aws_names_no_table(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def out_of_reach(*_: Any, **__: Any) -> None:
+        message = "piecework-prod-checkpoints could not be reached."
+        raise StoreError(message, code="aws.endpoint.unreachable")
+
+    monkeypatch.setattr(ModelClient, "send", out_of_reach)
+    async with service.http.get("/jobs/k-1") as reply:
+        assert reply.status == 503
+        assert reply.headers["Retry-After"] == "5"
+        assert await reply.json() == {"error": {"code": "aws.endpoint.unreachable"}}
 
 
 def test_a_fault_of_aws_or_of_the_service_is_not_the_clients() -> None:

@@ -22,7 +22,7 @@ import piecework_simulation.run_command
 import piecework_worker.__main__
 from piecework.settings import Settings
 from piecework_orchestrator.cli.app import LazyCommand, app
-from piecework_orchestrator.intake.manifest import is_manifest
+from piecework_orchestrator.intake.json_lines import is_json_lines
 from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, spans
 
 #: The commands that pass their arguments to a program of its own.
@@ -192,7 +192,7 @@ def test_a_wrong_command_in_a_message_is_noticed(text: str) -> None:
 def other_sources(page: Path) -> list[str]:
     lines = [line for line in shell_lines(page) if "submit" in line]
     sources = [name for line in lines for name in re.findall(r"s3://[^\s\"'`]+", line)]
-    return [name for name in sources if not is_manifest(name)]
+    return [name for name in sources if not is_json_lines(name)]
 
 
 def test_every_source_in_a_bucket_is_a_manifest() -> None:

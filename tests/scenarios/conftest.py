@@ -46,6 +46,8 @@ ALL = {
         pipelines.sealing,
         pipelines.faxing,
         pipelines.assembling,
+        pipelines.drawing,
+        pipelines.scraping,
     )
 }
 #: Seconds that a scenario waits for a state, on a machine with other work, too.

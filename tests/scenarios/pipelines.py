@@ -20,6 +20,7 @@ from piecework import (
     Context,
     Dependency,
     Effect,
+    Limits,
     Notification,
     PermanentError,
     Pipeline,
@@ -360,3 +361,32 @@ async def send_fax(ctx: Context[Item]) -> str:
 
 
 faxing = Pipeline(name="faxing", payload=Item, stages=[Stage(send_fax)])
+
+
+# ── a provider with a quota ─────────────────────────────────────────────────
+
+metered = Dependency("metered", limits=Limits(requests_per_minute=240), retry=QUICK)
+scarce = Dependency("scarce", limits=Limits(requests_per_minute=60), retry=QUICK)
+
+
+async def consume(n: int, *, idempotency_key: str) -> int:
+    """Use the quota; the ledger has the time."""
+    del idempotency_key
+    note("consumed", n, time.time())
+    await asyncio.sleep(0.2)
+    return n
+
+
+async def draw_metered(ctx: Context[Item]) -> int:
+    """Make as many calls as the item says, at once."""
+    calls = (ctx.call(metered, consume, n) for n in range(ctx.payload.calls))
+    return sum(await asyncio.gather(*calls))
+
+
+async def draw_scarce(ctx: Context[Item]) -> int:
+    """Make one call."""
+    return await ctx.call(scarce, consume, ctx.payload.n)
+
+
+drawing = Pipeline(name="drawing", payload=Item, stages=[Stage(draw_metered)])
+scraping = Pipeline(name="scraping", payload=Item, stages=[Stage(draw_scarce)])

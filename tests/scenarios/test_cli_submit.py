@@ -66,7 +66,7 @@ async def test_a_dry_run_and_a_bad_line_make_nothing(
     bad = await piecework("submit", COUNTING, "-", stdin='{"n": 1}\n{"n": "secret"}\n')
     assert (0, 4) == (dry.exit_code, dry.document["chunks"])
     assert 2 == bad.exit_code
-    assert "error input.manifest.invalid_line: Line 2 of standard input" in bad.stderr
+    assert "error input.rows.invalid_line: Line 2 of standard input" in bad.stderr
     assert "secret" not in bad.stderr
     assert [] == [ref async for ref in scenario.rt.jobs.listed("default")]
 

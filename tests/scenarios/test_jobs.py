@@ -46,7 +46,7 @@ async def test_the_same_id_with_other_content_is_refused(scenario: Scenario) -> 
 async def test_input_that_breaks_off_leaves_no_job(scenario: Scenario) -> None:
     async def breaks_off() -> AsyncIterator[ChunkInput]:
         yield ChunkInput("fine", b'{"n":1}')
-        raise UsageError("line 2 is not JSON", code="input.manifest.invalid_line")
+        raise UsageError("line 2 is not JSON", code="input.rows.invalid_line")
 
     asked = Submission(JobRef("default", "job-1"), counting, "x", "tester")
     with pytest.raises(UsageError):

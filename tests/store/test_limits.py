@@ -68,11 +68,13 @@ async def test_an_operators_limits_survive_reservations_until_they_are_removed(
 ) -> None:
     at, of = quotas(store), name(store)
     limits = Limits(requests_per_minute=30)
-    assert limits == (await at.set_limits(of, limits)).operator
+    assert limits == read_quota(await at.set_limits(of, limits)).operator
     reply = await at.reserve(of, 0, QUOTA)
     assert (True, limits) == (reply.ours, reply.quota.operator)
     assert 30 == reply.quota.limits.requests_per_minute
-    assert Limits() == (await at.set_limits(of, Limits())).operator
+    both = await at.set_limits(of, Limits(tokens_per_minute=7))
+    assert Limits(30, 7) == read_quota(both).operator
+    assert Limits() == read_quota(await at.set_limits(of, Limits())).operator
     assert QUOTA == await at.read(of)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from piecework import telemetry
+from verification.flow import limits
 from verification.flow.poison import (
     others_delay_s,
     poison_dead_letter_s,
@@ -34,6 +35,18 @@ FIGURES: Final = (
     Figure("poison_dead_letter_s", poison_dead_letter_s, 300.0),
     Figure("poisoned_innocents", poisoned_innocents, 0),
     Figure("poison_delays_other_job_s", others_delay_s, 1.0),
+    # In virtual time, with the true attempts and limits.
+    Figure("limits_calls_in_a_minute", limits.calls_in_a_minute, 600),
+    Figure("limits_requests_unused_percent", limits.requests_unused_percent, 5),
+    Figure("limits_tokens_unused_percent", limits.tokens_unused_percent, 5),
+    Figure("limits_refused_percent", limits.refusals_declared_percent, 0.1),
+    Figure("limits_settle_s", limits.settle_declared_s, 30),
+    Figure("limits_example_by_ideal", limits.example_by_ideal, 1.15),
+    Figure("limits_writes_a_second", limits.writes_a_second_and_worker, 1.3),
+    Figure("limits_requests_without", limits.requests_without_limits, 0),
+    Figure("adaptive_unused_percent", limits.adaptive_unused_percent, 15),
+    Figure("adaptive_refused_percent", limits.refusals_adaptive_percent, 2),
+    Figure("adaptive_settle_s", limits.settle_adaptive_s, 30),
 )
 
 

@@ -109,6 +109,7 @@ async def run_reading_commands(actors: Actors) -> None:
         ("chunks show small 1", 0),
         (f"results large --save {actors.folder / 'saved'}", 0),
         ("results small --follow", DIED),
+        ("limits list", 0),
         ("dlq list", 0),
         ("dlq list --job small", 0),
         ("dlq show small 1", 0),
@@ -158,6 +159,9 @@ def drained(actors: Actors) -> bool:
 async def run_writing_commands(actors: Actors) -> None:
     """Run every command that changes something."""
     await resolve_an_effect(actors)
+    limit = ("--requests-per-minute", "500")
+    await actors.command(WRITE, "limits", "set", "supplier", *limit)
+    await actors.command(WRITE, "limits", "set", "supplier", "--unset")
     small = ("--job", "small")
     await actors.command(WRITE, "dlq", "discard", *small, "--chunk", "4", *YES)
     one = (*small, "--chunk", "1")

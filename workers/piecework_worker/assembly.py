@@ -108,6 +108,7 @@ def build_run(
         check_lease=lease.check_deadline,
         breakers=services.breakers,
         limits=services.limits,
+        report_rate_limit=services.limits.note_refusal,
         latest_start=lambda: latest_start(lease, rt.settings),
         tokens=services.retry_tokens,
         pacer=services.pacer,

@@ -266,7 +266,7 @@ def open_services(
     renewal_claims = Claims(rt.renewal_table, settings, worker, clock, rt.rng)
     liveness = Liveness()
     quotas = FleetQuotas(rt.table, worker, clock, rt.rng)
-    limits = FleetLimits(clock, rt.rng, log, quotas)
+    limits = FleetLimits(clock, rt.rng, log, quotas, worker)
     breakers = Breakers(rt.table, worker, clock, limits.adopt)
     return WorkerServices(
         rt=rt,

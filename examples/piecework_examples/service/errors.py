@@ -49,9 +49,9 @@ def status_of(code: str) -> int:
 
 
 def answer(status: int, code: str, message: str, next_step: str) -> JSONResponse:
-    """Return an error; a fault of the service is named by its code alone."""
+    """Return an error; one that a client cannot correct has its code alone."""
     error = {"code": code, "message": message, "next_step": next_step}
-    if status == FAULT:
+    if status >= FAULT:  # the message is for operators: it names tables and hosts
         error = {"code": code}
     headers = {"Retry-After": RETRY_AFTER_S} if status == 503 else None  # noqa: PLR2004
     return JSONResponse({"error": error}, status, headers)

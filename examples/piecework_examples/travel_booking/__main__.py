@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.ArgumentParser(
         prog="python -m piecework_examples.travel_booking"
     )
-    options.add_argument("--trips", type=Path, default=TRIPS, help="a manifest")
+    options.add_argument("--trips", type=Path, default=TRIPS, help="a .jsonl file")
     options.add_argument("--book", type=Path, help="book nothing: show this book")
     given = options.parse_args(arguments)
     for path in filter(None, (given.trips, given.book)):

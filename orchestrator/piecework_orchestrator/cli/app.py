@@ -38,6 +38,7 @@ GROUPS = {
     "chunks": "List and show the chunks of a job.",
     "dlq": "List, redrive, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
+    "limits": "List and change what the fleet may use of its dependencies.",
     "infra": "Deploy the stacks to AWS; compare, price and remove them.",
     "config": "Show and validate the settings.",
 }
@@ -45,23 +46,21 @@ GROUPS = {
 #: The commands as an operator types them, in the order in which a new user needs them.
 COMMANDS = {
     "demo": Row("local:demo", "Run the demo: review a contract under faults."),
-    "init": Row(
-        "init:init", "Write a new project: a pipeline with test, input and Makefile."
-    ),
+    "init": Row("init:init", "Write a new project."),
     "run": Row(
         "piecework_simulation.run_command",
-        "Run a pipeline over an input on this machine, and print the results.",
+        "Run a pipeline here and print the results.",
         program=True,
     ),
     "dev": Row(
         "piecework_simulation.dev_command",
-        "Run AWS and a worker in this process until Ctrl-C, and reload changed code.",
+        "Run AWS and a worker here; reload changed code.",
         program=True,
     ),
     "up": Row("local:up", "Start the embedded AWS on this machine."),
     "down": Row("local:down", "Stop the embedded AWS; its data is deleted."),
     "doctor": Row("local:doctor", "Check everything that a run needs."),
-    "submit": Row("submit:submit", "Submit a document to a pipeline as a job."),
+    "submit": Row("submit:submit", "Submit documents or rows to a pipeline as a job."),
     "results": Row("results:results", "Print the result of each chunk."),
     "reconcile": Row(
         "reconcile:reconcile",
@@ -125,6 +124,13 @@ COMMANDS = {
     "effects resolve": Row(
         "effects:resolve_effect",
         "Record whether an effect in doubt happened; check the other system first.",
+    ),
+    "limits list": Row(
+        "limits:list_limits", "List the limits of the dependencies that have any."
+    ),
+    "limits set": Row(
+        "limits:set_limits",
+        "Change the limits of a dependency in force, without a deployment.",
     ),
     "infra deploy": Row(
         "infra:deploy_stacks", "Deploy the stacks after a confirmation."

@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,8 @@ NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 MAX_NAME = 64
 #: An installed project with this name would replace Piecework.
 OURS = "piecework"
+#: What the test of a project imports, besides Piecework.
+TEST_PACKAGES = ("pytest", "pytest_asyncio")
 #: A file of a starter that Git or a build would obey, to its name in a project.
 RENAMED = {"gitignore": ".gitignore"}
 
@@ -41,9 +44,10 @@ def init(
         typer.Option("--saga", help="Start with stages, compensation and a pivot."),
     ] = False,
 ) -> None:
-    """Write a new project: a pipeline with test, input and Makefile.
+    """Write a new project.
 
-    The files run as they are: `make test`, then `piecework run app rows.jsonl`.
+    It has a pipeline with its tests, an input, a Makefile and a Dockerfile, which work
+    as they are: `make test`, then `piecework run app rows.jsonl`.
     """
 
     def run(out: Output) -> None:
@@ -57,6 +61,8 @@ def init(
             lambda console: console.print(f"wrote {name}: {', '.join(written)}"),
         )
         out.say(f"next: cd {name}")
+        if any(find_spec(package) is None for package in TEST_PACKAGES):
+            out.say("next: pip install --group dev")
         out.say("next: make test")
         out.say("next: piecework run app rows.jsonl")
 

@@ -25,7 +25,7 @@ from piecework_orchestrator.cli.progress import show_steps, wait_for
 from piecework_orchestrator.cli.run import connection, run_async
 from piecework_orchestrator.cli.views.jobs import show_facts
 from piecework_orchestrator.identity import new_job_id, require_job_id
-from piecework_orchestrator.intake.manifest import SCHEME
+from piecework_orchestrator.intake.json_lines import SCHEME
 from piecework_orchestrator.intake.source import chunk_inputs
 from piecework_orchestrator.times import parse_limit
 
@@ -61,7 +61,7 @@ def submit(
     ] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Submit a document to a pipeline as a job."""
+    """Submit documents or rows to a pipeline as a job."""
 
     async def run(out: Output) -> int | None:
         limit_s = check_options(job_id, wait=wait, timeout=timeout)

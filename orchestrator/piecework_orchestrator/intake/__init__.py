@@ -1,8 +1,8 @@
 """Turn the source of a submission into a stream of chunk inputs."""
 
 from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.intake.json_lines import S3Reader
 from piecework_orchestrator.intake.limits import Limits
-from piecework_orchestrator.intake.manifest import S3Reader
 from piecework_orchestrator.intake.source import chunk_inputs
 
 __all__ = ["ChunkInput", "Limits", "S3Reader", "chunk_inputs"]

@@ -30,7 +30,7 @@ class ChunkInput:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """The origin of a chunk: a line of a manifest or a part of a document."""
+    """The origin of a chunk: a row or a part of a document."""
 
     origin: str
     part: str

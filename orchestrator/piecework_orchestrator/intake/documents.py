@@ -62,7 +62,7 @@ def require_split(pipeline: Pipeline, name: str) -> None:
         raise UsageError(
             f"Pipeline {pipeline.name} has no split function to split {name}.",
             code="input.split.missing",
-            next_step="Add a split function to the pipeline, or submit a manifest.",
+            next_step="Add a split function to the pipeline, or submit a .jsonl file.",
             file=name,
         )
 
@@ -216,7 +216,7 @@ def _contents(path: Path, name: str, limits: Limits) -> bytes:
         raise UsageError(
             f"{name} is larger than {limits.document_bytes:,} bytes.",
             code="input.file.too_large",
-            next_step="Divide it, or write a manifest with one chunk per line.",
+            next_step="Divide it, or write a .jsonl file with one payload per line.",
             file=name,
         )
     if not data:

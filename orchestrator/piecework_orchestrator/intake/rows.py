@@ -28,7 +28,7 @@ async def row_chunks(
 
     Raises:
         UsageError: `input.payload.invalid`, `input.payload.too_large`,
-            `input.manifest.empty`, `input.chunks.too_many`.
+            `input.rows.empty`, `input.chunks.too_many`.
     """
     number = 0
     async for row in each_row(rows):
@@ -43,7 +43,7 @@ async def row_chunks(
     if not number:
         raise UsageError(
             "There is no row to submit.",
-            code="input.manifest.empty",
+            code="input.rows.empty",
             next_step="Submit at least one row.",
         )
 

@@ -26,16 +26,16 @@ from piecework_orchestrator.intake.documents import (
     is_document,
     require_split,
 )
-from piecework_orchestrator.intake.limits import DEFAULT_LIMITS, Limits, printable_name
-from piecework_orchestrator.intake.manifest import (
+from piecework_orchestrator.intake.json_lines import (
     SCHEME,
     S3Reader,
-    is_manifest,
-    manifest_chunks,
+    is_json_lines,
+    json_line_chunks,
     object_blocks,
     open_blocks,
     stream_blocks,
 )
+from piecework_orchestrator.intake.limits import DEFAULT_LIMITS, Limits, printable_name
 from piecework_orchestrator.intake.tables import is_table, table_chunks
 
 STDIN = "-"
@@ -49,10 +49,10 @@ async def chunk_inputs(
     s3: S3Reader | None = None,
     stdin: BinaryIO | None = None,
 ) -> AsyncGenerator[ChunkInput, None]:
-    """Yield the validated chunks of a document, directory or manifest.
+    """Yield the validated chunks of a document, directory or file of rows.
 
     Args:
-        source: A path, `-` for a manifest on standard input, or `s3://bucket/key`.
+        source: A path, `-` for JSON lines on standard input, or `s3://bucket/key`.
         pipeline: Defines the payload type, the split of documents and the labels.
         limits: Limits on the submission.
         s3: An S3 client, required for sources in S3.
@@ -87,14 +87,14 @@ def _open(
     """Return the reader for the kind of source, without reading yet."""
     if source == STDIN:
         blocks = stream_blocks(stdin or _stdin(), "standard input")
-        return manifest_chunks(blocks, "standard input", pipeline, limits)
+        return json_line_chunks(blocks, "standard input", pipeline, limits)
     if source.startswith(SCHEME):
-        return manifest_chunks(object_blocks(source, s3), source, pipeline, limits)
+        return json_line_chunks(object_blocks(source, s3), source, pipeline, limits)
     path = Path(source)
     if _is_directory(path):
         return directory_chunks(path, pipeline, limits)
-    if is_manifest(path.name):
-        return manifest_chunks(open_blocks(path), source, pipeline, limits)
+    if is_json_lines(path.name):
+        return json_line_chunks(open_blocks(path), source, pipeline, limits)
     if is_table(path.name):
         return table_chunks(path, pipeline, limits)
     name = printable_name(path.name)
@@ -107,7 +107,7 @@ def _stdin() -> BinaryIO:
         raise UsageError(
             "Standard input is closed.",
             code="input.file.unreadable",
-            next_step="Pipe a manifest into the command, or name a file.",
+            next_step="Pipe JSON lines into the command, or name a file.",
         )
     return sys.stdin.buffer
 

@@ -39,8 +39,8 @@ async def table_chunks(
     """Yield a chunk for each row; the columns are the fields of the payload.
 
     Raises:
-        UsageError: `input.manifest.invalid_line` with line and column,
-            `input.manifest.empty`, `input.file.unreadable`.
+        UsageError: `input.rows.invalid_line` with line and column,
+            `input.rows.empty`, `input.file.unreadable`.
     """
     is_csv = path.suffix.lower() == CSV
     rows = csv_rows(path, limits) if is_csv else parquet_rows(path)
@@ -55,7 +55,7 @@ async def table_chunks(
     if empty:
         raise UsageError(
             f"The table {path} contains no row.",
-            code="input.manifest.empty",
+            code="input.rows.empty",
             next_step="Write a header and one chunk per row.",
             origin=str(path),
         )
@@ -118,7 +118,7 @@ def validated(
     """Return the payload of a row.
 
     Raises:
-        UsageError: `input.manifest.invalid_line`, naming row and columns.
+        UsageError: `input.rows.invalid_line`, naming row and columns.
     """
     try:
         return validate(model, row)
@@ -128,7 +128,7 @@ def validated(
         raise UsageError(
             f"{location.part.capitalize()} of {location.origin} is not a "
             f"{model.__name__}: {describe_payload_error(error)}.",
-            code="input.manifest.invalid_line",
+            code="input.rows.invalid_line",
             next_step=f"Correct {location.part}, then submit again; no job was made.",
             origin=location.origin,
         ) from None
@@ -138,7 +138,7 @@ def wrong_width(path: Path, line: int) -> UsageError:
     """Return the error of a line with more or fewer cells than the header."""
     return UsageError(
         f"Line {line} of {path} has another number of cells than the header.",
-        code="input.manifest.invalid_line",
+        code="input.rows.invalid_line",
         next_step=f"Correct line {line}, then submit again; no job was made.",
         origin=str(path),
     )

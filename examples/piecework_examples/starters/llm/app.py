@@ -34,7 +34,7 @@ async def offline(request: ModelRequest) -> str:
 mini = Model("gpt-5-mini", offline, price=Price(input=0.25, output=2.0))
 
 
-@pipeline
+@pipeline(owner="your team", runbook="README.md")
 async def invoices(document: Document) -> Invoice:
     """Run once for each chunk; an answer is not paid again after a crash."""
     return await mini.ask(SYSTEM, document.text, returns=Invoice)

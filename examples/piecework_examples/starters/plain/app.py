@@ -19,7 +19,7 @@ async def count_words(text: str) -> int:
     return len(text.split())
 
 
-@pipeline
+@pipeline(owner="your team", runbook="README.md")
 async def word_count(part: Text) -> int:
     """Run once for each chunk; the result is stored."""
     return await count_words(part.text)

@@ -78,4 +78,6 @@ trip = Pipeline(
         Stage(confirm),
     ],
     label=lambda trip: trip.traveller,
+    owner="your team",
+    runbook="README.md",
 )

@@ -68,8 +68,8 @@ def test_config_validate_gives_advice_on_pipelines_and_it_is_no_error(
 @pytest.mark.parametrize(
     ("contacts", "missing"),
     [
-        ("", ["no owner", "no runbook"]),
-        ("owner='shop', ", ["no runbook"]),
+        ("", ["no `owner=`", "no `runbook=`"]),
+        ("owner='shop', ", ["no `runbook=`"]),
         ("owner='shop', runbook='https://example.org', ", []),
     ],
     ids=["none", "owner", "both"],

@@ -90,7 +90,7 @@ def test_an_invalid_line_is_named_before_there_is_a_job(run: Run, toy: str) -> N
     lines = '{"text": "fine"}\n{"txet": "secret"}\n'
     done = run("submit", f"{toy}:toy", "-", "--dry-run", stdin=lines)
     assert done.exit_code == 2
-    assert "error input.manifest.invalid_line: Line 2" in done.stderr
+    assert "error input.rows.invalid_line: Line 2" in done.stderr
     assert "secret" not in done.stderr
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from piecework.errors import UsageError
-from piecework_orchestrator.intake.manifest import LineSplitter
+from piecework_orchestrator.intake.json_lines import LineSplitter
 
 BYTES = st.binary(max_size=200).map(lambda b: b.replace(b"\x00", b"\n"))
 
@@ -40,7 +40,7 @@ def test_a_too_long_line_does_not_depend_on_the_block_boundaries(
         return
     with pytest.raises(UsageError) as refused:
         split(blocks, limit)
-    assert refused.value.code == "input.manifest.too_long_line"
+    assert refused.value.code == "input.rows.too_long_line"
     assert too_long[0] == refused.value.facts["line"]
 
 

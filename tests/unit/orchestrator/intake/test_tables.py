@@ -64,11 +64,11 @@ async def test_parquet_keeps_the_types_of_its_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "code", "words"),
     [
-        ("o.csv", "name,price\na,1\nb,x\n", "input.manifest.invalid_line", "Line 3"),
-        ("o.csv", "name,price\na,x\n", "input.manifest.invalid_line", "price"),
-        ("o.csv", "name,price\na\n", "input.manifest.invalid_line", "Line 2"),
-        ("o.csv", "name,price\na,1,2\n", "input.manifest.invalid_line", "Line 2"),
-        ("o.csv", "name,price\n", "input.manifest.empty", "no row"),
+        ("o.csv", "name,price\na,1\nb,x\n", "input.rows.invalid_line", "Line 3"),
+        ("o.csv", "name,price\na,x\n", "input.rows.invalid_line", "price"),
+        ("o.csv", "name,price\na\n", "input.rows.invalid_line", "Line 2"),
+        ("o.csv", "name,price\na,1,2\n", "input.rows.invalid_line", "Line 2"),
+        ("o.csv", "name,price\n", "input.rows.empty", "no row"),
         ("o.csv", 'name,price\n"a,1\n', "input.file.unreadable", "o.csv"),
         ("o.csv", "name\x00,price\n", "input.", "o.csv"),
         ("o.parquet", "not parquet", "input.file.unreadable", "o.parquet"),

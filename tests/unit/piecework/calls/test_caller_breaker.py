@@ -198,7 +198,7 @@ async def test_rate_limits_open_no_breaker_are_reported_and_delay_the_retry() ->
     one, breakers, _ = guarded(
         sleep=sleep,
         tokens=defaultdict(lambda: RetryTokenBucket(100.0)),
-        report_rate_limit=lambda to, seconds: reported.append((to.name, seconds)),
+        report_rate_limit=lambda to, _, seconds: reported.append((to.name, seconds)),
     )
     limited = [
         TransientError("slow", code="llm.http.429_rate_limited", retry_after=7.0),

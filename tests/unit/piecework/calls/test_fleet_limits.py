@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from bench.flow.fleet import Fleet, MemoryQuotas, Silent, usage
-from bench.flow.provider import Provider
 from piecework import Dependency, Limits, Usage
 from piecework.calls.fleet_limits import FleetLimits, Limiter
 from piecework.errors import PermanentError, StoreError, TransientError
@@ -25,6 +23,8 @@ from tests.unit.piecework.fakes import caller
 from tests.unit.piecework.provider import Provider as Service
 from tests.unit.piecework.provider import call as call_service
 from tests.unit.virtual import run_virtually
+from verification.flow.fleet import Fleet, MemoryQuotas, Silent, usage
+from verification.flow.provider import Provider
 
 PATIENT = RetryPolicy(attempts=10, budget=600.0)
 MODEL = Dependency("model", retry=PATIENT, limits=Limits(requests_per_minute=600))
@@ -38,7 +38,7 @@ def clock() -> float:
 def limiter(record: MemoryQuotas, on: Dependency = MODEL, seed: int = 1) -> Limiter:
     """Return the limiter of a process of its own."""
     log: Any = Silent()
-    found = FleetLimits(clock, Random(seed), log, record).of(on)
+    found = FleetLimits(clock, Random(seed), log, record, f"w{seed}").of(on)
     assert found is not None
     return found
 
@@ -178,3 +178,50 @@ async def test_a_cancelled_call_leaves_its_start_to_the_next() -> None:
     await asyncio.sleep(0)
     first.cancel()
     assert await second < 1.0
+
+
+@virtually
+async def test_the_calls_in_flight_of_a_fleet_never_exceed_their_limit() -> None:
+    model = replace(MODEL, limits=Limits(concurrent=20))
+    provider = Provider(clock, answer_s=2.0)
+    fleet = await Fleet(provider, model, workers=4).run(60.0)
+    assert 20 == provider.most_in_flight
+    assert fleet.answered >= 0.9 * 20 * 60 / 2.0
+    assert fleet.record.writes / 60 / fleet.workers <= 1.3
+
+
+@virtually
+async def test_a_dead_worker_keeps_its_calls_in_flight_no_longer_than_its_lease() -> (
+    None
+):
+    record, model = MemoryQuotas(), replace(MODEL, limits=Limits(concurrent=4))
+    dead = limiter(record, model)
+    for _ in range(4):
+        await start(dead)
+    assert dead._reserving is not None
+    dead._reserving.cancel()
+    assert 5.0 < await start(limiter(record, model, seed=2)) < 13.0
+
+
+@virtually
+async def test_a_worker_shares_its_calls_in_flight_with_one_that_asks() -> None:
+    model = replace(MODEL, limits=Limits(concurrent=8))
+    provider, record = Provider(clock), MemoryQuotas()
+    first = Fleet(provider, model, workers=1, record=record)
+    second = Fleet(provider, model, workers=1, record=record, seed=2)
+    running = asyncio.create_task(first.run(40.0))
+    await asyncio.sleep(10.0)
+    await second.run(30.0)
+    await running
+    assert second.answered >= 0.4 * 8 * 30
+    assert 8 == provider.most_in_flight
+
+
+@virtually
+async def test_a_429_slows_a_fleet_without_limits_down() -> None:
+    provider = Provider(clock, requests=10, window_s=1.0)
+    await Fleet(provider, replace(MODEL, limits=None), workers=4).run(200.0)
+    begin, book = provider.now() - 200.0, provider.book
+    answered = book.requests_between(begin + 60, begin + 200)
+    assert answered >= 0.8 * 10 * 140
+    assert book.refused_between(begin + 60, begin + 200) <= 0.025 * answered

@@ -58,7 +58,7 @@ async def test_an_invalid_line_is_reported_with_its_fields_and_not_quoted(
 ) -> None:
     with pytest.raises(UsageError) as refused:
         await intake(**stdin(b'{"text":"a"}', b"", line))
-    assert refused.value.code == "input.manifest.invalid_line"
+    assert refused.value.code == "input.rows.invalid_line"
     assert refused.value.facts["line"] == 3
     assert "Line 3 of standard input" in refused.value.message
     assert complaint in refused.value.message
@@ -85,8 +85,8 @@ async def test_a_line_whose_validator_raises_is_reported_and_not_quoted(
             pipeline=replace(pipeline, payload=Fails),
             **stdin(b'{"text":"fine"}', b'{"text":"secret"}'),
         )
-    assert refused.value.code == "input.manifest.invalid_line"
-    said = "Line 2 of standard input is not a Fails: a validator raised KeyError."
+    assert refused.value.code == "input.rows.invalid_line"
+    said = "Line 2 of standard input does not fit Fails: a validator raised KeyError."
     assert said == refused.value.message
     assert "secret" not in refused.value.message
     assert refused.value.__suppress_context__
@@ -123,7 +123,7 @@ async def test_a_manifest_of_blank_lines_has_no_chunks(
 ) -> None:
     with pytest.raises(UsageError) as refused:
         await intake(**stdin(data))
-    assert refused.value.code == "input.manifest.empty"
+    assert refused.value.code == "input.rows.empty"
 
 
 async def test_a_stream_that_fails_is_an_error(intake: Any) -> None:

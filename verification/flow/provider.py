@@ -6,6 +6,7 @@ last seconds reach its limit, whatever its callers believe.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -64,6 +65,8 @@ class Provider:
     retry_after: float = 1.0
     rng: Random = field(default_factory=lambda: Random(3))
     book: Book = field(default_factory=Book)
+    in_flight: int = 0
+    most_in_flight: int = 0
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
     _recent_tokens: int = 0
 
@@ -84,6 +87,15 @@ class Provider:
         self._recent_tokens += tokens
         self.book.admitted.append((now, tokens))
         return True
+
+    async def work(self) -> None:
+        """Take the time of an answer."""
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await asyncio.sleep(self.duration())
+        finally:
+            self.in_flight -= 1
 
     def duration(self) -> float:
         """Return the seconds of an answer."""

@@ -14,7 +14,6 @@ from math import inf
 from random import Random
 from typing import Any
 
-from bench.flow.provider import Provider
 from piecework import Dependency, TransientError, Usage
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call, CallScope
@@ -22,6 +21,7 @@ from piecework.calls.fleet_limits import FleetLimits, Reply
 from piecework.resilience.limits import Quota
 from piecework.resilience.retry import Answered, RetryBudget
 from piecework_worker.services import CallLimiter
+from verification.flow.provider import Provider
 
 SCOPE = CallScope("tenant", "job", 0, "stage", "flow")
 #: Seconds of a write, as DynamoDB needs them, at most.
@@ -107,7 +107,9 @@ class Fleet:
     def worker(self, rng: Random) -> tuple[Random, FleetLimits, CallLimiter]:
         """Return what the chunks of one worker share."""
         log: Any = Silent()
-        limits = FleetLimits(self.provider.now, rng, log, self.record)
+        limits = FleetLimits(
+            self.provider.now, rng, log, self.record, f"w{rng.random()}"
+        )
         return rng, limits, CallLimiter(64)
 
     async def chunk(self, rng: Random, limits: FleetLimits, slots: CallLimiter) -> None:
@@ -123,6 +125,7 @@ class Fleet:
                 clock=self.provider.now,
                 log=log,
                 limits=limits,
+                report_rate_limit=limits.note_refusal,
                 latest_start=lambda: loop_time() + 300.0,
                 enforce_fleet_budget=False,
             )
@@ -160,7 +163,7 @@ class Fleet:
         if not self.provider.admits(used.tokens_in + used.tokens_out):
             await asyncio.sleep(self.provider.answer_s / 20)
             raise rate_limited(self.provider.retry_after)
-        await asyncio.sleep(self.provider.duration())
+        await self.provider.work()
         return {"tokens_in": used.tokens_in, "tokens_out": used.tokens_out}
 
 

@@ -1,4 +1,4 @@
-"""Stream a JSONL manifest, one chunk per line, from a file, a stream or S3."""
+"""Stream JSON lines, one payload per line, from a file, a stream or S3."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ UNSUPPORTED_ENCODINGS = (
 )
 
 
-def is_manifest(name: str) -> bool:
-    """Return whether the suffix is that of a manifest."""
+def is_json_lines(name: str) -> bool:
+    """Return whether the suffix is that of JSON lines."""
     return PurePosixPath(name).suffix.lower() in SUFFIXES
 
 
-async def manifest_chunks(
+async def json_line_chunks(
     blocks: AsyncGenerator[bytes, None], origin: str, pipeline: Pipeline, limits: Limits
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield a chunk for each line that is not blank.
 
     Raises:
-        UsageError: `input.manifest.invalid_line` with line and fields,
-            `input.manifest.empty`, `input.manifest.too_long_line`.
+        UsageError: `input.rows.invalid_line` with line and fields,
+            `input.rows.empty`, `input.rows.too_long_line`.
     """
     empty = True
     async with aclosing(_lines(blocks, origin, limits)) as lines:
@@ -58,8 +58,8 @@ async def manifest_chunks(
             yield _chunk(line, number, origin, pipeline, limits)
     if empty:
         raise UsageError(
-            f"The manifest {origin} contains no chunk.",
-            code="input.manifest.empty",
+            f"{origin} contains no line.",
+            code="input.rows.empty",
             next_step="Write one chunk per line, as a JSON object.",
             origin=origin,
         )
@@ -88,7 +88,7 @@ def _refuse_unsupported_encoding(first: bytes, origin: str) -> None:
     for mark, kind, step in UNSUPPORTED_ENCODINGS:
         if first.startswith(mark):
             raise UsageError(
-                f"{origin} {kind}; a manifest is UTF-8.",
+                f"{origin} {kind}; JSON lines are UTF-8.",
                 code="input.file.unreadable",
                 next_step=step,
                 origin=origin,
@@ -111,10 +111,10 @@ def _chunk(
         raise
     except Exception as error:  # noqa: BLE001 -- a validator may raise anything
         raise UsageError(
-            f"Line {number} of {origin} is not a {pipeline.payload.__name__}: "
+            f"Line {number} of {origin} does not fit {pipeline.payload.__name__}: "
             f"{describe_payload_error(error)}.",
-            code="input.manifest.invalid_line",
-            next_step=f"Correct line {number}, then submit again; no job was made.",
+            code="input.rows.invalid_line",
+            next_step=f"Correct line {number}, then submit again. No job was created.",
             origin=origin,
             line=number,
         ) from None
@@ -189,7 +189,7 @@ class LineSplitter:
             raise UsageError(
                 f"Line {self.number + 1} of {self._origin} is longer than "
                 f"{self._limit:,} bytes.",
-                code="input.manifest.too_long_line",
+                code="input.rows.too_long_line",
                 next_step="Write one chunk per line, and large data as a reference.",
                 origin=self._origin,
                 line=self.number + 1,
@@ -203,7 +203,7 @@ class LineSplitter:
         return line
 
 
-# ── stream a manifest from S3 with one GET ────────────────────────────────────
+# ── stream JSON lines from S3 with one GET ────────────────────────────────────
 
 SCHEME = "s3://"
 
@@ -260,9 +260,9 @@ async def object_blocks(
 def _location(source: str) -> tuple[str, str]:
     """Return bucket and key; not with a URL parser, as keys may contain `?` and `#`."""
     bucket, _, key = source.removeprefix(SCHEME).partition("/")
-    if not (BUCKET.fullmatch(bucket) and is_manifest(key)):
+    if not (BUCKET.fullmatch(bucket) and is_json_lines(key)):
         raise UsageError(
-            f"{source} does not name a manifest in S3.",
+            f"{source} does not name a .jsonl object in S3.",
             code="input.file.unsupported",
             next_step=f"Name s3://bucket/key of a file that ends in {SUFFIXES[0]}; "
             "download documents first.",

@@ -1,0 +1,108 @@
+"""`limits`: list the limits of the dependencies, and change one in force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from piecework.errors import UsageError
+from piecework.resilience.limits import Limits
+from piecework.runtime import Runtime
+from piecework.store.limits import NAMES, FleetQuotas, read_quota
+from piecework_orchestrator.cli.options import Format, OutputOption
+from piecework_orchestrator.cli.output import Column, Output, facts
+from piecework_orchestrator.cli.run import run_connected
+from piecework_orchestrator.identity import whoami
+
+#: Seconds within which workers that make calls use a changed limit.
+SEEN_WITHIN_S = 3
+
+
+def list_limits(output: OutputOption = Format.TABLE) -> None:
+    """List the limits of the dependencies that have any."""
+
+    async def run(rt: Runtime, out: Output) -> None:
+        rows = [limits_document(name, row) async for name, row in quotas(rt).rows()]
+        columns = [
+            Column("DEPENDENCY", "dependency"),
+            *(Column(title(name), shown(name), right=True) for name in NAMES),
+            Column("SET BY", "set_by"),
+            Column("SET AT", "set_at"),
+        ]
+        empty = "no dependency has used a limit; next: piecework limits set DEPENDENCY"
+        out.rows(rows, columns, empty)
+
+    run_connected(run, output)
+
+
+def set_limits(
+    dependency: Annotated[
+        str, typer.Argument(help="The name of the dependency, as its code declares it.")
+    ],
+    requests_per_minute: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Requests of the fleet in 60 seconds.", min=1),
+    ] = None,
+    tokens_per_minute: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Tokens of the fleet in 60 seconds.", min=1),
+    ] = None,
+    concurrent: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Calls of the fleet in flight.", min=1),
+    ] = None,
+    unset: Annotated[
+        bool,
+        typer.Option("--unset", help="Return to the limits that the code declares."),
+    ] = False,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Change the limits of a dependency in force, without a deployment.
+
+    A limit that is not named stays as it is. Workers use the change within seconds.
+    """
+
+    async def run(rt: Runtime, out: Output) -> None:
+        limits = Limits(requests_per_minute, tokens_per_minute, concurrent)
+        if bool(limits) == unset:
+            message = "Name at least one limit, or --unset."
+            step = f"piecework limits set {dependency} --requests-per-minute 500"
+            raise UsageError(message, next_step=step)
+        row = await quotas(rt).set_limits(dependency, limits)
+        document = limits_document(dependency, row)
+        out.document(document, lambda console: console.print(facts(document.items())))
+        if out.table:
+            out.say(f"workers that call it use this within {SEEN_WITHIN_S} seconds")
+
+    run_connected(run, output)
+
+
+def quotas(rt: Runtime) -> FleetQuotas:
+    """Return the limits of the deployment, as an operator writes them."""
+    return FleetQuotas(rt.table, whoami(), rt.clock, rt.rng)
+
+
+def limits_document(dependency: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the limits in force, those of the code, and who changed them when."""
+    quota = read_quota(row)
+    return {
+        "dependency": dependency,
+        **{name: getattr(quota.limits, name) for name in NAMES},
+        **{f"declared_{name}": getattr(quota.declared, name) for name in NAMES},
+        "set_by": row.get("set_by", "") if quota.operator else "",
+        "set_at": row.get("set_at", "") if quota.operator else "",
+    }
+
+
+def title(name: str) -> str:
+    """Return the title of a limit's column."""
+    return name.removesuffix("_per_minute").upper() + (
+        "/MIN" if name.endswith("_per_minute") else ""
+    )
+
+
+def shown(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """Return the text of a limit in a table: `-` without one."""
+    return lambda row: "-" if row[name] is None else f"{row[name]:,}"

@@ -1,0 +1,76 @@
+"""All workers of a fleet keep to one limit, and what does not fit waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.resilience.limits import QUOTA_CODE
+from tests.scenarios.command_line import piecework
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, drawing, scraping
+
+#: The limit of `metered`, in calls a second, and of the time over which it is spread.
+A_SECOND, SPREAD_S = 240 / 61.5, 1.5
+
+
+def most_calls(times: list[float], seconds: float) -> int:
+    """Return the most calls in any window of so many seconds."""
+    return max(sum(begin <= at < begin + seconds for at in times) for begin in times)
+
+
+async def test_a_fleet_keeps_to_its_limit_while_a_worker_with_quota_is_killed(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(drawing, [Item(n=n, calls=10) for n in range(8)])
+    workers = [await scenario.process() for _ in range(3)]
+    await scenario.until(lambda: scenario.happened("consumed") >= 20)
+    await workers[0].kill()
+    assert JobStatus.SUCCEEDED is (await scenario.ended()).status
+    times = sorted(float(line[2]) for line in scenario.ledger)
+    for window in (5.0, 10.0, 15.0):
+        assert most_calls(times, window) <= (window + SPREAD_S) * A_SECOND + 1
+    # The others went on at once, without the second of the dead worker's quota.
+    assert (len(times) - 1) / (times[-1] - times[0]) >= 0.5 * A_SECOND
+    rows = (await piecework("limits", "list", "-o", "json")).document
+    assert [("metered", 240)] == [
+        (row["dependency"], row["requests_per_minute"]) for row in rows
+    ]
+
+
+async def test_a_call_without_quota_defers_its_chunk_until_an_operator_gives_more(
+    scenario: Scenario,
+) -> None:
+    impatient = replace(scenario.rt.settings, quota_wait_s=1.0)
+    scenario.rt = replace(scenario.rt, settings=impatient)
+    await scenario.submit(scraping, [Item(n=n) for n in range(12)])
+    async with scenario.worker():
+
+        async def deferred() -> bool:
+            chunks = await scenario.chunks()
+            return any(c.item.get("error_code") == QUOTA_CODE for c in chunks)
+
+        await scenario.until(deferred)
+        waiting = [c for c in await scenario.chunks() if c.item.get("blocked_on")]
+        assert {("scarce", ChunkStatus.WAITING, 0)} == {
+            (c.item["blocked_on"], c.status, c.attempts) for c in waiting
+        }
+        shown = (await piecework("jobs", "show", "job-1", "-o", "json")).document
+        assert QUOTA_CODE == shown["status_reason"]["code"]
+        assert "waits for dependency scarce" in str(shown["status_reason"])
+        more = ("--requests-per-minute", "6000", "-o", "json")
+        told = await piecework("limits", "set", "scarce", *more)
+        assert (6000, 60) == (
+            told.document["requests_per_minute"],
+            told.document["declared_requests_per_minute"],
+        )
+        assert JobStatus.SUCCEEDED is (await scenario.ended()).status
+    assert [1] * 12 == [chunk.attempts for chunk in await scenario.chunks()]
+    back = await piecework("limits", "set", "scarce", "--unset", "-o", "json")
+    assert 60 == back.document["requests_per_minute"]
+
+
+async def test_a_limit_without_a_number_is_refused(scenario: Scenario) -> None:
+    told = await piecework("limits", "set", "scarce")
+    assert 2 == told.exit_code
+    assert "--requests-per-minute" in told.stderr

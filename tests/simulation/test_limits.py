@@ -1,0 +1,58 @@
+"""No minute is above the limit while the workers of a simulated fleet die."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pydantic import BaseModel
+
+from piecework import Context, Dependency, Limits, Pipeline, Stage
+from piecework.domain.model import JobStatus
+from tests.unit.orchestrator.simulated import Simulated, simulate
+from verification.flow.provider import most_in_window
+
+LIMIT, CHUNKS, CALLS = 120, 40, 12
+provider = Dependency("provider", limits=Limits(requests_per_minute=LIMIT))
+CALLED: list[float] = []
+
+
+class Item(BaseModel):
+    """A chunk."""
+
+    n: int
+
+
+@provider.call
+async def ask(n: int, call: int) -> int:
+    """Answer after a second."""
+    CALLED.append(asyncio.get_running_loop().time())
+    await asyncio.sleep(1.0)
+    return n + call
+
+
+async def ask_all(ctx: Context[Item]) -> int:
+    """Make all calls at once."""
+    calls = (ask(ctx.payload.n, call) for call in range(CALLS))
+    return sum(await asyncio.gather(*calls))
+
+
+limited = Pipeline(name="limited", payload=Item, stages=[Stage(ask_all)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_minute_is_above_the_limit_while_workers_die(seed: int) -> None:
+    CALLED.clear()
+
+    async def act(sim: Simulated) -> None:
+        await sim.submit(limited, [Item(n=n) for n in range(CHUNKS)])
+        for _ in range(6):
+            await asyncio.sleep(20.0)
+            sim.world.kill(next(iter(sim.fleet.workers)))
+        assert JobStatus.SUCCEEDED is (await sim.ended()).status
+
+    simulate(act, [limited], workers=4, seed=seed, max_attempts=10)
+    assert most_in_window(CALLED, 60.0) <= LIMIT
+    # A killed worker takes little quota with it.
+    minutes = (max(CALLED) - min(CALLED)) / 60
+    assert len(CALLED) / minutes >= 0.8 * LIMIT

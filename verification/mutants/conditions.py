@@ -78,13 +78,14 @@ def names_of(trees: Mapping[str, ast.Module]) -> dict[str, Names]:
 
 def constants(tree: ast.Module) -> dict[str, ast.expr]:
     """Return the module-level constants of a module."""
-    return {
-        target.id: statement.value
-        for statement in tree.body
-        if isinstance(statement, ast.Assign)
-        for target in statement.targets
-        if isinstance(target, ast.Name)
-    }
+    found: dict[str, ast.expr] = {}
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                found[name] = value
+    return found
 
 
 def sites(tree: ast.Module, names: Names) -> list[ast.expr]:
@@ -156,10 +157,5 @@ def assignment(tree: ast.Module, node: ast.expr) -> tuple[ast.expr, str] | None:
         and isinstance(found.ctx, ast.Load)
         and id(found) not in compared
     ]
-    values = [
-        (statement.value, node.id)
-        for statement in tree.body
-        if isinstance(statement, ast.Assign)
-        and ast.unparse(statement.targets[0]) == node.id
-    ]
-    return values[0] if len(uses) == 1 and values else None
+    value = constants(tree).get(node.id)
+    return (value, node.id) if len(uses) == 1 and value is not None else None

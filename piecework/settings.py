@@ -71,6 +71,10 @@ class Settings:
     #: breaker, and some during each slow probe. A compensation may take twice as much.
     max_deferrals: int = setting(2_000, ge=1)
     max_deferred_s: float = setting(86_400.0, gt=0)
+    #: Seconds since the first of these deferrals for which a failed probe of the
+    #: breaker costs its chunk no attempt. So an outage of an hour spends none, even of
+    #: a job of two chunks. Two poison inputs that open the breaker end after it.
+    free_probe_s: float = setting(3_600.0, ge=0)
     #: Seconds that one claim may last in all. SQS hides a message for 12 hours from its
     #: receive; this time and `visibility_s` together stay below.
     max_runtime_s: float = setting(900.0, gt=0, le=39_600)

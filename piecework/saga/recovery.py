@@ -75,6 +75,7 @@ class Limits:
     Attributes:
         max_deferrals, max_deferred_s: How often a chunk is deferred for an open
             breaker, and for how many seconds since its last progress.
+        free_probe_s: For how many of these seconds a failed probe spends no attempt.
     """
 
     max_attempts: int
@@ -82,6 +83,7 @@ class Limits:
     rng: Random
     max_deferrals: int = 2_000
     max_deferred_s: float = 86_400.0
+    free_probe_s: float = 3_600.0
 
 
 class Pivot(Enum):
@@ -186,9 +188,19 @@ def failure_to_decide(
         return counts.unretried.get(failure.dependency, failure)
     if failure.code != OPEN_CODE or not failure.dependency:
         return failure
-    if counts.probe_failure is not None and counts.failed_probes:
-        return counts.probe_failure
+    again = counts.probe_failure is not None and counts.failed_probes
+    if again and waited_s(counts, limits) >= limits.free_probe_s:
+        return counts.probe_failure or failure
     return exhausted_failure(failure, counts, limits) or failure
+
+
+def waited_s(counts: CallCounts, limits: Limits) -> float:
+    """Return the seconds since a chunk's first deferral for a breaker, or 0.
+
+    A call that was answered in this claim is progress: the time begins anew.
+    """
+    since = counts.breaker_since
+    return limits.clock() - since if since and not counts.made else 0.0
 
 
 def exhausted_failure(
@@ -201,9 +213,8 @@ def exhausted_failure(
     if failure.code != OPEN_CODE:
         return None
     since = counts.breaker_since
-    waited = limits.clock() - since if since and not counts.made else 0.0
     often = counts.breaker_deferrals >= times * limits.max_deferrals
-    if not often and waited < times * limits.max_deferred_s:
+    if not often and waited_s(counts, limits) < times * limits.max_deferred_s:
         return None
     began = f", since {iso(since)}" if since else ""
     return failure.model_copy(

@@ -11,7 +11,7 @@ import pytest
 
 from piecework import Context, Dependency, Pipeline, Stage, TransientError
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import JobStatus
+from piecework.domain.model import Chunk, JobStatus
 from tests.scenarios.pipelines import Item
 from tests.unit.orchestrator.simulated import Simulated, simulate
 from verification.flow.poison import POISON, SHAPES, run_poison
@@ -19,12 +19,16 @@ from verification.flow.poison import POISON, SHAPES, run_poison
 FIVE_MINUTES, AN_HOUR = 300.0, 3_600.0
 
 oracle = Dependency("oracle")
+#: What the oracle answers; empty: it is down.
+answers: list[int] = []
 
 
 @oracle.call
 async def foretell(n: int) -> int:
-    """Be down."""
+    """Be down, or answer."""
     await asyncio.sleep(0.1)
+    if answers:
+        return answers[0]
     raise TransientError(f"down for {n}", code="tool.http.503_unavailable")
 
 
@@ -54,8 +58,29 @@ def test_two_poison_inputs_open_the_breaker_and_still_end() -> None:
 
     assert (JobStatus.PARTIAL, JobStatus.SUCCEEDED) == run.statuses
     assert {3, POISON} == run.dead_after_s.keys()
-    assert max(run.dead_after_s.values()) <= AN_HOUR
+    assert AN_HOUR < min(run.dead_after_s.values())
+    assert max(run.dead_after_s.values()) <= 3 * AN_HOUR
     assert 0 == run.poisoned_innocents
+
+
+@pytest.mark.parametrize("chunks", [2, 5])
+def test_an_outage_of_less_than_an_hour_kills_no_chunk_of_a_small_job(
+    chunks: int,
+) -> None:
+    async def act(sim: Simulated) -> list[Chunk]:
+        await sim.submit(foreseeing, [Item(n=n) for n in range(chunks)])
+        await asyncio.sleep(0.8 * AN_HOUR)
+        answers[:] = [17]
+        assert JobStatus.SUCCEEDED is (await sim.ended()).status
+        return await sim.chunks()
+
+    try:
+        ended = simulate(act, [foreseeing], max_attempts=3)
+    finally:
+        answers.clear()
+
+    # A second attempt: the first one ended before the breaker opened.
+    assert all(chunk.attempts <= 2 for chunk in ended)
 
 
 def test_an_outage_without_end_is_waited_for_and_told() -> None:

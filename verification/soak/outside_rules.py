@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from piecework.domain.keys import BREAKERS_PK
 from verification.soak.record import Ack, Change, Effect, Said
 from verification.soak.world import CHUNK_ENDED, Rule, World
 
@@ -58,11 +59,12 @@ def said_is_written(world: World, said: Said) -> Iterator[str]:
 
 
 def own_tenant_only(world: World, change: Change) -> Iterator[str]:
-    """I13: no other tenant's keys."""
+    """I13: no other tenant's keys; breakers and limits belong to the whole fleet."""
     tenant = world.limits.tenant
     mine = change.pk.startswith((f"T#{tenant}#J#", f"T#{tenant}#JOBS"))
     active = change.pk == "ACTIVE" and change.sk.startswith(f"{tenant}#")
-    if not (mine or active):
+    shared = change.pk == BREAKERS_PK
+    if not (mine or active or shared):
         yield f"wrote to {change.pk}"
 
 

@@ -157,6 +157,7 @@ def build_run(
             rt.rng,
             rt.settings.max_deferrals,
             rt.settings.max_deferred_s,
+            rt.settings.free_probe_s,
         ),
     )
     # Before the state is loaded, a compensation has nothing to work with.

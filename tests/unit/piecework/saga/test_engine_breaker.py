@@ -70,14 +70,20 @@ async def test_a_chunk_is_deferred_a_limited_number_of_times_and_seconds(
 
 
 @pytest.mark.parametrize(
-    ("failed_probes", "attempt", "expected"),
-    [(0, 1, Deferred), (1, 1, Retry), (1, 3, DeadLettered)],
+    ("failed_probes", "waited", "attempt", "expected"),
+    [
+        (0, 3_600.0, 1, Deferred),
+        (1, 3_599.0, 3, Deferred),
+        (1, 3_600.0, 1, Retry),
+        (1, 3_600.0, 3, DeadLettered),
+    ],
 )
-async def test_a_second_failed_probe_of_a_chunk_spends_its_attempt(
-    failed_probes: int, attempt: int, expected: type[Any]
+async def test_a_second_failed_probe_of_a_chunk_spends_its_attempt_after_an_hour(
+    failed_probes: int, waited: float, attempt: int, expected: type[Any]
 ) -> None:
     script, one = Script(fails={"b": OPEN}), caller()
     one.counts.failed_probes = failed_probes
+    one.counts.breaker_since = NOW - waited
     probe = envelope(ErrorClass.TRANSIENT, code="tool.http.500_server_error")
     one.counts.probe_failure = probe
     ctx = context(script.pipeline, caller=one, attempt=attempt)

@@ -97,6 +97,10 @@ class Dependency:
             answer contains it; see `piecework jobs cost`. None: calls are only counted.
         limits: What all workers together may use in a minute. A call that does not fit
             waits for its start; see docs/flow.md. None: no limit.
+        adaptive_rate: Whether an answer 429 slows the whole fleet down, so that it
+            finds the rate that the dependency accepts. False: only the refused call
+            waits for its `Retry-After`. For dependencies that answer 429 only above
+            their limit: one that does so by chance would be called ever more slowly.
         estimate: Computes the tokens of a call from its arguments, before it is made.
             None: a quarter of the characters of its texts, plus `max_tokens`.
         version: Part of the key of shared responses: responses of another version are
@@ -120,6 +124,7 @@ class Dependency:
     key_ttl_s: float | None = None
     usage: Callable[[Any], Usage] | None = None
     limits: Limits | None = None
+    adaptive_rate: bool = False
     estimate: Callable[..., int] | None = None
     version: str = ""
 

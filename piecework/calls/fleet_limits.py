@@ -497,7 +497,9 @@ class FleetLimits:
     def note_refusal(
         self, dependency: Dependency, started: int, retry_after: float | None
     ) -> None:
-        """Slow the fleet down: the dependency answered a call with 429."""
+        """Slow the fleet down after a 429, if the dependency is declared so."""
+        if not dependency.adaptive_rate:
+            return
         limiter = self._limiter(dependency.name)
         limiter.declared = dependency.limits or NO_LIMITS
         limiter.note_refusal(started, retry_after)

@@ -15,6 +15,7 @@ from piecework.aws.endpoint import Emulator
 from piecework_orchestrator.cli.app import app
 from piecework_orchestrator.embedded.deploy import ACCESS_KEY
 from piecework_orchestrator.infra import templates
+from piecework_orchestrator.infra.templates import Part
 
 Run = Callable[..., Any]
 
@@ -131,7 +132,7 @@ def test_a_template_that_renames_a_table_is_refused_and_the_table_stays(
         refused.stderr
     )
     assert (
-        written("data.yaml")
+        templates.without_comments(written("data.yaml"))
         == cloudformation.get_template(StackName=stack)["TemplateBody"]
     )
     (only,) = cloudformation.list_change_sets(StackName=stack)["Summaries"]
@@ -168,6 +169,6 @@ def test_what_is_rendered_is_what_is_deployed(run: Run, tmp_path: Path) -> None:
     run("deploy", "--yes")
     run("render", "--to", str(tmp_path))
 
-    assert templates.read("data.yaml") == (tmp_path / "data.yaml").read_text()
+    assert templates.load(Part.DATA).text == (tmp_path / "data.yaml").read_text()
     rows = json.loads((tmp_path / "data.parameters.json").read_text())
     assert ["App", "Env"] == [row["ParameterKey"] for row in rows]

@@ -18,7 +18,9 @@ from verification.flow.fleet import Fleet, usage
 from verification.flow.provider import Provider
 
 PATIENT: Final = RetryPolicy(attempts=10, budget=600.0)
-MODEL: Final = Dependency("model", layer="llm", retry=PATIENT, usage=usage)
+MODEL: Final = Dependency(
+    "model", layer="llm", retry=PATIENT, usage=usage, adaptive_rate=True
+)
 REQUESTS, TOKENS = 600, 200_000
 #: Calls of the example with 10 a second, its workers, and the seconds that 10 a second
 #: take with the last answer.

@@ -93,6 +93,7 @@ class DependencySpec:
     key_ttl_s: float | None = None
     version: str = ""
     limits: Limits | None = None
+    adaptive_rate: bool = False
 
     @classmethod
     def of(cls, dependency: Dependency) -> DependencySpec:
@@ -107,6 +108,7 @@ class DependencySpec:
             key_ttl_s=d.key_ttl_s,
             version=d.version,
             limits=d.limits,
+            adaptive_rate=d.adaptive_rate,
         )
 
 

@@ -340,6 +340,7 @@ class RemoteCall:
             version=spec.version,
             breaker=spec.breaker,
             limits=spec.limits,
+            adaptive_rate=spec.adaptive_rate,
             estimate=lambda *_, **__: tokens,
         )
 

@@ -220,8 +220,19 @@ async def test_a_worker_shares_its_calls_in_flight_with_one_that_asks() -> None:
 @virtually
 async def test_a_429_slows_a_fleet_without_limits_down() -> None:
     provider = Provider(clock, requests=10, window_s=1.0)
-    await Fleet(provider, replace(MODEL, limits=None), workers=4).run(200.0)
+    model = replace(MODEL, limits=None, adaptive_rate=True)
+    await Fleet(provider, model, workers=4).run(200.0)
     begin, book = provider.now() - 200.0, provider.book
     answered = book.requests_between(begin + 60, begin + 200)
     assert answered >= 0.8 * 10 * 140
     assert book.refused_between(begin + 60, begin + 200) <= 0.025 * answered
+
+
+@virtually
+async def test_a_429_by_chance_slows_no_other_call_down() -> None:
+    """Unless the dependency is declared to have an unknown limit."""
+    provider = Provider(clock, requests=10, window_s=1.0)
+    fleet = Fleet(provider, replace(MODEL, limits=None), workers=4)
+    await fleet.run(20.0)
+    assert provider.book.refused
+    assert 0 == fleet.record.writes

@@ -160,10 +160,12 @@ storm: setup ## measure the retries of 1,000 clients in virtual time
 
 infra-check: setup ## check the templates: rules, cfn-lint, checkov, a deployment to the embedded AWS
 	@$(BIN)/cfn-lint infra/*.yaml
+	@$(BIN)/pytest -q verification/iam/test_registry.py
 	@$(BIN)/pytest -q tests/infra/test_template_rules.py tests/infra/test_template_deploy.py
 	@$(BIN)/python -m tests.infra.check
 
 iam: setup ## compare what roles grant with what a recorded run uses
+	@$(BIN)/pytest -q verification/iam/test_registry.py
 	@$(BIN)/python -m verification.iam $(ARGS)
 
 scaling: setup ## simulate the scaling policy of the template and simpler ones

@@ -9,9 +9,9 @@ from typer.main import get_command
 
 from piecework_orchestrator.cli.app import app
 
-#: Commands without AWS calls, and the worker, which the run starts itself.
+#: Commands that call no AWS but their own, and the worker, which the run starts itself.
 APART = {
-    *("demo", "up", "down", "simulate", "worker"),
+    *("demo", "dev", "down", "init", "run", "simulate", "up", "worker"),
     *("explain-code", "config validate", "infra cost", "infra render"),
 }
 

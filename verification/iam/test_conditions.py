@@ -115,7 +115,7 @@ HOLDS, LIKE = evaluate.holds, evaluate.like
         ("like", lambda pattern, text: pattern == text),
         ("filled", empty),
         ("concerns", lambda *_: True),
-        ("arn_like", lambda pattern, arn: evaluate.like(pattern.split(":")[5], arn)),
+        ("arn_like", lambda pattern, arn: evaluate.like(pattern.split(":")[-1], arn)),
     ],
 )
 def test_an_evaluator_that_is_wrong_decides_otherwise(

@@ -20,9 +20,11 @@ KEY, LIST = PLACES["key"], "s3:ListBucket"
 GET, PUT = "s3:GetObject", "s3:PutObject"
 END_KEY = "kms:ScheduleKeyDeletion"
 VIA_SQS = "via=sqs.us-east-1.amazonaws.com"
+VIA_DYNAMODB = "via=dynamodb.us-east-1.amazonaws.com"
 VIA_CFN = "called=cloudformation.amazonaws.com"
 STACK = "arn:aws:cloudformation:us-east-1:000000000000:stack/piecework-prod"
 TO_ECS = "to=ecs-tasks.amazonaws.com"
+STOP = "ecs:StopServiceDeployment"
 SERVICE = "arn:aws:ecs:us-east-1:000000000000:service"
 ROLE = "arn:aws:iam::000000000000:role/piecework-prod"
 #: The words of a row's condition, and the keys that IAM has for them.
@@ -155,6 +157,18 @@ DECISIONS = [
         YES,
     ),
     ("deploy", "*", "ecs:UpdateService", f"{SERVICE}/another/worker", VIA_CFN, NO),
+    ("deploy", "*", STOP, f"{SERVICE}-deployment/piecework-prod/w/1", VIA_CFN, YES),
+    ("deploy", "*", STOP, f"{SERVICE}-deployment/another/w/1", VIA_CFN, NO),
+    ("deploy", "*", STOP, f"{SERVICE}-deployment/piecework-prod/w/1", "", NO),
+    ("deploy", "*", "iam:GetRole", f"{ROLE}-worker", VIA_CFN, YES),
+    ("deploy", "*", "iam:GetRole", f"{ROLE}-deploy", VIA_CFN, NO),
+    ("deploy", "*", "sns:Unsubscribe", "*", VIA_CFN, YES),
+    ("deploy", "*", "sns:Unsubscribe", "*", "", NO),
+    ("deploy", "*", "s3:GetReplicationConfiguration", BUCKET, VIA_CFN, YES),
+    ("deploy", "*", "s3:DeleteBucketLifecycle", BUCKET, VIA_CFN, NO),
+    ("deploy", "*", "sqs:DeleteQueue", WORK, VIA_CFN, NO),
+    ("deploy", "*", "kms:ReEncryptFrom", KEY, VIA_CFN, NO),
+    ("deploy", "*", "kms:ReEncryptFrom", KEY, VIA_DYNAMODB, YES),
 ]
 
 

@@ -8,11 +8,11 @@ from itertools import chain
 
 import pytest
 
-from verification.iam.deploying import actions
+from verification.iam.deploying import STACKS, actions
 from verification.iam.evaluate import texts
 from verification.iam.grants import DEPLOY, GRANTS
 from verification.iam.roles import EVERYTHING, Role, roles
-from verification.iam.template import INFRA, read
+from verification.iam.template import read
 from verification.iam.used import grants
 
 ROLES = roles(**EVERYTHING)
@@ -27,10 +27,14 @@ NAMELESS = {
     "cloudwatch:DescribeAlarms",
     "application-autoscaling:DescribeScalableTargets",
     "application-autoscaling:DescribeScalingPolicies",
+    "application-autoscaling:DescribeScheduledActions",
+    "autoscaling:DescribeTags",
+    *("logs:CreateLogDelivery", "logs:DeleteLogDelivery"),
+    *("logs:DescribeIndexPolicies", "logs:DescribeResourcePolicies"),
+    *("sns:GetSubscriptionAttributes", "sns:Unsubscribe"),
 }
 #: Characters of a managed policy.
 POLICY_LIMIT = 6_144
-STACKS = ("data", "network", "service", "scaling", "alarms")
 #: How the actions begin that end a resource, or what it says of another.
 ENDS = (
     *(
@@ -68,18 +72,10 @@ def test_a_row_of_the_table_names_code_that_is_there() -> None:
             found = getattr(found, part)
 
 
-def test_the_deploy_role_may_do_what_the_types_of_our_resources_take() -> None:
-    types = {
-        resource["Type"]
-        for stack in STACKS
-        if (INFRA / f"{stack}.yaml").is_file()
-        for resource in read(stack)["Resources"].values()
-    }
+def test_the_deploy_role_may_do_what_its_own_code_calls() -> None:
     granted = grants("deploy", ROLES["deploy"].grants)
     own = {pair for row in DEPLOY for pair in row.pairs("*")}
     assert own <= {(g.action, g.resource) for g in granted}
-    theirs = {g.action for g in granted if (g.action, g.resource) not in own}
-    assert actions(types) == theirs
 
 
 @pytest.mark.parametrize("stack", sorted(set(STACKS) - {"data"}))
@@ -89,7 +85,7 @@ def test_the_deploy_role_may_end_what_goes_with_a_stack_that_it_may_delete(
     granted = {g.action for g in grants("deploy", ROLES["deploy"].grants)}
     for name, resource in read(stack)["Resources"].items():
         if resource.get("DeletionPolicy") != "Retain":
-            taken = actions({resource["Type"]}) & granted
+            taken = actions(resource["Type"], deletable=True) & granted
             assert any(a.partition(":")[2].startswith(ENDS) for a in taken), name
 
 

@@ -96,7 +96,7 @@ def _import(name: str) -> ModuleType:
                 message, code="pipeline.module.not_found", next_step=step
             ) from error
         raise _failed(name, error) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(name, error) from error
 
 
@@ -111,7 +111,7 @@ def search_working_directory() -> None:
         sys.path.append("")
 
 
-def _failed(name: str, error: Exception) -> UsageError:
+def _failed(name: str, error: BaseException) -> UsageError:
     if isinstance(error, UsageError):
         return error
     message = f"Importing {name} failed: {type(error).__name__}: {error}"

@@ -353,7 +353,7 @@ def any_json() -> Any:
     """Stand for the result function of a pipeline that the program does not have."""
 
 
-def epoch_of(deadline: Deadline | None, now: float) -> float | None:
+def epoch_of(deadline: object, now: float) -> float | None:
     """Return a deadline in epoch seconds; None: none was given.
 
     Raises:
@@ -369,6 +369,10 @@ def epoch_of(deadline: Deadline | None, now: float) -> float | None:
                 message = f"The deadline {deadline} has no time zone."
                 raise UsageError(message, next_step="Pass a datetime with a tzinfo.")
             moment = deadline.timestamp()
-        case _:
+        case str():
             return parse_deadline(deadline, now)
+        case _:
+            message = f"The deadline {deadline!r} is not a time."
+            step = 'Pass a text such as "2h", a timedelta, or a datetime with a zone.'
+            raise UsageError(message, next_step=step)
     return parse_deadline(datetime.fromtimestamp(moment).astimezone().isoformat(), now)

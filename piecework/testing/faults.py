@@ -46,6 +46,12 @@ def failing(function: str, error: Exception, times: int = 1) -> Fault:
     return Fault("before call", function, times, error)
 
 
+def never_happened(faults: Sequence[Fault]) -> str:
+    """Return a sentence about faults that happened in no chunk of a run."""
+    named = ", ".join(f"{fault.place} {fault.name!r}" for fault in faults)
+    return f"These faults never happened, so the run proves nothing: {named}."
+
+
 @dataclass(slots=True)
 class ChunkFaults:
     """The faults of one chunk, and which of them have happened."""

@@ -36,7 +36,7 @@ from piecework.saga import engine
 from piecework.saga.recovery import Limits
 from piecework.saga.stage import invoke
 from piecework.telemetry.emit import quiet_log
-from piecework.testing.faults import ChunkFaults, Fault
+from piecework.testing.faults import ChunkFaults, Fault, never_happened
 
 
 @dataclass(slots=True)
@@ -186,14 +186,19 @@ async def run_in_memory(
 
     Isolated stages run in this process, too, and know no memory limit. Each chunk has
     each of the faults.
+
+    Raises:
+        AssertionError: A fault happened in no chunk; its name may be misspelt.
     """
     pipeline = as_pipeline(pipeline)
     run, rng = MemoryRun(), Random(seed)
     limits = Limits(max_attempts, lambda: now, rng)
     stored, missing = [], []
+    happened = set[Fault]()
     for number, payload in enumerate(payloads):
         chunk = MemoryChunk(pipeline, number, limits, run, ChunkFaults(faults))
         outcome, checkpoints = await chunk.run(payload)
+        happened |= chunk.faults.happened.keys()
         run.outcomes[number] = outcome
         label = pipeline.label(payload) if pipeline.label else ""
         if isinstance(outcome, Succeeded):
@@ -203,6 +208,8 @@ async def run_in_memory(
             run.results[number] = values.decode(stage.run, text[stage.name])
         else:
             missing.append(_missing(number, label, outcome))
+    if never := [fault for fault in faults if fault not in happened]:
+        raise AssertionError(never_happened(never))
     if pipeline.join is not None:
         ctx = _join_context(
             pipeline, MemoryJobResults(stored, missing, run.artifacts), limits
@@ -244,12 +251,18 @@ class MemoryChunk:
             work = engine.run(self.pipeline, ctx, checkpoints, self.limits)
             self.faults.worker = asyncio.create_task(work)
             outcome = await self.end_of(self.faults.worker)
+            if isinstance(outcome, Succeeded) and self.killed_at_end():
+                outcome = None
             if outcome is None:
                 continue
             open_ = isinstance(outcome, Retry | Deferred)
             if not open_ or attempt == self.limits.max_attempts:
                 return outcome, checkpoints
             attempt += 1
+
+    def killed_at_end(self) -> bool:
+        """Return whether the worker is killed before it stores the last value."""
+        return self.faults.due("after stage", self.pipeline.stages[-1].name) is not None
 
     async def end_of(self, work: asyncio.Task[Outcome]) -> Outcome | None:
         """Return the outcome of an attempt; None: its worker was killed."""

@@ -230,7 +230,7 @@ async def test_invalid_rows_create_no_job(
 
 @pytest.mark.parametrize(
     "deadline",
-    ["tomorrow", timedelta(seconds=-1), datetime(2001, 1, 1), "2001-01-01T00:00:00Z"],  # noqa: DTZ001
+    ["tomorrow", 3600, timedelta(-1), datetime(2001, 1, 1), "2001-01-01T00:00:00Z"],  # noqa: DTZ001
 )
 async def test_a_deadline_that_cannot_hold_is_refused(
     deployment: Deployment, deadline: Any

@@ -148,3 +148,10 @@ def test_a_simulation_passes_and_names_the_seed_of_a_violation(
     monkeypatch.setattr(schedule, "run_schedule", lambda *_: Verdict)
     with pytest.raises(AssertionError, match="seed 7: chunk 0 is missing"):
         piecework.simulate(trip, ROWS, schedules=1, seed=7)
+
+
+async def test_a_fault_that_happened_nowhere_fails_the_test(
+    piecework: Piecework,
+) -> None:
+    with pytest.raises(AssertionError, match="after stage 'take_paiment'"):
+        await piecework.run(trip, ROWS, faults=[killed_after("take_paiment")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -67,12 +67,30 @@ def csv_rows(path: Path, limits: Limits) -> Iterator[Row]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file, strict=True)
+            refuse_doubled(path, table.fieldnames or ())
             for row in table:
                 if None in row or None in row.values():
                     raise wrong_width(path, table.line_num)
                 yield table.line_num, row
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise unreadable(path, error) from error
+
+
+def refuse_doubled(path: Path, columns: Sequence[str]) -> None:
+    """Refuse a header with two columns of one name: one of them would be lost.
+
+    Raises:
+        UsageError: `input.rows.invalid_line`.
+    """
+    doubled = sorted({name for name in columns if columns.count(name) > 1})
+    if doubled:
+        raise UsageError(
+            f"Line 1 of {path} has several columns {', '.join(doubled)}.",
+            code="input.rows.invalid_line",
+            next_step="Give each column a name of its own, then submit again.",
+            origin=str(path),
+            line=1,
+        )
 
 
 def parquet_rows(path: Path) -> Iterator[Row]:

@@ -84,14 +84,18 @@ class Invariants:
                 metas.append(change)
             elif "#EFFECT#" in change.sk:
                 self.check_effect(change)
-            elif change.sk.startswith(keys.LIMITS_PREFIX) or change.new is None:
-                continue  # no invariant is about a limit's row alone
             elif change.pk == keys.BREAKERS_PK:
-                old = from_item(change.old) if change.old else None
-                for text in breaker_violations(old, from_item(change.new)):
-                    self.report_violation(f"breaker {change.sk} {text}")
+                self.check_breaker(change)
         for change in metas:
             self.check_job(change)
+
+    def check_breaker(self, change: Change) -> None:
+        """Check a write to a breaker; no invariant is about a limit's row alone."""
+        if change.new is None or change.sk.startswith(keys.LIMITS_PREFIX):
+            return
+        old = from_item(change.old) if change.old else None
+        for text in breaker_violations(old, from_item(change.new)):
+            self.report_violation(f"breaker {change.sk} {text}")
 
     # ── chunks ──────────────────────────────────────────────────────────────
 

@@ -110,6 +110,12 @@ def test_a_module_that_breaks_says_how(modules: Path) -> None:
     assert "ZeroDivisionError: division by zero" in message
 
 
+def test_a_module_that_ends_the_program_has_failed(modules: Path) -> None:
+    code, message = code_of(written(modules, "pw_ends", "raise SystemExit(0)"))
+    assert code == "pipeline.module.failed"
+    assert "SystemExit" in message
+
+
 def test_a_bad_declaration_keeps_its_own_code(modules: Path) -> None:
     module = written(
         modules, "pw_bad", "p = Pipeline(name='p', payload=Clause, stages=[])"

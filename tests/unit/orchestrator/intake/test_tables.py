@@ -68,6 +68,12 @@ async def test_parquet_keeps_the_types_of_its_columns(tmp_path: Path) -> None:
         ("o.csv", "name,price\na,x\n", "input.rows.invalid_line", "price"),
         ("o.csv", "name,price\na\n", "input.rows.invalid_line", "Line 2"),
         ("o.csv", "name,price\na,1,2\n", "input.rows.invalid_line", "Line 2"),
+        (
+            "o.csv",
+            "name,name,price\na,b,1\n",
+            "input.rows.invalid_line",
+            "columns name",
+        ),
         ("o.csv", "name,price\n", "input.rows.empty", "no row"),
         ("o.csv", 'name,price\n"a,1\n', "input.file.unreadable", "o.csv"),
         ("o.csv", "name\x00,price\n", "input.", "o.csv"),

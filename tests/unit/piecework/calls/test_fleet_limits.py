@@ -19,7 +19,8 @@ from piecework.errors import PermanentError, StoreError, TransientError
 from piecework.errors.classify import classify
 from piecework.resilience.limits import QUOTA_CODE, TOO_LARGE_CODE, Quota
 from piecework.resilience.retry import RetryPolicy, blocked_on
-from tests.unit.piecework.fakes import caller
+from tests.unit.piecework.fakes import Diary, caller
+from tests.unit.piecework.provider import ONCE
 from tests.unit.piecework.provider import Provider as Service
 from tests.unit.piecework.provider import call as call_service
 from tests.unit.virtual import run_virtually
@@ -29,6 +30,8 @@ from verification.flow.provider import Provider
 PATIENT = RetryPolicy(attempts=10, budget=600.0)
 MODEL = Dependency("model", retry=PATIENT, limits=Limits(requests_per_minute=600))
 FOR_EVER = 1e9
+#: An argument of 25 tokens.
+WIDE = "x" * 100
 
 
 def clock() -> float:
@@ -149,6 +152,37 @@ async def test_the_tokens_of_a_refused_answer_count_as_well() -> None:
         await call_service(made_by, model, service, "a")
     await call_service(made_by, model, service, "b")
     assert asyncio.get_running_loop().time() - began > 45.0
+
+
+@virtually
+async def test_an_effect_whose_intent_took_long_takes_another_start() -> None:
+    class Slow(Diary):
+        async def begin(self, *facts: Any) -> Any:
+            begun = await Diary.begin(self, *facts)
+            await asyncio.sleep(0.0 if "refuse" in self.said else 1.5)
+            return begun
+
+    log: Any = Silent()
+    limits = FleetLimits(clock, Random(1), log, MemoryQuotas())
+    diary, service, began = Slow(), Service(), asyncio.get_running_loop().time()
+    fax = replace(ONCE, limits=Limits(requests_per_minute=20))
+    await call_service(caller(diary, clock=clock, limits=limits), fax, service)
+    assert ["begin", "refuse", "begin", "finish"] == diary.said
+    assert 1 == len(service.keys)
+    assert asyncio.get_running_loop().time() - began > 60 / 20
+
+
+@virtually
+async def test_an_effect_that_no_minute_can_hold_is_not_in_doubt() -> None:
+    log: Any = Silent()
+    limits = FleetLimits(clock, Random(1), log, MemoryQuotas())
+    diary, service = Diary(), Service()
+    fax = replace(ONCE, limits=Limits(tokens_per_minute=1))
+    with pytest.raises(PermanentError) as caught:
+        await call_service(
+            caller(diary, clock=clock, limits=limits), fax, service, WIDE
+        )
+    assert (TOO_LARGE_CODE, []) == (caught.value.code, diary.said)
 
 
 @virtually

@@ -57,7 +57,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 LIMITS: Final[Mapping[str, int]] = {
     "files": 268,
     "lines": 32_600,
-    "test_lines": 62_600,  # lower it when tests are removed
+    "test_lines": 62_900,  # lower it when tests are removed
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

@@ -1,7 +1,8 @@
 """Make the attempts of one call: within the call limit and a timeout, with retries.
 
 attempt = look up the effect, if an earlier attempt may have caused it
-          -> limits of the fleet -> call limit -> circuit breaker -> the user's function
+          -> limits of the fleet -> call limit -> intent of an effect
+          -> circuit breaker -> the user's function
 """
 
 from __future__ import annotations
@@ -10,17 +11,16 @@ import asyncio
 import functools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from piecework import telemetry
 from piecework.calls.call import Call, CallAttempts, CallCounts
 from piecework.calls.fleet_breaker import BreakerRegistry
-from piecework.calls.fleet_limits import FleetLimits, Limiter
+from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
 from piecework.calls.usage import UsageReporter, estimated_tokens
@@ -34,7 +34,7 @@ from piecework.resilience.breaker import (
     breaker_open_error,
     is_rate_limited,
 )
-from piecework.resilience.limits import micros
+from piecework.resilience.limits import Start, micros
 from piecework.resilience.retry import (
     WAITS_FOR_THE_FLEET,
     Answered,
@@ -49,6 +49,7 @@ from piecework.resilience.retry import (
 if TYPE_CHECKING:
     import structlog
 
+    from piecework.domain.protocols import Ledger
     from piecework.errors import ErrorEnvelope
 
 
@@ -130,12 +131,16 @@ class Attempts:
         """Start without any request in flight."""
         self.in_flight = InFlight(self.sleep, self.progress)
 
-    async def make(self, call: Call, sent_key: str) -> Answered[str] | Failed:
+    async def make(
+        self, call: Call, sent_key: str, ledger: Ledger | None = None
+    ) -> Answered[str] | Failed:
         """Return the end of a call, answered with its encoded value.
 
         An attempt after one that may have been executed is preceded by a lookup.
+        `ledger`: receives the intent of an effect right before its first attempt.
         """
-        attempts, now = CallAttempts(call, sent_key), asyncio.get_running_loop().time
+        attempts = CallAttempts(call, sent_key, ledger=ledger)
+        now = asyncio.get_running_loop().time
         may_retry = functools.partial(self._may_retry, attempts)
         retries = Retries(call.policy, self.budget, self.rng, may_retry)
         while True:
@@ -239,35 +244,44 @@ class Attempts:
 
     async def _slot(
         self, attempts: CallAttempts, *, is_lookup: bool
-    ) -> AbstractAsyncContextManager[None]:
+    ) -> AbstractAsyncContextManager[object]:
         """Return the slot of an execution, once the fleet's limits let it start.
 
-        A call that waits for its start holds no slot: other dependencies need it.
+        A call that waits for its start holds no slot: other dependencies need it. The
+        intent of an effect is written after both waits: a worker that dies while its
+        call waits leaves no doubt. A start that is late then is not used.
 
         Raises:
             PermanentError: `runtime.quota.call_too_large`.
             TransientError: `runtime.quota.exhausted`.
         """
-        dependency = attempts.call.dependency
+        dependency, start = attempts.call.dependency, None
         limiter = None if self.limits is None else self.limits.of(dependency)
-        if limiter is None:
+        if limiter is None and attempts.ledger is None:
             return self.slots
         tokens = 0
-        if limiter.limits.tokens_per_minute is not None and not is_lookup:
+        if limiter is not None and limiter.limits.tokens_per_minute and not is_lookup:
             tokens = estimated_tokens(dependency, attempts.call.bound)
         while True:
-            start = await limiter.start(tokens, self.latest_start(), self.progress)
-            try:
-                await self.slots.__aenter__()
-            except BaseException:
-                limiter.release()
-                raise
-            if not start.is_late(micros(self.clock())):
-                attempts.limiter, attempts.estimate = limiter, tokens
-                return TakenSlot(self.slots, limiter)
-            await self.slots.__aexit__(None, None, None)
-            limiter.release()
-            limiter.settle(tokens, 0)
+            async with AsyncExitStack() as held:
+                if limiter is not None:
+                    latest = self.latest_start()
+                    start = await limiter.start(tokens, latest, self.progress)
+                    held.callback(limiter.release)
+                await held.enter_async_context(self.slots)
+                if not self._is_late(start):
+                    intent = await attempts.write_intent()
+                    if not self._is_late(start):
+                        attempts.limiter, attempts.estimate = limiter, tokens
+                        return held.pop_all()
+                    if intent is not None:
+                        await intent.mark_refused(attempts.call.key)
+            if limiter is not None:
+                limiter.settle(tokens, 0)
+
+    def _is_late(self, start: Start | None) -> bool:
+        """Return whether a start cannot be used any more; None: the call needs none."""
+        return start is not None and start.is_late(micros(self.clock()))
 
     async def _request_permit(self, dependency: Dependency) -> Permit | Rejected | None:
         """Return the breaker's permit; None: the call needs none."""
@@ -364,27 +378,6 @@ class Attempts:
         """Return the end of a call that Piecework itself ended."""
         failure = attempts.call.classify(error, self.clock(), attempts.made, ours=True)
         return Failed(failure, error, attempts.retried)
-
-
-@dataclass(frozen=True, slots=True)
-class TakenSlot:
-    """A slot that is entered already."""
-
-    slots: AbstractAsyncContextManager[None]
-    limiter: Limiter
-
-    async def __aenter__(self) -> None:
-        """Keep the slot."""
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Free the slot, also among the calls of the fleet."""
-        self.limiter.release()
-        await self.slots.__aexit__(kind, error, trace)
 
 
 def is_unknown(end: Answered[Any] | Failed) -> bool:

@@ -22,6 +22,7 @@ from piecework.resilience.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from piecework.calls.fleet_limits import Limiter
+    from piecework.domain.protocols import Ledger
     from piecework.errors import ErrorEnvelope
 
 # ── count the calls of a claim ────────────────────────────────────────────────
@@ -231,6 +232,7 @@ class CallAttempts:
         budget_exhausted: Whether the fleet's budget refused a retry.
         retried: The failures of the attempts that were retried.
         limiter, estimate: The limits that the last execution kept to, and its tokens.
+        ledger: Receives the intent before the first execution; None: it needs none.
     """
 
     call: Call
@@ -241,6 +243,20 @@ class CallAttempts:
     retried: tuple[ErrorEnvelope, ...] = ()
     limiter: Limiter | None = None
     estimate: int = 0
+    ledger: Ledger | None = None
+
+    async def write_intent(self) -> Ledger | None:
+        """Write the intent of an effect, and return where; None: it needs none now.
+
+        Raises:
+            ClaimLostError: Another claim owns the chunk now.
+        """
+        call, dependency, ledger = self.call, self.call.dependency, self.ledger
+        if ledger is None or ledger.may_have_happened(call.key):
+            return None
+        stage, longest = call.scope.stage, dependency.timeout
+        await ledger.begin(call.key, stage, dependency.effect, longest)
+        return ledger
 
     def begin(self, now: float) -> None:
         """Count an attempt."""

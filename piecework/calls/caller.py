@@ -2,7 +2,7 @@
 
 fallbacks  the first dependency that does not refuse -> pure or effect
 pure       journal -> cache shared with other jobs -> attempts -> journal
-effect     ledger: what happened so far -> intent -> attempts -> answer in the ledger
+effect     ledger: what happened so far -> attempts, with the intent -> answer in ledger
 """
 
 from __future__ import annotations
@@ -193,7 +193,10 @@ class Caller:
 
     async def _effect(self, call: Call) -> Answered[str] | Failed:
         """Make a call with an effect, unless the ledger knows its answer."""
-        dependency = call.dependency
+        dependency, sent_key = call.dependency, keys.provider_key(call.key, self.gen)
+        if not self.ledger.may_have_happened(call.key):
+            execution = self._execute(call, sent_key, doubtful=False)
+            return await self.run_to_completion(execution)
         begun = self.ledger.begin(
             call.key, call.scope.stage, dependency.effect, dependency.timeout
         )
@@ -202,20 +205,19 @@ class Caller:
                 self.counts.replayed += 1
                 self.attempts.usage.report_reused(call, answer, "replayed")
                 return Answered(answer)
-            case Proceed(gen, doubtful, seconds):
-                if doubtful and dependency.may_have_forgotten(seconds):
+            case Proceed(gen, _, seconds):
+                if dependency.may_have_forgotten(seconds):
                     await self.ledger.mark_unknown(call.key)
                     raise effect_unknown_error(dependency, call.bound.func)
                 sent_key = keys.provider_key(call.key, gen)
-                if doubtful:
-                    found = await self.attempts.look_up(call, sent_key)
-                    if isinstance(found, Failed):
-                        return found
-                    if found.value is not None:
-                        answer = call.encode(found.value)
-                        await self.ledger.finish(call.key, answer)
-                        return Answered(answer)
-                execution = self._execute(call, sent_key, doubtful=doubtful)
+                found = await self.attempts.look_up(call, sent_key)
+                if isinstance(found, Failed):
+                    return found
+                if found.value is not None:
+                    answer = call.encode(found.value)
+                    await self.ledger.finish(call.key, answer)
+                    return Answered(answer)
+                execution = self._execute(call, sent_key, doubtful=True)
                 return await self.run_to_completion(execution)
             case _:
                 raise effect_unknown_error(dependency, call.bound.func)
@@ -227,14 +229,16 @@ class Caller:
 
         The effect was refused only if every attempt was: a timeout may hide an effect.
         """
-        dependency = call.dependency
-        end = await self.attempts.make(call, sent_key)
+        dependency, ledger = call.dependency, self.ledger
+        end = await self.attempts.make(call, sent_key, None if doubtful else ledger)
         if isinstance(end, Answered):
-            await self.ledger.finish(call.key, end.value)
+            await ledger.finish(call.key, end.value)
+        elif not ledger.may_have_happened(call.key):
+            pass  # it got no start, so it has no intent
         elif not doubtful and end.is_not_executed:
-            await self.ledger.mark_refused(call.key)
+            await ledger.mark_refused(call.key)
         elif dependency.effect is Effect.NON_IDEMPOTENT:
-            await self.ledger.mark_unknown(call.key)
+            await ledger.mark_unknown(call.key)
             raise effect_unknown_error(dependency, call.bound.func) from end.error
         return end
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, Limits, Pipeline, Stage
-from piecework.domain.model import JobStatus
+from piecework.domain.model import Effect, JobStatus
 from tests.unit.orchestrator.simulated import Simulated, simulate
 from verification.flow.provider import most_in_window
 
@@ -56,3 +56,46 @@ def test_no_minute_is_above_the_limit_while_workers_die(seed: int) -> None:
     # A killed worker takes little quota with it.
     minutes = (max(CALLED) - min(CALLED)) / 60
     assert len(CALLED) / minutes >= 0.8 * LIMIT
+
+
+fax = Dependency(
+    "fax", effect=Effect.NON_IDEMPOTENT, limits=Limits(requests_per_minute=30)
+)
+SENT: list[str] = []
+
+
+@fax.call
+async def send(page: str, *, idempotency_key: str) -> str:
+    """Send at once: only a death while the call waits is likely."""
+    del idempotency_key
+    SENT.append(page)
+    return page
+
+
+async def send_all(ctx: Context[Item]) -> int:
+    """Send all pages at once; a page that cannot be sent now ends the others."""
+    async with asyncio.TaskGroup() as group:
+        for page in range(4):
+            group.create_task(send(f"{ctx.payload.n}-{page}"))
+    return 4
+
+
+faxing = Pipeline(name="faxing", payload=Item, stages=[Stage(send_all)])
+
+
+@pytest.mark.parametrize(("kills", "wait_s"), [(6, 300.0), (0, 20.0)])
+def test_no_effect_is_in_doubt_because_its_call_waited_for_quota(
+    kills: int, wait_s: float
+) -> None:
+    SENT.clear()
+
+    async def act(sim: Simulated) -> None:
+        await sim.submit(faxing, [Item(n=n) for n in range(10)])
+        for _ in range(kills):
+            await asyncio.sleep(7.3)
+            sim.world.kill(next(iter(sim.fleet.workers)))
+        assert JobStatus.SUCCEEDED is (await sim.ended()).status
+
+    facts = {"max_attempts": 10, "quota_wait_s": wait_s}
+    simulate(act, [faxing], workers=3, seed=1, **facts)
+    assert sorted(f"{n}-{page}" for n in range(10) for page in range(4)) == sorted(SENT)

@@ -32,6 +32,7 @@ from tests.unit.piecework.fleet_record import MemoryRecord
 
 RULES = CircuitBreaker(minimum_calls=2, window_calls=4, open_s=30.0)
 MODEL = Dependency("model", breaker=RULES, timeout=10.0)
+TOOL = Dependency("tool", breaker=RULES, timeout=10.0)
 
 
 @dataclass
@@ -135,6 +136,22 @@ async def test_an_open_breaker_makes_no_call_and_says_for_how_long(
     world.now += 10
     assert 20.0 == await refused(one)
     assert 20.0 == one.rejected_for_s(MODEL.name)
+
+
+async def test_a_process_shares_all_its_breakers(world: World) -> None:
+    one, other, both = world.process(), world.process(), (MODEL, TOOL)
+    for on in both:
+        await call(other, on=on)
+    for on in both:
+        for _ in range(2):
+            with pytest.raises(TransientError):
+                await call(one, TransientError("down"), on)
+        assert one.has_pending_writes
+        await one.sync()
+        assert not one.has_pending_writes
+    world.now += 2 * SNAPSHOT_TTL_S
+    for on in both:
+        assert isinstance(await other.request_permit(on), Rejected)
 
 
 async def test_a_breaker_that_one_process_opens_stops_all_others(world: World) -> None:

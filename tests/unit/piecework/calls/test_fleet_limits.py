@@ -6,8 +6,10 @@ The fleet is the one that `make flow` measures.
 from __future__ import annotations
 
 import asyncio
+from asyncio import Semaphore
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,7 +21,8 @@ from piecework.errors import PermanentError, StoreError, TransientError
 from piecework.errors.classify import classify
 from piecework.resilience.limits import QUOTA_CODE, TOO_LARGE_CODE, Quota
 from piecework.resilience.retry import RetryPolicy, blocked_on
-from tests.unit.piecework.fakes import caller
+from tests.unit.piecework.fakes import Diary, caller
+from tests.unit.piecework.provider import ONCE
 from tests.unit.piecework.provider import Provider as Service
 from tests.unit.piecework.provider import call as call_service
 from tests.unit.virtual import run_virtually
@@ -29,6 +32,8 @@ from verification.flow.provider import Provider
 PATIENT = RetryPolicy(attempts=10, budget=600.0)
 MODEL = Dependency("model", retry=PATIENT, limits=Limits(requests_per_minute=600))
 FOR_EVER = 1e9
+#: An argument of 25 tokens.
+WIDE = "x" * 100
 
 
 def clock() -> float:
@@ -152,6 +157,53 @@ async def test_the_tokens_of_a_refused_answer_count_as_well() -> None:
 
 
 @virtually
+async def test_an_effect_whose_intent_took_long_takes_another_start() -> None:
+    class Slow(Diary):
+        async def begin(self, *facts: Any) -> Any:
+            begun = await Diary.begin(self, *facts)
+            await asyncio.sleep(0.0 if "refuse" in self.said else 1.5)
+            return begun
+
+    log: Any = Silent()
+    limits = FleetLimits(clock, Random(1), log, MemoryQuotas())
+    diary, service, began = Slow(), Service(), asyncio.get_running_loop().time()
+    fax = replace(ONCE, limits=Limits(requests_per_minute=20))
+    await call_service(caller(diary, clock=clock, limits=limits), fax, service)
+    assert ["begin", "refuse", "begin", "finish"] == diary.said
+    assert 1 == len(service.keys)
+    assert asyncio.get_running_loop().time() - began > 60 / 20
+
+
+@virtually
+async def test_an_effect_has_no_intent_while_it_waits_for_a_call_slot() -> None:
+    log: Any = Silent()
+    limits, slots = FleetLimits(clock, Random(1), log, MemoryQuotas()), Semaphore(0)
+    for fax in (ONCE, replace(ONCE, limits=Limits(600))):
+        diary, service = Diary(), Service()
+        one = caller(diary, clock=clock, limits=limits, slots=slots)
+        waiting = asyncio.create_task(call_service(one, fax, service))
+        await asyncio.sleep(5.0)
+        assert ([], []) == (diary.said, service.keys)
+        slots.release()
+        await waiting
+        assert ["begin", "finish"] == diary.said
+        await slots.acquire()  # the call has freed it
+
+
+@virtually
+async def test_an_effect_that_no_minute_can_hold_is_not_in_doubt() -> None:
+    log: Any = Silent()
+    limits = FleetLimits(clock, Random(1), log, MemoryQuotas())
+    diary, service = Diary(), Service()
+    fax = replace(ONCE, limits=Limits(tokens_per_minute=1))
+    with pytest.raises(PermanentError) as caught:
+        await call_service(
+            caller(diary, clock=clock, limits=limits), fax, service, WIDE
+        )
+    assert (TOO_LARGE_CODE, []) == (caught.value.code, diary.said)
+
+
+@virtually
 async def test_a_dependency_without_limits_sends_no_request() -> None:
     provider = Provider(clock)
     fleet = Fleet(provider, replace(MODEL, limits=None), calls=200)
@@ -236,3 +288,86 @@ async def test_a_429_by_chance_slows_no_other_call_down() -> None:
     await fleet.run(20.0)
     assert provider.book.refused
     assert 0 == fleet.record.writes
+
+
+@virtually
+async def test_calls_that_come_together_share_a_write_and_then_cost_nothing() -> None:
+    record = MemoryQuotas()
+    process = limiter(record)
+    assert max(await asyncio.gather(*(start(process) for _ in range(3)))) < 0.5
+    await asyncio.sleep(10.0)
+    writes = record.writes
+    await asyncio.sleep(60.0)
+    assert writes == record.writes
+
+
+@virtually
+async def test_each_chunk_with_a_waiting_call_is_reported_alive() -> None:
+    process, alive = limiter(MemoryQuotas(), replace(MODEL, limits=Limits(1))), [0, 0]
+    await start(process)
+
+    def report(chunk: int) -> None:
+        alive[chunk] += 1
+
+    until = asyncio.get_running_loop().time() + 30.0
+    waits = (process.start(0, until, partial(report, chunk)) for chunk in range(2))
+    ends = await asyncio.gather(*waits, return_exceptions=True)
+    assert [True, True] == [isinstance(end, TransientError) for end in ends]
+    assert min(alive) >= 20
+
+
+@virtually
+async def test_a_worker_that_loses_races_tries_again_at_once() -> None:
+    class Busy(MemoryQuotas):
+        async def reserve(self, name: str, seen: int, quota: Quota) -> Any:
+            if self.writes < 4:
+                self.rows[name] = Quota(seq=seen + 1)
+            return await MemoryQuotas.reserve(self, name, seen, quota)
+
+    assert await start(limiter(Busy())) < 0.6
+
+
+@virtually
+async def test_the_fleet_waits_once_for_the_longest_retry_after() -> None:
+    process = limiter(MemoryQuotas())
+    for seconds in (2.0, 10.0):
+        process.note_refusal(round(clock() * 1e6), seconds)
+    assert 10.0 <= await start(process) < 12.0
+
+
+@virtually
+async def test_the_rate_falls_by_the_share_of_the_refused_calls() -> None:
+    process = limiter(record := MemoryQuotas())
+    for answers in (0, 2):
+        await asyncio.sleep(10.0)
+        before, now = process.quota.pace, round(clock() * 1e6)
+        process.answers.extend([now] * answers)
+        process.note_refusal(now, None)
+        await asyncio.sleep(2.0)
+    rate = before.rate(now) * 1_000
+    assert rate * 2 / 3 == pytest.approx(
+        record.rows["model"].pace.refused_rate, rel=0.01
+    )
+
+
+@virtually
+async def test_the_tokens_of_all_waiting_calls_delay_a_deferred_one() -> None:
+    process = limiter(MemoryQuotas(), replace(MODEL, limits=Limits(None, 200)))
+    await start(process, tokens=200)
+    waits = (start(process, tokens=60, within=10.0) for _ in range(2))
+    first, _ = await asyncio.gather(*waits, return_exceptions=True)
+    assert isinstance(first, TransientError)
+    assert 30.0 <= (first.retry_after or 0.0) <= 45.0
+
+
+@virtually
+async def test_starts_are_reserved_for_the_calls_that_are_about_to_end() -> None:
+    process = limiter(MemoryQuotas(), replace(MODEL, limits=Limits(600, concurrent=1)))
+    await start(process)
+    waiting = [asyncio.create_task(start(process)) for _ in range(2)]
+    await asyncio.sleep(2.5)
+    process.answers.extend([round(clock() * 1e6)] * 2)
+    await asyncio.sleep(0.8)
+    for call in waiting:
+        process.release()
+        assert await call < 3.6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from piecework.resilience.limits import (
 
 NOW = 1_700_000_000 * MICROS
 MINUTE = 60 * MICROS
+LIMITS = ["requests_per_minute", "tokens_per_minute", "concurrent"]
 #: What one worker does: its clock's error, the time until then, its calls' tokens, how
 #: late it uses each start, and whether another worker writes between.
 TURNS = st.lists(
@@ -113,7 +115,19 @@ def test_a_call_that_no_minute_can_hold_is_refused_at_once() -> None:
     assert TOO_LARGE_CODE == caught.value.code
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, 10**10])
-def test_a_limit_is_a_whole_number_above_zero(wrong: object) -> None:
-    with pytest.raises(UsageError):
-        Limits(requests_per_minute=wrong)  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, 10**9 + 1])
+def test_a_limit_is_a_whole_number_above_zero(name: str, wrong: int) -> None:
+    with pytest.raises(UsageError, match=name):
+        Limits(**{name: wrong})
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_an_operator_replaces_a_limit_and_keeps_the_others(name: str) -> None:
+    changed = Limits(1, 2, 3).changed_by(Limits(**{name: 10**9}))
+    assert replace(Limits(1, 2, 3), **{name: 10**9}) == changed
+
+
+def test_all_calls_that_fit_receive_a_start() -> None:
+    _, starts = reserve(Quota(declared=Limits(600)), [1, 2, 3], NOW)
+    assert [1, 2, 3] == [start.tokens for start in starts]

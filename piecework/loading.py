@@ -64,6 +64,11 @@ def load_pipeline(name: str) -> Pipeline:
 
 def _pipelines_of(name: str) -> list[Pipeline]:
     module_name, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        found = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        message = f"{name!r} does not begin with the name of a module."
+        step = f"Name the module as in an import, such as `{found or 'app'}`."
+        raise UsageError(message, code="pipeline.module.not_found", next_step=step)
     module = _import(module_name)
     named = {attribute: getattr(module, attribute, None)} if attribute else vars(module)
     pipelines = _declared(named.values())

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from piecework.calls.usage import CHARACTERS_PER_TOKEN
 from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
 from piecework.domain.identity import named_call, path_of
-from piecework.errors import StageError
+from piecework.errors import StageError, UsageError
 from piecework.llm.prices import Priced
 from piecework.llm.request import ModelAnswer, ModelCaller, ModelRequest, Turn
 from piecework.llm.schema import invalid_answer, read_answer, repair_text, schema_of
@@ -203,6 +203,13 @@ class Model:
         request = replace(request, model=self.model_id, idempotency_key=idempotency_key)
         said = await self.caller(request)
         answer = ModelAnswer(said) if isinstance(said, str) else said
+        if not isinstance(answer, ModelAnswer):
+            raise UsageError(
+                f"The caller of the model {self.name} returned a"
+                f" {type(answer).__name__}.",
+                code="pipeline.declaration.invalid",
+                next_step="Let it return a text, or a ModelAnswer.",
+            )
         answer = replace(answer, answered_by=self.name)
         if (error := answer.stopped_early()) is not None:
             raise self._paid(error, answer)

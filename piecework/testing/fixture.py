@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -63,12 +63,17 @@ class Piecework:
     async def run(
         self,
         pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
-        payloads: Sequence[BaseModel],
+        payloads: Sequence[BaseModel | Mapping[str, Any]],
         faults: Sequence[Fault] = (),
         **options: Any,
     ) -> MemoryRun:
-        """Run a pipeline in memory; see `run_in_memory`."""
-        return await run_in_memory(pipeline, payloads, faults=faults, **options)
+        """Run a pipeline in memory; see `run_in_memory`. A mapping is validated."""
+        model = as_pipeline(pipeline).payload
+        rows = [
+            row if isinstance(row, BaseModel) else model.model_validate(row)
+            for row in payloads
+        ]
+        return await run_in_memory(pipeline, rows, faults=faults, **options)
 
     def fake(self, call: DeclaredCall[..., Any] | Model, answer: Answer) -> Fake:
         """Answer a declared call, or a model, from now until the end of the test.

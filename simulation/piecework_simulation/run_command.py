@@ -45,7 +45,7 @@ POLL_S = 0.25
 #: Threads besides those of the stages, for host names.
 SPARE_THREADS = 8
 #: Causes of dead letters that the end of the run lists.
-MAX_CAUSES = 5
+MAX_CAUSES = 20
 
 
 class Aws(StrEnum):
@@ -163,7 +163,9 @@ async def show_end(out: Output, rt: Runtime, job: Job, name: str = "") -> None:
         causes.setdefault(letter.fingerprint, letter)
     for letter in list(causes.values())[:MAX_CAUSES]:
         where = f" in {letter.stage}" if letter.stage else ""
-        out.say(f"dead {letter.error_code}{where}: {letter.error}")
+        out.say(
+            f"dead chunk {letter.chunk}: {letter.error_code}{where}: {letter.error}"
+        )
     if len(causes) > MAX_CAUSES:
         out.say(f"and {len(causes) - MAX_CAUSES} causes more")
 

@@ -73,7 +73,8 @@ def test_results_go_to_stdout_and_causes_to_stderr(project: Path) -> None:
     values = {each["chunk"]: each.get("value") for each in results}
     assert values == {0: 1, 1: None, 2: 2}
     assert done.returncode == 5  # dead letters are left
-    assert "dead runtime.stage.permanent in count: there is no text" in done.stderr
+    cause = "dead chunk 1: runtime.stage.permanent in count: there is no text"
+    assert cause in done.stderr
     assert (project / "out" / "total.txt").read_text("utf-8") == "3"
     left = {path.name for path in project.iterdir()} - {"__pycache__"}
     assert left == {"app.py", "rows.jsonl", "out"}

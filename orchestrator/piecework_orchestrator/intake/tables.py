@@ -164,8 +164,13 @@ def wrong_width(path: Path, line: int) -> UsageError:
 
 def unreadable(path: Path, error: Exception) -> UsageError:
     """Return the error of a file that is not a table."""
+    reason = type(error).__name__
+    if isinstance(error, csv.Error):  # it quotes no data
+        reason = str(error)
+    elif isinstance(error, UnicodeDecodeError):
+        reason = "it is not UTF-8"
     return UsageError(
-        f"{path} cannot be read as a table: {type(error).__name__}.",
+        f"{path} cannot be read as a table: {reason}.",
         code="input.file.unreadable",
         next_step="Save it as UTF-8 CSV with a header, or as Parquet.",
         origin=str(path),

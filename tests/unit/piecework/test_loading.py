@@ -97,6 +97,14 @@ def test_a_module_that_is_not_there_is_named(modules: Path) -> None:
     assert code_of("pw_absent.inner:x")[0] == "pipeline.module.not_found"
 
 
+@pytest.mark.parametrize("name", ["./app.py", ":x", "", "a,b", "my-app"])
+def test_a_path_is_not_a_module(name: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        load_pipelines([name])
+    assert refused.value.code == "pipeline.module.not_found"
+    assert "`app`" in refused.value.next_step or name not in {"./app.py", ":x"}
+
+
 def test_a_module_that_misses_another_has_failed(modules: Path) -> None:
     module = written(modules, "pw_needy", "import pw_missing")
     code, message = code_of(module)

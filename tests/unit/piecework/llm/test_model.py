@@ -84,6 +84,14 @@ def asking(model: Model, **parameters: Any) -> Pipeline:
     return Pipeline("invoices", payload=Doc, stages=[Stage(read), Stage(end)])
 
 
+async def test_a_caller_that_returns_neither_text_nor_answer_is_named() -> None:
+    async def caller(_: ModelRequest) -> Any:
+        return {"total": 3}
+
+    with pytest.raises(UsageError, match="caller of the model small returned a dict"):
+        await Model("small", caller).ask("Read.", "total 3")
+
+
 async def test_outside_of_a_chunk_it_just_asks() -> None:
     provider = Provider('```json\n{"total": 3}\n```')
     model = Model("mini", provider, model_id="mini-1")

@@ -40,7 +40,6 @@ P = TypeVar("P", bound="BaseModel", default=Any)
 #: A function of the context. An `async def` runs on the event loop; a plain `def` runs
 #: in a thread.
 StageFunction: TypeAlias = Callable[[Any], Any]
-JoinFunction: TypeAlias = Callable[[Any], Awaitable[Any]]
 
 #: How hard it is to reverse the effect of a stage.
 Reversibility: TypeAlias = Literal["easy", "hard", "impossible"]

@@ -213,7 +213,7 @@ def program_section(words: str, parser: ArgumentParser) -> str:
         f"| `{cell(' / '.join(action.option_strings))}"
         f"{f' {action.metavar}' if action.metavar else ''}` "
         f"| {escaped(action.help or '')}{' [required]' if action.required else ''} |\n"
-        for action in parser._actions  # noqa: SLF001 -- there is no other list
+        for action in parser._actions  # noqa: SLF001 -- typer gives no other list
         if "--help" not in action.option_strings
     )
     head = "\n| argument or option | meaning |\n| --- | --- |\n"

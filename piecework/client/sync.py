@@ -21,7 +21,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class Wrapper(Protocol):
-    """A client or a job of this module: what it wraps, and the client's loop."""
+    """A blocking client or job: the asynchronous one, and the loop that runs it."""
 
     @property
     def inner(self) -> Any:

@@ -726,7 +726,7 @@ ROWS: Final = (
     Code(
         "input.file.unsupported",
         PERMANENT,
-        "There is no reader for this kind of file.",
+        "Piecework cannot read this kind of file.",
         "Save it as .md, .txt, .docx or .pdf, or submit a .jsonl file.",
     ),
     Code(

@@ -1,4 +1,4 @@
-"""What a model is asked, and what it answers, in the same form for every provider."""
+"""The request to a model and its answer, in one form for all providers."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MICROS: Final = 1_000_000
 MINUTE: Final = 60 * MICROS
 #: The rate after a refusal, as a share of the refused rate.
 CUT: Final = 0.9
-#: Seconds until the rate is again what it was at the refusal.
+#: Seconds until the rate has grown back to the refused one.
 RECOVERY_S: Final = 9.0
 #: Seconds in which the first rate doubles: one worker knows only its own share.
 DOUBLING_S: Final = 3.0

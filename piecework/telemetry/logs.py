@@ -160,7 +160,7 @@ def configure(
     Commands write their results to stdout, so logs must not go there.
 
     Raises:
-        UsageError: `config.setting.invalid`: there is no such level.
+        UsageError: `config.setting.invalid`: the level does not exist.
     """
     import structlog
 
@@ -187,7 +187,7 @@ def configure_late(level: str, *, stream: TextIO) -> None:
     logger from structlog itself needs `configure`.
 
     Raises:
-        UsageError: `config.setting.invalid`: there is no such level.
+        UsageError: `config.setting.invalid`: the level does not exist.
     """
     number = _number(level)
     now = partial(configure, level, stream=stream)

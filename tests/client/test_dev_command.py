@@ -56,7 +56,7 @@ class Dev:
     process: asyncio.subprocess.Process
 
     async def says(self, text: str) -> None:
-        """Read what it writes, up to a line with this text."""
+        """Read the output of the command until a line has this text."""
         assert self.process.stderr is not None
         read = []
         while not read or text not in read[-1]:

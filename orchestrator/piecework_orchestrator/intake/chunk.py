@@ -141,6 +141,21 @@ def _clean_label(text: str) -> str:
 
 MAX_ERRORS = 5
 
+
+def misfit_error(
+    model: type[BaseModel], location: SourceLocation, error: Exception, **details: int
+) -> UsageError:
+    """Return the error of a row of a file that does not fit the payload."""
+    return UsageError(
+        f"{location.part.capitalize()} of {location.origin} does not fit "
+        f"{model.__name__}: {describe_payload_error(error)}.",
+        code="input.rows.invalid_line",
+        next_step=f"Correct {location.part}, then submit again. No job was created.",
+        origin=location.origin,
+        **details,
+    )
+
+
 # The messages of these pydantic errors quote input, or text of a user's validator that
 # may quote input. Error types that are not pydantic's come from users, too.
 QUOTING_TYPES = frozenset(

@@ -21,7 +21,7 @@ from piecework_orchestrator.intake.chunk import (
     ChunkInput,
     SourceLocation,
     chunk_input,
-    describe_payload_error,
+    misfit_error,
 )
 from piecework_orchestrator.intake.limits import KIB, Limits
 
@@ -104,21 +104,14 @@ def _chunk(
 ) -> ChunkInput:
     if number == 1:
         line = line.removeprefix(codecs.BOM_UTF8)
+    location = SourceLocation(origin, f"line {number}", label=f"line {number}")
     try:
         payload = pipeline.payload.model_validate_json(line)
         read_json(line, Bounds(limits.line_bytes))
     except PieceworkError:
         raise
     except Exception as error:  # noqa: BLE001 -- a validator may raise anything
-        raise UsageError(
-            f"Line {number} of {origin} does not fit {pipeline.payload.__name__}: "
-            f"{describe_payload_error(error)}.",
-            code="input.rows.invalid_line",
-            next_step=f"Correct line {number}, then submit again. No job was created.",
-            origin=origin,
-            line=number,
-        ) from None
-    location = SourceLocation(origin, f"line {number}", label=f"line {number}")
+        raise misfit_error(pipeline.payload, location, error, line=number) from None
     return chunk_input(payload, location, pipeline, limits)
 
 

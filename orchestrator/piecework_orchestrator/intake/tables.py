@@ -16,7 +16,7 @@ from piecework_orchestrator.intake.chunk import (
     ChunkInput,
     SourceLocation,
     chunk_input,
-    describe_payload_error,
+    misfit_error,
 )
 from piecework_orchestrator.intake.limits import Limits
 
@@ -143,13 +143,7 @@ def validated(
     except PieceworkError:
         raise
     except Exception as error:  # noqa: BLE001 -- a validator may raise anything
-        raise UsageError(
-            f"{location.part.capitalize()} of {location.origin} is not a "
-            f"{model.__name__}: {describe_payload_error(error)}.",
-            code="input.rows.invalid_line",
-            next_step=f"Correct {location.part}, then submit again; no job was made.",
-            origin=location.origin,
-        ) from None
+        raise misfit_error(model, location, error) from None
 
 
 def wrong_width(path: Path, line: int) -> UsageError:
@@ -157,7 +151,7 @@ def wrong_width(path: Path, line: int) -> UsageError:
     return UsageError(
         f"Line {line} of {path} has another number of cells than the header.",
         code="input.rows.invalid_line",
-        next_step=f"Correct line {line}, then submit again; no job was made.",
+        next_step=f"Correct line {line}, then submit again. No job was created.",
         origin=str(path),
     )
 

@@ -69,7 +69,7 @@ def find_access(endpoint: Endpoint, environ: Mapping[str, str]) -> Access | None
     """Return the access that the SDK would find; None if only the SDK can tell.
 
     That is the embedded AWS; or an endpoint on this machine or AWS itself, if region
-    and keys are in the environment and there is no configuration file.
+    and keys are in the environment and no configuration file exists.
     """
     if SPECIAL_VARIABLES & {name.upper() for name in environ}:
         return None

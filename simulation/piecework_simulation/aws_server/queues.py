@@ -23,7 +23,7 @@ from piecework_simulation.aws_server.http import (
 )
 
 Document = dict[str, Any]
-#: The model's names of what it does, by AWS's.
+#: The method of the model for each operation of AWS.
 OPERATIONS = {
     "SendMessage": "send_message",
     "SendMessageBatch": "send_message_batch",

@@ -18,7 +18,7 @@ from piecework_simulation.aws_server.http import (
     written,
 )
 
-#: The model's names of what it does, by AWS's.
+#: The method of the model for each operation of AWS.
 OPERATIONS = {name.title().replace("_", ""): name for name in KNOWN}
 #: What only a binary value has in its request.
 BINARY, BINARIES = b'"B"', b'"BS"'

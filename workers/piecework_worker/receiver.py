@@ -26,7 +26,7 @@ MAX_RECEIVES = 2
 GATHER_S = 0.02
 #: Seconds to wait after SQS was unreachable.
 OUTAGE_S = 1.0
-#: Seconds to wait after a message whose pipeline this worker does not have, doubled with
+#: Seconds to wait after a message whose pipeline this worker does not have, doubled by
 #: ten such messages in a row; and at most. An idle worker would otherwise receive the
 #: messages of all other workers first, again and again.
 UNKNOWN_S, LONGEST_UNKNOWN_S = 0.5, 20.0

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.dependency import DeclaredCall
+from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
 from piecework.testing.faults import Fault
 from piecework.testing.memory import MemoryRun, run_in_memory
@@ -84,13 +85,23 @@ class Piecework:
                 it or raises an error. It is not called with the idempotency key. A
                 model answers with a text, an object of pydantic, which is sent as JSON,
                 or a `ModelAnswer`, and its function receives the `ModelRequest`.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: it is neither.
         """
+        from piecework.llm import Model  # most tests have none
+
         fake = Fake(answer)
         if isinstance(call, DeclaredCall):
             replaced = call.replaced(fake.execute)
             self._monkeypatch.setattr(call, "function", replaced)
-        else:
+        elif isinstance(call, Model):
             self._monkeypatch.setattr(call, "caller", fake.execute_model)
+        else:
+            name = getattr(call, "__qualname__", type(call).__name__)
+            message = f"{name} is neither a declared call nor a model: it has no fake."
+            step = "Declare it with `@dependency.call`, or pass the `Model`."
+            raise UsageError(message, next_step=step)
         return fake
 
     def simulate(

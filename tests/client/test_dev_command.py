@@ -16,8 +16,9 @@ from aiohttp import ClientSession
 from pydantic import BaseModel
 
 from piecework import pipeline
-from piecework.aws.endpoint import ENDPOINT_VARIABLES
+from piecework.aws.endpoint import ENDPOINT_VARIABLES, IN_PROCESS
 from piecework.client import Client, Done
+from piecework.errors import UnreachableError
 
 APP = """
 from pydantic import BaseModel
@@ -82,6 +83,14 @@ async def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     for name in (*ENDPOINT_VARIABLES, "PIECEWORK_STATE_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+    killed = {"endpoint": "http://127.0.0.1:9", "pid": 1, "region": "us-east-1"}
+    killed["version"] = IN_PROCESS
+    (tmp_path / ".piecework").mkdir()
+    (tmp_path / ".piecework" / "emulator.json").write_text(json.dumps(killed))
+    with pytest.raises(UnreachableError, match="it has ended, and its jobs") as ended:
+        async with Client():
+            pass
+    assert "piecework dev MODULE" in ended.value.next_step
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "factor.py").write_text("FACTOR = 2\n")
     process = await asyncio.create_subprocess_exec(

@@ -75,7 +75,7 @@ class ModelAnswer:
 
     def misfit(self) -> str:
         """Return which count is not a number from 0; empty: all counts are."""
-        counts = {
+        counts: dict[str, Any] = {
             "tokens_in": self.tokens_in,
             "tokens_out": self.tokens_out,
             "cached_tokens_in": self.cached_tokens_in,

@@ -89,19 +89,13 @@ class Piecework:
         Raises:
             UsageError: `cli.usage.invalid`: it is neither.
         """
-        from piecework.llm import Model  # most tests have none
-
         fake = Fake(answer)
         if isinstance(call, DeclaredCall):
             replaced = call.replaced(fake.execute)
             self._monkeypatch.setattr(call, "function", replaced)
-        elif isinstance(call, Model):
-            self._monkeypatch.setattr(call, "caller", fake.execute_model)
         else:
-            name = getattr(call, "__qualname__", type(call).__name__)
-            message = f"{name} is neither a declared call nor a model: it has no fake."
-            step = "Declare it with `@dependency.call`, or pass the `Model`."
-            raise UsageError(message, next_step=step)
+            require_model(call)
+            self._monkeypatch.setattr(call, "caller", fake.execute_model)
         return fake
 
     def simulate(
@@ -121,3 +115,18 @@ class Piecework:
         found = self._simulate(as_pipeline(pipeline), list(payloads), seeds)
         if found:
             raise AssertionError(found)
+
+
+def require_model(call: object) -> None:
+    """Raise for what has no fake: neither a declared call nor a model.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    from piecework.llm import Model  # most tests have none
+
+    if not isinstance(call, Model):
+        name = getattr(call, "__qualname__", type(call).__name__)
+        message = f"{name} is neither a declared call nor a model: it has no fake."
+        step = "Declare it with `@dependency.call`, or pass the `Model`."
+        raise UsageError(message, next_step=step)

@@ -71,6 +71,7 @@ EVENTS: Mapping[str, float] = {
     "operator.resume": 0.5,
     "operator.redrive": 0.5,
     "operator.submit_again": 0.2,
+    "operator.limits": 0.3,
 }
 KINDS: Mapping[str, float] = {
     **REQUESTS,

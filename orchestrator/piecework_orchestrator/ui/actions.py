@@ -43,7 +43,7 @@ class Preview:
     Attributes:
         sentences: For the operator, before the form.
         rows: The things that it touches, as documents with the keys of `columns`.
-        fields: Of the form, without the reason.
+        fields: The fields of the form, without the reason.
     """
 
     sentences: tuple[str, ...]

@@ -20,7 +20,7 @@ from piecework.errors import PieceworkError
 from piecework.runtime import Runtime
 from piecework.store.breakers import Breakers
 from piecework.store.completion import all_chunks
-from piecework_orchestrator.cli.limits import limits_document, quotas
+from piecework.store.limits import FleetQuotas, read_quota
 from piecework_orchestrator.inspector import Document, progress_of, require_chunk
 from piecework_orchestrator.results import read_group, result_json
 
@@ -122,7 +122,8 @@ async def read_fleet(rt: Runtime) -> Document:
     depth, breakers = await asyncio.gather(
         rt.work.depth(), Breakers(rt.table, "ui", rt.clock).read_all()
     )
-    limits = [limits_document(name, row) async for name, row in quotas(rt).rows()]
+    quotas = FleetQuotas(rt.table, "ui", rt.clock, rt.rng)
+    limits = {name: read_quota(row).limits async for name, row in quotas.rows()}
     return {"queue_depth": depth, "breakers": breakers, "limits": limits}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -42,6 +43,20 @@ async def test_a_running_job_updates_its_page_until_it_ends(
     assert "3 of 3 chunks" in rest[-2][1]["summary"]
     assert "DEAD 1" in rest[-2][1]["chunks"]
     assert rest[-1] == ("ended", {})
+
+
+async def test_a_stuck_job_says_why_and_a_worker_appears(
+    deployment: Deployment, page: Page
+) -> None:
+    await deployment.submit("j-1", "hold")
+    _, shown = await page.get("/jobs/j-1")
+    assert "workers.none" in shown
+    assert "No worker has reported" in (await page.get("/workers"))[1]
+    async with deployment.worker(), asyncio.timeout(20):
+        while "ALIVE" not in (shown := (await page.get("/workers"))[1]):
+            await asyncio.sleep(0.05)
+        deployment.go_on.set()
+    assert "word-count" in shown
 
 
 async def test_values_of_users_are_text_on_every_page(

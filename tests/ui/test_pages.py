@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -52,10 +51,11 @@ async def test_a_stuck_job_says_why_and_a_worker_appears(
     _, shown = await page.get("/jobs/j-1")
     assert "workers.none" in shown
     assert "No worker has reported" in (await page.get("/workers"))[1]
-    async with deployment.worker(), asyncio.timeout(20):
-        while "ALIVE" not in (shown := (await page.get("/workers"))[1]):
-            await asyncio.sleep(0.05)
+    async with deployment.worker():
         deployment.go_on.set()
+        await deployment.client.job("j-1").wait(timeout=20)
+        _, shown = await page.get("/workers")
+    assert "ALIVE" in shown
     assert "word-count" in shown
 
 

@@ -93,6 +93,7 @@ def job_transitions(old: Item | None, new: Item) -> list[str]:
     transitions = {
         (J.SUBMITTING, J.RUNNING): "J1",
         (J.RUNNING, J.FINALIZING): "J2",
+        (J.CANCELLING, J.FINALIZING): "J2",
         (J.CANCELLING, J.CANCELLED): "J5",
         (J.RESUMING, J.RUNNING): "J9",
         (J.RESUMING, J.SUBMITTING): "J9",

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from piecework.cost.meter import plain
+from piecework.domain.call_usage import NAME_LENGTH
 from piecework.errors import UsageError
 
 SHIPPED_PRICES = Path(__file__).parent / "prices.yaml"
@@ -82,8 +82,8 @@ class Prices(BaseModel):
         return found
 
     def model_prices(self, name: str) -> dict[Tokens, Price]:
-        """Return the prices of a model by its name as in the counts."""
-        found = {plain(known): prices for known, prices in self.models.items()}
+        """Return the prices of a model by its name as in the records."""
+        found = {known[:NAME_LENGTH]: prices for known, prices in self.models.items()}
         return found.get(name, {})
 
 

@@ -49,7 +49,8 @@ class Reclaimer:
             chunk,
             f"{AS_READ} AND {NOT_RENEWED_SINCE}",
             "SET #status = :waiting, given_back_at = :now, redispatch_at = :due,"
-            " error_code = :code, attempts = attempts - :refund, lost_at = stage"
+            " error_code = :code, attempts = attempts - :refund,"
+            " lost_at = if_not_exists(stage, :no_stage)"
             " ADD takeovers :one, lost_fences :lost"
             " REMOVE claimed_by, claim_expires_at, claim_token",
             {
@@ -61,6 +62,7 @@ class Reclaimer:
                 "refund": refund,
                 "one": 1,
                 "lost": {chunk.fence},
+                "no_stage": "",
             },
         )
 

@@ -96,19 +96,6 @@ def build_run(
     """Build the run of a claim."""
     claim, rt = lease.claim, services.rt
     stages = join_as_pipeline(pipeline) if claim.ref.is_join else pipeline
-<<<<<<< HEAD
-    journal = CallJournal(rt.table, rt.objects, claim, rt.settings, rt.clock, log)
-    ledger = EffectLedger(
-        rt.table,
-        rt.objects,
-        claim,
-        rt.clock,
-        pivot=stages.pivot_name,
-        cancel_of_lease=lambda: lease.cancel,
-    )
-    if claim.chunk.direction == AT_PIVOT:
-        ledger.cancel = CancelRequest.read(claim.chunk.item)
-=======
     usage = ClaimUsage(lambda call: may_be_paid(chunk_run, call))
     journal = CallJournal(
         rt.table,
@@ -120,8 +107,17 @@ def build_run(
         usage,
         is_lost=lambda: lease.is_lost,
     )
-    ledger = EffectLedger(rt.table, rt.objects, claim, rt.clock, usage)
->>>>>>> 61f061c (Derive the bill of a job's models from its records, true after a crash)
+    ledger = EffectLedger(
+        rt.table,
+        rt.objects,
+        claim,
+        rt.clock,
+        pivot=stages.pivot_name,
+        cancel_of_lease=lambda: lease.cancel,
+        usage=usage,
+    )
+    if claim.chunk.direction == AT_PIVOT:
+        ledger.cancel = CancelRequest.read(claim.chunk.item)
     attempts = Attempts(
         budget=RetryBudget(
             rt.settings.retry_budget_s, max_delay=rt.settings.longest_wait_s
@@ -199,7 +195,6 @@ def build_run(
     return chunk_run
 
 
-<<<<<<< HEAD
 def waits_at_pivot(chunk_run: ChunkRun) -> bool:
     """Return whether an effect of the pivot waits, and none has an intent.
 
@@ -208,7 +203,8 @@ def waits_at_pivot(chunk_run: ChunkRun) -> bool:
     at_pivot = chunk_run.ctx.stage == chunk_run.ledger.pivot
     waits = bool(chunk_run.ctx.caller.effect_drain.tasks)
     return at_pivot and waits and chunk_run.ledger.pivot_is_untouched
-=======
+
+
 def may_be_paid(chunk_run: ChunkRun, call: Call) -> bool:
     """Return whether a lost claim of the chunk may have paid for a call.
 
@@ -218,7 +214,6 @@ def may_be_paid(chunk_run: ChunkRun, call: Call) -> bool:
     lost_at = chunk_run.claim.chunk.lost_at
     compensates = not chunk_run.ctx.caller.counts.forward
     return bool(lost_at) and (compensates or call.scope.stage == lost_at)
->>>>>>> 61f061c (Derive the bill of a job's models from its records, true after a crash)
 
 
 def latest_start(lease: Lease, settings: Settings) -> float:

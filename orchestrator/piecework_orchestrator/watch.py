@@ -59,7 +59,8 @@ class ProgressSnapshot:
         """The status, the counts and the estimated time left, as a line."""
         running = self.counts[ChunkStatus.RUNNING]
         waiting = self.counts[ChunkStatus.WAITING]
-        words = [str(self.job.status)]
+        pause = self.job.pause
+        words = [f"{self.job.status}{f' ({pause.code})' if pause else ''}"]
         words += [f"{running} running"] if running else []
         words += [f"{waiting} waiting"] if waiting else []
         words += [f"{self.dead} dead"] if self.dead else []
@@ -157,9 +158,12 @@ async def poll_until_ended(
             return found
         if found.status is JobStatus.CANCELLING:
             watcher.remark_once(describe_cancel(found))
-        if not active and (reason := status_reason(found, rt.clock())):
+        if (pause := found.pause) is not None:
+            why = f"paused by {pause.actor}: {pause.code}: {pause.message}"
+            watcher.remark_once(f"{why}; next: piecework jobs resume {job}")
+        elif not active and (reason := status_reason(found, rt.clock())):
             watcher.remark_once(f"notice {reason['code']}: {reason['message']}")
-        if active or ended != last:
+        if active or ended != last or pause is not None:
             last_claim, last = now, ended
         elif now - last_claim >= NO_WORKER_AFTER_S:
             watcher.remark_once(watcher.no_worker_hint)

@@ -186,7 +186,7 @@ async def test_a_redrive_after_a_fix_completes_the_job(deployment: Deployment) -
     assert values == [{"words": 1}, {"words": 1}]
 
 
-async def test_a_cancelled_job_is_resumed_and_not_retried(
+async def test_a_cancelled_job_is_retried_and_not_resumed(
     deployment: Deployment,
 ) -> None:
     job = await deployment.client.submit(words, [Text(text="a"), Text(text="hold")])
@@ -197,10 +197,11 @@ async def test_a_cancelled_job_is_resumed_and_not_retried(
         last = await anext(results)
         assert isinstance(last, Failed)
         assert (last.status, last.error.code) == ("CANCELLED", "job.cancel.requested")
-        with pytest.raises(UsageError, match="jobs retry"):
-            await job.retry("again")
+        with pytest.raises(UsageError, match="not paused") as refused:
+            await job.resume("again")
+        assert "jobs retry" in refused.value.next_step
         holds[-1].set()
-        assert await job.resume("needed after all") == 1
+        assert await job.retry("needed after all") == 1
         assert (await job.wait(timeout=30)).succeeded
 
 

@@ -24,7 +24,7 @@ CLOCK_MARGIN_S = 60.0
 #: Seconds by which a claim may be early: the rest of a wrong clock that the times in
 #: AWS's answers leave.
 DUE_MARGIN_S = 5.0
-#: The attributes that an ended chunk keeps until a resume.
+#: The attributes that an ended chunk keeps until a retry.
 FINAL = ("gen", "fence", "claim_token", "result_sha256", "settled_at", "error_code")
 
 

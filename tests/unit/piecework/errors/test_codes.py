@@ -98,7 +98,8 @@ def test_commands_in_recoveries_are_commands_that_exist() -> None:
         "chunks list", "dev", "dlq list", "dlq redrive", "dlq show", "doctor", "down",
             "effects list", "effects resolve",
         "infra deploy", "infra destroy", "infra status",
-        "limits", "jobs cancel", "jobs list", "jobs retry", "jobs show", "jobs watch",
+        "limits", "jobs cancel", "jobs list", "jobs resume", "jobs retry", "jobs show",
+        "jobs watch",
         "reconcile", "results JOB", "submit",
         "up", "COMMAND",
     }  # fmt: skip

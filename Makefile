@@ -65,8 +65,8 @@ down: setup ## stop the embedded AWS
 verify: setup ## fail if a generated page is older than its source
 	@$(BIN)/python -m piecework.errors.page | diff -u docs/error-codes.md - \
 	|| { echo "docs/error-codes.md is stale: run make docs" >&2; exit 1; }
-	@$(BIN)/python -m bench.limits | diff -u docs/limits.md - \
-	|| { echo "docs/limits.md is stale: run make docs" >&2; exit 1; }
+	@$(BIN)/python -m bench.limits | diff -u docs/aws-limits.md - \
+	|| { echo "docs/aws-limits.md is stale: run make docs" >&2; exit 1; }
 	@for page in settings command-line; do \
 		$(BIN)/python docs/reference/generate.py $$page | diff -u docs/reference/$$page.md - \
 		|| { echo "docs/reference/$$page.md is stale: run make docs" >&2; exit 1; } \
@@ -86,7 +86,7 @@ drawings: setup ## draw docs/drawings/*.dot as SVG
 
 docs: setup drawings ## write the generated pages, build the site into site/ and check its links
 	@$(BIN)/python -m piecework.errors.page > docs/error-codes.md
-	@$(BIN)/python -m bench.limits > docs/limits.md
+	@$(BIN)/python -m bench.limits > docs/aws-limits.md
 	@$(BIN)/python docs/reference/generate.py settings > docs/reference/settings.md
 	@$(BIN)/python docs/reference/generate.py command-line > docs/reference/command-line.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean

@@ -232,12 +232,21 @@ def explain_connect_errors(settings: Settings, endpoint: Endpoint) -> Iterator[N
             message = (
                 f"Nothing is deployed as {settings.app}-{settings.env} at {where}."
             )
-            step = "Run `piecework up`, or set PIECEWORK_APP and PIECEWORK_ENV."
+            start = "piecework dev MODULE" if endpoint.by_dev else "piecework up"
+            step = f"Run `{start}`, or set PIECEWORK_APP and PIECEWORK_ENV."
             raise UsageError(
                 message, code="aws.resource.not_found", next_step=step
             ) from error
         message = f"{where} refused: {failure.provider_code}."
         raise UsageError(message, code=failure.code) from error
     except (BotoCoreError, OSError) as error:
-        message = f"{where} does not answer."
-        raise UnreachableError(message) from error
+        raise unreachable(endpoint) from error
+
+
+def unreachable(endpoint: Endpoint) -> UnreachableError:
+    """Return the error of an endpoint that does not answer."""
+    where = endpoint.url or "AWS"
+    if endpoint.by_dev:
+        message = f"`piecework dev` served {where}; it has ended, and its jobs with it."
+        return UnreachableError(message, next_step="Start it: `piecework dev MODULE`.")
+    return UnreachableError(f"{where} does not answer.")

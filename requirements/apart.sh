@@ -32,7 +32,7 @@ lowest() {
     # The tools of the tests have their newest versions; they are not what is tested.
     install --constraint "$tools/lowest/constraints.txt" \
         pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis "moto[server]" \
-        localstack-client types-aiobotocore
+        localstack-client types-aiobotocore grimp
     "$UV" pip list --quiet --python "$python" |
         grep -E '^(aio|boto|jinja2|pydantic|pypdf|python-docx|pyyaml|rich|structlog|typer)'
     # pypdf 4 imports a cipher that cryptography is about to move. The tests left out

@@ -1,4 +1,4 @@
-"""`python -m bench.limits > docs/limits.md`."""
+"""`python -m bench.limits > docs/aws-limits.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/limits.md, all of it: so that no figure on it is older than the recording."""
+"""docs/aws-limits.md, all of it, so that no figure is older than the recording."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.limits import model, quotas
 from bench.limits.recorded import Pattern, read_patterns
 from piecework.domain.keys import PARTITION_SIZE, partition_count
 
-TEXT: Final = Path(__file__).with_name("limits.md.in")
+TEXT: Final = Path(__file__).with_name("aws-limits.md.in")
 SIZES: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 WORKERS: Final = (1, 10, 100, 1_000, 10_000)
 #: The recorded job and the duration of its chunks.

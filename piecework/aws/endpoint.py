@@ -67,12 +67,14 @@ class Endpoint:
         source: `environment`, `embedded` or `aws`.
         region: Empty if the SDK's own configuration applies.
         key: The access key of the embedded AWS.
+        by_dev: Whether a `piecework dev` serves the embedded AWS.
     """
 
     url: str
     source: str
     region: str
     key: str = ""
+    by_dev: bool = False
 
     @property
     def loopback(self) -> bool:
@@ -118,7 +120,8 @@ def find_endpoint(
     if state is None:
         return Endpoint("", "aws", region)
     refuse_two_meanings(environment, folder)
-    return Endpoint(state.endpoint, "embedded", state.region, state.key)
+    by_dev = state.version == IN_PROCESS
+    return Endpoint(state.endpoint, "embedded", state.region, state.key, by_dev)
 
 
 def refuse_two_meanings(environment: Mapping[str, str], folder: Path) -> None:

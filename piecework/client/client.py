@@ -20,8 +20,9 @@ from typing import Any, Self, TypeVar, overload
 from pydantic import BaseModel
 from typing_extensions import Unpack
 
-from piecework.client.job import Deadline, JobHandle, epoch_of
+from piecework.client.job import JobHandle
 from piecework.client.sync import Blocking, BlockingIterator, SyncJob
+from piecework.client.times import Deadline, epoch_of
 from piecework.client.views import JobFacts
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.dead_letter import DeadLetterRow

@@ -6,18 +6,17 @@ import json
 from collections.abc import AsyncIterator, Callable, Container
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from typing_extensions import Unpack
 
 from piecework.client.progress import OnProgress, progress_bar
+from piecework.client.times import Deadline, Timeout, epoch_of, seconds_of
 from piecework.client.views import ChunkError, Done, Failed, JobFacts, JobView
 from piecework.domain import values
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef
-from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline, Stage
 from piecework.runtime import Runtime
@@ -54,13 +53,9 @@ from piecework_orchestrator.results import (
 )
 from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.selection import Filter, LetterFilter, select
-from piecework_orchestrator.times import parse_deadline
 from piecework_orchestrator.watch import Watcher, watch
 
 R = TypeVar("R")
-
-#: A time, a span from now, or either one as text: `2h`, `2026-11-22T18:00:00Z`.
-Deadline = datetime | timedelta | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +118,7 @@ class JobHandle(Generic[R]):
 
     async def wait(
         self,
-        timeout: float | None = None,  # noqa: ASYNC109 -- the message names the job
+        timeout: Timeout | None = None,  # noqa: ASYNC109 -- the message names the job
         on_progress: OnProgress = lambda _: None,
         *,
         progress: bool = False,
@@ -131,16 +126,19 @@ class JobHandle(Generic[R]):
         """Return the state of the job when it has ended.
 
         Args:
-            timeout: Seconds; None: no limit. The job continues after it.
+            timeout: Seconds, or a span such as `15m`; None: no limit. The job continues
+                after it.
             on_progress: Receives the counts of each poll.
             progress: Show a bar instead, in a notebook or on a terminal.
 
         Raises:
             WaitTimeoutError: `cli.wait.timeout`.
+            UsageError: `cli.usage.invalid`: the timeout is not a span of time.
         """
+        limit_s = seconds_of(timeout)
         shown = progress_bar() if progress else nullcontext(Watcher(on_progress))
         with shown as watcher:
-            record = await watch(self.rt, self.id, watcher, timeout)
+            record = await watch(self.rt, self.id, watcher, limit_s)
         return JobView.read(await job_document(self.rt, record))
 
     async def results(
@@ -362,28 +360,3 @@ class JobHandle(Generic[R]):
 
 def any_json() -> Any:
     """Stand for the result function of a pipeline that the program does not have."""
-
-
-def epoch_of(deadline: object, now: float) -> float | None:
-    """Return a deadline in epoch seconds; None: none was given.
-
-    Raises:
-        UsageError: `cli.usage.invalid`: it is not a time with a zone, or has passed.
-    """
-    match deadline:
-        case None:
-            return None
-        case timedelta():
-            moment = now + deadline.total_seconds()
-        case datetime():
-            if deadline.tzinfo is None:
-                message = f"The deadline {deadline} has no time zone."
-                raise UsageError(message, next_step="Pass a datetime with a tzinfo.")
-            moment = deadline.timestamp()
-        case str():
-            return parse_deadline(deadline, now)
-        case _:
-            message = f"The deadline {deadline!r} is not a time."
-            step = 'Pass a text such as "2h", a timedelta, or a datetime with a zone.'
-            raise UsageError(message, next_step=step)
-    return parse_deadline(datetime.fromtimestamp(moment).astimezone().isoformat(), now)

@@ -204,16 +204,23 @@ class Model:
         said = await self.caller(request)
         answer = ModelAnswer(said) if isinstance(said, str) else said
         if not isinstance(answer, ModelAnswer):
-            raise UsageError(
-                f"The caller of the model {self.name} returned a"
-                f" {type(answer).__name__}.",
-                code="pipeline.declaration.invalid",
-                next_step="Let it return a text, or a ModelAnswer.",
+            raise self._wrong_caller(
+                f"returned a {type(answer).__name__}",
+                "Let it return a text, or a ModelAnswer.",
+            )
+        if wrong := answer.misfit():
+            raise self._wrong_caller(
+                f"answered with {wrong}", "Let it count tokens and money from 0."
             )
         answer = replace(answer, answered_by=self.name)
         if (error := answer.stopped_early()) is not None:
             raise self._paid(error, answer)
         return answer
+
+    def _wrong_caller(self, what: str, step: str) -> UsageError:
+        message = f"The caller of the model {self.name} {what}."
+        code = "pipeline.declaration.invalid"
+        return UsageError(message, code=code, next_step=step)
 
     def repair_call(self, returns: type[BaseModel]) -> DeclaredCall[Any, ModelAnswer]:
         """Return the call that repairs an answer: it answers only what fits."""

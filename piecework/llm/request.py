@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal, TypeAlias
 
 from piecework.errors import StageError, TransientError
@@ -71,6 +72,20 @@ class ModelAnswer:
     cache_write_tokens_in: int = 0
     usd: float | None = None
     answered_by: str = ""
+
+    def misfit(self) -> str:
+        """Return which count is not a number from 0; empty: all counts are."""
+        counts: dict[str, Any] = {
+            "tokens_in": self.tokens_in,
+            "tokens_out": self.tokens_out,
+            "cached_tokens_in": self.cached_tokens_in,
+            "cache_write_tokens_in": self.cache_write_tokens_in,
+            "usd": self.usd or 0.0,
+        }
+        for name, count in counts.items():
+            if not (isinstance(count, int | float) and 0 <= count < inf):
+                return f"{name}={count!r}"
+        return ""
 
     def stopped_early(self) -> StageError | None:
         """Return the error of an answer that is cut off or refused; None: complete."""

@@ -55,7 +55,7 @@ class CompensationStep:
         )
 
 
-class Progress(Protocol):
+class CompensationProgress(Protocol):
     """The part of a chunk's checkpoints on which its compensation depends."""
 
     @property
@@ -74,7 +74,7 @@ class Progress(Protocol):
 def preview(
     pipeline: Pipeline,
     failure: ErrorEnvelope,
-    progress: Progress,
+    progress: CompensationProgress,
     affected: Collection[str],
 ) -> list[CompensationStep]:
     """Return the steps that a cancel would cause now.
@@ -93,7 +93,7 @@ def preview(
 def compensation_plan(
     pipeline: Pipeline,
     failure: ErrorEnvelope,
-    progress: Progress,
+    progress: CompensationProgress,
     affected: Collection[str],
 ) -> list[CompensationStep]:
     """Return every started stage with its state, the last stage first.
@@ -108,7 +108,7 @@ def compensation_plan(
 
 
 def started_stages(
-    pipeline: Pipeline, failure: ErrorEnvelope, progress: Progress
+    pipeline: Pipeline, failure: ErrorEnvelope, progress: CompensationProgress
 ) -> list[Stage]:
     """Return the stages up to the failed one, inclusive, in pipeline order."""
     names = [stage.name for stage in pipeline.stages]
@@ -120,7 +120,7 @@ def started_stages(
 
 
 def step_state(
-    stage: Stage, progress: Progress, affected: Collection[str]
+    stage: Stage, progress: CompensationProgress, affected: Collection[str]
 ) -> StepState:
     """Return the state of a started stage."""
     if stage.compensate is None:

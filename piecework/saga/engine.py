@@ -32,8 +32,8 @@ from piecework.saga import recovery
 from piecework.saga.compensation import CompensationRun
 from piecework.saga.recovery import (
     DeadLetter,
-    Limits,
     Pivot,
+    RecoveryLimits,
     RetryLater,
     pivot_position,
 )
@@ -48,7 +48,10 @@ from piecework.saga.stage import (
 
 
 async def run(
-    pipeline: Pipeline, ctx: Context[Any], checkpoints: Checkpoints, limits: Limits
+    pipeline: Pipeline,
+    ctx: Context[Any],
+    checkpoints: Checkpoints,
+    limits: RecoveryLimits,
 ) -> Outcome:
     """Run the stages from the last checkpoint, and return the outcome.
 
@@ -91,7 +94,7 @@ async def recover(
     pipeline: Pipeline,
     ctx: Context[Any],
     checkpoints: Checkpoints,
-    limits: Limits,
+    limits: RecoveryLimits,
     index: int,
     failure: ErrorEnvelope,
 ) -> Outcome:
@@ -144,7 +147,7 @@ async def compensate(
     pipeline: Pipeline,
     ctx: Context[Any],
     checkpoints: Checkpoints,
-    limits: Limits,
+    limits: RecoveryLimits,
     failure: ErrorEnvelope,
 ) -> DeadLettered | Cancelled | Deferred:
     """Compensate every started stage in reverse order, including one in doubt.

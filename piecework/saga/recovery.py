@@ -69,7 +69,7 @@ DOUBLINGS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RecoveryLimits:
     """The limits of a chunk, the clock and the random source of a run.
 
     Attributes:
@@ -177,7 +177,7 @@ def next_variant(
 
 
 def failure_to_decide(
-    failure: ErrorEnvelope, counts: CallCounts, limits: Limits
+    failure: ErrorEnvelope, counts: CallCounts, limits: RecoveryLimits
 ) -> ErrorEnvelope:
     """Return the failure on which a chunk is decided that a dependency may block.
 
@@ -194,7 +194,7 @@ def failure_to_decide(
     return exhausted_failure(failure, counts, limits) or failure
 
 
-def waited_s(counts: CallCounts, limits: Limits) -> float:
+def waited_s(counts: CallCounts, limits: RecoveryLimits) -> float:
     """Return the seconds since a chunk's first deferral for a breaker, or 0.
 
     A call that was answered in this claim is progress: the time begins anew.
@@ -204,7 +204,11 @@ def waited_s(counts: CallCounts, limits: Limits) -> float:
 
 
 def exhausted_failure(
-    failure: ErrorEnvelope, counts: CallCounts, limits: Limits, *, times: int = 1
+    failure: ErrorEnvelope,
+    counts: CallCounts,
+    limits: RecoveryLimits,
+    *,
+    times: int = 1,
 ) -> ErrorEnvelope | None:
     """Return the story of a chunk that waited too often or for too long for a breaker.
 

@@ -34,7 +34,7 @@ from piecework.pipelines import (
     variants,
 )
 from piecework.saga import recovery
-from piecework.saga.recovery import Limits
+from piecework.saga.recovery import RecoveryLimits
 
 
 async def run_with_variants(
@@ -42,7 +42,7 @@ async def run_with_variants(
     index: int,
     ctx: Context[Any],
     checkpoints: Checkpoints,
-    limits: Limits,
+    limits: RecoveryLimits,
 ) -> str:
     """Run a stage's own function, then each variant that a failure opens.
 
@@ -194,7 +194,7 @@ def count_completed(pipeline: Pipeline, checkpoints: Checkpoints) -> int:
 
 
 def describe_failure(
-    error: BaseException, ctx: Context[Any], limits: Limits
+    error: BaseException, ctx: Context[Any], limits: RecoveryLimits
 ) -> ErrorEnvelope:
     """Classify an error and redact it; only this form is decided on and stored."""
     now = limits.clock()

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.dependency import DeclaredCall
+from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
 from piecework.testing.faults import Fault
 from piecework.testing.memory import MemoryRun, run_in_memory
@@ -84,12 +85,16 @@ class Piecework:
                 it or raises an error. It is not called with the idempotency key. A
                 model answers with a text, an object of pydantic, which is sent as JSON,
                 or a `ModelAnswer`, and its function receives the `ModelRequest`.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: it is neither.
         """
         fake = Fake(answer)
         if isinstance(call, DeclaredCall):
             replaced = call.replaced(fake.execute)
             self._monkeypatch.setattr(call, "function", replaced)
         else:
+            require_model(call)
             self._monkeypatch.setattr(call, "caller", fake.execute_model)
         return fake
 
@@ -110,3 +115,18 @@ class Piecework:
         found = self._simulate(as_pipeline(pipeline), list(payloads), seeds)
         if found:
             raise AssertionError(found)
+
+
+def require_model(call: object) -> None:
+    """Raise for what has no fake: neither a declared call nor a model.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    from piecework.llm import Model  # most tests have none
+
+    if not isinstance(call, Model):
+        name = getattr(call, "__qualname__", type(call).__name__)
+        message = f"{name} is neither a declared call nor a model: it has no fake."
+        step = "Declare it with `@dependency.call`, or pass the `Model`."
+        raise UsageError(message, next_step=step)

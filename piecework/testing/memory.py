@@ -33,7 +33,7 @@ from piecework.errors import ErrorEnvelope
 from piecework.pipelines import JOIN, Pipeline
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
-from piecework.saga.recovery import Limits
+from piecework.saga.recovery import RecoveryLimits
 from piecework.saga.stage import invoke
 from piecework.telemetry.emit import quiet_log
 from piecework.testing.faults import ChunkFaults, Fault, never_happened
@@ -192,7 +192,7 @@ async def run_in_memory(
     """
     pipeline = as_pipeline(pipeline)
     run, rng = MemoryRun(), Random(seed)
-    limits = Limits(max_attempts, lambda: now, rng)
+    limits = RecoveryLimits(max_attempts, lambda: now, rng)
     stored, missing = [], []
     happened = set[Fault]()
     for number, payload in enumerate(payloads):
@@ -227,7 +227,7 @@ class MemoryChunk:
 
     pipeline: Pipeline
     number: int
-    limits: Limits
+    limits: RecoveryLimits
     whole: MemoryRun
     faults: ChunkFaults
 
@@ -288,7 +288,7 @@ class MemoryChunk:
 
 
 def _join_context(
-    pipeline: Pipeline, job_results: MemoryJobResults, limits: Limits
+    pipeline: Pipeline, job_results: MemoryJobResults, limits: RecoveryLimits
 ) -> Results:
     return Results(
         payload=None,
@@ -305,7 +305,7 @@ def _join_context(
 
 
 def _caller(
-    journal: MemoryJournal, limits: Limits, chunk: MemoryChunk | None
+    journal: MemoryJournal, limits: RecoveryLimits, chunk: MemoryChunk | None
 ) -> Caller:
     async def at_once(_: float) -> None:
         await asyncio.sleep(0)

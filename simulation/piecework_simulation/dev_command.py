@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,17 +26,20 @@ from piecework_orchestrator.cli.options import Format, MaxChunksOption
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import LOG_LEVEL, report_error, run_async
 from piecework_simulation.aws_server.server import serve_aws
-from piecework_simulation.in_process import InProcessAws, worker_beside
+from piecework_simulation.in_process import (
+    InProcessAws,
+    RunningWorker,
+    worker_beside,
+)
 from piecework_simulation.reloading import Project, new_versions
 from piecework_simulation.run_command import SPARE_THREADS, show_end
-from piecework_worker.shutdown import exit_despite_threads, stop_on_signals
+from piecework_worker.lease import InterruptReason
+from piecework_worker.shutdown import Stop, exit_despite_threads, stop_on_signals
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 
-#: The longest time for which a chunk may go on with the old code, or after Ctrl-C.
-GRACE_S = 1.0
 #: Seconds between two looks at the jobs.
 POLL_S = 0.3
 #: The newest jobs, which are reported.
@@ -54,8 +57,9 @@ def dev(
     """Run AWS and a worker here; reload changed code.
 
     The commands that run in this folder use them: submit, results, jobs, dlq. When a
-    Python file of the folder changes, the worker starts again with the new code;
-    chunks keep their checkpoints. Ctrl-C ends all, and leaves nothing behind.
+    Python file of the folder changes, the worker starts again with the new code when
+    the running chunks have ended, or after PIECEWORK_SHUTDOWN_GRACE_S; chunks keep
+    their checkpoints and answered calls. Ctrl-C ends all, and leaves nothing behind.
     """
 
     async def main(out: Output) -> int:
@@ -63,11 +67,10 @@ def dev(
             telemetry.configure("critical", stream=out.stderr)
         overrides = {} if max_chunks is None else {"max_chunks": max_chunks}
         settings = load_settings(**overrides)
-        grace_s = min(settings.shutdown_grace_s, GRACE_S)
         pool = ThreadPoolExecutor(settings.max_chunks + SPARE_THREADS)
         asyncio.get_running_loop().set_default_executor(pool)
         try:
-            await develop(out, replace(settings, shutdown_grace_s=grace_s), module)
+            await develop(out, settings, module)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         echoed = "\n" if out.stderr.isatty() else ""  # the terminal shows ^C
@@ -99,9 +102,12 @@ async def develop(out: Output, settings: Settings, name: str) -> None:
             try:
                 while not stop.is_set():
                     latest.changed.clear()
-                    async with worker_beside(aws, latest.pipelines, [name]) as worker:
+                    async with worker_beside(aws, latest.pipelines, [name]) as running:
                         events = (stop.wait(), latest.changed.wait())
-                        await first_of([worker, *side], *events)
+                        await first_of([running.task, *side], *events)
+                        await end_worker(out, running, stop)
+                    if latest.changed.is_set() and not stop.is_set():
+                        out.say(f"reloaded {name}: {', '.join(latest.pipelines)}")
             finally:
                 for task in side:
                     task.cancel()
@@ -131,6 +137,30 @@ async def first_of(
             task.result()
 
 
+async def end_worker(out: Output, running: RunningWorker, stop: Stop) -> None:
+    """End a worker: for a reload when its chunks have ended, after Ctrl-C at once."""
+    worker = running.worker
+    leases = list(worker.services.lease_renewer.leases.values())
+    if leases and not stop.is_set():
+        what = chunks_text(len(leases))
+        out.say(f"reloading: {what} may end first, within {worker.grace_s:g} s")
+    if stop.is_set():
+        worker.grace_s = 0.0
+    running.stop()
+    await first_of([running.task], stop.wait())
+    worker.grace_s = 0.0  # of a drain that Ctrl-C ended
+    await running.task
+    cut = sum(lease.reason is InterruptReason.STOPPING for lease in leases)
+    if cut:
+        then = "" if stop.is_set() else "; answered calls will not be paid again"
+        out.say(f"cut {chunks_text(cut)}{then}")
+
+
+def chunks_text(count: int) -> str:
+    """Return a number of running chunks as text."""
+    return f"{count} running chunk{'s' * (count != 1)}"
+
+
 async def reload(out: Output, project: Project, name: str, latest: Latest) -> None:
     """Pass on the pipelines after each change; write why they cannot be loaded."""
     async for found in new_versions(project, name):
@@ -138,7 +168,6 @@ async def reload(out: Output, project: Project, name: str, latest: Latest) -> No
             report_error(found, out)
             out.say("the worker goes on with the last version that could be loaded")
         else:
-            out.say(f"reloaded {name}: {', '.join(found)}")
             latest.pipelines = found
             latest.changed.set()
 

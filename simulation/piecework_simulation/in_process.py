@@ -167,14 +167,28 @@ class ModelClient:
         return reply
 
 
+@dataclass(frozen=True, slots=True)
+class RunningWorker:
+    """A worker in this process, and its task, which ends early only by an error."""
+
+    worker: Worker
+    task: asyncio.Task[None]
+    end_polls: Callable[[], None]
+
+    def stop(self) -> None:
+        """Begin the end of the worker."""
+        self.worker.stop.set()
+        self.end_polls()
+
+
 @asynccontextmanager
 async def worker_beside(
     aws: InProcessAws, pipelines: Mapping[str, Pipeline], names: Sequence[str]
-) -> AsyncIterator[asyncio.Task[None]]:
+) -> AsyncIterator[RunningWorker]:
     """Run a worker on the models while the caller's block runs: see `run_worker`."""
     aws.closed = False
-    async with run_worker(aws.runtime(), pipelines, names, aws.close) as task:
-        yield task
+    async with run_worker(aws.runtime(), pipelines, names, aws.close) as running:
+        yield running
 
 
 @asynccontextmanager
@@ -183,21 +197,21 @@ async def run_worker(
     pipelines: Mapping[str, Pipeline],
     names: Sequence[str],
     end_polls: Callable[[], None] = lambda: None,
-) -> AsyncIterator[asyncio.Task[None]]:
+) -> AsyncIterator[RunningWorker]:
     """Run a worker and a reconciler while the caller's block runs.
 
-    Yield the worker's task, which ends early only by an error. `names` are the names
-    that the pipelines were loaded by: the child processes of isolated stages load them.
+    `names` are the names that the pipelines were loaded by: the child processes of
+    isolated stages load them.
     """
     log = structlog.get_logger().bind(worker="run")
     isolation = Isolation(names, "run", rt.settings.stage_memory_mb, log)
-    stop = asyncio.Event()
     services = open_services(rt, "run", pipelines, log, isolation)
-    task = asyncio.create_task(serve(Worker(services, stop), reconcile=True))
+    worker = Worker(services, asyncio.Event())
+    task = asyncio.create_task(serve(worker, reconcile=True))
+    running = RunningWorker(worker, task, end_polls)
     try:
-        yield task
+        yield running
     finally:
-        stop.set()
-        end_polls()
+        running.stop()
         await asyncio.gather(task, return_exceptions=True)
         await isolation.close()

@@ -111,7 +111,7 @@ async def start_worker(
     if aws is Aws.IN_PROCESS:
         models = InProcessAws(settings)
         async with worker_beside(models, pipelines, names) as worker:
-            yield models.runtime(), worker
+            yield models.runtime(), worker.task
         return
     with embedded.started(settings.app, settings.env, report=out.say):
         async with (
@@ -119,7 +119,7 @@ async def start_worker(
             connect(settings) as rt,
             run_worker(own, pipelines, names) as worker,
         ):
-            yield rt, worker
+            yield rt, worker.task
 
 
 async def run_job(

@@ -159,14 +159,19 @@ class Progress:
     schedules: int
     began: float
     reported_at: float = field(init=False)
+    violations: int = 0
 
     def __post_init__(self) -> None:
         """Start the first interval now."""
         self.reported_at = self.began
 
     def report(self, total: Totals) -> None:
-        """Write a line, if it is time for one."""
+        """Write each new violation, and a line of sums if it is time for one."""
         now, terminal = time.monotonic(), sys.stderr.isatty()
+        for seed, texts in total.violations[self.violations :]:
+            begin = "\r\033[K" if terminal else ""
+            sys.stderr.write(f"{begin}seed {seed}: {'; '.join(dict.fromkeys(texts))}\n")
+        self.violations = len(total.violations)
         if now - self.reported_at < (
             TERMINAL_INTERVAL_S if terminal else LOG_INTERVAL_S
         ):

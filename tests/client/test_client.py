@@ -123,9 +123,12 @@ async def test_a_result_is_seen_while_another_chunk_still_runs(
         assert await anext(results) == Done(1, "row 2", Count(words=2))
         with pytest.raises(WaitTimeoutError):
             await job.wait(timeout=0.05)
+        for wrong in (True, -1.0, float("nan"), "soon"):
+            with pytest.raises(UsageError, match="not a span of time"):
+                await job.wait(timeout=wrong)
         holds[-1].set()
         assert await anext(results) == Done(0, "row 1", Count(words=1))
-        assert (await job.wait(timeout=30)).succeeded
+        assert (await job.wait(timeout="30s")).succeeded
 
 
 class SlowRows(Rows):

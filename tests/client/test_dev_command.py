@@ -16,23 +16,40 @@ from aiohttp import ClientSession
 from pydantic import BaseModel
 
 from piecework import pipeline
-from piecework.aws.endpoint import ENDPOINT_VARIABLES
+from piecework.aws.endpoint import ENDPOINT_VARIABLES, IN_PROCESS
 from piecework.client import Client, Done
+from piecework.errors import UnreachableError
 
 APP = """
+import asyncio
+from pathlib import Path
 from pydantic import BaseModel
 from factor import FACTOR
-from piecework import pipeline
+from piecework import Dependency, pipeline
+
+bank = Dependency("bank")
 
 
 class Row(BaseModel):
     n: int
 
 
+@bank.call
+async def pay(step: str) -> None:
+    with open("paid.txt", "a") as file:
+        file.write(step)
+    while step == "B" and not Path("go").exists():
+        await asyncio.sleep(0.02)
+
+
 @pipeline
 async def times(row: Row) -> int:
+    if row.n == HELD:
+        await pay("A")
+        await pay("B")
     return row.n * FACTOR
-"""
+""".replace("HELD", "4")
+HELD = 4
 COMMAND = (sys.executable, "-m", "piecework_orchestrator.cli")
 
 
@@ -64,10 +81,16 @@ class Dev:
             assert line, f"it ended without {text!r}: {read}"
             read.append(line.decode())
 
-    async def result(self) -> int:
+    async def paid(self, calls: str) -> None:
+        """Wait until these calls were made."""
+        file = self.folder / "paid.txt"
+        while not file.exists() or file.read_text() != calls:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    async def result(self, n: int = 3) -> int:
         """Submit a chunk from this process, and return its result."""
         async with Client() as client:
-            job = await client.submit(times, [Row(n=3)])
+            job = await client.submit(times, [Row(n=n)])
             (done,) = [item async for item in job.results()]
             assert isinstance(done, Done)
             return done.value
@@ -78,10 +101,22 @@ class Dev:
 
 
 @pytest.fixture
-async def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Dev]:
+async def dev(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> AsyncIterator[Dev]:
+    if grace := getattr(request, "param", ""):
+        monkeypatch.setenv("PIECEWORK_SHUTDOWN_GRACE_S", grace)
     for name in (*ENDPOINT_VARIABLES, "PIECEWORK_STATE_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+    killed = {"endpoint": "http://127.0.0.1:9", "pid": 1, "region": "us-east-1"}
+    killed["version"] = IN_PROCESS
+    (tmp_path / ".piecework").mkdir()
+    (tmp_path / ".piecework" / "emulator.json").write_text(json.dumps(killed))
+    with pytest.raises(UnreachableError, match="it has ended, and its jobs") as ended:
+        async with Client():
+            pass
+    assert "piecework dev MODULE" in ended.value.next_step
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "factor.py").write_text("FACTOR = 2\n")
     process = await asyncio.create_subprocess_exec(
@@ -113,6 +148,37 @@ async def test_changed_code_is_used_and_broken_code_is_not(dev: Dev) -> None:
     await dev.says("reloaded app: times")
     assert 21 == await dev.result()
     await dev.says("SUCCEEDED: 1 chunk")
+
+
+@pytest.mark.parametrize(
+    ("dev", "paid", "result"), [("60", "AB", 8), ("0.1", "ABB", 20)], indirect=["dev"]
+)
+async def test_a_reload_lets_calls_end_for_the_grace(
+    dev: Dev, paid: str, result: int
+) -> None:
+    running = asyncio.create_task(dev.result(HELD))
+    await dev.paid("AB")
+    (dev.folder / "factor.py").write_text("FACTOR = 5\n")
+    await dev.says("reloading: 1 running chunk may end first")
+    if paid == "ABB":
+        await dev.says("cut 1 running chunk; answered calls will not be paid again")
+        await dev.paid(paid)
+    (dev.folder / "go").touch()
+    assert result == await running
+    await dev.paid(paid)
+
+
+async def test_an_interrupt_cuts_running_chunks_and_says_so(dev: Dev) -> None:
+    running = asyncio.create_task(dev.result(HELD))
+    await dev.paid("AB")
+    (dev.folder / "factor.py").write_text("FACTOR = 5\n")
+    await dev.says("reloading: 1 running chunk may end first, within 20 s")
+    os.kill(dev.process.pid, signal.SIGINT)
+    async with asyncio.timeout(15):
+        await dev.says("cut 1 running chunk")
+        await dev.says("stopped; nothing is left")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_the_folder_is_not_shared_and_nothing_is_left(dev: Dev) -> None:

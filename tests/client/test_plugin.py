@@ -18,6 +18,7 @@ from piecework import (
     TransientError,
     pipeline,
 )
+from piecework.errors import UsageError
 from piecework.testing import Piecework, failing, killed_after, killed_in
 
 hotel = Dependency("hotel", effect=Effect.PROVIDER_IDEMPOTENT)
@@ -85,6 +86,12 @@ ROWS = [Trip(city="Rome"), Trip(city="Oslo")]
 @pytest.fixture(autouse=True)
 def _nothing_done() -> None:
     done.clear()
+
+
+def test_only_a_declared_call_or_a_model_has_a_fake(piecework: Piecework) -> None:
+    with pytest.raises(UsageError, match="neither a declared call nor a model") as no:
+        piecework.fake(len, 1)  # type: ignore[arg-type]
+    assert "@dependency.call" in no.value.next_step
 
 
 @pytest.mark.parametrize(

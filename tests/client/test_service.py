@@ -173,6 +173,17 @@ KEY = {"Idempotency-Key": "k-1"}
             422,
             "cli.usage.invalid",
         ),
+        *(
+            (
+                "GET",
+                "/jobs/known/results",
+                None,
+                {"Last-Event-ID": event},
+                422,
+                "cli.usage.invalid",
+            )
+            for event in ("x", "1.-5.", "1.2.3,,4", "1.99999999999.", "1.٣.")
+        ),
     ],
 )
 async def test_a_wrong_request_is_answered_with_its_code(
@@ -184,6 +195,7 @@ async def test_a_wrong_request_is_answered_with_its_code(
     status: int,
     code: str,
 ) -> None:
+    await service.post("known", "a b")
     answered, answer = await service.ask(method, path, json=body, headers=headers)
     assert (answered, answer["error"]["code"]) == (status, code)
     assert answer["error"]["next_step"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from piecework_orchestrator.infra.templates import Part
 from tests.infra.check.fixtures import load_fixtures
 from tests.infra.check.rules import RULES, broken
 from tests.infra.check.templates import Templates, load
@@ -30,6 +31,5 @@ def test_each_rule_refuses_what_breaks_it(templates: Templates) -> None:
     ]
 
 
-def test_the_templates_are_those_of_the_six_stacks(templates: Templates) -> None:
-    expected = {"alarms", "data", "network", "roles", "scaling", "service"}
-    assert expected == templates.parsed.keys()
+def test_the_templates_are_those_of_the_seven_stacks(templates: Templates) -> None:
+    assert set(Part) == templates.parsed.keys()

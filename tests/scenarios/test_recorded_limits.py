@@ -12,7 +12,7 @@ from bench.limits.recorded import FILE, pattern
 from piecework.aws.endpoint import Emulator
 
 NAME = "no calls"
-AGAIN = "python -m bench.limits.record && python -m bench.limits > docs/limits.md"
+AGAIN = "python -m bench.limits.record && python -m bench.limits > docs/aws-limits.md"
 JOBS = json.loads(FILE.read_text())["jobs"][NAME]
 KNOWN = JOBS["1000"]
 #: What comes with time or chance, not with the work.

@@ -15,6 +15,7 @@ from piecework.domain.claim import Busy, Claim, explain_refusal
 from piecework.domain.outcome import Retry
 from piecework.errors import StoreError
 from piecework.reconciler import jobs, liveness
+from piecework.resilience.limits import Start
 from piecework.resilience.retry import Answered
 from piecework.saga.stage import describe_failure
 from piecework.store import (
@@ -23,6 +24,7 @@ from piecework.store import (
     completion,
     dead_letters,
     effects,
+    limits,
     reclaim,
     settlements,
 )
@@ -196,6 +198,15 @@ def waits_are_not_waited_for(patch: Patch) -> None:
 
 
 #: The guard to remove, and the invariants of which one must be violated.
+def workers_share_their_starts(patch: Patch) -> None:
+    seen = limits.FIRST_OR_SEEN
+    without(patch, limits, "FIRST_OR_SEEN", "seq = :seen", f"{seen} OR seq > :seen")
+
+
+def late_starts_are_used(patch: Patch) -> None:
+    patch.setattr(Start, "is_late", lambda *_: False)
+
+
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
     plant.__name__: (plant, invariants)
     for plant, invariants in (
@@ -225,6 +236,8 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (large_values_are_not_stored, {"I5"}),
         (long_waits_are_forgotten, {"L2"}),
         (waits_are_not_waited_for, {"L3"}),
+        (workers_share_their_starts, {"I17"}),
+        (late_starts_are_used, {"I17"}),
     )
 }
 #: A second guard stands before the harm, or the harm needs a rare moment: these take
@@ -235,4 +248,5 @@ SLOW_TO_SHOW = {
     "writes_are_not_fenced",
     "nobody_waits_for_what_may_land",
     "any_failure_is_a_refusal",
+    "late_starts_are_used",
 }

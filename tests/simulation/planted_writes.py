@@ -11,6 +11,7 @@ from piecework.calls.call import CallScope
 from piecework.dependency import Dependency
 from piecework.domain import keys
 from piecework.domain.model import Effect, iso
+from piecework.resilience.limits import Limits
 from piecework_simulation.engine.process import Process
 from piecework_simulation.provider import CallRecord, OutgoingCall
 from tests.simulation.story import CHUNK, REF, Story
@@ -71,6 +72,17 @@ def claim_early(story: Story) -> None:
 def harm_again(story: Story) -> None:
     story.write(CHUNK, takeovers=1)
     story.provider.check_harm((REF.tenant, REF.job, 0))
+
+
+def start_calls(requests: int | None = None, tokens: int | None = None) -> Step:
+    limits = Limits(requests_per_minute=requests, tokens_per_minute=tokens)
+    shop = Dependency("shop", limits=limits, estimate=lambda: 101)
+
+    def start(story: Story) -> None:
+        for _ in range(3):
+            story.invariants.quotas.note_start(shop, ())
+
+    return start
 
 
 def call_for_two_chunks(story: Story) -> None:
@@ -173,6 +185,14 @@ WRITES: dict[str, tuple[Step, ...]] = {
         *(*CLAIMED, write(status="DEAD", error_code="aws.access.denied")),
     ),
     "I16: suspect {tenant}/{job}/{number} did harm": (*CLAIMED, harm_again),
+    "I17: the limits of {name} were deleted": (
+        lambda story: story.show_limits({"seq": 1}, None),
+    ),
+    "I17: {name} moved from {old.seq} to {new.seq}": (
+        lambda story: story.show_limits({"seq": 3}, {"seq": 1}),
+    ),
+    "I17: {name} started {len(starts)} of {requests}": (start_calls(requests=2),),
+    "I17: {name} used {used} of {limited_tokens} tokens": (start_calls(tokens=200),),
     "L3: {self.name} was claimed before it was due": (SUBMIT, claim_early),
     "L3: {self.name} was claimed while it had an owner": (
         *(*CLAIMED, claim("t2", fence=2)),

@@ -51,6 +51,10 @@ class Story:
         before, after = (to_item(item) if item else None for item in (old, new))
         self.invariants.check_write([Change(table, pk, sk, before, after)])
 
+    def show_limits(self, old: Any, new: Any) -> None:
+        """Pass a write to the limits of a dependency to the checker."""
+        self.show_change(keys.BREAKERS_PK, keys.limits_sk("shop"), old, new)
+
     def delete(self, sk: str) -> None:
         self.show_change(REF.pk, sk, self.items[sk], None)
 

@@ -12,6 +12,9 @@ import pytest
 from piecework import Context, Dependency, Pipeline, Stage, TransientError
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, JobStatus
+from piecework_simulation.driver import schedule
+from piecework_simulation.driver.inputs import WORKLOADS
+from piecework_simulation.driver.schedule import run_schedule
 from tests.scenarios.pipelines import Item
 from tests.unit.orchestrator.simulated import Simulated, simulate
 from verification.flow.poison import POISON, SHAPES, run_poison
@@ -99,3 +102,14 @@ def test_an_outage_without_end_is_waited_for_and_told() -> None:
     for letter in letters:
         assert "oracle could not be called" in letter.error
         assert "tool.http.503_unavailable" in letter.error
+
+
+def test_a_schedule_whose_provider_fails_for_all_inputs_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = next(each for each in WORKLOADS if each.pipeline.name == "milling")
+    monkeypatch.setattr(schedule, "swarm", lambda _: {"input.provider": 1.0})
+    verdicts = [run_schedule(seed, [work]) for seed in range(1, 9)]
+    assert [] == [verdict.violations for verdict in verdicts if verdict.violations]
+    # Two inputs of a job opened the breaker, and probed it.
+    assert 2 <= max(verdict.codes["tool.http.500_server_error"] for verdict in verdicts)

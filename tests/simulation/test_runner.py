@@ -39,7 +39,7 @@ def test_a_signal_is_noted_and_the_next_one_ends_the_run() -> None:
     assert before == signal.getsignal(signal.SIGTERM)
 
 
-def test_a_line_tells_how_far_a_run_is_and_how_fast(
+def test_a_violation_is_told_at_once_and_a_line_tells_how_far_a_run_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     moments = iter((110.0, 140.0, 141.0))
@@ -49,5 +49,5 @@ def test_a_line_tells_how_far_a_run_is_and_how_fast(
     total = Totals(schedules=2_000, violations=[(7, ["I6"])])
     for _ in range(3):
         shown.report(total)
-    said = "2,000 of 1,000,000 schedules, 1 violations, 50.0 a second\n"
+    said = "seed 7: I6\n2,000 of 1,000,000 schedules, 1 violations, 50.0 a second\n"
     assert said == capsys.readouterr().err

@@ -66,7 +66,7 @@ def wrong_script() -> None:
     with Client.sync() as client:
         client.submit(word_count, [Other(number=1)])  # wrong
         job = client.submit(word_count, [Text(text="a")])
-        job.wait(timeout="2h")  # wrong
+        job.wait(timeout=[2])  # wrong
         job.cancel(compensated=True)  # wrong
         job.redrive("why", cause="llm.*")  # wrong
         text: str = job.retry()  # wrong

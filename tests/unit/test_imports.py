@@ -13,7 +13,7 @@ import piecework
 from piecework.errors import UsageError
 from piecework.errors.extras import EXTRAS
 from piecework_orchestrator.intake import pdf, word
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 #: Libraries that take a tenth of a second or more, each with what it loads.
 SLOW = {
@@ -143,7 +143,7 @@ def test_a_document_names_the_extra_that_it_needs(
     monkeypatch.setattr(word, "check_container", lambda *_: None)
 
     with pytest.raises(UsageError) as caught:
-        {"pdf": pdf, "word": word}[module].read(b"", "a document", Limits())
+        {"pdf": pdf, "word": word}[module].read(b"", "a document", IntakeLimits())
 
     assert "cli.extra.missing" == caught.value.code
     assert "piecework[documents]" in caught.value.next_step

@@ -69,6 +69,7 @@ EXCLUDED = {
         "GetTableMetadataLocation PutTableBucketPolicy PutTableEncryption "
         "PutTablePolicy UpdateTableMetadataLocation"
     ),
+    "an administrator creates keys": "kms:CreateKey",
     "a key stays enabled and rotates": "kms:DisableKey DisableKeyRotation EnableKey",
     "an address goes to a NAT gateway alone, and no account transfers one": (
         "ec2:AcceptAddressTransfer AssociateAddress"

@@ -1,4 +1,4 @@
-"""The roles as `infra/roles.yaml` makes them, and the data stack's own policies."""
+"""The roles as their two templates make them, and the data stack's own policies."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from verification.iam.evaluate import Statement
-from verification.iam.template import resources
+from verification.iam.template import read, resources
 
+#: The stacks with roles.
+STACKS = ("roles", "deployer")
 #: What has something to grant only when a parameter names it.
 EVERYTHING = {
     "KeyArn": "arn:aws:kms:us-east-1:000000000000:key/1234",
@@ -33,7 +35,13 @@ class Role:
 
 def roles(app: str = "piecework", env: str = "prod", **given: str) -> dict[str, Role]:
     """Return the roles by their actors."""
-    found = resources("roles", App=app, Env=env, **given)
+    found: dict[str, Mapping[str, Any]] = {}
+    declared = {name: read(name)["Parameters"].keys() for name in STACKS}
+    known = set().union(*declared.values())
+    for name in STACKS:
+        elsewhere = known - declared[name]
+        own = {key: text for key, text in given.items() if key not in elsewhere}
+        found |= resources(name, App=app, Env=env, **own)
     policies = {
         arn(r, "policy", "ManagedPolicyName"): r["Properties"]["PolicyDocument"]
         for r in found.values()
@@ -44,13 +52,13 @@ def roles(app: str = "piecework", env: str = "prod", **given: str) -> dict[str, 
         if resource["Type"] != "AWS::IAM::Role":
             continue
         facts = resource["Properties"]
-        own = [policies[name] for name in facts["ManagedPolicyArns"]]
+        attached = [policies[name] for name in facts["ManagedPolicyArns"]]
         made[str(facts["RoleName"]).removeprefix(f"{app}-{env}-")] = Role(
             name=str(facts["RoleName"]),
             trust=facts["AssumeRolePolicyDocument"]["Statement"],
-            grants=[s for policy in own for s in policy["Statement"]],
+            grants=[s for policy in attached for s in policy["Statement"]],
             boundary=str(facts.get("PermissionsBoundary", "")),
-            policies=own,
+            policies=attached,
         )
     return made
 

@@ -29,7 +29,9 @@ def meeting(statement: Statement, but: str) -> dict[str, str | tuple[str, ...]]:
         for key, wanted in lines.items():
             value = texts(wanted)[0] if operator != but else "elsewhere"
             if operator == "Null":
-                if operator == but:
+                if operator == but and texts(wanted)[0] == "true":
+                    found[key.lower()] = "given"
+                elif operator == but:
                     found.pop(key.lower(), None)
                     return found
                 continue

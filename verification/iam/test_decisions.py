@@ -23,6 +23,9 @@ VIA_SQS = "via=sqs.us-east-1.amazonaws.com"
 VIA_DYNAMODB = "via=dynamodb.us-east-1.amazonaws.com"
 VIA_CFN = "called=cloudformation.amazonaws.com"
 STACK = "arn:aws:cloudformation:us-east-1:000000000000:stack/piecework-prod"
+TAGGED = "app=piecework env=prod"
+OPEN = "ec2:AuthorizeSecurityGroupIngress"
+GROUP = "arn:aws:ec2:us-east-1:000000000000:security-group"
 TO_ECS = "to=ecs-tasks.amazonaws.com"
 STOP = "ecs:StopServiceDeployment"
 SERVICE = "arn:aws:ecs:us-east-1:000000000000:service"
@@ -37,6 +40,8 @@ KEYS = {
     "called": "aws:calledvia",
     "to": "iam:passedtoservice",
     "stack": "aws:resourcetag/stack",
+    "app": "aws:resourcetag/app",
+    "env": "aws:resourcetag/env",
 }
 MANY = {"key", "called"}
 
@@ -168,7 +173,14 @@ DECISIONS = [
     ("deploy", "*", "s3:DeleteBucketLifecycle", BUCKET, VIA_CFN, NO),
     ("deploy", "*", "sqs:DeleteQueue", WORK, VIA_CFN, NO),
     ("deploy", "*", "kms:ReEncryptFrom", KEY, VIA_CFN, NO),
-    ("deploy", "*", "kms:ReEncryptFrom", KEY, VIA_DYNAMODB, YES),
+    ("deploy", "*", "kms:ReEncryptFrom", KEY, VIA_DYNAMODB, NO),
+    ("deploy", "*", "kms:ReEncryptFrom", KEY, f"{VIA_DYNAMODB} {TAGGED}", YES),
+    ("deploy", "*", "kms:PutKeyPolicy", KEY, f"{VIA_CFN} {TAGGED}", YES),
+    ("deploy", "*", "kms:PutKeyPolicy", KEY, VIA_CFN, NO),
+    ("deploy", "*", "kms:CreateKey", "*", VIA_CFN, NO),
+    ("deploy", "*", OPEN, f"{GROUP}/sg-1", f"{VIA_CFN} {TAGGED}", YES),
+    ("deploy", "*", OPEN, f"{GROUP}/sg-1", VIA_CFN, NO),
+    ("deploy", "*", OPEN, f"{GROUP}/sg-1", TAGGED, NO),
 ]
 
 

@@ -120,12 +120,13 @@ READING = """
 import json, os, sys
 from pathlib import Path
 from piecework_orchestrator.intake.documents import read_document
-from piecework_orchestrator.intake.limits import DEFAULT_LIMITS
+from piecework_orchestrator.intake.limits import DEFAULT_INTAKE_LIMITS
 from piecework.errors import PieceworkError
 from verification.security.deployment import peak_mb
 path = Path(sys.argv[1])
 try:
-    code = f"{len(read_document(path, path.name, DEFAULT_LIMITS).text)} characters"
+    document = read_document(path, path.name, DEFAULT_INTAKE_LIMITS)
+    code = f"{len(document.text)} characters"
 except PieceworkError as error:
     code = error.code
 print(json.dumps([code, peak_mb(os.getpid())]))

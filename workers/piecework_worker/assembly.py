@@ -29,7 +29,7 @@ from piecework.jobs.fan_in import Certificate, StoredJobResults
 from piecework.pipelines import JOIN, RUN, Pipeline, Stage
 from piecework.resilience.retry import RetryBudget
 from piecework.saga.compensation import may_compensate
-from piecework.saga.recovery import Limits
+from piecework.saga.recovery import RecoveryLimits
 from piecework.saga.stage import run_in_process
 from piecework.settings import Settings
 from piecework.store.checkpoints import ChunkCheckpoints, read_work
@@ -66,7 +66,7 @@ class ChunkRun:
     checkpoints: ChunkCheckpoints
     journal: CallJournal
     ledger: EffectLedger
-    limits: Limits
+    limits: RecoveryLimits
     error_history: list[ErrorRow] = field(default_factory=list)
     loaded: bool = False
     snapshot: JobSnapshot | None = None
@@ -151,7 +151,7 @@ def build_run(
         checkpoints=checkpoints,
         journal=journal,
         ledger=ledger,
-        limits=Limits(
+        limits=RecoveryLimits(
             rt.settings.max_attempts,
             rt.clock,
             rt.rng,
@@ -251,7 +251,7 @@ class WorkerStageRunner:
 
 # ── load what a claimed chunk needs ───────────────────────────────────────────
 
-#: Limits on the payload of one chunk: plain JSON data, whatever its source.
+#: RecoveryLimits on the payload of one chunk: plain JSON data, whatever its source.
 BOUNDS = Bounds(MOST_BYTES)
 #: Field paths that an error message names at most.
 SHOWN = 5

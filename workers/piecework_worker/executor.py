@@ -61,8 +61,10 @@ from piecework_worker.early_outcomes import (
 from piecework_worker.services import WorkerServices
 from piecework_worker.settle import settle
 
-#: Seconds that a message is left to other workers, which may know its pipeline.
-UNKNOWN_S = 30.0
+#: Seconds that a message is left to other workers, which may recover its chunk.
+LEFT_S = 30.0
+#: Seconds, at most, that a message is hidden from workers without its pipeline.
+LONGEST_UNKNOWN_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ async def execute(
     pipeline = services.pipelines.get(job.pipeline)
     if pipeline is None:
         return await leave_to_other_workers(work_item, job, services)
+    services.unknown_in_a_row = 0
     requested_at = asyncio.get_running_loop().time()
     claim = await acquire(work_item, pipeline, services)
     if not isinstance(claim, Claim):
@@ -302,12 +305,26 @@ async def is_paused(ref: JobRef, services: WorkerServices) -> bool:
 async def leave_to_other_workers(
     work_item: WorkItem, job: Job, services: WorkerServices
 ) -> MessageAction:
-    """Leave a chunk to workers that have its pipeline."""
+    """Give the message of a chunk back to workers that have its pipeline, at once.
+
+    Each further receive hides it for longer, so that a fleet without such a worker does
+    not pass it round. The receiver of this worker pauses meanwhile.
+    """
+    services.unknown_in_a_row += 1
+    delay = round(
+        unknown_delay(work_item.received) * services.rt.rng.uniform(0.5, 1), 3
+    )
     telemetry.emit(
-        services.log, "pipeline.unknown", pipeline=job.pipeline, delay_s=UNKNOWN_S
+        services.log, "pipeline.unknown", pipeline=job.pipeline, delay_s=delay
     )
     await services.note_unknown_pipeline(job)
-    return await back_off(work_item, UNKNOWN_S, "pipeline unknown", services)
+    await hide_message(work_item, delay, services)
+    return MessageAction.KEEP
+
+
+def unknown_delay(received: int) -> float:
+    """Return the longest delay in seconds of a message without its pipeline."""
+    return 0.0 if received <= 1 else min(LONGEST_UNKNOWN_S, 2.0 ** (received - 2))
 
 
 async def handle_refusal(  # noqa: PLR0911 -- a return a refusal
@@ -337,9 +354,9 @@ async def handle_refusal(  # noqa: PLR0911 -- a return a refusal
             )
             return MessageAction.KEEP
         case AttemptsExhausted():
-            return await back_off(work_item, UNKNOWN_S, "attempts spent", services)
+            return await back_off(work_item, LEFT_S, "attempts spent", services)
         case LeaseExpired():
-            return await back_off(work_item, UNKNOWN_S, "lease expired", services)
+            return await back_off(work_item, LEFT_S, "lease expired", services)
 
 
 async def end_cancelled_chunk(

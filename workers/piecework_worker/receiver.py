@@ -26,6 +26,10 @@ MAX_RECEIVES = 2
 GATHER_S = 0.02
 #: Seconds to wait after SQS was unreachable.
 OUTAGE_S = 1.0
+#: Seconds to wait after a message whose pipeline this worker does not have, doubled by
+#: ten such messages in a row; and at most. An idle worker would otherwise receive the
+#: messages of all other workers first, again and again.
+UNKNOWN_S, LONGEST_UNKNOWN_S = 0.5, 20.0
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class Receiver:
                     await self._wait_for_one()
                     continue
                 free = await self.free_slots()
+                await self._leave_to_others()
                 if not self.stop.is_set() and not self.paused:
                     self._start_receive(min(free, BATCH))
             while self._tasks:
@@ -80,10 +85,19 @@ class Receiver:
             if self._tasks:
                 await asyncio.wait(self._tasks)
 
+    async def _leave_to_others(self) -> None:
+        """Pause after messages of pipelines that only other workers have."""
+        in_a_row = min(self.services.unknown_in_a_row, BATCH * 10)
+        if in_a_row:
+            pause = min(UNKNOWN_S * 2 ** (in_a_row / BATCH), LONGEST_UNKNOWN_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), pause)
+
     def _can_add_receive(self) -> bool:
         """Return whether an additional receive would probably return a full batch."""
         room = self._max_active - self.active_count() - self.reserved_slots
-        return self.last_was_full and room >= BATCH and len(self._tasks) < MAX_RECEIVES
+        full = self.last_was_full and not self.services.unknown_in_a_row
+        return full and room >= BATCH and len(self._tasks) < MAX_RECEIVES
 
     async def _wait_for_one(self) -> None:
         """Wait until one receive has ended, and raise its error if it failed."""

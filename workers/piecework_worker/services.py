@@ -195,6 +195,8 @@ class WorkerServices:
     _reading: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
     _fresh: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
     cancelled_groups: CancelledGroups = field(default_factory=CancelledGroups)
+    #: Messages in a row whose pipeline this worker does not have.
+    unknown_in_a_row: int = 0
     _noted_unknown: set[JobRef] = field(default_factory=set)
     _noted_blocked: dict[tuple[JobRef, str], float] = field(default_factory=dict)
 

@@ -37,18 +37,22 @@ class Worker:
     Attributes:
         stop: Set when the worker must stop.
         closing: The drain has ended: tasks that start now would not be awaited.
+        grace_s: Seconds from the stop until chunks are interrupted; a shorter time
+            counts during the drain, too.
     """
 
     services: WorkerServices
     stop: asyncio.Event
     active_tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     closing: bool = False
+    grace_s: float = field(init=False)
     receiver: Receiver = field(init=False)
     acks: AckBatcher = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the receiver and the ack batcher."""
         services = self.services
+        self.grace_s = services.rt.settings.shutdown_grace_s
         self.receiver = Receiver(
             services, self.stop, lambda: len(self.active_tasks), self.on_message
         )
@@ -291,11 +295,11 @@ async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
     telemetry.emit(services.log, "worker.stopping", in_progress=len(active_tasks))
     worker.receiver.slot_freed.set()
     now = asyncio.get_running_loop().time
-    until = now() + services.rt.settings.shutdown_grace_s
-    while (seconds_left := until - now()) > 0 and (
+    began = now()
+    while (seconds_left := began + worker.grace_s - now()) > 0 and (
         active_tasks or not receiving.done()
     ):
-        release_late(services, until)
+        release_late(services, began + worker.grace_s)
         waits = {receiving, *active_tasks}
         await asyncio.wait(waits, timeout=min(seconds_left, POLL_S))
     worker.closing = True

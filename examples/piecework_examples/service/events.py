@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any, Self
 
 from fastapi.sse import ServerSentEvent
 
+from piecework import UsageError
 from piecework.client import Done, Failed
 
 #: The id of the last event of a job that has ended.
@@ -15,6 +17,8 @@ END = "end"
 #: Chunks beyond the first gap that an id names. A stream of a job with more of them
 #: sends some chunks again when it resumes; the client knows them by their number.
 MAX_NAMED = 100
+#: An id: the generation, the first gap, and the chunks beyond it.
+ID = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.((?:[0-9]{1,9}(?:,[0-9]{1,9})*)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +39,24 @@ class Seen:
 
     @classmethod
     def after(cls, last_event_id: str, gen: int) -> Self:
-        """Return the position of an event; another job's or a wrong id: the start."""
-        try:
-            before, below, others = last_event_id.split(".")
-            numbers = frozenset(map(int, filter(None, others.split(","))))
-            return cls(gen, int(below), numbers) if int(before) == gen else cls(gen)
-        except ValueError:
+        """Return the position of an event; one of an earlier generation: the start.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: it is not the id of an event.
+        """
+        if not last_event_id:
             return cls(gen)
+        if (found := ID.fullmatch(last_event_id)) is None:
+            message = f"{last_event_id[:80]!r} is not the id of an event."
+            step = (
+                "Leave Last-Event-ID out: then the stream begins with the first chunk."
+            )
+            raise UsageError(message, next_step=step)
+        before, below, others = found.groups()
+        if int(before) != gen:
+            return cls(gen)
+        numbers = frozenset(map(int, filter(None, others.split(","))))
+        return cls(gen, int(below), numbers)
 
     def plus(self, chunk: int) -> Self:
         """Return the position after one more chunk."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
+from importlib.metadata import distributions, packages_distributions
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,8 +26,6 @@ from piecework_orchestrator.files import make_folder, naming_path
 #: The name is a folder, a package of Python and the tag of an image.
 NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 MAX_NAME = 64
-#: An installed project with this name would replace Piecework.
-OURS = "piecework"
 #: What the test of a project imports, besides Piecework.
 TEST_PACKAGES = ("pytest", "pytest_asyncio")
 #: A file of a starter that Git or a build would obey, to its name in a project.
@@ -98,17 +98,28 @@ def require_name(name: str) -> None:
     if is_name(name):
         return
     near = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    problem, rule = "is not a name for a project", "Use lower-case letters, digits and"
+    if is_taken(name):
+        problem, rule = "is the name of an installed module", "Use another name, with"
+        near = f"{near}-batch"
     raise UsageError(
-        f"{name!r} is not a name for a project; nothing was written.",
+        f"{name!r} {problem}; nothing was written.",
         code="cli.project.bad_name",
-        next_step="Use lower-case letters, digits and hyphens: "
+        next_step=f"{rule} hyphens: "
         f"`piecework init {near if is_name(near) else 'my-batch'}`",
     )
 
 
 def is_name(name: str) -> bool:
     """Return whether a project can have this name."""
-    return name != OURS and len(name) <= MAX_NAME and bool(NAME.fullmatch(name))
+    return len(name) <= MAX_NAME and bool(NAME.fullmatch(name)) and not is_taken(name)
+
+
+def is_taken(name: str) -> bool:
+    """Return whether Python, or an installed package, has a module of this name."""
+    modules = sys.stdlib_module_names | packages_distributions().keys()
+    installed = {each.name.lower().replace("_", "-") for each in distributions()}
+    return name.replace("-", "_") in modules or name.replace("_", "-") in installed
 
 
 def read_starter(name: str, starter: str) -> Iterator[tuple[str, str]]:

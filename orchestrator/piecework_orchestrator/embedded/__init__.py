@@ -154,13 +154,12 @@ def started(
 def announce(endpoint: str, key: str, state_dir: Path | None = None) -> Iterator[None]:
     """Let the commands of this folder use the AWS that this process serves.
 
-    Afterwards the folder is as it was.
+    Afterwards it is removed, unless another program has files in it.
 
     Raises:
         UsageError: `embedded.state.in_use`, `embedded.state.unreadable`.
     """
     folder = state.resolve_folder(state_dir)
-    existed = folder.is_dir()
     own = Emulator(endpoint, os.getpid(), REGION, IN_PROCESS, key)
     with state.lock(folder):
         other = read_state(folder)
@@ -176,8 +175,7 @@ def announce(endpoint: str, key: str, state_dir: Path | None = None) -> Iterator
         with state.lock(folder):
             if read_state(folder) == own:
                 state.remove(folder)
-        if not existed:
-            state.remove_folder(folder)
+                state.remove_folder(folder)
 
 
 def refuse_beside_dev(emulator: Emulator | None) -> None:

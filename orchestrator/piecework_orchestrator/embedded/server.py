@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from piecework.aws.endpoint import (
     STATE_FILE,
+    STATE_FOLDER,
     Emulator,
     is_loopback,
     read_state,
@@ -284,11 +285,15 @@ def remove(state_dir: Path) -> None:
 
 
 def remove_folder(state_dir: Path) -> None:
-    """Delete a state folder that has no other content than `lock` wrote."""
+    """Delete what `lock` wrote, if the folder has no other file, and the folder.
+
+    A folder that `PIECEWORK_STATE_DIR` names stays.
+    """
     if {file.name for file in state_dir.iterdir()} <= {LOCK_FILE, IGNORE_FILE}:
         for name in (LOCK_FILE, IGNORE_FILE):
             (state_dir / name).unlink(missing_ok=True)
-        state_dir.rmdir()
+        if state_dir.name == STATE_FOLDER:
+            state_dir.rmdir()
 
 
 @contextmanager
@@ -307,11 +312,22 @@ def lock(state_dir: Path) -> Iterator[None]:
             next_step="Set PIECEWORK_STATE_DIR to a folder of your own.",
         ) from error
     with lock_file:
-        fcntl.flock(lock_file, fcntl.LOCK_EX)
         yield
 
 
 def _open_lock_file(state_dir: Path) -> TextIO:
+    """Return the locked file; repeat if the folder was removed before it was locked."""
+    while True:
+        lock_file = _create_lock_file(state_dir)
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            found = (state_dir / LOCK_FILE).stat()
+            if os.path.samestat(found, os.fstat(lock_file.fileno())):
+                return lock_file
+        lock_file.close()
+
+
+def _create_lock_file(state_dir: Path) -> TextIO:
     state_dir.mkdir(parents=True, exist_ok=True)
     ignore = state_dir / IGNORE_FILE
     if not ignore.exists():

@@ -25,6 +25,7 @@ class Part(StrEnum):
     DATA = "data"
     NETWORK = "network"
     ROLES = "roles"
+    DEPLOYER = "deployer"
     SERVICE = "service"
     SCALING = "scaling"
     ALARMS = "alarms"

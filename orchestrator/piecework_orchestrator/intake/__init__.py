@@ -2,7 +2,7 @@
 
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.json_lines import S3Reader
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 from piecework_orchestrator.intake.source import chunk_inputs
 
-__all__ = ["ChunkInput", "Limits", "S3Reader", "chunk_inputs"]
+__all__ = ["ChunkInput", "IntakeLimits", "S3Reader", "chunk_inputs"]

@@ -13,7 +13,7 @@ from pydantic_core.core_schema import ErrorType
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import PieceworkError, UsageError
 from piecework.pipelines import Pipeline
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 LABEL_LENGTH = 64
 #: Characters of a label that are read: a label function may return a whole document.
@@ -42,7 +42,7 @@ class SourceLocation:
 
 
 def chunk_input(
-    payload: object, location: SourceLocation, pipeline: Pipeline, limits: Limits
+    payload: object, location: SourceLocation, pipeline: Pipeline, limits: IntakeLimits
 ) -> ChunkInput:
     """Label a payload and encode it as JSON.
 
@@ -69,7 +69,10 @@ def chunk_input(
 
 
 def _encoded(
-    payload: BaseModel, location: SourceLocation, pipeline: Pipeline, limits: Limits
+    payload: BaseModel,
+    location: SourceLocation,
+    pipeline: Pipeline,
+    limits: IntakeLimits,
 ) -> bytes:
     """Return JSON that the worker's validation accepts.
 

@@ -21,7 +21,7 @@ from piecework_orchestrator.intake.chunk import (
     SourceLocation,
     chunk_input,
 )
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 # ── split a document with the pipeline's function, in a thread ────────────────
 
@@ -30,7 +30,7 @@ BATCH = 64
 
 
 async def split_chunks(
-    document: Document, pipeline: Pipeline, limits: Limits
+    document: Document, pipeline: Pipeline, limits: IntakeLimits
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield the chunks of a document.
 
@@ -68,7 +68,7 @@ def require_split(pipeline: Pipeline, name: str) -> None:
 
 
 def _chunks(
-    document: Document, pipeline: Pipeline, limits: Limits
+    document: Document, pipeline: Pipeline, limits: IntakeLimits
 ) -> Iterator[ChunkInput]:
     for number, payload in enumerate(_payloads(document, pipeline), start=1):
         # A long name is cut, because the number distinguishes the chunks.
@@ -110,7 +110,7 @@ BYTE_ORDER_MARKS = (
 )
 
 
-def read(data: bytes, name: str, _: Limits) -> str:
+def read(data: bytes, name: str, _: IntakeLimits) -> str:
     """Return the text with line feeds at the ends of lines.
 
     Raises:
@@ -142,7 +142,7 @@ def _undecodable(name: str, encoding: str, offset: int) -> UsageError:
 
 
 #: Takes the bytes, the name for error messages, and the limits; returns the text.
-Reader: TypeAlias = Callable[[bytes, str, Limits], str]
+Reader: TypeAlias = Callable[[bytes, str, IntakeLimits], str]
 
 READERS: Mapping[str, Reader] = {
     ".docx": word.read,
@@ -164,7 +164,7 @@ CONVERSIONS = {
 
 
 async def document_chunks(
-    path: Path, name: str, pipeline: Pipeline, limits: Limits
+    path: Path, name: str, pipeline: Pipeline, limits: IntakeLimits
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield the chunks of one document."""
     require_split(pipeline, name)
@@ -178,7 +178,7 @@ def is_document(path: Path) -> bool:
     return path.suffix.lower() in READERS
 
 
-def read_document(path: Path, name: str, limits: Limits) -> Document:
+def read_document(path: Path, name: str, limits: IntakeLimits) -> Document:
     """Read one file; the path must contain no link.
 
     Raises:
@@ -200,7 +200,7 @@ def read_document(path: Path, name: str, limits: Limits) -> Document:
     return Document(name, text_content)
 
 
-def _contents(path: Path, name: str, limits: Limits) -> bytes:
+def _contents(path: Path, name: str, limits: IntakeLimits) -> bytes:
     # The caller has followed all links. One that appears now may lead elsewhere; and
     # without O_NONBLOCK, opening a pipe would wait for its writer.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -23,7 +23,7 @@ from piecework_orchestrator.intake.chunk import (
     chunk_input,
     misfit_error,
 )
-from piecework_orchestrator.intake.limits import KIB, Limits
+from piecework_orchestrator.intake.limits import KIB, IntakeLimits
 
 SUFFIXES = (".jsonl", ".ndjson")
 
@@ -43,7 +43,10 @@ def is_json_lines(name: str) -> bool:
 
 
 async def json_line_chunks(
-    blocks: AsyncGenerator[bytes, None], origin: str, pipeline: Pipeline, limits: Limits
+    blocks: AsyncGenerator[bytes, None],
+    origin: str,
+    pipeline: Pipeline,
+    limits: IntakeLimits,
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield a chunk for each line that is not blank.
 
@@ -66,7 +69,7 @@ async def json_line_chunks(
 
 
 async def _lines(
-    blocks: AsyncGenerator[bytes, None], origin: str, limits: Limits
+    blocks: AsyncGenerator[bytes, None], origin: str, limits: IntakeLimits
 ) -> AsyncGenerator[tuple[int, bytes], None]:
     splitter = LineSplitter(origin, limits.line_bytes)
     started = False
@@ -100,7 +103,7 @@ def _is_blank(line: bytes) -> bool:
 
 
 def _chunk(
-    line: bytes, number: int, origin: str, pipeline: Pipeline, limits: Limits
+    line: bytes, number: int, origin: str, pipeline: Pipeline, limits: IntakeLimits
 ) -> ChunkInput:
     if number == 1:
         line = line.removeprefix(codecs.BOM_UTF8)

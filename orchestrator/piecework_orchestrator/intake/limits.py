@@ -9,7 +9,7 @@ MIB = 1024 * KIB
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class IntakeLimits:
     """Limits on one submission; the error names the value and the limit."""
 
     # A whole document is in memory, as bytes and as text: a few times this size.
@@ -36,7 +36,7 @@ class Limits:
     chunks: int = 10_000_000
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_INTAKE_LIMITS = IntakeLimits()
 
 
 # ── names of files as valid text ──────────────────────────────────────────────

@@ -12,13 +12,13 @@ import structlog
 from piecework import telemetry
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.extras import naming_extras
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
 
 
-def read(data: bytes, name: str, limits: Limits) -> str:
+def read(data: bytes, name: str, limits: IntakeLimits) -> str:
     """Return the text of all pages.
 
     Raises:
@@ -66,7 +66,7 @@ def _encrypted(name: str) -> UsageError:
     )
 
 
-def _pages(reader: PdfReader, name: str, limits: Limits) -> Iterator[str]:
+def _pages(reader: PdfReader, name: str, limits: IntakeLimits) -> Iterator[str]:
     count = len(reader.pages)
     if count > limits.pdf_pages:
         raise _too_large(name, f"{count:,} pages", limits.pdf_pages)

@@ -14,7 +14,7 @@ from piecework_orchestrator.intake.chunk import (
     chunk_input,
     describe_payload_error,
 )
-from piecework_orchestrator.intake.limits import DEFAULT_LIMITS, Limits
+from piecework_orchestrator.intake.limits import DEFAULT_INTAKE_LIMITS, IntakeLimits
 
 ORIGIN = "the rows"
 
@@ -22,7 +22,7 @@ ORIGIN = "the rows"
 async def row_chunks(
     rows: Iterable[object] | AsyncIterable[object],
     pipeline: Pipeline,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: IntakeLimits = DEFAULT_INTAKE_LIMITS,
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield the validated chunk of each row: a payload, or a mapping of its fields.
 
@@ -61,7 +61,7 @@ async def each_row(
 
 
 def row_chunk(
-    row: object, number: int, pipeline: Pipeline, limits: Limits
+    row: object, number: int, pipeline: Pipeline, limits: IntakeLimits
 ) -> ChunkInput:
     """Return the chunk of one row; `number` counts from 1."""
     location = SourceLocation(ORIGIN, f"row {number}", f"row {number}")

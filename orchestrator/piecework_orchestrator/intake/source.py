@@ -35,7 +35,11 @@ from piecework_orchestrator.intake.json_lines import (
     open_blocks,
     stream_blocks,
 )
-from piecework_orchestrator.intake.limits import DEFAULT_LIMITS, Limits, printable_name
+from piecework_orchestrator.intake.limits import (
+    DEFAULT_INTAKE_LIMITS,
+    IntakeLimits,
+    printable_name,
+)
 from piecework_orchestrator.intake.tables import is_table, table_chunks
 
 STDIN = "-"
@@ -45,7 +49,7 @@ async def chunk_inputs(
     source: str,
     pipeline: Pipeline,
     *,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: IntakeLimits = DEFAULT_INTAKE_LIMITS,
     s3: S3Reader | None = None,
     stdin: BinaryIO | None = None,
 ) -> AsyncGenerator[ChunkInput, None]:
@@ -54,7 +58,7 @@ async def chunk_inputs(
     Args:
         source: A path, `-` for JSON lines on standard input, or `s3://bucket/key`.
         pipeline: Defines the payload type, the split of documents and the labels.
-        limits: Limits on the submission.
+        limits: IntakeLimits on the submission.
         s3: An S3 client, required for sources in S3.
         stdin: The stream for `-`; the default is the process's standard input.
 
@@ -80,7 +84,7 @@ async def chunk_inputs(
 def _open(
     source: str,
     pipeline: Pipeline,
-    limits: Limits,
+    limits: IntakeLimits,
     s3: S3Reader | None,
     stdin: BinaryIO | None,
 ) -> AsyncGenerator[ChunkInput, None]:
@@ -142,7 +146,7 @@ MAX_NAMED_FILES = 10
 
 
 async def directory_chunks(
-    root: Path, pipeline: Pipeline, limits: Limits
+    root: Path, pipeline: Pipeline, limits: IntakeLimits
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield the chunks of each document; name skipped files in a warning.
 

@@ -18,7 +18,7 @@ from piecework_orchestrator.intake.chunk import (
     chunk_input,
     misfit_error,
 )
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 CSV, PARQUET = ".csv", ".parquet"
 #: Rows of a Parquet file that are in memory at once.
@@ -34,7 +34,7 @@ def is_table(name: str) -> bool:
 
 
 async def table_chunks(
-    path: Path, pipeline: Pipeline, limits: Limits
+    path: Path, pipeline: Pipeline, limits: IntakeLimits
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield a chunk for each row; the columns are the fields of the payload.
 
@@ -61,7 +61,7 @@ async def table_chunks(
         )
 
 
-def csv_rows(path: Path, limits: Limits) -> Iterator[Row]:
+def csv_rows(path: Path, limits: IntakeLimits) -> Iterator[Row]:
     """Yield the rows of a CSV file with a header; a byte order mark is skipped."""
     csv.field_size_limit(limits.line_bytes)
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from piecework.errors import UsageError
 from piecework.errors.extras import naming_extras
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 from piecework_orchestrator.intake.word_container import (
     check_container,
     too_large_error,
@@ -50,7 +50,7 @@ CHARACTERS = {
 DEEPEST_HEADING = 6
 
 
-def read(data: bytes, name: str, limits: Limits) -> str:
+def read(data: bytes, name: str, limits: IntakeLimits) -> str:
     """Return the text, with a blank line between blocks.
 
     Raises:
@@ -100,7 +100,7 @@ def _check_document_type(root: Any, name: str) -> None:
         )
 
 
-def _check_cells(root: Any, name: str, limits: Limits) -> None:
+def _check_cells(root: Any, name: str, limits: IntakeLimits) -> None:
     cells = sum(1 for _ in root.iter(f"{W}tc"))
     if cells > limits.docx_cells:
         raise too_large_error(name, f"{cells:,} table cells", limits.docx_cells)

@@ -11,7 +11,7 @@ import io
 import zipfile
 
 from piecework.errors import UsageError
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 # OLE: the container of old .doc files, and of encrypted .docx files.
 OLE = bytes.fromhex("D0CF11E0A1B11AE1")
@@ -25,7 +25,7 @@ XML = (".xml", ".rels")
 FLAG_ENCRYPTED = 0x1
 
 
-def check_container(data: bytes, name: str, limits: Limits) -> None:
+def check_container(data: bytes, name: str, limits: IntakeLimits) -> None:
     """Refuse a file that must not be unpacked.
 
     Raises:
@@ -49,7 +49,7 @@ def check_container(data: bytes, name: str, limits: Limits) -> None:
 
 
 def _check_sizes(
-    found: list[zipfile.ZipInfo], packed: int, name: str, limits: Limits
+    found: list[zipfile.ZipInfo], packed: int, name: str, limits: IntakeLimits
 ) -> None:
     unpacked = sum(member.file_size for member in found)
     xml = sum(m.file_size for m in found if m.filename.lower().endswith(XML))

@@ -27,7 +27,7 @@ from piecework_simulation.provider import Provider
 FAULTS_S = 90.0
 #: Maximum seconds from the end of the faults to the end of all jobs. It covers one
 #: redispatch (its delay doubles each time), one lease and one visibility timeout per
-#: attempt left.
+#: attempt left, and the minutes in which two poison inputs probe a breaker.
 MAX_END_S = 3_600.0
 #: Maximum seconds from the end of all jobs until the dead-letter queue is empty. Idle
 #: reconcilers poll it every 20 s and hide the received messages for 30 s.
@@ -134,6 +134,8 @@ class ScheduleDriver:
             acts.append(fleet.redrive)
         if faults.fires("operator.pause"):
             acts += [fleet.pause, fleet.resume, fleet.pause]
+        if faults.fires("operator.limits"):
+            acts.append(fleet.set_limits)
         rng.shuffle(acts)
         for act in acts:
             left = deadline_at - self.world.loop.moment

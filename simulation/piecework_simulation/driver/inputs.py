@@ -18,6 +18,7 @@ from piecework.pipelines import Pipeline
 from piecework_orchestrator.intake.source import chunk_inputs
 from piecework_simulation.driver.actions import Workload
 from piecework_simulation.driver.fallback_pipeline import planning
+from piecework_simulation.driver.limited_pipeline import metering
 from piecework_simulation.driver.pipelines import Item, counting, milling, travel
 from piecework_simulation.driver.simulated_pipeline import instrument_pipeline
 
@@ -132,6 +133,15 @@ def draw_milling(rng: Random) -> list[Item]:
     ]
 
 
+def draw_metering(rng: Random) -> list[Item]:
+    """Draw a job whose dependencies have limits; some need more than a minute."""
+    errors = ["", "", "", "confirm:permanent", "confirm:transient"]
+    return [
+        Item(n=n, calls=rng.choice((1, 4, 12)), trouble=rng.choice(errors))
+        for n in range(rng.choice((1, 3, 5)))
+    ]
+
+
 #: Bytes of a large value: more than a row holds.
 LARGE = INLINE_LIMIT + 1_000
 
@@ -146,4 +156,5 @@ WORKLOADS = (
     Workload(instrument_pipeline(travel), draw_travel, enlarge=enlarge),
     Workload(instrument_pipeline(planning), draw_planning, enlarge=enlarge),
     Workload(instrument_pipeline(milling), draw_milling, enlarge=enlarge),
+    Workload(instrument_pipeline(metering), draw_metering),
 )

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -16,9 +16,11 @@ from piecework.domain.model import JobRef
 from piecework.errors import PieceworkError
 from piecework.pipelines import Pipeline, Stage
 from piecework.reconciler.loop import reconcile_for_ever
+from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime
 from piecework.saga.stage import run_in_process
 from piecework.store.dead_letters import DeadLetters
+from piecework.store.limits import FleetQuotas
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.pause import pause, resume
@@ -36,6 +38,19 @@ from piecework_worker.worker import Worker
 
 #: Seconds after which a dead worker's place is taken by a new one, at most.
 RESTART_S = 8.0
+
+
+#: What an operator sets: less, more and none of what the pipelines declare, and a limit
+#: where they declare none.
+LIMIT_CHANGES = (
+    ("meter", Limits(requests_per_minute=20)),
+    ("meter", Limits(requests_per_minute=80, concurrent=6)),
+    ("meter", Limits()),
+    ("scale", Limits(tokens_per_minute=450)),
+    ("scale", Limits(requests_per_minute=30)),
+    ("cable", Limits(requests_per_minute=60)),
+    ("mill", Limits(requests_per_minute=30)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +175,12 @@ class FleetDriver:
         """
         process = self.world.process(self.name(role), mortal=mortal)
         process.tenant = ref.tenant
+        tenant = ref.tenant or self.world.settings.tenant
         outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
             try:
-                await act(self.world.runtime(process, tenant=ref.tenant))
+                await act(self.world.runtime(process, tenant=tenant))
                 outcome_text = "done"
             except PieceworkError as error:
                 outcome_text = error.code
@@ -224,6 +240,17 @@ class FleetDriver:
         """Resume a job."""
         act = functools.partial(resume, ref=ref, actor="operator", reason="go on")
         return await self.command("resume", ref, act, **more)
+
+    async def set_limits(self, ref: JobRef, **more: Any) -> str:
+        """Change a limit in force, or go back to the declared ones."""
+        dependency, limits = self.world.rng.choice(LIMIT_CHANGES)
+
+        async def act(rt: Runtime) -> None:
+            quotas = FleetQuotas(rt.table, "operator", rt.clock, rt.rng)
+            await quotas.set_limits(dependency, limits)
+
+        everyone = replace(ref, tenant="")  # a limit belongs to the deployment
+        return await self.command("limits", everyone, act, **more)
 
     async def redrive(self, ref: JobRef, **more: Any) -> str:
         """Redrive all open dead letters of a job."""

@@ -69,6 +69,7 @@ def settings(**drawn: Any) -> Settings:
         receive_wait_s=20,
         reconcile_s=5.0,
         redispatch_s=60.0,
+        free_probe_s=60.0,
         **drawn,
     )
 
@@ -125,6 +126,7 @@ def attach_checkers(world: World, invariants: Invariants, provider: Provider) ->
     """Attach the checkers and the log to a world; return the log."""
     invariants.provider = provider
     provider.is_suspect = invariants.is_suspect
+    provider.note_start = invariants.quotas.note_start
     world.dynamodb.on_write = invariants.check_write
     world.sqs.on_delete = invariants.check_deleted_message
     PROVIDER.set(provider)

@@ -72,6 +72,7 @@ EVENTS: Mapping[str, float] = {
     "operator.redrive": 0.5,
     "operator.pause": 0.4,
     "operator.submit_again": 0.2,
+    "operator.limits": 0.3,
 }
 KINDS: Mapping[str, float] = {
     **REQUESTS,

@@ -29,6 +29,7 @@ from piecework_simulation.invariants.ownership import (
     oversized,
     undeserved_death,
 )
+from piecework_simulation.invariants.quotas import QuotaInvariants
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
@@ -54,9 +55,11 @@ class Invariants:
     #: When the last pause of each job ended; infinite: it is paused.
     paused_until: dict[str, float] = field(default_factory=dict)
     letters: DeadLetterInvariants = field(init=False)
+    quotas: QuotaInvariants = field(init=False)
 
     def __post_init__(self) -> None:
-        """Create the checks of the dead letters."""
+        """Create the checks of the dead letters and of the limits."""
+        self.quotas = QuotaInvariants(self.world, self.report_violation)
         self.letters = DeadLetterInvariants(self.report_violation)
 
     def report_violation(self, text: str) -> None:
@@ -93,8 +96,11 @@ class Invariants:
             self.check_job(change)
 
     def check_breaker(self, change: Change) -> None:
-        """Check a write to a breaker; no invariant is about a limit's row alone."""
-        if change.new is None or change.sk.startswith(keys.LIMITS_PREFIX):
+        """Check a write to a breaker, or to the limits of a dependency."""
+        if change.sk.startswith(keys.LIMITS_PREFIX):
+            self.quotas.check_write(change)
+            return
+        if change.new is None:
             return
         old = from_item(change.old) if change.old else None
         for text in breaker_violations(old, from_item(change.new)):

@@ -20,7 +20,7 @@ from piecework.errors.codes import ErrorClass
 from piecework.pipelines import Pipeline
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
-from piecework.saga.recovery import Limits
+from piecework.saga.recovery import RecoveryLimits
 from piecework.testing.memory import MemoryCheckpoints, MemoryJournal
 
 NOW = 1_700_000_000.0
@@ -143,8 +143,8 @@ def checkpoints_of(pipeline: Pipeline, **facts: Any) -> MemoryCheckpoints:
     return MemoryCheckpoints([stage.name for stage in pipeline.stages], **facts)
 
 
-def limits(max_attempts: int = 3) -> Limits:
-    return Limits(max_attempts, lambda: NOW, Highest())
+def limits(max_attempts: int = 3) -> RecoveryLimits:
+    return RecoveryLimits(max_attempts, lambda: NOW, Highest())
 
 
 async def run(

@@ -29,7 +29,7 @@ from piecework.settings import Settings
 from piecework.store.table import Refused, Written
 from piecework_worker import executor
 from piecework_worker.executor import (
-    UNKNOWN_S,
+    LEFT_S,
     MessageAction,
     WorkItem,
     execute,
@@ -54,6 +54,7 @@ class World:
     log: Any = field(default_factory=Log)
     rng: Random = field(default_factory=Lowest)
     settings: Settings = field(default_factory=Settings)
+    unknown_in_a_row: int = 0
 
     rt = property(lambda self: self)
     work = claims = lease_renewer = table = cancelled_groups = rt
@@ -148,7 +149,7 @@ KEEP, DISCARD = MessageAction.KEEP, MessageAction.DISCARD
         (NotDue(900.5), DISCARD, None, "not due"),
         (CancelPending(chunk(2, compensate_requested=True)), KEEP, 0.0, "cancelled"),
         (NotFound(), MessageAction.QUARANTINE, None, "not found"),
-        (AttemptsExhausted(4), KEEP, UNKNOWN_S, "attempts spent"),
+        (AttemptsExhausted(4), KEEP, LEFT_S, "attempts spent"),
     ],
 )
 async def test_a_refused_worker_handles_its_message_by_the_refusal(
@@ -238,7 +239,8 @@ async def test_a_pipeline_that_is_not_here_is_left_to_others() -> None:
     here = world()
     here.pipelines = {}
     assert await execute(TURN, JOB, here) is MessageAction.KEEP
-    assert here.said == [("unknown", "review"), ("hide", "receipt", UNKNOWN_S)]
+    assert here.said == [("unknown", "review"), ("hide", "receipt", 1.0)]
+    assert 1 == here.unknown_in_a_row
 
 
 async def test_a_message_of_an_earlier_generation_of_its_job_makes_no_request() -> None:

@@ -15,7 +15,8 @@ from tests.unit.workers.virtual_leases import for_ever, virtually
 
 def idle_worker() -> tuple[Worker, Log]:
     log = Log()
-    rt = SimpleNamespace(settings=SimpleNamespace(max_chunks=1))
+    settings = SimpleNamespace(max_chunks=1, shutdown_grace_s=1.0)
+    rt = SimpleNamespace(settings=settings)
     services: Any = SimpleNamespace(rt=rt, log=log)
     return Worker(services, asyncio.Event()), log
 

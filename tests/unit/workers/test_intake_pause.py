@@ -101,6 +101,7 @@ def services(aws: Aws) -> Any:
         lease_renewer=SimpleNamespace(leases={}),
         liveness=Liveness(),
         solitude=Solitude(),
+        unknown_in_a_row=0,
         message_received=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),

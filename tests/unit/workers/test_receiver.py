@@ -102,6 +102,7 @@ async def receiving(
         message_received=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
+        unknown_in_a_row=0,
     )
     one = Receiver(services, asyncio.Event(), lambda: len(hands.active), hands.begin)
     hands.receiver = one

@@ -61,6 +61,7 @@ def stopping_worker(sent: list[Any]) -> Worker:
         ref=JobRef("acme", "job"), chunks=1, gen=1, has_notify_hook=False
     )
     rt = SimpleNamespace(
+        settings=Settings(),
         jobs=SimpleNamespace(read=lambda _: answered(job)),
         work=SimpleNamespace(send=send),
     )

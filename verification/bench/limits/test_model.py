@@ -15,7 +15,7 @@ from piecework.domain import keys
 from piecework.jobs import fan_out
 from piecework.reconciler import loop
 from piecework.settings import Settings
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 PATTERNS = {pattern.name: pattern for pattern in read_patterns()}
 STAGES = PATTERNS["three stages"]
@@ -36,7 +36,7 @@ def test_what_the_model_takes_for_granted_is_what_the_code_does() -> None:
     assert loop.CHUNK_BYTES == model.CHUNK_BYTES
     assert settings.journal_flush_s == 1 / model.PAGES_A_SECOND
     assert fan_out.GROUPS_AT_ONCE == model.INTERLEAVED_GROUPS
-    assert max(SIZES) == Limits().chunks < keys.MAX_CHUNK_NUMBER
+    assert max(SIZES) == IntakeLimits().chunks < keys.MAX_CHUNK_NUMBER
 
 
 def test_no_limit_makes_work_faster_and_what_binds_is_kept_to() -> None:

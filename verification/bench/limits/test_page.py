@@ -1,4 +1,4 @@
-"""docs/limits.md is what the code writes, and its numbers can be read."""
+"""docs/aws-limits.md is what the code writes, and its numbers can be read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bench.limits.page import duration, number, page, size
 from bench.limits.proxy import item_kind, object_kind
 from piecework.domain import keys
 
-PAGE = Path(__file__).parents[3] / "docs/limits.md"
+PAGE = Path(__file__).parents[3] / "docs/aws-limits.md"
 
 
 def test_the_page_is_fresh() -> None:
-    assert page() == PAGE.read_text(), "python -m bench.limits > docs/limits.md"
+    assert page() == PAGE.read_text(), "python -m bench.limits > docs/aws-limits.md"
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ FILES = {
     "data.yaml": DATA,
     "network.yaml": NETWORK,
     "roles.yaml": ROLES,
+    "deployer.yaml": ROLES,
     "service.yaml": SERVICE,
     "scaling.yaml": PLAIN,
     "alarms.yaml": PLAIN,

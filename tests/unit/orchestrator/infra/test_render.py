@@ -34,7 +34,7 @@ def test_every_stack_has_its_template_its_parameters_and_its_command(
     commands = files["commands.txt"]
     names = [f"--stack-name shop-prod-{part}" for part in Part]
     assert sorted(names, key=commands.index) == names
-    assert 1 == commands.count("--capabilities CAPABILITY_NAMED_IAM")
+    assert 2 == commands.count("--capabilities CAPABILITY_NAMED_IAM")
     assert 1 == commands.count("--enable-termination-protection")
 
 

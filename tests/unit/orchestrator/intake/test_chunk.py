@@ -11,16 +11,16 @@ from pydantic import BaseModel, Field, computed_field, model_validator
 from piecework import PermanentError, Pipeline
 from piecework.errors import UsageError
 from piecework_orchestrator.intake.chunk import ChunkInput, SourceLocation, chunk_input
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 LOCATION = SourceLocation("a.md", "chunk 3", label="a.md #3")
 
 
 def encode(
-    payload: BaseModel, pipeline: Pipeline, limits: Limits | None = None
+    payload: BaseModel, pipeline: Pipeline, limits: IntakeLimits | None = None
 ) -> ChunkInput:
     own = replace(pipeline, payload=type(payload))
-    return chunk_input(payload, LOCATION, own, limits or Limits())
+    return chunk_input(payload, LOCATION, own, limits or IntakeLimits())
 
 
 class Aliased(BaseModel):
@@ -65,7 +65,7 @@ def test_a_payload_of_another_type_is_refused_with_both_names(
     pipeline: Pipeline,
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        chunk_input(Measure(value=1), LOCATION, pipeline, Limits())
+        chunk_input(Measure(value=1), LOCATION, pipeline, IntakeLimits())
     assert "it is a Measure, not a Clause" in refused.value.message
 
 
@@ -73,9 +73,9 @@ def test_a_payload_may_be_as_large_as_the_limit_and_no_larger(
     pipeline: Pipeline,
 ) -> None:
     size = len(json.dumps({"value": 1.0}, separators=(",", ":")))
-    encode(Measure(value=1), pipeline, Limits(payload_bytes=size))
+    encode(Measure(value=1), pipeline, IntakeLimits(payload_bytes=size))
     with pytest.raises(UsageError) as refused:
-        encode(Measure(value=1), pipeline, Limits(payload_bytes=size - 1))
+        encode(Measure(value=1), pipeline, IntakeLimits(payload_bytes=size - 1))
     assert refused.value.code == "input.payload.too_large"
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from piecework import Document, PermanentError, Pipeline
 from piecework.errors import NotFoundError, UsageError
 from piecework_orchestrator.intake.chunk import ChunkInput
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 
 @pytest.fixture
@@ -81,9 +81,11 @@ async def test_a_file_may_be_as_large_as_the_limit_and_no_larger(
     tmp_path: Path, intake: Any
 ) -> None:
     (tmp_path / "a.md").write_text("abc")
-    assert len(await intake(tmp_path / "a.md", limits=Limits(document_bytes=3))) == 1
+    assert (
+        len(await intake(tmp_path / "a.md", limits=IntakeLimits(document_bytes=3))) == 1
+    )
     with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / "a.md", limits=Limits(document_bytes=2))
+        await intake(tmp_path / "a.md", limits=IntakeLimits(document_bytes=2))
     assert refused.value.code == "input.file.too_large"
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, field_validator
 from piecework import Pipeline
 from piecework.errors import UsageError
 from piecework_orchestrator.intake.chunk import ChunkInput
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 from piecework_orchestrator.intake.source import chunk_inputs
 
 
@@ -186,7 +186,7 @@ async def test_reading_50_000_lines_keeps_nothing_in_memory(
 
 async def test_too_many_chunks_are_refused(intake: Any) -> None:
     lines = [b'{"text":"a"}'] * 3
-    assert len(await intake(**stdin(*lines), limits=Limits(chunks=3))) == 3
+    assert len(await intake(**stdin(*lines), limits=IntakeLimits(chunks=3))) == 3
     with pytest.raises(UsageError) as refused:
-        await intake(**stdin(*lines), limits=Limits(chunks=2))
+        await intake(**stdin(*lines), limits=IntakeLimits(chunks=2))
     assert refused.value.code == "input.chunks.too_many"

@@ -10,16 +10,16 @@ from structlog.testing import capture_logs
 
 from piecework.errors import UsageError
 from piecework_orchestrator.intake import pdf
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 MakePdf = Callable[..., bytes]
 
 
-def read(data: bytes, limits: Limits | None = None) -> str:
-    return pdf.read(data, "a.pdf", limits or Limits())
+def read(data: bytes, limits: IntakeLimits | None = None) -> str:
+    return pdf.read(data, "a.pdf", limits or IntakeLimits())
 
 
-def refusal(data: bytes, limits: Limits | None = None) -> UsageError:
+def refusal(data: bytes, limits: IntakeLimits | None = None) -> UsageError:
     with pytest.raises(UsageError) as refused:
         read(data, limits)
     return refused.value
@@ -86,13 +86,13 @@ def test_a_file_that_is_not_a_pdf_is_unreadable(data: bytes) -> None:
 
 
 def test_too_many_pages_are_refused_with_count_and_limit(make_pdf: MakePdf) -> None:
-    refused = refusal(make_pdf("a", "b", "c"), Limits(pdf_pages=2))
+    refused = refusal(make_pdf("a", "b", "c"), IntakeLimits(pdf_pages=2))
     assert refused.code == "input.file.too_large"
     assert refused.message == "a.pdf has 3 pages; the limit is 2."
 
 
 def test_too_much_text_is_refused(make_pdf: MakePdf) -> None:
-    refused = refusal(make_pdf("abc", "def"), Limits(pdf_characters=5))
+    refused = refusal(make_pdf("abc", "def"), IntakeLimits(pdf_characters=5))
     assert refused.code == "input.file.too_large"
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from piecework.errors import UsageError
 from piecework_orchestrator.intake import documents
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 
 def read(data: bytes) -> str:
-    return documents.read(data, "a.txt", Limits())
+    return documents.read(data, "a.txt", IntakeLimits())
 
 
 @pytest.mark.parametrize(

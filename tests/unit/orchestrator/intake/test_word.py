@@ -11,18 +11,18 @@ from docx.oxml.ns import nsdecls
 
 from piecework.errors import UsageError
 from piecework_orchestrator.intake import word
-from piecework_orchestrator.intake.limits import Limits
+from piecework_orchestrator.intake.limits import IntakeLimits
 
 MakeWord = Callable[[Callable[[Document], object]], bytes]
 
 OLE = bytes.fromhex("D0CF11E0A1B11AE1")
 
 
-def read(data: bytes, limits: Limits | None = None) -> str:
-    return word.read(data, "a.docx", limits or Limits())
+def read(data: bytes, limits: IntakeLimits | None = None) -> str:
+    return word.read(data, "a.docx", limits or IntakeLimits())
 
 
-def refusal(data: bytes, limits: Limits | None = None) -> UsageError:
+def refusal(data: bytes, limits: IntakeLimits | None = None) -> UsageError:
     with pytest.raises(UsageError) as refused:
         read(data, limits)
     return refused.value
@@ -155,8 +155,8 @@ def test_too_many_cells_are_refused_before_they_are_read(make_word: MakeWord) ->
     inner = f"<w:tbl><w:tr><w:tc>{paragraph('in')}</w:tc></w:tr></w:tbl>"
     table = f"<w:tbl><w:tr><w:tc>{inner}</w:tc></w:tr></w:tbl>"
     data = make_word(body(table))
-    assert read(data, Limits(docx_cells=2)) == "in"
-    assert refusal(data, Limits(docx_cells=1)).code == "input.file.too_large"
+    assert read(data, IntakeLimits(docx_cells=2)) == "in"
+    assert refusal(data, IntakeLimits(docx_cells=1)).code == "input.file.too_large"
 
 
 def test_encrypted_and_old_files_have_different_errors() -> None:
@@ -184,15 +184,15 @@ def bomb(size: int, name: str = "word/media/a.png") -> bytes:
 @pytest.mark.parametrize(
     ("data", "limits", "figure"),
     [
-        (bomb(1_000_000), Limits(), "compression ratio"),
-        (bomb(2000), Limits(docx_unpacked_bytes=1999), "1,999"),
-        (bomb(2000, "word/document.xml"), Limits(docx_xml_bytes=1999), "XML"),
-        (bomb(2000), Limits(docx_members=0), "1 members"),
+        (bomb(1_000_000), IntakeLimits(), "compression ratio"),
+        (bomb(2000), IntakeLimits(docx_unpacked_bytes=1999), "1,999"),
+        (bomb(2000, "word/document.xml"), IntakeLimits(docx_xml_bytes=1999), "XML"),
+        (bomb(2000), IntakeLimits(docx_members=0), "1 members"),
     ],
     ids=["ratio", "unpacked", "xml", "members"],
 )
 def test_a_zip_bomb_is_refused_before_unpacking(
-    data: bytes, limits: Limits, figure: str
+    data: bytes, limits: IntakeLimits, figure: str
 ) -> None:
     refused = refusal(data, limits)
     assert refused.code == "input.file.too_large"

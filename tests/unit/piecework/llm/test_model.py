@@ -84,11 +84,21 @@ def asking(model: Model, **parameters: Any) -> Pipeline:
     return Pipeline("invoices", payload=Doc, stages=[Stage(read), Stage(end)])
 
 
-async def test_a_caller_that_returns_neither_text_nor_answer_is_named() -> None:
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"total": 3}, "returned a dict"),
+        (ModelAnswer("3", tokens_in=-5), "answered with tokens_in=-5"),
+        (ModelAnswer("3", usd=float("nan")), "answered with usd=nan"),
+    ],
+)
+async def test_a_caller_that_returns_no_true_answer_is_named(
+    said: Any, message: str
+) -> None:
     async def caller(_: ModelRequest) -> Any:
-        return {"total": 3}
+        return said
 
-    with pytest.raises(UsageError, match="caller of the model small returned a dict"):
+    with pytest.raises(UsageError, match=f"caller of the model small {message}"):
         await Model("small", caller).ask("Read.", "total 3")
 
 

@@ -1,0 +1,62 @@
+"""Read the times and spans that a program passes to a client."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from piecework.errors import UsageError
+from piecework_orchestrator.times import parse_deadline, parse_span
+
+#: A time, a span from now, or either one as text: `2h`, `2026-11-22T18:00:00Z`.
+Deadline = datetime | timedelta | str
+#: Seconds, or a span as text: `90s`, `15m`.
+Timeout = float | timedelta | str
+
+
+def epoch_of(deadline: object, now: float) -> float | None:
+    """Return a deadline in epoch seconds; None: none was given.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: it is not a time with a zone, or has passed.
+    """
+    match deadline:
+        case None:
+            return None
+        case timedelta():
+            moment = now + deadline.total_seconds()
+        case datetime():
+            if deadline.tzinfo is None:
+                message = f"The deadline {deadline} has no time zone."
+                raise UsageError(message, next_step="Pass a datetime with a tzinfo.")
+            moment = deadline.timestamp()
+        case str():
+            return parse_deadline(deadline, now)
+        case _:
+            message = f"The deadline {deadline!r} is not a time."
+            step = 'Pass a text such as "2h", a timedelta, or a datetime with a zone.'
+            raise UsageError(message, next_step=step)
+    return parse_deadline(datetime.fromtimestamp(moment).astimezone().isoformat(), now)
+
+
+def seconds_of(timeout: object) -> float | None:
+    """Return a timeout in seconds; None: none was given.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: it is not a span of time, or it is negative.
+    """
+    match timeout:
+        case None:
+            return None
+        case str():
+            return parse_span(timeout)
+        case timedelta():
+            seconds = timeout.total_seconds()
+        case int() | float() if not isinstance(timeout, bool):
+            seconds = float(timeout)
+        case _:
+            seconds = -1.0
+    if seconds >= 0:  # false for NaN
+        return seconds
+    message = f"The timeout {timeout!r} is not a span of time."
+    step = 'Pass seconds, a text such as "10s", or a timedelta.'
+    raise UsageError(message, next_step=step)

@@ -1,0 +1,82 @@
+"""Define the built-in pipeline whose dependencies have limits that the fleet shares.
+
+Its providers also have outages: a call then waits for its start, for its breaker's
+permit and for the intent of its effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from piecework import Context, Limits, Pipeline, Stage
+from piecework_simulation.driver.pipelines import (
+    Item,
+    bring_back,
+    carry,
+    cart,
+    gate,
+    grind,
+    horn,
+    mill,
+    trouble,
+)
+
+
+def weigh(n: int) -> int:
+    """Return the tokens of a call, exactly."""
+    return 10 + n % 50
+
+
+meter = replace(mill, name="meter", limits=Limits(requests_per_minute=40, concurrent=3))
+scale = replace(
+    mill, name="scale", limits=Limits(tokens_per_minute=900), estimate=weigh
+)
+cable = replace(cart, name="cable", limits=Limits(requests_per_minute=30))
+fax = replace(gate, name="fax", limits=Limits(requests_per_minute=20))
+wire = replace(horn, name="wire", limits=Limits(requests_per_minute=20))
+
+
+async def measure(ctx: Context[Item]) -> list[int]:
+    """Make calls under both kinds of limits, all at once."""
+    first, calls = ctx.payload.n * 10, range(ctx.payload.calls)
+    found = [ctx.call(meter, grind, first + i) for i in calls]
+    found += [ctx.call(scale, grind, first + i) for i in calls]
+    return list(await asyncio.gather(*found))
+
+
+async def order(ctx: Context[Item]) -> list[str]:
+    """Order a part for each call: effects that wait for their starts."""
+    n, calls = ctx.payload.n * 10, range(ctx.payload.calls)
+    parts = (ctx.call(cable, carry, "part", n + i) for i in calls)
+    return list(await asyncio.gather(*parts))
+
+
+async def return_parts(ctx: Context[Item]) -> None:
+    """Compensate the orders."""
+    for i in range(ctx.payload.calls):
+        await ctx.call(cable, bring_back, "part", ctx.payload.n * 10 + i)
+
+
+async def confirm(ctx: Context[Item]) -> str:
+    """Confirm: the point of no return; a lookup needs a start, too."""
+    trouble(ctx, "confirm")
+    return await ctx.call(fax, carry, "confirmation", ctx.payload.n)
+
+
+async def announce(ctx: Context[Item]) -> str:
+    """Announce it, once."""
+    return await ctx.call(wire, carry, "announcement", ctx.payload.n)
+
+
+metering = Pipeline(
+    "metering",
+    payload=Item,
+    stages=[
+        Stage(measure),
+        Stage(order, compensate=return_parts),
+        Stage(confirm, pivot=True),
+        Stage(announce),
+    ],
+    result=confirm,
+)

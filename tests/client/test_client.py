@@ -363,7 +363,7 @@ async def test_a_status_is_read_in_any_case_and_a_wrong_one_refused(
     job = await client.submit(words, [Text(text="a")], id="job-1")
     assert [one.id async for one in client.jobs("running")] == ["job-1"]
     assert [one["chunk"] async for one in job.chunks("pending")] == [0]
-    for wrong in (client.jobs("paused"), job.chunks("running away")):
+    for wrong in (client.jobs("asleep"), job.chunks("running away")):
         with pytest.raises(UsageError, match="not a status"):
             await anext(aiter(wrong))
 

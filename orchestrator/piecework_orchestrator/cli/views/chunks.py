@@ -38,7 +38,7 @@ def error_cell(chunk: Document, now: float) -> str:
     if chunk["status"] != "WAITING" or "blocked_on" not in chunk:
         return code
     if chunk["blocked_on"] == PAUSE:
-        return "paused with its job"
+        return "given back in a pause"
     left = max(0.0, epoch(chunk["retry_at"]) - now)
     return f"{code}: blocked on {chunk['blocked_on']}, retry in {format_span(left)}"
 

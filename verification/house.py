@@ -55,9 +55,9 @@ NOT_CODE: Final = {
 FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
-    "files": 268,
-    "lines": 32_600,
-    "test_lines": 62_900,  # lower it when tests are removed
+    "files": 272,
+    "lines": 33_100,
+    "test_lines": 63_400,  # lower it when tests are removed
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

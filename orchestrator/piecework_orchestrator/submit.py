@@ -34,7 +34,8 @@ class Submission:
 
     Attributes:
         deadline: The time, in epoch seconds, at which the job is cancelled unless it
-            has ended; None: never. The first submit of an id decides it.
+            has ended; None: never.
+        deadline_requested: The deadline as it was requested: a span, or a time.
     """
 
     ref: JobRef
@@ -42,6 +43,7 @@ class Submission:
     source: str
     submitted_by: str
     deadline: float | None = None
+    deadline_requested: str = ""
 
 
 async def submit(
@@ -53,7 +55,8 @@ async def submit(
     """Start a job; return the job, and whether this submit created it.
 
     Raises:
-        UsageError: `submit.token.conflict`: a job with this id has other content.
+        UsageError: `submit.token.conflict`: a job with this id has other content, or
+            another deadline.
         PieceworkError: The input is invalid; no job was created.
     """
     with acting_as("orchestrator"):
@@ -99,6 +102,8 @@ def optional_facts(submission: Submission) -> dict[str, object]:
     facts: dict[str, object] = {}
     if submission.deadline is not None:
         facts["deadline_at"] = iso(submission.deadline)
+    if submission.deadline_requested:
+        facts["deadline_requested"] = submission.deadline_requested
     if submission.pipeline.notify is not None:
         facts["has_notify_hook"] = True
     return facts
@@ -163,7 +168,7 @@ class Packer:
 
 
 def check_same(job: Job, facts: dict[str, object]) -> None:
-    """Refuse a second submit of the same id with another pipeline or content.
+    """Refuse a second submit of the same id with another pipeline, content or deadline.
 
     Raises:
         UsageError: `submit.token.conflict`.
@@ -178,3 +183,13 @@ def check_same(job: Job, facts: dict[str, object]) -> None:
                 code="submit.token.conflict",
                 next_step="Submit with another job id, or without one.",
             )
+    requested = facts.get("deadline_requested", job.deadline_requested)
+    if requested != job.deadline_requested:
+        has = job.deadline_requested or "none"
+        raise UsageError(
+            f"Job {job.ref.job} exists, and its deadline is {has}, not {requested}: "
+            "nothing was changed.",
+            code="submit.token.conflict",
+            next_step="Repeat the submit without a deadline. To end the job earlier: "
+            f"`piecework jobs cancel {job.ref.job}`",
+        )

@@ -46,7 +46,7 @@ def parse_deadline(text: str, now: float) -> float:
     Raises:
         UsageError: `cli.usage.invalid`: the text is neither, or the time has passed.
     """
-    if not text[:1].isdigit() or "-" not in text:
+    if is_span(text):
         return require_future(now + parse_span(text), text, now)
     try:
         found = datetime.fromisoformat(text)
@@ -56,6 +56,11 @@ def parse_deadline(text: str, now: float) -> float:
         message = f"{text!r} is not a time with a zone."
         raise UsageError(message, next_step="Write 2h, or 2026-11-22T18:00:00Z.")
     return require_future(found.timestamp(), text, now)
+
+
+def is_span(text: str) -> bool:
+    """Return whether the text of a deadline is a span, not a time."""
+    return not text[:1].isdigit() or "-" not in text
 
 
 def require_future(moment: float, text: str, now: float) -> float:

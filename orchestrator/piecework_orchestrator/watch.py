@@ -26,8 +26,46 @@ POLL_S = 0.5
 MAX_POLL_S = 15.0
 #: Seconds without a claim after which the watcher assumes that no worker is running.
 NO_WORKER_AFTER_S = 10.0
+#: A longer wait is shown: it explains why the job makes no progress.
+LONG_WAIT_S = 10.0
 #: Seconds between two lines of progress, so that a log stays readable.
 LINE_EVERY_S = 2.0
+
+
+@dataclass(slots=True)
+class ChunkCounts:
+    """The chunks of a job at one poll.
+
+    Attributes:
+        by_status: Chunks by status; of a large job only those known to have ended.
+        active: Whether a worker holds a chunk, or a chunk waits for its next attempt.
+        longest_wait_s: Seconds until each waiting chunk may start again.
+    """
+
+    by_status: Counter[str] = field(default_factory=Counter)
+    active: bool = False
+    longest_wait_s: float = 0.0
+
+    def add(self, chunk: Chunk, now: float) -> None:
+        """Count a chunk."""
+        self.by_status[str(chunk.status)] += 1
+        self.active = self.active or is_active(chunk, now)
+        if chunk.status is ChunkStatus.WAITING and chunk.retry_at:
+            wait_s = moment(chunk.retry_at) - now
+            self.longest_wait_s = max(self.longest_wait_s, wait_s)
+
+    @property
+    def ended(self) -> int:
+        """The number of chunks that have ended."""
+        counts = self.by_status.items()
+        return sum(n for status, n in counts if ChunkStatus(status).terminal)
+
+    @property
+    def idle(self) -> bool:
+        """Whether each open chunk waits for its next attempt."""
+        open_ = (ChunkStatus.PENDING, ChunkStatus.RUNNING)
+        runs = any(self.by_status[status] for status in open_)
+        return self.longest_wait_s > 0 and not runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +75,17 @@ class ProgressSnapshot:
     Attributes:
         ended: The number of chunks that have ended.
         counts: Chunks by status; of a large job only those known to have ended.
-        active: Whether a worker holds a chunk, or a chunk waits for its next attempt.
         elapsed: Seconds since the watch began.
         eta: Seconds until the end at the current rate; None: unknown.
+        longest_wait_s: Seconds until each waiting chunk may start again.
     """
 
     job: Job
     ended: int
     counts: Counter[str]
-    active: bool
     elapsed: float
     eta: float | None
+    longest_wait_s: float = 0.0
 
     @property
     def dead(self) -> int:
@@ -56,7 +94,7 @@ class ProgressSnapshot:
 
     @property
     def details(self) -> str:
-        """The status, the counts and the estimated time left, as a line."""
+        """The status, the counts, and the estimated time left or the longest wait."""
         running = self.counts[ChunkStatus.RUNNING]
         waiting = self.counts[ChunkStatus.WAITING]
         pause = self.job.pause
@@ -64,7 +102,9 @@ class ProgressSnapshot:
         words += [f"{running} running"] if running else []
         words += [f"{waiting} waiting"] if waiting else []
         words += [f"{self.dead} dead"] if self.dead else []
-        if self.eta and not self.job.status.ended:
+        if self.longest_wait_s > max(self.eta or 0.0, LONG_WAIT_S):
+            words.append(f"longest wait {format_clock(self.longest_wait_s)}")
+        elif self.eta and not self.job.status.ended:
             words.append(f"eta {format_clock(self.eta)}")
         return "  ".join(words)
 
@@ -140,17 +180,20 @@ async def poll_until_ended(
 ) -> Job:
     """Poll until the job has ended, and report each snapshot."""
     loop = asyncio.get_running_loop()
-    began = last_claim = loop.time()
+    began = last_claim = polled_at = loop.time()
     first = last = -1
+    worked_s = 0.0
     while True:
         found = await require_job(rt, job)
-        counts, active = await count_chunks(rt, found)
-        now = loop.time()
-        ended = sum(n for status, n in counts.items() if ChunkStatus(status).terminal)
+        counts = await count_chunks(rt, found)
+        now, ended, active = loop.time(), counts.ended, counts.active
+        worked_s += 0.0 if counts.idle else now - polled_at
+        polled_at = now
         first = ended if first < 0 else first
-        eta = estimate_remaining_s(found.chunks - ended, ended - first, now - began)
+        eta = estimate_remaining_s(found.chunks - ended, ended - first, worked_s)
+        wait_s = counts.longest_wait_s
         watcher.on_progress(
-            ProgressSnapshot(found, ended, counts, active, now - began, eta)
+            ProgressSnapshot(found, ended, counts.by_status, now - began, eta, wait_s)
         )
         if watcher.on_poll is not None:
             await watcher.on_poll(found)
@@ -177,27 +220,23 @@ def describe_cancel(job: Job) -> str:
     return f"{job.cancel_code}: by {by}; effects of open chunks are {effects}"
 
 
-async def count_chunks(rt: Reading, job: Job) -> tuple[Counter[str], bool]:
-    """Count a job's chunks by status; return also whether one is active."""
+async def count_chunks(rt: Reading, job: Job) -> ChunkCounts:
+    """Count the chunks of a job."""
     if job.status.ended and job.outcomes is not None:
-        return Counter(job.outcomes), False
-    now = rt.clock()
-    counts: Counter[str] = Counter()
+        return ChunkCounts(Counter(job.outcomes))
+    now, counts = rt.clock(), ChunkCounts()
     if job.chunks > MAX_COUNTED_CHUNKS:
-        counts[ChunkStatus.SUCCEEDED] = await rt.tallies.count_ended(
-            job.ref, job.chunks
-        )
-        active = bool(counts.total())
+        ended = await rt.tallies.count_ended(job.ref, job.chunks)
+        counts.by_status[ChunkStatus.SUCCEEDED] = ended
+        counts.active = bool(ended)
     else:
-        active = False
         async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-            counts[str(chunk.status)] += 1
-            active = active or is_active(chunk, now)
+            counts.add(chunk, now)
     if job.status is JobStatus.FINALIZING:
         ref = job.ref.chunk(keys.JOIN_CHUNK)
         join = await read_chunk(rt.table, ref)
-        active = join is not None and is_active(join, now)
-    return counts, active
+        counts.active = join is not None and is_active(join, now)
+    return counts
 
 
 def is_active(chunk: Chunk, now: float) -> bool:
@@ -208,7 +247,7 @@ def is_active(chunk: Chunk, now: float) -> bool:
 
 
 def estimate_remaining_s(left: int, done: int, seconds: float) -> float | None:
-    """Return the seconds for the chunks left, at the rate since the watch began."""
+    """Return the seconds for the chunks left, at the rate of the seconds worked."""
     if left <= 0:
         return 0.0
     return left * seconds / done if done > 0 and seconds > 0 else None

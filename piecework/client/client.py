@@ -22,7 +22,7 @@ from typing_extensions import Unpack
 
 from piecework.client.job import JobHandle
 from piecework.client.sync import Blocking, BlockingIterator, SyncJob
-from piecework.client.times import Deadline, epoch_of
+from piecework.client.times import Deadline, epoch_of, requested_text
 from piecework.client.views import JobFacts
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.dead_letter import DeadLetterRow
@@ -168,20 +168,25 @@ class Client:
             pipeline: Its workers must know it by the same name.
             rows: Read to the end before the job is created; memory holds one pack.
             id: The job id; None: a new one. An empty id is refused.
-            deadline: When the job is cancelled and compensated, unless it has ended.
+            deadline: When the job is cancelled and compensated, unless it has ended. A
+                repeated submit may leave it out, and cannot change it.
             source: What the record says about the origin of the rows.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
             UsageError: `input.…`: a row is invalid, and no job was created;
-                `submit.token.conflict`: a job with this id has other content.
+                `submit.token.conflict`: a job with this id has other content, or
+                another deadline.
         """
         rt, pipeline = self.runtime, as_pipeline(pipeline)
         require_job_id(id)
         until = epoch_of(deadline, rt.clock())
         ref = JobRef(rt.settings.tenant, id or new_job_id(rt.clock()))
         chunks, origin = read_rows(rt, pipeline, rows)
-        submission = Submission(ref, pipeline, source or origin, self._actor, until)
+        requested = requested_text(deadline, until)
+        submission = Submission(
+            ref, pipeline, source or origin, self._actor, until, requested
+        )
         _, created = await submit(rt, submission, chunks, on_progress)
         return JobHandle(ref.job, rt, self._actor, pipeline, created)
 

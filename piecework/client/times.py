@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from piecework.domain.model import iso
 from piecework.errors import UsageError
-from piecework_orchestrator.times import parse_deadline, parse_span
+from piecework_orchestrator.times import is_span, parse_deadline, parse_span
 
 #: A time, a span from now, or either one as text: `2h`, `2026-11-22T18:00:00Z`.
 Deadline = datetime | timedelta | str
@@ -36,6 +37,20 @@ def epoch_of(deadline: object, now: float) -> float | None:
             step = 'Pass a text such as "2h", a timedelta, or a datetime with a zone.'
             raise UsageError(message, next_step=step)
     return parse_deadline(datetime.fromtimestamp(moment).astimezone().isoformat(), now)
+
+
+def requested_text(deadline: object, until: float | None) -> str:
+    """Return a deadline in a form that is equal in a repeated submit; empty: none.
+
+    A span is repeated as it was, although it ends at a later time.
+    """
+    if until is None:
+        return ""
+    if isinstance(deadline, timedelta):
+        return f"{deadline.total_seconds():g}s"
+    if isinstance(deadline, str) and is_span(deadline):
+        return f"{parse_span(deadline):g}s"
+    return iso(until)
 
 
 def seconds_of(timeout: object) -> float | None:

@@ -239,6 +239,11 @@ class JobRow:
         """The time at which it is cancelled unless it has ended; empty: none."""
         return self._optional("deadline_at")
 
+    @property
+    def deadline_requested(self) -> str:
+        """The deadline of its submit, as a span or a time; empty: none."""
+        return self._optional("deadline_requested")
+
     def pick(self, names: Collection[str]) -> dict[str, Any]:
         """Return those of the attributes that it has."""
         return {name: self.item[name] for name in names if name in self.item}

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -173,6 +173,33 @@ async def test_a_repeated_submit_finds_the_job(deployment: Deployment) -> None:
     with pytest.raises(UsageError) as refused:
         await deployment.client.submit(words, [Text(text="b")], id="job-1")
     assert refused.value.code == "submit.token.conflict"
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "message"),
+    [
+        ("2h", "120m", ""),
+        (timedelta(hours=2), "2h", ""),
+        ("2h", None, ""),
+        ("2100-01-01T00:00:00Z", datetime(2100, 1, 1, tzinfo=UTC), ""),
+        ("2h", "3h", "its deadline is 7200s, not 10800s: nothing was changed"),
+        (None, "3h", "its deadline is none, not 10800s"),
+        ("2h", "2100-01-01T00:00:00Z", "not 2100-01-01T00:00:00"),
+    ],
+)
+async def test_a_repeated_submit_cannot_change_the_deadline(
+    deployment: Deployment, first: Any, again: Any, message: str
+) -> None:
+    submit, rows = deployment.client.submit, [Text(text="a")]
+    job = await submit(words, rows, id="job-1", deadline=first)
+    before = (await job.facts()).document.get("deadline_at")
+    if not message:
+        assert not (await submit(words, rows, id="job-1", deadline=again)).created
+    else:
+        with pytest.raises(UsageError, match=message) as refused:
+            await submit(words, rows, id="job-1", deadline=again)
+        assert refused.value.code == "submit.token.conflict"
+    assert before == (await job.facts()).document.get("deadline_at")
 
 
 async def test_a_redrive_after_a_fix_completes_the_job(deployment: Deployment) -> None:

@@ -79,6 +79,23 @@ def test_the_time_left_counts_only_what_ended_during_the_watch() -> None:
     assert (6, 20.0) == (seen[10.0].ended, seen[10.0].eta)
 
 
+def test_a_long_wait_is_shown_in_place_of_a_time_that_grows() -> None:
+    """The last of two chunks waits for an hour, as a provider requested."""
+
+    def waits(deployment: Deployment) -> None:
+        ends(0)(deployment)
+        hour = "2027-01-15T09:00:00.000Z"
+        deployment.chunk("a", 1, "WAITING", retry_at=hour)
+
+    seen, said = watched(deployment_of(2, ended=0), {5.0: waits}, 30.0)
+    assert "eta" not in seen[4.5].details
+    assert {"RUNNING  1 waiting  longest wait 1:00:00"} == {
+        snapshot.details for second, snapshot in seen.items() if second >= 5.0
+    }
+    assert (4.5, 4.5) == (seen[10.0].eta, seen[29.5].eta)
+    assert {} == said
+
+
 @pytest.mark.parametrize(
     ("changes", "second"),
     [

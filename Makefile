@@ -207,6 +207,9 @@ lock: ## resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
 	UV=$(UV) sh requirements/lock.sh
 
+screens: setup ## take the pictures of the web page's guide (needs Chromium)
+	@$(BIN)/python -m verification.screens $(ARGS)
+
 way-in: setup ## measure a new program: lines, first result, imports; fails if a figure exceeds its limit
 	@$(BIN)/python -m verification.way_in
 

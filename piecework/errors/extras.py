@@ -22,7 +22,9 @@ EXTRAS: Final = {
     "pyarrow": "data",
     "pypdf": "documents",
     "rich": "cli",
+    "starlette": "ui",
     "typer": "cli",
+    "uvicorn": "ui",
     "yaml": "cli",
 }
 

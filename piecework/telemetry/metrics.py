@@ -148,6 +148,10 @@ _COUNTS: Final = {
         "retry.budget_exhausted", "a call was not retried, to protect the dependency"
     ),
     "Throttles": _count("aws.throttled", "AWS throttled a request"),
+    # Alarms on DynamoDB's own metrics never return to OK: they ignore missing data.
+    "TableThrottles": _count(
+        "aws.throttled", "DynamoDB throttled a request", where("service", "dynamodb")
+    ),
     "MessagesQuarantined": _count("message.quarantined", "a message was quarantined"),
     "MessagesDeferred": _count(
         "message.deferred_newer_schema",

@@ -119,7 +119,8 @@ class Provider:
         notifications: The number of notifications for each job and status.
         input_faults: The fault of each input that has one.
         returned: The results that the stages of each chunk returned, as JSON.
-        is_suspect: Tells whether a chunk has lost a claim.
+        claimed_as_suspect: Tells whether a process claimed a chunk that had lost a
+            claim.
         note_start: Counts the start of a call, or of a lookup.
         waits_end_at: The time at which the longest requested wait ends.
         paid: The number of paid calls that were executed.
@@ -135,7 +136,7 @@ class Provider:
     notifications: Counter[str] = field(default_factory=Counter)
     input_faults: dict[ChunkKey, InputFault] = field(default_factory=dict)
     returned: dict[ChunkKey, set[str]] = field(default_factory=dict)
-    is_suspect: Callable[[ChunkKey], bool] = lambda _: False
+    claimed_as_suspect: Callable[[str, ChunkKey], bool] = lambda *_: False
     note_start: Callable[..., None] = lambda *_, **__: None
     waits_end_at: float = 0.0
     paid: int = 0
@@ -277,9 +278,9 @@ class Provider:
             tenant, job, number = chunk
             self.report_violation(f"I13: {tenant}/{job}/{number} has a foreign value")
 
-    def check_harm(self, chunk: ChunkKey) -> None:
-        """Check that a chunk that harms its worker was not suspect."""
-        if self.is_suspect(chunk):
+    def check_harm(self, chunk: ChunkKey, worker: str) -> None:
+        """Check that a chunk that harms its worker was not suspect at its claim."""
+        if self.claimed_as_suspect(worker, chunk):
             tenant, job, number = chunk
             self.report_violation(f"I16: suspect {tenant}/{job}/{number} did harm")
 

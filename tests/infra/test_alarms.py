@@ -21,6 +21,7 @@ from tests.infra.alarm_template import (
     watched_by,
 )
 from tests.infra.check.samples import ACCOUNT, REGION
+from verification.scaling import metric_math
 
 HEADINGS = [
     "What it means",
@@ -105,6 +106,44 @@ def test_the_error_budget_needs_both_windows_of_a_pair() -> None:
         "SlowShortBurn": {1800},
     } == periods
     assert not [found for found in burns.values() if "AlarmActions" in found]
+
+
+def test_no_alarm_watches_metrics_of_dynamodb() -> None:
+    # Such an alarm keeps its state while data is missing, whatever it declares.
+    spaces = {m.namespace for alarm in ALARMS.values() for m in watched_by(alarm)}
+
+    assert {"Piecework", "AWS/SQS", "ECS/ContainerInsights"} == spaces
+
+
+@pytest.mark.parametrize("missing", ["as 0", "as missing"])
+@pytest.mark.parametrize(
+    ("running", "lacking"),
+    [
+        ([2, 2, 2], [0, 0, 0]),
+        ([2, 1, 0], [0, 1, 2]),
+        ([2, None, None], [0, 2, 2]),
+    ],
+)
+def test_workers_are_missing_at_zero_tasks_too(
+    running: list[float | None],
+    lacking: list[float],
+    missing: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queries = ALARMS["WorkersMissingAlarm"]["Metrics"]
+    expressions = {q["Id"]: q["Expression"] for q in queries if "Expression" in q}
+    minute = metric_math.of_minute
+
+    def read(apply: Any, x: float | None, y: float | None, **_: bool) -> float | None:
+        return minute(apply, x, y, strict=missing != "as 0")
+
+    monkeypatch.setattr(metric_math, "of_minute", read)
+    given: dict[str, metric_math.Series] = {
+        "desired": [2.0, 2.0, 2.0],
+        "running": running,
+    }
+
+    assert lacking == metric_math.evaluate(expressions, "lacking", given)
 
 
 def test_only_silence_of_the_reconciler_is_an_alarm() -> None:

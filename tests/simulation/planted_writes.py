@@ -70,8 +70,9 @@ def claim_early(story: Story) -> None:
 
 
 def harm_again(story: Story) -> None:
-    story.write(CHUNK, takeovers=1)
-    story.provider.check_harm((REF.tenant, REF.job, 0))
+    story.lose_claim()
+    story.claim(CHUNK, "t2", by="v", fence=2, attempts=2)
+    story.provider.check_harm((REF.tenant, REF.job, 0), "v")
 
 
 def start_calls(requests: int | None = None, tokens: int | None = None) -> Step:

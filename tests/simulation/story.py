@@ -33,7 +33,7 @@ class Story:
         self.invariants = Invariants(self.world)
         self.provider = Provider(self.world, self.invariants.report_violation)
         self.invariants.provider = self.provider
-        self.provider.is_suspect = self.invariants.is_suspect
+        self.provider.claimed_as_suspect = self.invariants.claimed_as_suspect
         self.items: dict[str, dict[str, Any]] = {}
 
     def write(self, sk: str, *, by: str = "w", pk: str = REF.pk, **facts: Any) -> None:
@@ -67,6 +67,10 @@ class Story:
         lease = {"claim_expires_at": iso(self.world.now() + LEASE_S)}
         held = {"claimed_by": "w", "claim_token": mark, **lease}
         self.write(sk, **{**CLAIMED, **held, **facts})
+
+    def lose_claim(self) -> None:
+        """Release the expired lease of the chunk's worker."""
+        self.write(CHUNK, by="reconciler", status="WAITING", takeovers=1)
 
     def submit_job(self) -> None:
         """Submit a job of one chunk."""

@@ -19,7 +19,7 @@ from piecework_simulation.invariants import (
 )
 from tests.simulation.planted_ends import ENDS, alter_certificate, violations_of_run
 from tests.simulation.planted_writes import WRITES
-from tests.simulation.story import Story
+from tests.simulation.story import CHUNK, REF, Story
 
 CHECKERS = (checker, chunk_invariants, end_state, ownership, quotas, provider)
 #: Matches `report_violation(f"..."` and `yield f"I1..."` in sources of the checkers.
@@ -30,6 +30,15 @@ def test_a_valid_history_violates_nothing() -> None:
     story = Story()
     story.run_whole_job()
     assert [] == story.invariants.violations
+
+
+def test_a_worker_that_has_lost_its_claim_may_still_be_harmed() -> None:
+    story = Story()
+    story.submit_job()
+    story.claim(CHUNK)
+    story.lose_claim()
+    story.provider.check_harm((REF.tenant, REF.job, 0), "w")
+    assert [] == [each for each in story.invariants.violations if "I16" in each]
 
 
 @pytest.mark.parametrize("text", WRITES)

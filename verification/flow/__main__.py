@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from piecework import telemetry
-from verification.flow import limits
+from verification.flow import limits, processes
 from verification.flow.poison import (
     others_delay_s,
     poison_dead_letter_s,
@@ -47,6 +47,12 @@ FIGURES: Final = (
     Figure("adaptive_unused_percent", limits.adaptive_unused_percent, 15),
     Figure("adaptive_refused_percent", limits.refusals_adaptive_percent, 2),
     Figure("adaptive_settle_s", limits.settle_adaptive_s, 30),
+    # From true worker processes, in about four minutes.
+    Figure("processes_calls_in_a_minute", processes.calls_in_a_minute, 600),
+    Figure("processes_unused_percent", processes.requests_unused_percent, 5),
+    Figure("processes_refused_percent", processes.refused_percent, 0.1),
+    Figure("processes_settle_s", processes.settle_s, 30),
+    Figure("processes_example_by_ideal", processes.example_by_ideal, 1.15),
 )
 
 

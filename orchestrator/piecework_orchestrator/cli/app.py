@@ -62,6 +62,7 @@ COMMANDS = {
     "doctor": Row("local:doctor", "Check everything that a run needs."),
     "submit": Row("submit:submit", "Submit documents or rows to a pipeline as a job."),
     "results": Row("results:results", "Print the result of each chunk."),
+    "ui": Row("ui:ui", "Serve a web page to see jobs and mend them."),
     "reconcile": Row(
         "reconcile:reconcile",
         "Finish interrupted work, and send lost messages again.",

@@ -85,7 +85,7 @@ def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command
     arm: ArmOption = False,
     egress: Annotated[
         str, typer.Option(help="Internet access of the tasks: nat, public or none.")
-    ] = "nat",
+    ] = "public",
     endpoints: Annotated[
         int | None,
         typer.Option(
@@ -94,7 +94,7 @@ def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command
             show_default="5 with --egress none, else 0",
         ),
     ] = None,
-    alarms: Annotated[int, typer.Option(help="Metrics with an alarm.", min=0)] = 41,
+    alarms: Annotated[int, typer.Option(help="Metrics with an alarm.", min=0)] = 38,
     metrics: Annotated[int, typer.Option(help="Metrics published.", min=0)] = 6,
     logs: Annotated[float, typer.Option(help="Gigabytes of logs.", min=0)] = 0.1,
     stored: Annotated[

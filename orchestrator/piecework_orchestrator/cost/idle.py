@@ -25,6 +25,13 @@ RECONCILER_VCPU: Final = 0.25
 RECONCILER_GB: Final = 0.5
 #: Availability zones of each interface endpoint.
 ZONES: Final = 2
+#: Metrics of Container Insights, each billed like a metric of ours: of the cluster, of
+#: the tasks of each service by their count, and of each kind of task that runs, once
+#: for its service and once for its task definition. From AWS's table of them.
+INSIGHTS_CLUSTER: Final = 13
+INSIGHTS_SERVICE: Final = 5
+INSIGHTS_TASKS: Final = 2 * 10
+SERVICES: Final = 2
 
 Egress: TypeAlias = Literal["nat", "public", "none"]
 EGRESS_KINDS: Final[tuple[Egress, ...]] = get_args(Egress)
@@ -54,9 +61,9 @@ class IdleDeployment:
     vcpu: float = 0.5
     gb: float = 1.0
     arm: bool = False
-    egress: Egress = "nat"
+    egress: Egress = "public"
     endpoints: int = 0
-    alarms: int = 41
+    alarms: int = 38
     composites: int = 1
     dashboards: int = 1
     metrics: int = 6
@@ -125,6 +132,7 @@ def idle_lines(
         ),
         ("CloudWatch", "dashboards", deployment.dashboards, "dashboard_month"),
         ("CloudWatch", "metrics", deployment.metrics, "metric_month"),
+        ("CloudWatch", "Container Insights", insights(deployment), "metric_month"),
         ("CloudWatch", "logs ingested", deployment.logs_gb, "logs_gb"),
         ("CloudWatch", "logs stored", deployment.logs_gb, "logs_gb_month"),
         ("DynamoDB", "tables", deployment.stored_gb, "dynamodb_gb_month"),
@@ -138,6 +146,12 @@ def idle_lines(
             price = prices.price(region, name)
             lines.append(BillLine(group, item, count, price.unit, price.unit_price))
     return lines
+
+
+def insights(deployment: IdleDeployment) -> int:
+    """Return the number of metrics that Container Insights writes."""
+    running = 1 + bool(deployment.workers)
+    return INSIGHTS_CLUSTER + SERVICES * INSIGHTS_SERVICE + running * INSIGHTS_TASKS
 
 
 def tasks(deployment: IdleDeployment) -> Iterator[tuple[str, str, float, PriceName]]:

@@ -68,7 +68,8 @@ async def kill(ctx: Context[Any]) -> None:
     """Kill the process that runs the stage."""
     if CHILD.get() is not None:
         raise killed_error("was killed by SIGKILL", ctx.stage)
-    PROVIDER.get().check_harm((ctx.tenant, ctx.job, ctx.chunk))
+    chunk = ctx.tenant, ctx.job, ctx.chunk
+    PROVIDER.get().check_harm(chunk, PROCESS.get().name)
     world = PROVIDER.get().world
     world.kill(PROCESS.get())
     await world.loop.create_future()  # never returns: the process is dead
@@ -82,7 +83,8 @@ async def block(ctx: Context[Any], seconds: float) -> None:
         if seconds >= limit:
             raise blocked_error(limit, ctx.stage)
         return
-    PROVIDER.get().check_harm((ctx.tenant, ctx.job, ctx.chunk))
+    chunk = ctx.tenant, ctx.job, ctx.chunk
+    PROVIDER.get().check_harm(chunk, PROCESS.get().name)
     world, process = PROVIDER.get().world, PROCESS.get()
     world.note(process, f"blocked for {seconds:.3f} s by chunk {ctx.chunk}", None)
     world.loop.freeze(process, seconds)

@@ -125,7 +125,7 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
 def attach_checkers(world: World, invariants: Invariants, provider: Provider) -> Log:
     """Attach the checkers and the log to a world; return the log."""
     invariants.provider = provider
-    provider.is_suspect = invariants.is_suspect
+    provider.claimed_as_suspect = invariants.claimed_as_suspect
     provider.note_start = invariants.quotas.note_start
     world.dynamodb.on_write = invariants.check_write
     world.sqs.on_delete = invariants.check_deleted_message

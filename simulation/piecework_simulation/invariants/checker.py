@@ -42,7 +42,11 @@ WAITS = {JobStatus.RUNNING, JobStatus.FINALIZING} | {s for s in JobStatus if s.e
 
 @dataclass(slots=True)
 class Invariants:
-    """The invariants of one world."""
+    """The invariants of one world.
+
+    Attributes:
+        suspects: Whether a chunk was suspect at the last claim of a process.
+    """
 
     world: World
     provider: Provider | None = None
@@ -54,6 +58,7 @@ class Invariants:
     )
     #: When the last pause of each job ended; infinite: it is paused.
     paused_until: dict[str, float] = field(default_factory=dict)
+    suspects: dict[tuple[str, ChunkKey], bool] = field(default_factory=dict)
     letters: DeadLetterInvariants = field(init=False)
     quotas: QuotaInvariants = field(init=False)
 
@@ -130,6 +135,9 @@ class Invariants:
         if job_pk not in self.jobs:
             self.report_violation(f"I14: {checker.name} has no job")
         checker.check_write(old, new)
+        if old is not None and new["fence"] > old["fence"] and self.world.sender:
+            claim = self.world.sender.name, self.chunk_name(job_pk, new["chunk"])
+            self.suspects[claim] = new.get("takeovers", 0) > 0
         if new["status"] == ChunkStatus.DEAD and "C7" in transitions:
             self.check_death(job_pk, new)
 
@@ -146,11 +154,13 @@ class Invariants:
         tenant, _, job = job_pk.removeprefix("T#").partition("#J#")
         return tenant, job, chunk
 
-    def is_suspect(self, name: ChunkKey) -> bool:
-        """Return whether a chunk has lost a claim in this generation."""
-        tenant, job, chunk = name
-        checker = self.chunks[f"T#{tenant}#J#{job}"].get(chunk)
-        return checker is not None and checker.item.get("takeovers", 0) > 0
+    def claimed_as_suspect(self, process: str, name: ChunkKey) -> bool:
+        """Return whether a chunk had lost a claim when a process claimed it last.
+
+        A process that was frozen goes on with the claim that it has lost: it cannot
+        know that the chunk is suspect since then.
+        """
+        return self.suspects.get((process, name), False)
 
     def next_due_at(self) -> float:
         """Return the time at which the first open chunk is due; 0: one is now."""

@@ -26,7 +26,7 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "given": {
         **GIVEN,
         "Encryption": "customer",
-        "Egress": "public",
+        "Egress": "nat",
         "Endpoints": "always",
         "KmsEndpoint": "true",
         "SecretsEndpoint": "true",

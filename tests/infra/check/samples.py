@@ -34,6 +34,9 @@ GIVEN: dict[str, Any] = {
     "VpcId": "vpc-0123456789abcdef0",
 }
 
+#: What a choice needs to have an effect.
+NEEDED = {"NatGateways": {"Egress": "nat"}}
+
 
 def variants(template: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield defaults first, then everything given, then each choice by itself."""
@@ -44,7 +47,7 @@ def variants(template: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for name, each in declared.items():
         for choice in each.get("AllowedValues", []):
             if choice != plain[name]:
-                yield {**plain, name: choice}
+                yield {**plain, name: choice, **NEEDED.get(name, {})}
 
 
 def default(name: str, declared: dict[str, Any]) -> Any:

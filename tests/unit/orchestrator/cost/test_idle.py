@@ -113,8 +113,9 @@ def test_an_idle_month_has_lines_for_resources_and_requests() -> None:
 
     assert SECONDS / 20 == counts["polls"]
     assert SECONDS / 20 + 2 * SECONDS / 60 == counts["queries"]
-    assert "private endpoints" not in counts
-    assert pytest.approx(56.52, abs=0.01) == total(lines)
+    assert {"private endpoints", "NAT gateway"}.isdisjoint(counts)
+    assert 43 == counts["Container Insights"]
+    assert pytest.approx(36.27, abs=0.01) == total(lines)
 
 
 class Tagged(yaml.SafeLoader):
@@ -161,6 +162,18 @@ def test_warm_workers_and_endpoints_are_counted_by_task_and_zone() -> None:
     assert 3 * 730 == counts["task addresses"]
     assert "NAT gateway" not in counts
     assert 3 * SECONDS / 20 == counts["polls"]
+    assert 63 == counts["Container Insights"]
+
+
+def test_a_nat_gateway_has_lines_of_its_own_and_is_no_default() -> None:
+    lines = idle_lines(
+        Settings(), IdleDeployment(egress="nat"), load_prices(), "us-east-1"
+    )
+    items = {line.item for line in lines}
+    network = yaml.load((ROOT / "infra/network.yaml").read_text(), Tagged)  # noqa: S506
+
+    assert {"NAT gateway", "NAT gateway address"} <= items
+    assert IdleDeployment().egress == network["Parameters"]["Egress"]["Default"]
 
 
 def test_an_unknown_egress_is_refused_with_the_known_kinds() -> None:

@@ -33,6 +33,7 @@ MAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "BreakersOpened": ("breaker.opened", {"dependency": "model"}),
     "RetriesRefused": ("retry.budget_exhausted", {"dependency": "model"}),
     "Throttles": ("aws.throttled", {}),
+    "TableThrottles": ("aws.throttled", {"service": "dynamodb"}),
     "MessagesQuarantined": ("message.quarantined", {}),
     "MessagesDeferred": ("message.deferred_newer_schema", {}),
     "ReconcilerPasses": ("reconcile.pass", {}),

@@ -1,0 +1,156 @@
+"""The pages as an ASGI application: routes, and the guard before them.
+
+`make_app` takes an open client; it opens no port.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request as HttpRequest
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from piecework.client import Client
+from piecework.errors import PieceworkError
+from piecework_orchestrator.times import format_ago, format_between, format_span
+from piecework_orchestrator.ui.access import (
+    SECURITY_HEADERS,
+    Access,
+    Request,
+    Verdict,
+    cookie_name,
+)
+from piecework_orchestrator.ui.pages import Pages
+from piecework_orchestrator.ui.tasks import Tasks
+
+HERE: Final = Path(__file__).parent
+#: The status and the text of a refusal.
+REFUSALS: Final = {
+    Verdict.WRONG_HOST: (421, "This address does not lead to this page."),
+    Verdict.NO_TOKEN: (401, "Open the address that `piecework ui` printed."),
+    Verdict.FOREIGN_FORM: (403, "The form is not from this page. Load the page again."),
+    Verdict.READ_ONLY: (403, "This page only reads. Start it with --allow-actions."),
+}
+
+
+def make_app(client: Client, access: Access) -> Starlette:
+    """Return the application."""
+    tasks = Tasks()
+    pages = Pages(client, access, tasks, make_environment(client))
+    own = [
+        Route("/", pages.overview),
+        Route("/jobs/{job}", pages.job),
+        Route("/jobs/{job}/live", pages.live),
+        Route("/jobs/{job}/report.html", pages.report),
+        Route("/jobs/{job}/results", pages.results),
+        Route("/jobs/{job}/chunks/{chunk:int}", pages.chunk),
+        Route("/dead-letters", pages.dead_letters),
+        Route("/actions/{action}", pages.action, methods=["GET", "POST"]),
+        Route("/tasks/{task:int}", pages.task),
+        Mount("/static", StaticFiles(directory=HERE / "static")),
+    ]
+    handlers: dict[Any, Callable[[HttpRequest, Exception], Awaitable[Response]]] = {
+        PieceworkError: pages.error,
+        HTTPException: pages.http_error,
+    }
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await tasks.close()
+
+    guard = Middleware(Guard, access=access)
+    return Starlette(
+        routes=own,
+        middleware=[guard],
+        exception_handlers=handlers,
+        lifespan=lifespan,
+    )
+
+
+def make_environment(client: Client) -> Environment:
+    """Return the environment of the templates; every value is escaped."""
+    clock = client.runtime.clock
+    found = Environment(
+        loader=PackageLoader("piecework_orchestrator.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {
+        "ago": lambda moment: format_ago(moment, clock()),
+        "span": format_span,
+        "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
+    }
+    found.globals |= {"between": format_between}
+    return found
+
+
+class Guard:
+    """Answers only the requests that `Access.judge` allows, with safe headers."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self.app = app
+        self.access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Judge a request; hand an allowed one on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        answer = self._refusal(HttpRequest(scope))
+        await (answer or self.app)(scope, receive, send_safely)
+
+    def _refusal(self, request: HttpRequest) -> Response | None:
+        """Return the answer to a request that goes no further."""
+        origin = request.headers.get("origin", "")
+        seen = Request(
+            request.method,
+            request.headers.get("host", ""),
+            origin,
+            request.query_params.get("token", ""),
+            request.cookies.get(cookie_name(request.url.port), ""),
+        )
+        verdict = self.access.judge(seen)
+        if verdict is Verdict.ALLOW:
+            return None
+        if verdict is Verdict.SIGN_IN:
+            return self._sign_in(request)
+        status, text = REFUSALS[verdict]
+        page = f"<!doctype html><title>{status}</title><p>{text}</p>"
+        return HTMLResponse(page, status)
+
+    def _sign_in(self, request: HttpRequest) -> Response:
+        """Set the cookie, and lead to the address without the token."""
+        address = request.url.remove_query_params("token")
+        path = address.path + (f"?{address.query}" if address.query else "")
+        answer = RedirectResponse(path, 303)
+        answer.set_cookie(
+            cookie_name(request.url.port),
+            self.access.token,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return answer

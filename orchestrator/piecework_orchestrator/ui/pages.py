@@ -1,0 +1,306 @@
+"""The pages: each method answers a request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+
+from piecework.client import Client
+from piecework.domain.model import Job
+from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
+from piecework.errors.codes import REGISTRY
+from piecework_orchestrator.inspector import (
+    Document,
+    chunk_document,
+    job_events,
+    job_facts,
+    require_job,
+)
+from piecework_orchestrator.letters import dead_letter_document
+from piecework_orchestrator.results import ended_chunks, result_json
+from piecework_orchestrator.ui.access import Access
+from piecework_orchestrator.ui.actions import ACTIONS, OFFERED, Action, Subject
+from piecework_orchestrator.ui.grid import make_grid
+from piecework_orchestrator.ui.reading import (
+    POLL_S,
+    ChunkTables,
+    overview,
+    progress,
+    read_values,
+    refresh_s,
+)
+from piecework_orchestrator.ui.tasks import Tasks
+
+#: Results on their page, and characters of each.
+MAX_RESULTS, MAX_RESULT_LENGTH = 200, 2_000
+STYLES: Final = Path(__file__).with_name("static") / "style.css"
+#: A saved page has no actions.
+SAVED: Final = Access(frozenset(), "", actions=False, payloads=False)
+#: Milliseconds after which the browser connects again to a closed stream.
+RETRY_MS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The pages of one deployment."""
+
+    client: Client
+    access: Access
+    tasks: Tasks
+    environment: Environment
+    tables: ChunkTables = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Share the reads of all open pages."""
+        object.__setattr__(self, "tables", ChunkTables(self.client.runtime))
+
+    # ── read ──────────────────────────────────────────────────────────────────
+
+    async def overview(self, _: Request) -> Response:
+        """Show the newest jobs, the causes of dead letters, and the fleet."""
+        return self._page("overview.html", **await overview(self.client))
+
+    async def job(self, request: Request) -> Response:
+        """Show one job."""
+        return self._page("job.html", **await self._job(request))
+
+    async def report(self, request: Request) -> Response:
+        """Return a job's page as one file without links, for a ticket."""
+        context = await self._job(request)
+        context |= {"styles": STYLES.read_text(), "access": SAVED, "saved": True}
+        page = self._render("report.html", **context)
+        name = f"attachment; filename=piecework-{context['job']['job']}.html"
+        return HTMLResponse(page, headers={"Content-Disposition": name})
+
+    async def live(self, request: Request) -> Response:
+        """Stream the parts of a job's page that change, until the job has ended."""
+        record = await require_job(self.client.runtime, request.path_params["job"])
+        return StreamingResponse(
+            self._updates(record.ref.job), media_type="text/event-stream"
+        )
+
+    async def results(self, request: Request) -> Response:
+        """Show the results of the chunks that have ended."""
+        if not self.access.payloads:
+            raise HTTPException(403, "Results are hidden. Use --show-payloads.")
+        rt = self.client.runtime
+        record = await require_job(rt, request.path_params["job"])
+        rows: list[Document] = []
+        async for ended in ended_chunks(rt, record):
+            if ended.succeeded:
+                text = await result_json(rt, ended)
+                short = text[:MAX_RESULT_LENGTH] + "…" * (len(text) > MAX_RESULT_LENGTH)
+                chunk = ended.chunk
+                rows.append(
+                    {"chunk": chunk.ref.chunk, "label": chunk.label, "value": short}
+                )
+            if len(rows) == MAX_RESULTS:
+                break
+        job = job_facts(record, rt.clock())
+        return self._page("results.html", job=job, rows=rows, most=MAX_RESULTS)
+
+    async def chunk(self, request: Request) -> Response:
+        """Show one chunk."""
+        rt = self.client.runtime
+        record = await require_job(rt, request.path_params["job"])
+        number = request.path_params["chunk"]
+        chunk = await chunk_document(rt, record.ref.chunk(number))
+        letter = None
+        if chunk["status"] == "DEAD":
+            letter = await dead_letter_document(rt, record.ref.chunk(number))
+            letter = letter if self.access.payloads else without_payload(letter)
+        values = await read_values(rt, record, number) if self.access.payloads else {}
+        job = job_facts(record, rt.clock())
+        return self._page(
+            "chunk.html", job=job, chunk=chunk, letter=letter, values=values
+        )
+
+    async def dead_letters(self, _: Request) -> Response:
+        """Show the open dead letters by cause."""
+        return self._page("dead_letters.html", causes=await self.client.causes())
+
+    # ── change ────────────────────────────────────────────────────────────────
+
+    async def action(self, request: Request) -> Response:
+        """Show what an action would touch, or perform it."""
+        action = ACTIONS.get(request.path_params["action"])
+        if action is None:
+            raise HTTPException(404, "This action does not exist.")
+        subject = read_subject(request)
+        if request.method != "POST":
+            return await self._preview(action, subject)
+        form = await request.form()
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        if not self.access.is_own_form(fields.get("form_token")):
+            raise HTTPException(403, "The form is out of date. Load the page again.")
+        if not fields.get("reason", "").strip():
+            error = UsageError(
+                "A reason is required; the record keeps it.",
+                code="redrive.reason.missing",
+                next_step="Write what was found or mended.",
+            )
+            return await self._preview(action, subject, error, fields)
+        work = action.perform(self.client, subject, fields)
+        task = await self.tasks.start(
+            f"{action.title}: {subject}", back_to(subject), work
+        )
+        if isinstance(task.error, UsageError | NotFoundError):
+            return await self._preview(action, subject, task.error, fields)
+        return Response(status_code=303, headers={"Location": f"/tasks/{task.number}"})
+
+    async def task(self, request: Request) -> Response:
+        """Show the outcome of an action, or that it still runs."""
+        task = self.tasks.get(request.path_params["task"])
+        if task is None:
+            raise HTTPException(404, "This action is not known any more.")
+        return self._page("task.html", task=task)
+
+    # ── errors ────────────────────────────────────────────────────────────────
+
+    async def error(self, _: Request, error: Exception) -> Response:
+        """Show an error with its code and the next step."""
+        status = 404 if isinstance(error, NotFoundError) else 400
+        status = 502 if isinstance(error, StoreError) else status
+        return self._page("error.html", status, error=error, text="")
+
+    async def http_error(self, _: Request, error: Exception) -> Response:
+        """Show an address that does not exist, or a refusal."""
+        status = getattr(error, "status_code", 500)
+        text = getattr(error, "detail", "")
+        return self._page("error.html", status, error=None, text=text)
+
+    # ── parts ─────────────────────────────────────────────────────────────────
+
+    async def _job(self, request: Request) -> Document:
+        """Return what a job's page shows."""
+        rt = self.client.runtime
+        record = await require_job(rt, request.path_params["job"])
+        parts, events, effects = await asyncio.gather(
+            self._parts(record), job_events(rt, record), self._effects(record)
+        )
+        letters = await self.client.job(record.ref.job).dead_letters()
+        return {
+            **parts,
+            "events": events,
+            "effects": effects,
+            "letters": len(letters),
+            "is_open": not record.status.ended,
+            "offered": OFFERED.get(parts["job"]["status"], ()),
+            "refresh_s": refresh_s(record.chunks),
+        }
+
+    async def _parts(self, record: Job) -> Document:
+        """Return the parts of a job's page that change while it runs."""
+        rt = self.client.runtime
+        ended, table = await asyncio.gather(
+            progress(rt, record), self.tables.of(record)
+        )
+        return {
+            "job": job_facts(record, rt.clock()),
+            "ended": ended,
+            "table": table,
+            "grid": make_grid(table.statuses),
+            "age_s": rt.clock() - table.read_at,
+        }
+
+    async def _effects(self, record: Job) -> list[Document]:
+        if not record.status.ended:
+            return []
+        handle = self.client.job(record.ref.job)
+        return [row async for row in handle.effects()]
+
+    async def _updates(self, job: str) -> AsyncIterator[str]:
+        """Yield an event whenever a part of a job's page changed."""
+        yield f"retry: {RETRY_MS}\n\n"
+        shown: dict[str, str] = {}
+        while True:
+            record = await require_job(self.client.runtime, job)
+            parts = await self._parts(record)
+            now = {
+                name: self._render(f"{name}.html", **parts)
+                for name in ("summary", "chunks")
+            }
+            changed = {
+                name: text for name, text in now.items() if shown.get(name) != text
+            }
+            if changed:
+                yield f"event: update\ndata: {json.dumps(changed)}\n\n"
+                shown = now
+            if record.status.ended:
+                yield "event: ended\ndata: {}\n\n"
+                return
+            await asyncio.sleep(POLL_S)
+
+    async def _preview(
+        self,
+        action: Action,
+        subject: Subject,
+        error: PieceworkError | None = None,
+        fields: dict[str, str] | None = None,
+    ) -> Response:
+        preview = await action.preview(self.client, subject)
+        return self._page(
+            "action.html",
+            422 if error else 200,
+            action=action,
+            subject=subject,
+            preview=preview,
+            error=error,
+            entered=fields or {},
+            back=back_to(subject),
+        )
+
+    def _page(self, name: str, status: int = 200, **context: Any) -> Response:
+        return HTMLResponse(self._render(name, **context), status)
+
+    def _render(self, name: str, **context: Any) -> str:
+        settings = self.client.runtime.settings
+        place = {"env": settings.env, "tenant": settings.tenant}
+        shared = {
+            **place,
+            "access": self.access,
+            "codes": REGISTRY,
+            "actions": ACTIONS,
+            "saved": False,
+        }
+        return self.environment.get_template(name).render(shared | context)
+
+
+def read_subject(request: Request) -> Subject:
+    """Return what an action is about.
+
+    Raises:
+        HTTPException: The number of the chunk is not a number.
+    """
+    query = request.query_params
+    chunk = query.get("chunk", "")
+    if chunk and not (chunk.isascii() and chunk.isdigit()):
+        raise HTTPException(400, f"{chunk[:20]} is not the number of a chunk.")
+    return Subject(
+        query.get("job", ""),
+        int(chunk) if chunk else None,
+        query.get("fingerprint", ""),
+        query.get("effect", ""),
+    )
+
+
+def back_to(subject: Subject) -> str:
+    """Return the address of the page from which an action was chosen."""
+    if not subject.job:
+        return "/dead-letters"
+    page = "" if subject.chunk is None else f"/chunks/{subject.chunk}"
+    return f"/jobs/{subject.job}{page}"
+
+
+def without_payload(letter: Document) -> Document:
+    """Return a dead letter without the values of its payload."""
+    return letter | {"payload": None}

@@ -1,0 +1,165 @@
+"""Read what the pages show; an open page costs at most one read unit a second.
+
+The item of a job is read at each poll. Its chunks cost a read unit for about 16, so
+they are read again after a time in proportion to their number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
+from piecework.client import Client
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job
+from piecework.domain.records import Bounds, read_json
+from piecework.errors import PieceworkError
+from piecework.runtime import Runtime
+from piecework.store.breakers import Breakers
+from piecework.store.completion import all_chunks
+from piecework.store.limits import FleetQuotas, read_quota
+from piecework_orchestrator.inspector import Document, progress_of, require_chunk
+from piecework_orchestrator.results import read_group, result_json
+
+#: Seconds between two reads of a job's item.
+POLL_S = 2.0
+#: Seconds for each chunk until the chunks are read again: half a read unit a second.
+SECONDS_PER_CHUNK: Final = 1 / 8
+#: Chunks in the list of those that need attention, for each status.
+MAX_LISTED = 50
+#: The newest jobs on the first page.
+MAX_JOBS = 50
+#: The statuses of the chunks that are listed below the grid.
+LISTED: Final = (ChunkStatus.DEAD, ChunkStatus.RUNNING, ChunkStatus.WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTable:
+    """The chunks of a job at one time.
+
+    Attributes:
+        statuses: The status of each chunk, by number.
+        codes: How many chunks ended with each error code.
+        listed: The first chunks of each status in `LISTED`, as documents.
+        read_at: Epoch seconds.
+    """
+
+    statuses: Sequence[str]
+    codes: Counter[str]
+    listed: Sequence[Document]
+    read_at: float
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of chunks by status."""
+        return dict(sorted(Counter(self.statuses).items()))
+
+
+@dataclass(slots=True)
+class ChunkTables:
+    """The last read of each job that is shown, shared by all open pages."""
+
+    rt: Runtime
+    _tables: dict[str, tuple[tuple[Any, ...], ChunkTable]] = field(default_factory=dict)
+    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+
+    async def of(self, job: Job) -> ChunkTable:
+        """Return the chunks of a job; read them if they may have changed."""
+        key = job.ref.job
+        state = (job.gen, str(job.status))
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            known = self._tables.get(key)
+            if known is not None and known[0] == state:
+                age = self.rt.clock() - known[1].read_at
+                if job.status.ended or age < refresh_s(job.chunks):
+                    return known[1]
+            table = await read_table(self.rt, job)
+            self._tables[key] = (state, table)
+            return table
+
+
+def refresh_s(chunks: int) -> float:
+    """Return the seconds until the chunks of an open job are read again."""
+    return max(POLL_S, chunks * SECONDS_PER_CHUNK)
+
+
+async def read_table(rt: Runtime, job: Job) -> ChunkTable:
+    """Read every chunk of a job."""
+    statuses: list[str] = []
+    codes: Counter[str] = Counter()
+    listed: dict[str, list[Document]] = {str(status): [] for status in LISTED}
+    read_at = rt.clock()
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        status = str(chunk.status)
+        statuses.append(status)
+        if chunk.error_code and chunk.status.terminal:
+            codes[chunk.error_code] += 1
+        if len(listed.get(status, range(MAX_LISTED))) < MAX_LISTED:
+            listed[status].append(chunk.facts)
+    rows = [row for status in LISTED for row in listed[str(status)]]
+    return ChunkTable(statuses, codes, rows, read_at)
+
+
+# ── the deployment ────────────────────────────────────────────────────────────
+
+
+async def overview(client: Client) -> Document:
+    """Return the newest jobs, the causes of open dead letters, and the fleet."""
+    jobs: list[Document] = []
+    async for facts in client.jobs():
+        jobs.append(facts.document)
+        if len(jobs) == MAX_JOBS:
+            break
+    causes, fleet = await asyncio.gather(client.causes(), read_fleet(client.runtime))
+    return {"jobs": jobs, "causes": causes, **fleet}
+
+
+async def read_fleet(rt: Runtime) -> Document:
+    """Return the messages in the queue, the open breakers and the limits."""
+    depth, breakers = await asyncio.gather(
+        rt.work.depth(), Breakers(rt.table, "ui", rt.clock).read_all()
+    )
+    quotas = FleetQuotas(rt.table, "ui", rt.clock, rt.rng)
+    limits = {name: read_quota(row).limits async for name, row in quotas.rows()}
+    return {"queue_depth": depth, "breakers": breakers, "limits": limits}
+
+
+async def progress(rt: Runtime, job: Job) -> int:
+    """Return how many chunks of a job have ended."""
+    return int((await progress_of(rt, job))["ended_chunks"])
+
+
+# ── the payload and the result of a chunk ─────────────────────────────────────
+
+
+async def read_values(rt: Runtime, job: Job, number: int) -> Document:
+    """Return input and result of a chunk as JSON values, or why one is not readable."""
+    chunk = await require_chunk(rt, job.ref.chunk(number))
+    values: Document = {}
+    try:
+        values["payload"] = await read_payload(rt, chunk)
+        if chunk.status is ChunkStatus.SUCCEEDED:
+            values["result"] = await read_result(rt, job, chunk.ref)
+    except PieceworkError as error:
+        values["unreadable"] = f"{error.code}: {error.message}"
+    return values
+
+
+async def read_payload(rt: Runtime, chunk: Chunk) -> Any:
+    """Return the input of a chunk as a JSON value."""
+    ref = PayloadRef.parse(chunk.payload)
+    content = await Payloads(rt.objects).read(
+        chunk.ref.tenant, chunk.ref.job, ref, chunk.payload_sha256
+    )
+    return read_json(content, Bounds(MOST_BYTES))
+
+
+async def read_result(rt: Runtime, job: Job, ref: ChunkRef) -> Any:
+    """Return the result of a succeeded chunk as a JSON value."""
+    group = ref.chunk // 256
+    ended = await read_group(rt, job, group, [ref.chunk])
+    text = await result_json(rt, ended[0]) if ended else "null"
+    return read_json(text.encode(), Bounds(MOST_BYTES))

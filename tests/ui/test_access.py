@@ -1,0 +1,127 @@
+"""Promise: only the operator's own browser reaches the page, and only it can change."""
+
+from __future__ import annotations
+
+import pytest
+
+from piecework.errors import UsageError
+from piecework_orchestrator.ui.access import Access, Request, Verdict, make_access
+from tests.ui.conftest import TOKEN, Deployment, Page, serve
+
+HOST = "127.0.0.1:8321"
+ACCESS = Access(frozenset({HOST}), TOKEN, actions=True, payloads=True)
+OWN = Request("POST", HOST, f"http://{HOST}", cookie=TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("request_", "verdict"),
+    [
+        (Request("GET", HOST), Verdict.NO_TOKEN),
+        (Request("GET", HOST, cookie="a-token-of-the-tesT"), Verdict.NO_TOKEN),
+        (Request("GET", HOST, cookie="é"), Verdict.NO_TOKEN),
+        (Request("GET", HOST, token=TOKEN), Verdict.SIGN_IN),
+        (Request("POST", HOST, f"http://{HOST}", token=TOKEN), Verdict.NO_TOKEN),
+        (Request("GET", HOST, cookie=TOKEN), Verdict.ALLOW),
+        (Request("GET", "evil.example", cookie=TOKEN), Verdict.WRONG_HOST),
+        (Request("GET", "evil.example", token=TOKEN), Verdict.WRONG_HOST),
+        (Request("GET", "", cookie=TOKEN), Verdict.WRONG_HOST),
+        (OWN, Verdict.ALLOW),
+        (
+            Request("POST", HOST, "http://evil.example", cookie=TOKEN),
+            Verdict.FOREIGN_FORM,
+        ),
+        (Request("POST", HOST, "null", cookie=TOKEN), Verdict.FOREIGN_FORM),
+        (Request("POST", HOST, cookie=TOKEN), Verdict.FOREIGN_FORM),
+    ],
+    ids=str,
+)
+def test_each_request_has_its_verdict(request_: Request, verdict: Verdict) -> None:
+    assert ACCESS.judge(request_) is verdict
+
+
+def test_a_page_that_only_reads_refuses_changes() -> None:
+    reading = Access(frozenset({HOST}), TOKEN, actions=False, payloads=True)
+    assert reading.judge(OWN) is Verdict.READ_ONLY
+    assert reading.judge(Request("GET", HOST, cookie=TOKEN)) is Verdict.ALLOW
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_loopback_allows_all_with_a_token_of_its_own(host: str) -> None:
+    access = make_access((host, 8321), "")
+    assert (access.actions, access.payloads, len(access.token)) == (True, True, 43)
+    assert access.hosts == {HOST, "localhost:8321", "[::1]:8321"}
+    assert access.token != make_access((host, 8321), "").token
+
+
+def test_elsewhere_the_page_only_reads_and_hides_payloads() -> None:
+    access = make_access(("10.0.0.5", 80), TOKEN, allowed_hosts=["ops.example"])
+    assert (access.actions, access.payloads) == (False, False)
+    assert access.hosts == {"10.0.0.5:80", "ops.example"}
+    opened = make_access(
+        ("10.0.0.5", 80), TOKEN, allow_actions=True, show_payloads=True
+    )
+    assert (opened.actions, opened.payloads) == (True, True)
+
+
+@pytest.mark.parametrize("token", ["", "short"])
+def test_elsewhere_a_long_token_is_required(token: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        make_access(("0.0.0.0", 80), token)  # noqa: S104 -- it is refused
+    assert refused.value.code == "cli.usage.invalid"
+
+
+async def test_the_token_leaves_the_address_for_a_cookie_of_this_site(
+    page: Page,
+) -> None:
+    page.http.cookie_jar.clear()
+    assert (await page.get("/static/live.js"))[0] == 401
+    async with page.http.get(f"/?token={TOKEN}&x=1", allow_redirects=False) as reply:
+        assert (reply.status, reply.headers["Location"]) == (303, "/?x=1")
+        cookie = reply.headers["Set-Cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+
+
+async def test_every_answer_forbids_foreign_scripts_and_frames(page: Page) -> None:
+    for path in ("/", "/static/live.js", "/nowhere"):
+        async with page.http.get(path) as reply:
+            policy = reply.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe" not in policy
+            assert reply.headers["Cache-Control"] == "no-store"
+
+
+async def test_a_form_of_another_start_changes_nothing(
+    deployment: Deployment, page: Page
+) -> None:
+    job = await deployment.submit("j-1", "one")
+    path = "/actions/cancel?job=j-1"
+    refused = await page.post(path, reason="x", form_token="0" * 64)
+    assert refused[0] == 403
+    assert (await page.post(path, origin="http://evil.example", reason="x"))[0] == 403
+    assert (await job.facts()).status == "RUNNING"
+
+
+async def test_hidden_payloads_are_on_no_page(deployment: Deployment) -> None:
+    await deployment.submit("j-1", "a secret text", "broken secret text")
+    async with deployment.worker():
+        await deployment.client.job("j-1").wait(timeout=20)
+    async with serve(deployment.client, actions=False, payloads=False) as page:
+        await page.get(f"/?token={TOKEN}")
+        for path in (
+            "/",
+            "/dead-letters",
+            "/jobs/j-1",
+            "/jobs/j-1/report.html",
+            "/jobs/j-1/chunks/0",
+            "/jobs/j-1/chunks/1",
+        ):
+            status, text = await page.get(path)
+            assert (status, "secret" in text, "/actions/" in text) == (
+                200,
+                False,
+                False,
+            )
+        assert (await page.get("/jobs/j-1/results"))[0] == 403
+        assert (await page.post("/actions/retry?job=j-1", reason="x"))[0] == 403

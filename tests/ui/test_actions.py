@@ -1,0 +1,150 @@
+"""Promise: an action shows what it would touch, asks for a reason, and is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from piecework import Context, Dependency, Effect, Pipeline, Stage
+from piecework_examples.quickstart import Paragraph
+from piecework_simulation.in_process import worker_beside
+from tests.ui.conftest import Deployment, Page
+
+bank = Dependency("bank", effect=Effect.NON_IDEMPOTENT, timeout=0.05)
+
+
+@bank.call
+async def charge(cents: int) -> str:
+    """Charge a card; the answer comes too late."""
+    await asyncio.sleep(5)
+    return f"paid {cents}"
+
+
+async def pay(_: Context[Paragraph]) -> str:
+    """Charge a card once."""
+    return await charge(100)
+
+
+async def perform(page: Page, path: str, **fields: str) -> str:
+    """Post an action's form, and return the page of its outcome."""
+    async with asyncio.timeout(20):
+        status, text = await page.post(path, **fields)
+        assert status == 200, text
+        while "Running. This page follows it." in text:
+            await asyncio.sleep(0.05)
+            _, text = await page.get("/tasks/1")
+    return text
+
+
+async def test_a_cancel_counts_its_chunks_and_keeps_the_reason(
+    deployment: Deployment, page: Page
+) -> None:
+    job = await deployment.submit("j-1", "one", "hold", "hold")
+    async with deployment.worker():
+        await anext(job.results())
+        _, form = await page.get("/actions/cancel?job=j-1")
+        assert "2 open chunks will be stopped." in form
+        assert "1 chunk with a result will keep it." in form
+        text = await perform(page, "/actions/cancel?job=j-1", reason="wrong input")
+        assert "Job j-1 is CANCEL" in text
+        view = await job.wait(timeout=20)
+    cancel = view.document["cancel"]
+    assert (cancel["cancelled_by"], cancel["cancel_reason"]) == (
+        "ann@desk",
+        "wrong input",
+    )
+    _, shown = await page.get("/jobs/j-1")
+    assert "/actions/resume?job=j-1" in shown
+    assert "/actions/cancel" not in shown
+    assert "2 chunks of job j-1 will run" in await perform(
+        page, "/actions/resume?job=j-1", reason="right after all"
+    )
+
+
+async def test_a_canary_redrives_a_cause_of_all_jobs(
+    deployment: Deployment, page: Page
+) -> None:
+    for job in ("j-1", "j-2"):
+        await deployment.submit(job, "one", "broken", "broken two")
+    async with deployment.worker():
+        for job in ("j-1", "j-2"):
+            await deployment.client.job(job).wait(timeout=20)
+        [cause] = await deployment.client.causes()
+        path = f"/actions/redrive?fingerprint={cause['fingerprint']}"
+        _, form = await page.get(path)
+        assert "4 open dead letters of cause" in form
+        deployment.mended = True
+        text = await perform(page, path, canary="1", reason="deployed the fix")
+        assert "4 dead letters redriven." in text
+        for job in ("j-1", "j-2"):
+            view = await deployment.client.job(job).wait(timeout=20)
+            assert view.succeeded
+            assert view.document["reopened_by"] == "ann@desk"
+            assert view.document["reopen_reason"] == "deployed the fix"
+
+
+async def test_a_payload_is_edited_and_a_letter_discarded(
+    deployment: Deployment, page: Page
+) -> None:
+    job = await deployment.submit("j-1", "broken", "broken too")
+    async with deployment.worker():
+        await job.wait(timeout=20)
+        edit = "/actions/edit?job=j-1&chunk=0"
+        status, text = await page.post(edit, payload="{", reason="a typing error")
+        assert (status, "redrive.payload.invalid" in text) == (422, True)
+        assert ">{</textarea>" in text  # what was typed is not lost
+        payload = '{"text": "one two three"}'
+        done = await perform(page, edit, payload=payload, reason="a typing error")
+        assert "1 dead letter redriven with a new payload." in done
+        await job.wait(timeout=20)
+        discard = "/actions/discard?job=j-1&chunk=1"
+        assert "1 dead letter discarded." in await perform(
+            page, discard, reason="a test"
+        )
+    results = {item.chunk: item async for item in job.results()}
+    assert results[0].value == 3  # type: ignore[union-attr]
+    [letter] = [one for one in await job.dead_letters(closed=True) if one.chunk == 1]
+    assert letter.facts["discard_reason"] == "a test"
+    _, form = await page.get("/actions/retry?job=j-1")
+    assert "0 chunks without a result will run again." in form
+    assert "1 discarded chunk will stay dead." in form
+    status, refused = await page.post("/actions/retry?job=j-1", reason="once more")
+    assert (status, "job.retry.nothing_left" in refused) == (422, True)
+
+
+async def test_an_effect_in_doubt_is_resolved(
+    deployment: Deployment, page: Page
+) -> None:
+    pipeline = Pipeline("pay", payload=Paragraph, stages=[Stage(pay, pivot=True)])
+    job = await deployment.client.submit(pipeline, [Paragraph(text="x")], id="j-1")
+    async with worker_beside(deployment.aws, {"pay": pipeline}, [__name__]):
+        await job.wait(timeout=20)
+    [effect] = [row async for row in job.effects()]
+    _, shown = await page.get("/jobs/j-1")
+    assert "Effects in doubt" in shown
+    path = f"/actions/resolve?job=j-1&chunk=0&effect={effect['effect_key']}"
+    fields = {"happened": "on", "answer": '"paid 100"', "reason": "bank statement"}
+    assert "The effect is" in await perform(page, path, **fields)
+    assert [row async for row in job.effects()] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/actions/cancel?job=j-1", 422),
+        ("/actions/redrive?job=j-1", 422),
+        ("/actions/cancel?job=unknown", 404),
+        ("/actions/explode?job=j-1", 404),
+        ("/actions/redrive?job=j-1&chunk=x", 400),
+    ],
+)
+async def test_an_action_without_a_reason_or_a_subject_changes_nothing(
+    deployment: Deployment, page: Page, path: str, status: int
+) -> None:
+    job = await deployment.submit("j-1", "one")
+    before = (await job.facts()).document
+    found, text = await page.post(path, reason="  ")
+    assert found == status
+    assert "Traceback" not in text
+    assert (await job.facts()).document == before

@@ -1,0 +1,104 @@
+"""Promise: every page and action works in a browser, by keyboard and screen reader.
+
+Needs Chromium on the path; without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+
+from tests.ui.conftest import TOKEN, Deployment
+from tests.ui.conftest import Page as Served
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+#: A browser that looks up nothing outside this machine, also in a container as root.
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PAGES = (
+    "/",
+    "/dead-letters",
+    "/jobs/j-1",
+    "/jobs/j-1/results",
+    "/jobs/j-1/chunks/0",
+    "/jobs/j-1/chunks/1",
+    "/actions/redrive?job=j-1",
+    "/actions/edit?job=j-1&chunk=1",
+    "/jobs/unknown",
+)
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as driver:
+        found = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield found
+        await found.close()
+
+
+@pytest.fixture
+async def ended(deployment: Deployment, page: Served) -> str:
+    """Return the address of the page of a job with a dead chunk."""
+    job = await deployment.submit("j-1", "one", "broken", "two words")
+    async with deployment.worker():
+        await job.wait(timeout=20)
+    return page.address
+
+
+async def open_page(context: BrowserContext, address: str) -> tuple[Page, list[str]]:
+    """Return a signed-in tab, and the errors of its console."""
+    tab, errors = await context.new_page(), []
+    tab.on("console", lambda message: errors.append(message.text))
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    await tab.goto(f"{address}/?token={TOKEN}")
+    return tab, errors
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_each_page_is_accessible_at_each_width(
+    browser: Browser, ended: str, scheme: str
+) -> None:
+    context = await browser.new_context(color_scheme=scheme)  # type: ignore[arg-type]
+    tab, errors = await open_page(context, ended)
+    for path in PAGES:
+        for width in (360, 1400):
+            await tab.set_viewport_size({"width": width, "height": 900})
+            await tab.goto(ended + path)
+            wide = await tab.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{path} scrolls sideways at {width}"
+        found = await Axe().run(tab)
+        broken = [one["id"] for one in found.response["violations"]]
+        assert broken == [], path
+    assert [text for text in errors if "404" not in text] == []
+
+
+async def test_a_dead_letter_is_redriven_by_keyboard(
+    browser: Browser, deployment: Deployment, ended: str
+) -> None:
+    tab, errors = await open_page(await browser.new_context(), ended)
+    await tab.goto(f"{ended}/jobs/j-1")
+    await tab.get_by_role("link", name="Redrive 1 dead letters").focus()
+    await tab.keyboard.press("Enter")
+    await tab.wait_for_url("**/actions/redrive**")
+    await tab.get_by_label("Chunks in the first wave").fill("0")
+    await tab.get_by_label("Reason").fill("the parser was mended")
+    deployment.mended = True
+    await tab.keyboard.press("Enter")
+    await tab.wait_for_url("**/tasks/1")
+    assert "1 dead letter redriven." in await tab.inner_text("main")
+    await tab.get_by_role("link", name="Back").click()
+    await tab.wait_for_url("**/jobs/j-1")
+    assert "the parser was mended" in await tab.inner_text("main")
+    async with deployment.worker():
+        await tab.get_by_text("SUCCEEDED · 3 of 3 chunks").wait_for(timeout=20_000)
+    assert errors == []

@@ -1,0 +1,150 @@
+"""Promise: the pages show every chunk, follow a job live, and escape every value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from piecework_orchestrator.ui.grid import MAX_CELLS, make_grid
+from piecework_orchestrator.ui.reading import ChunkTables
+from tests.ui.conftest import SCRIPT, Deployment, Page
+
+
+async def updates(page: Page, job: str) -> AsyncIterator[tuple[str, Any]]:
+    """Yield kind and data of the events of a job's page."""
+    async with page.http.get(f"/jobs/{job}/live") as reply:
+        assert reply.headers["Content-Type"].startswith("text/event-stream")
+        kind = ""
+        async for line in reply.content:
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name == "event":
+                kind = value
+            elif name == "data":
+                yield kind, json.loads(value)
+
+
+async def test_a_running_job_updates_its_page_until_it_ends(
+    deployment: Deployment, page: Page
+) -> None:
+    await deployment.submit("j-1", "one", "hold", "broken")
+    async with deployment.worker():
+        seen = updates(page, "j-1")
+        kind, parts = await anext(seen)
+        while "2 of 3 chunks" not in parts.get("summary", ""):
+            kind, parts = await anext(seen)
+        assert kind == "update"
+        deployment.go_on.set()
+        rest = [event async for event in seen]
+    assert "3 of 3 chunks" in rest[-2][1]["summary"]
+    assert "DEAD 1" in rest[-2][1]["chunks"]
+    assert rest[-1] == ("ended", {})
+
+
+async def test_values_of_users_are_text_on_every_page(
+    deployment: Deployment, page: Page
+) -> None:
+    job = await deployment.submit("j-1", f"broken {SCRIPT}", SCRIPT)
+    async with deployment.worker():
+        await job.wait(timeout=20)
+    for path in (
+        "/",
+        "/dead-letters",
+        "/jobs/j-1",
+        "/jobs/j-1/results",
+        "/jobs/j-1/chunks/0",
+        "/jobs/j-1/chunks/1",
+        "/jobs/j-1/report.html",
+        "/actions/edit?job=j-1&chunk=0",
+        "/actions/redrive?job=j-1",
+        f"/actions/redrive?fingerprint={SCRIPT}",
+        f"/jobs/{SCRIPT.replace('/', '%2F')}",
+    ):
+        _, text = await page.get(path)
+        assert SCRIPT not in text
+    _, chunk = await page.get("/jobs/j-1/chunks/0")
+    assert "broken &lt;script&gt;" in chunk
+
+
+async def test_a_saved_page_needs_no_server(deployment: Deployment, page: Page) -> None:
+    job = await deployment.submit("j-1", "one", "broken")
+    async with deployment.worker():
+        await job.wait(timeout=20)
+    async with page.http.get("/jobs/j-1/report.html") as reply:
+        name = reply.headers["Content-Disposition"]
+        text = await reply.text()
+    assert name == "attachment; filename=piecework-j-1.html"
+    assert "DEAD 1" in text
+    for needed in ("src=", "href=", "<script", "<form"):
+        assert needed not in text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/jobs/unknown", 404, "job.record.not_found"),
+        ("/jobs/j-1/chunks/9", 404, "job.chunk.not_found"),
+        ("/jobs/j-1/live-not", 404, "cannot be shown"),
+        ("/tasks/9", 404, "not known any more"),
+    ],
+)
+async def test_an_address_without_a_page_says_so(
+    deployment: Deployment, page: Page, path: str, status: int, words: str
+) -> None:
+    await deployment.submit("j-1", "one")
+    found, text = await page.get(path)
+    assert (found, words in text) == (status, True)
+
+
+async def test_chunks_are_read_again_after_a_time_in_proportion_to_their_number(
+    deployment: Deployment,
+) -> None:
+    now = 0.0
+    job = await deployment.submit("j-1", *["one"] * 80)
+    rt = replace(deployment.client.runtime, clock=lambda: now)
+    record = await rt.jobs.read(job.ref)
+    assert record is not None
+    tables = ChunkTables(rt)
+    first = await tables.of(record)
+    assert first.counts == {"PENDING": 80}
+    now = 9.9
+    assert await tables.of(record) is first
+    now = 10.0
+    assert await tables.of(record) is not first
+
+
+# ── the grid ──────────────────────────────────────────────────────────────────
+
+
+def cells(statuses: list[str]) -> list[str]:
+    """Return the status of each cell that the rectangles draw."""
+    grid = make_grid(statuses)
+    drawn = [""] * (grid.columns * grid.rows)
+    for one in grid.rectangles:
+        for step in range(one.width):
+            assert not drawn[one.y * grid.columns + one.x + step]
+            drawn[one.y * grid.columns + one.x + step] = one.status
+    return drawn
+
+
+def test_each_chunk_has_its_cell() -> None:
+    statuses = ["SUCCEEDED"] * 95 + ["DEAD", "DEAD", "RUNNING"] + ["PENDING"] * 2
+    assert cells(statuses)[:100] == statuses
+    linked = [one.chunk for one in make_grid(statuses).rectangles if one.linked]
+    assert linked == [95, 96, 97]
+
+
+def test_a_cell_of_several_chunks_shows_the_most_urgent() -> None:
+    statuses = ["SUCCEEDED"] * (3 * MAX_CELLS)
+    statuses[31] = "DEAD"
+    grid = make_grid(statuses)
+    assert grid.chunks_per_cell == 3
+    assert cells(statuses).count("DEAD") == 1
+    assert cells(statuses)[10] == "DEAD"
+
+
+def test_a_job_without_chunks_has_no_cell() -> None:
+    assert make_grid([]).rectangles == []

@@ -1,0 +1,283 @@
+"""How true worker processes use a quota: the embedded AWS, and a provider over HTTP.
+
+The provider keeps the book that is counted here. The times are those of this machine,
+so other work on it shows in the figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from piecework.domain.model import JobRef, JobStatus
+from piecework.pipelines import Pipeline
+from piecework.resilience.limits import Limits
+from piecework.runtime import Runtime, connect
+from piecework.settings import load_settings
+from piecework.store.limits import FleetQuotas
+from piecework_orchestrator.demo.processes import (
+    DEMO_SETTINGS,
+    demo_environment,
+    isolated_environ,
+)
+from piecework_orchestrator.embedded import deploy, environment, server
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.submit import Submission, submit
+from verification.flow.calling import (
+    PROVIDER_VARIABLE,
+    REQUESTS,
+    Batch,
+    limited,
+    metered,
+    unlimited,
+)
+from verification.flow.provider import Provider, most_in_window
+from verification.soak.site import aws
+
+TOO_MANY: Final = 429
+#: Workers, and the seconds for which they work under the first limit; then it halves,
+#: and then it doubles.
+WORKERS, STEADY_S, CHANGED_S = 8, 100.0, 40.0
+CALLS_OF_CHUNK: Final = 20
+#: A limit is settled once so many seconds hold about what it allows.
+WINDOW_S: Final = 10
+#: The example: its calls, its workers, and the seconds that 10 a second take with the
+#: last answer.
+EXAMPLE_CALLS, EXAMPLE_WORKERS, EXAMPLE_IDEAL_S = 400, 2, 40.0
+PATIENCE_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """The embedded AWS, and the provider that the workers call."""
+
+    rt: Runtime
+    provider: Provider
+
+    async def submit(self, pipeline: Pipeline, job: str, calls: int) -> JobRef:
+        """Submit a job of so many calls."""
+        ref = JobRef("default", job)
+        request = Submission(ref, pipeline, job, "make flow")
+        await submit(self.rt, request, batches(calls))
+        return ref
+
+    async def ended(self, ref: JobRef) -> JobStatus:
+        """Return the status of a job once it has ended."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                job = await self.rt.jobs.read(ref)
+                if job is not None and job.status.ended:
+                    return job.status
+                await asyncio.sleep(0.1)
+
+    async def set_limit(self, requests: int) -> None:
+        """Change the limit in force, as `piecework limits set` does."""
+        quotas = FleetQuotas(self.rt.table, "flow", self.rt.clock, self.rt.rng)
+        await quotas.set_limits(metered.name, Limits(requests_per_minute=requests))
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The run of the whole fleet: the provider's book, and when the limit changed."""
+
+    provider: Provider
+    began: float
+    changed: dict[int, float]
+
+    def settle_s(self, limit: int) -> float:
+        """Return the seconds until the fleet kept to a changed limit."""
+        changed, quota = self.changed[limit], limit / 60 * WINDOW_S
+        for seconds in range(round(CHANGED_S) - WINDOW_S):
+            begin = changed + seconds
+            made = self.provider.book.requests_between(begin, begin + WINDOW_S)
+            if 0.8 * quota <= made <= 1.05 * quota:
+                return seconds
+        return CHANGED_S
+
+
+async def batches(calls: int) -> AsyncIterator[ChunkInput]:
+    """Yield the chunks of so many calls."""
+    for n in range(calls // CALLS_OF_CHUNK):
+        batch = Batch(n=n, calls=CALLS_OF_CHUNK)
+        yield ChunkInput(f"chunk {n}", batch.model_dump_json().encode())
+
+
+def on_deployment(
+    act: Callable[[Deployment], Awaitable[object]], workers: int, **provider: int
+) -> object:
+    """Run an act beside so many worker processes, on an AWS of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        emulator = server.start(
+            environment.ensure_environment(print), folder, "us-east-1"
+        )
+        seen = demo_environment(os.environ, folder) | aws(emulator.endpoint)
+        defaults = {k: v for k, v in seen.items() if k not in DEMO_SETTINGS}
+        try:
+            with isolated_environ(defaults):
+                app, env = defaults["PIECEWORK_APP"], defaults["PIECEWORK_ENV"]
+                deploy.deploy_embedded(emulator, app, env)
+                return asyncio.run(measure(act, folder, workers, **provider))
+        finally:
+            server.stop(emulator.pid, folder)
+
+
+async def measure(
+    act: Callable[[Deployment], Awaitable[object]],
+    folder: Path,
+    workers: int,
+    **provider: int,
+) -> object:
+    """Start provider and workers, let each worker work once, and run the act."""
+    stub = Provider(time.monotonic, **provider)
+    async with (
+        served(stub) as address,
+        connect(load_settings()) as rt,
+        worker_processes(workers, address, folder / "workers.log"),
+    ):
+        deployment = Deployment(rt, stub)
+        warm = await deployment.submit(unlimited, "warm", workers * CALLS_OF_CHUNK)
+        await deployment.ended(warm)
+        stub.book.admitted.clear()
+        stub.book.refused.clear()
+        return await act(deployment)
+
+
+@asynccontextmanager
+async def served(provider: Provider) -> AsyncIterator[str]:
+    """Serve a provider over HTTP; yield its address."""
+
+    async def answer(_: web.Request) -> web.Response:
+        if not provider.admits(0):
+            headers = {"Retry-After": f"{provider.retry_after:g}"}
+            return web.Response(status=TOO_MANY, headers=headers)
+        await provider.work()
+        return web.Response(text="answered")
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        yield f"http://{host}:{port}/"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def worker_processes(count: int, provider: str, log: Path) -> AsyncIterator[None]:
+    """Run so many worker processes."""
+    with log.open("ab") as output:
+        workers = [
+            await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "piecework_worker", "--pipelines", "verification.flow.calling"),
+                stderr=output,
+                env={**os.environ, PROVIDER_VARIABLE: provider},
+            )
+            for _ in range(count)
+        ]
+        try:
+            yield
+        finally:
+            for worker in workers:
+                worker.kill()
+            await asyncio.gather(*(worker.wait() for worker in workers))
+
+
+# ── the figures ───────────────────────────────────────────────────────────────
+
+
+@functools.cache
+def steady() -> Steady:
+    """Run 8 workers under 600 requests a minute, then under half and the double."""
+
+    async def act(deployment: Deployment) -> Steady:
+        provider, changed = deployment.provider, {}
+        calls = REQUESTS / 60 * (STEADY_S + 3 * CHANGED_S)
+        await deployment.submit(limited, "limited", round(calls))
+        began = provider.now()
+        await asyncio.sleep(STEADY_S)
+        provider.requests = 0  # the rates are read off the book alone
+        for limit in (REQUESTS // 2, REQUESTS * 2):
+            changed[limit] = provider.now()
+            await deployment.set_limit(limit)
+            await asyncio.sleep(CHANGED_S)
+        return Steady(provider, began, changed)
+
+    found = on_deployment(act, WORKERS, requests=REQUESTS, window_s=60)
+    assert isinstance(found, Steady)
+    return found
+
+
+def steady_times() -> list[float]:
+    """Return the times of the calls that were admitted under the first limit."""
+    run = steady()
+    return [
+        at - run.began
+        for at, _ in run.provider.book.admitted
+        if at < run.began + STEADY_S
+    ]
+
+
+def calls_in_a_minute() -> float:
+    """Return the most calls that the provider admitted in any 60 seconds."""
+    return most_in_window(steady_times(), 60.0)
+
+
+def requests_unused_percent() -> float:
+    """Return the unused part of the quota, between 10 % and 90 % of the run."""
+    begin, end = 0.1 * STEADY_S, 0.9 * STEADY_S
+    used = sum(begin <= at < end for at in steady_times())
+    return 100 * (1 - used / (REQUESTS / 60 * (end - begin)))
+
+
+def settle_s() -> float:
+    """Return the longest time to settle after a limit halves, and after it doubles."""
+    run = steady()
+    return max(run.settle_s(limit) for limit in run.changed)
+
+
+@functools.cache
+def example() -> tuple[float, Provider]:
+    """Run 400 calls of a second through two workers; the provider allows 10 a second.
+
+    Returns the seconds from the submit to the end of the job, and the provider.
+    """
+
+    async def act(deployment: Deployment) -> tuple[float, Provider]:
+        began = time.monotonic()
+        ref = await deployment.submit(limited, "example", EXAMPLE_CALLS)
+        status = await deployment.ended(ref)
+        assert status is JobStatus.SUCCEEDED, status
+        return time.monotonic() - began, deployment.provider
+
+    found = on_deployment(act, EXAMPLE_WORKERS, requests=REQUESTS // 60)
+    assert isinstance(found, tuple)
+    return found
+
+
+def example_by_ideal() -> float:
+    """Return the makespan of the example by the ideal one."""
+    return example()[0] / EXAMPLE_IDEAL_S
+
+
+def refused_percent() -> float:
+    """Return the refusals for each 100 admitted calls, of the fleet and the example."""
+    books = [steady().provider.book, example()[1].book]
+    refused = sum(len(book.refused) for book in books)
+    return 100 * refused / sum(len(book.admitted) for book in books)

@@ -11,7 +11,7 @@ WORKERS ?= 3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow cancel-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill cancel-large simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside house drawings ci clean
 
 help: ## list the targets
@@ -67,7 +67,7 @@ verify: setup ## fail if a generated page is older than its source
 	|| { echo "docs/error-codes.md is stale: run make docs" >&2; exit 1; }
 	@$(BIN)/python -m bench.limits | diff -u docs/aws-limits.md - \
 	|| { echo "docs/aws-limits.md is stale: run make docs" >&2; exit 1; }
-	@for page in settings command-line; do \
+	@for page in settings command-line findings; do \
 		$(BIN)/python docs/reference/generate.py $$page | diff -u docs/reference/$$page.md - \
 		|| { echo "docs/reference/$$page.md is stale: run make docs" >&2; exit 1; } \
 	done
@@ -89,6 +89,7 @@ docs: setup drawings ## write the generated pages, build the site into site/ and
 	@$(BIN)/python -m bench.limits > docs/aws-limits.md
 	@$(BIN)/python docs/reference/generate.py settings > docs/reference/settings.md
 	@$(BIN)/python docs/reference/generate.py command-line > docs/reference/command-line.md
+	@$(BIN)/python docs/reference/generate.py findings > docs/reference/findings.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean
 	@echo "the site is in site/"
 
@@ -148,6 +149,9 @@ outage: setup ## take a provider away for 30 s under 64 calls: no attempt may be
 
 flow: setup ## measure how work flows: limits, a poison input; fails if a figure exceeds its limit (ARGS=poison)
 	@$(BIN)/python -m verification.flow $(ARGS)
+
+drill: setup ## stop a job by each cause and explain it: the first finding must be right (ARGS=busy)
+	@$(BIN)/python -m verification.drill $(ARGS)
 
 keys: setup ## draw pairs of calls that differ: their keys must differ (ARGS="--pairs 1000 --seed 2")
 	@$(BIN)/python -m verification.keys $(ARGS)

@@ -92,9 +92,9 @@ def measure() -> Mapping[str, int]:
     installed = tracked_files(INSTALLED)
     modules = [path for path in installed if path.parent == ROOT / "piecework"]
     return {
-        "files": 300len(installed),
-        "lines": 38_000sum(map(code_lines, installed)),
-        "test_lines": 70_000sum(map(code_lines, tracked_files(TESTS))),
+        "files": len(installed),
+        "lines": sum(map(code_lines, installed)),
+        "test_lines": sum(map(code_lines, tracked_files(TESTS))),
         "circles": len(import_circles()),
         "frames_to_stage": len(stage_frames()),
         "flat_modules": len([path for path in modules if path.stem != "__init__"]),

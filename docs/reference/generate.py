@@ -1,4 +1,4 @@
-"""Write a page of the reference from the code: `settings` or `command-line`.
+"""Write a page of the reference from the code: `settings`, `command-line`, `findings`.
 
 `make docs` calls this program and stores its output; `make verify` compares both.
 """
@@ -23,6 +23,7 @@ import piecework_simulation.run_command
 import piecework_worker.__main__
 from piecework.settings import PREFIX, Settings
 from piecework_orchestrator.cli.app import LazyCommand, app
+from piecework_orchestrator.explain.findings import FINDINGS, Rank
 
 #: These commands pass their arguments to a program of its own.
 PROGRAMS = {
@@ -80,6 +81,28 @@ This page is generated from the commands.
 | 8 | The worker reached its memory limit and released its chunks; start another one. |
 | 9 | `piecework infra diff --exit-code` found a difference. |
 | 130 | The command was interrupted. |
+"""
+
+#: The ranks of findings in words.
+RANKS = {
+    Rank.BLOCKS_JOB: "the whole job",
+    Rank.NEEDS_OPERATOR: "an operator",
+    Rank.PASSES: "passes",
+    Rank.NOTE: "note",
+}
+FINDINGS_HEAD = """\
+# Findings
+
+`piecework jobs explain JOB` lists the findings about a job, the most important first;
+[Why is it stuck](../stuck.md) tells how to read them.
+The column *waits for* ranks them: what stops the whole job comes first, in the order of
+this table. Then comes what needs an operator, and then what passes by itself; in both,
+the finding with the most chunks comes first. A job does not wait for a note.
+A finding keeps its code. This page is generated from
+`orchestrator/piecework_orchestrator/explain/findings.py`.
+
+| code | waits for | cause | what helps | command |
+| --- | --- | --- | --- | --- |
 """
 
 
@@ -252,9 +275,20 @@ def escaped(text: str) -> str:
     )
 
 
+def findings_page() -> str:
+    """Return the page of the findings of `jobs explain`."""
+    rows = [
+        f"| `{kind.code}` | {RANKS[kind.rank]} | {kind.cause} | {kind.helps} "
+        f"| `{cell(kind.command)}` |"
+        for kind in FINDINGS.values()
+    ]
+    return FINDINGS_HEAD + "\n".join(rows) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "settings": settings_page,
     "command-line": command_page,
+    "findings": findings_page,
 }
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ job are counted from its tallies, see `MAX_COUNTED_CHUNKS`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -20,14 +20,16 @@ from piecework.errors import NotFoundError, SchemaTooNewError, UsageError
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
 from piecework.store.completion import (
+    SnapshotBuilder,
     Tallies,
     all_chunks,
+    has_ended,
     read_chunk,
-    take_snapshot,
 )
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.notifications import Notifications
 from piecework.store.results import is_inline
+from piecework_orchestrator.explain.waiting import wait_of
 
 Document = dict[str, Any]
 
@@ -83,8 +85,15 @@ async def require_job(rt: Reading, job: str) -> Job:
 
 
 async def job_document(rt: Reading, job: Job) -> Document:
-    """Return a job with its chunks by status, its dead letters and its certificate."""
-    snapshot = await take_snapshot(rt.table, job.ref, job.chunks)
+    """Return a job with its chunks, dead letters, findings and certificate."""
+    builder, open_chunks = SnapshotBuilder([]), list[Chunk]()
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        builder.add(chunk)
+        if not has_ended(chunk):
+            open_chunks.append(chunk)
+    snapshot, explained = builder.build(), {}
+    if not job.status.ended:
+        explained = {"findings": (await explain(rt, job, open_chunks))["findings"]}
     return {
         **job_facts(job, rt.clock()),
         **(
@@ -96,6 +105,7 @@ async def job_document(rt: Reading, job: Job) -> Document:
         "error_codes": dict(sorted(snapshot.by_code.items())),
         "calls": {"paid": snapshot.calls, "cached": snapshot.cached_calls},
         "outages": snapshot.outages,
+        **explained,
         "dead_letters": await dead_letters_of(rt).count_open(job.ref),
         "certificate": await read_certificate(rt, job),
     }
@@ -131,6 +141,26 @@ def status_reason(job: Job, now: float) -> Document | None:
         return None
     over = bool(reason["until"]) and moment(reason["until"]) <= now
     return None if over else reason
+
+
+async def explain(
+    rt: Reading, job: Job, open_chunks: Sequence[Chunk] | None = None
+) -> Document:
+    """Return why a job has not ended, the most important finding first.
+
+    `open_chunks`: all its chunks that have not ended, if they were read before.
+    """
+    # Imported here: a command that shows an ended job does not load it.
+    from piecework_orchestrator.explain.causes import find
+    from piecework_orchestrator.explain.situation import OpenChunks, read_situation
+
+    known = None if open_chunks is None else OpenChunks(tuple(open_chunks))
+    found = find(await read_situation(rt, job, known))
+    return {
+        "job": job.ref.job,
+        "status": str(job.status),
+        "findings": [finding.document for finding in found],
+    }
 
 
 async def read_certificate(rt: Reading, job: Job) -> Document | None:
@@ -185,7 +215,13 @@ async def read_chunks(
     """Yield the chunks of a job, in order."""
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         if status in (None, str(chunk.status)):
-            yield chunk.facts
+            yield chunk_facts(chunk, rt.clock())
+
+
+def chunk_facts(chunk: Chunk, now: float) -> Document:
+    """Return the attributes of a chunk, and for what it waits."""
+    wait = wait_of(chunk, now)
+    return {**chunk.facts, **({"wait": wait.document} if wait else {})}
 
 
 async def require_chunk(rt: Reading, ref: ChunkRef) -> Chunk:
@@ -211,7 +247,7 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
     chunk, work = await asyncio.gather(require_chunk(rt, ref), read_work(rt.table, ref))
     pause = None if chunk.status.terminal else job.pause
     return {
-        **chunk.facts,
+        **chunk_facts(chunk, rt.clock()),
         **({} if pause is None else {"job_paused": pause.document()}),
         "stages": stage_documents(chunk, work),
         "calls_in_journal": sum(

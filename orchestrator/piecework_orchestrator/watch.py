@@ -15,6 +15,8 @@ from piecework.reading import Reading
 from piecework.store.completion import all_chunks, read_chunk
 from piecework_orchestrator.inspector import (
     MAX_COUNTED_CHUNKS,
+    Document,
+    explain,
     require_job,
     status_reason,
 )
@@ -24,8 +26,8 @@ from piecework_orchestrator.times import format_clock
 #: watching costs about the same whatever the size.
 POLL_S = 0.5
 MAX_POLL_S = 15.0
-#: Seconds without a claim after which the watcher assumes that no worker is running.
-NO_WORKER_AFTER_S = 10.0
+#: Seconds without an ended chunk after which the watcher explains the job.
+EXPLAIN_AFTER_S = 10.0
 #: A longer wait is shown: it explains why the job makes no progress.
 LONG_WAIT_S = 10.0
 #: Seconds between two lines of progress, so that a log stays readable.
@@ -144,8 +146,8 @@ class Watcher:
     _made: set[str] = field(default_factory=set)
 
     def remark_once(self, text: str) -> None:
-        """Make a remark unless it was made before."""
-        if text not in self._made:
+        """Make a remark unless it is empty or was made before."""
+        if text and text not in self._made:
             self._made.add(text)
             self.remark(text)
 
@@ -180,7 +182,7 @@ async def poll_until_ended(
 ) -> Job:
     """Poll until the job has ended, and report each snapshot."""
     loop = asyncio.get_running_loop()
-    began = last_claim = polled_at = loop.time()
+    began = last_change = polled_at = loop.time()
     first = last = -1
     worked_s = 0.0
     while True:
@@ -206,11 +208,22 @@ async def poll_until_ended(
             watcher.remark_once(f"{why}; next: piecework jobs resume {job}")
         elif not active and (reason := status_reason(found, rt.clock())):
             watcher.remark_once(f"notice {reason['code']}: {reason['message']}")
-        if active or ended != last or pause is not None:
-            last_claim, last = now, ended
-        elif now - last_claim >= NO_WORKER_AFTER_S:
-            watcher.remark_once(watcher.no_worker_hint)
+        if ended != last or pause is not None:
+            last_change, last = now, ended
+        elif now - last_change >= EXPLAIN_AFTER_S:
+            last_change = now
+            first_finding = (await explain(rt, found))["findings"][0]
+            watcher.remark_once(describe_finding(first_finding, watcher))
         await asyncio.sleep(poll_interval_s(found.chunks, poll_s))
+
+
+def describe_finding(finding: Document, watcher: Watcher) -> str:
+    """Return a finding as a line; the caller knows best how to start a worker."""
+    if finding["code"] == "workers.none":
+        return watcher.no_worker_hint
+    if finding["code"] == "job.progressing":
+        return ""
+    return f"{finding['code']}: {finding['message']}; next: {finding['next']}"
 
 
 def describe_cancel(job: Job) -> str:

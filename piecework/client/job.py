@@ -37,6 +37,7 @@ from piecework_orchestrator.inspector import (
     Document,
     chunk_document,
     dead_letters_of,
+    explain,
     job_document,
     job_events,
     job_facts,
@@ -93,6 +94,13 @@ class JobHandle(Generic[R]):
     async def view(self) -> JobView:
         """Return the state of the job now, with its chunks by status."""
         return JobView.read(await job_document(self.rt, await self._record()))
+
+    async def explain(self) -> Document:
+        """Return why the job has not ended: `findings`, the most important first.
+
+        Each has `code`, `message`, `chunks`, `next`, and `since` and `until` if known.
+        """
+        return await explain(self.rt, await self._record())
 
     async def events(self) -> list[Document]:
         """Return the events of the job, the oldest first."""

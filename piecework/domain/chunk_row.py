@@ -73,6 +73,11 @@ class ChunkRow:
         return self._optional("retry_at")
 
     @property
+    def blocked_on(self) -> str:
+        """The dependency, `newer workers` or `AWS` that it waits for; empty: none."""
+        return self._optional("blocked_on")
+
+    @property
     def redispatch_at(self) -> str:
         """When the reconciler sends its message again; empty: no time is set."""
         return self._optional("redispatch_at")

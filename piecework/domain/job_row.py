@@ -16,6 +16,8 @@ from piecework.domain import keys, records
 if TYPE_CHECKING:
     from piecework.domain.model import JobRef, JobStatus
 
+#: Seconds without progress after which a submit counts as stopped half-way.
+SUBMIT_TIMEOUT_S = 30.0
 #: The times at which a process worked on a job as a whole.
 PROGRESS = (
     "created_at",

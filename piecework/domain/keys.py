@@ -8,6 +8,7 @@
     T#acme#JOBS                        <created at>#<job>
     ACTIVE                             <tenant>#<job>
     BREAKERS                           <dependency>, LIMITS#<dependency>
+    WORKERS                            <worker>
     T#acme#I#<sha256>                  RECORD, HEAD, SEQ#<n>
     T#acme#R#<sha256>                  RESPONSE
 
@@ -51,6 +52,7 @@ def is_file_name(text: str) -> bool:
 ACTIVE_PK = "ACTIVE"
 BREAKERS_PK = "BREAKERS"
 QUARANTINE_PK = "QUARANTINE"
+WORKERS_PK = "WORKERS"
 META_SK = "META"
 TALLY_SK = "TALLY"
 BLOCK_SK = "TALLY#GROUPS"

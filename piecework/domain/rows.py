@@ -189,6 +189,58 @@ class EventRow(Row):
         return {name: v for name, v in self.item.items() if name not in hidden}
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerRow(Row):
+    """The last report of a worker."""
+
+    WHAT = "The report of a worker"
+
+    @property
+    def worker(self) -> str:
+        """Its name, as on the chunks that it owns."""
+        return self._text("worker")
+
+    @property
+    def pipelines(self) -> frozenset[str]:
+        """The pipelines that it runs."""
+        return frozenset(map(str, self.item.get("pipelines", ())))
+
+    @property
+    def max_chunks(self) -> int:
+        """The chunks that it runs at once."""
+        return self._int("max_chunks")
+
+    @property
+    def in_progress(self) -> int:
+        """The chunks that it ran at the report."""
+        return self._int("in_progress")
+
+    @property
+    def lease_s(self) -> float:
+        """The seconds of its leases."""
+        return self._int("lease_ms") / 1000
+
+    @property
+    def reported_at(self) -> str:
+        """When it reported, ISO 8601."""
+        return self._text("reported_at")
+
+    @property
+    def due_at(self) -> str:
+        """By when it reports again unless it is dead, ISO 8601."""
+        return self._text("due_at")
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether it stopped, or takes no more chunks because it stops."""
+        return "stopped_at" in self.item
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it had no free slot at the report."""
+        return self.in_progress >= self.max_chunks
+
+
 def read_error(item: Mapping[str, Any]) -> ErrorEnvelope:
     """Return the error that an item has."""
     from piecework.errors import ErrorEnvelope

@@ -10,6 +10,7 @@ from collections import Counter
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
+from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import (
     CANCELLABLE,
     Chunk,
@@ -35,9 +36,6 @@ from piecework.store.completion import (
 )
 from piecework.store.notifications import PENDING, Notifications
 from piecework.store.reclaim import Reclaimer
-
-#: Seconds without progress after which a submit counts as stopped half-way.
-SUBMIT_TIMEOUT_S = 30.0
 
 
 async def reconcile_job(context: PassContext, job: Job) -> Counter[str]:

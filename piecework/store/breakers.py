@@ -16,6 +16,7 @@ from piecework.domain import keys
 from piecework.domain.model import iso, moment
 from piecework.domain.records import (
     SCHEMA,
+    is_newer,
     read_int,
     read_optional_text,
     require_known,
@@ -171,6 +172,34 @@ class Breakers:
         )
         reply = await self.table.update(action, returning="NONE")
         return snapshot(reply.item) if isinstance(reply, Refused) else None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRecord:
+    """The rows of all dependencies, as one reader sees them.
+
+    Attributes:
+        opened_at: When each breaker opened last, ISO 8601; empty: never.
+    """
+
+    breakers: Mapping[str, BreakerSnapshot]
+    opened_at: Mapping[str, str]
+    quotas: Mapping[str, Quota]
+
+
+async def read_fleet(table: Table) -> FleetRecord:
+    """Read the breakers and the limits of all dependencies; skip newer rows."""
+    breakers, opened_at, quotas = {}, {}, {}
+    async for row in table.query(keys.BREAKERS_PK, any_version=True):
+        if is_newer(row):
+            continue
+        name = row["sk"].removeprefix(keys.LIMITS_PREFIX)
+        if name != row["sk"]:
+            quotas[name] = read_quota(row)
+        elif (found := snapshot(row)) is not None:
+            breakers[name] = found
+            opened_at[name] = read_optional_text(row, "opened_at") or ""
+    return FleetRecord(breakers, opened_at, quotas)
 
 
 def snapshot(row: Item | None) -> BreakerSnapshot | None:

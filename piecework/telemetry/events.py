@@ -312,6 +312,9 @@ _WORKER: Final = {
     "worker.receive_failed": event(
         "SQS refused or did not answer a receive", "error_code", "warning"
     ),
+    "worker.report_failed": event(
+        "the worker could not report that it lives", "error_code", "warning"
+    ),
     "worker.component_failed": event(
         "a part of the worker failed while the worker stopped", "error", "error"
     ),

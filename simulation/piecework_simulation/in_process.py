@@ -33,6 +33,7 @@ from piecework_simulation.aws.s3 import S3, pages
 from piecework_simulation.aws.sqs import SQS
 from piecework_worker.__main__ import serve
 from piecework_worker.isolation.pool import Isolation
+from piecework_worker.report import report_until
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 
@@ -206,12 +207,14 @@ async def run_worker(
     log = structlog.get_logger().bind(worker="run")
     isolation = Isolation(names, "run", rt.settings.stage_memory_mb, log)
     services = open_services(rt, "run", pipelines, log, isolation)
-    worker = Worker(services, asyncio.Event())
+    stop = asyncio.Event()
+    worker = Worker(services, stop)
+    reports = asyncio.create_task(report_until(worker, stop))
     task = asyncio.create_task(serve(worker, reconcile=True))
     running = RunningWorker(worker, task, end_polls)
     try:
         yield running
     finally:
         running.stop()
-        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(task, reports, return_exceptions=True)
         await isolation.close()

@@ -36,6 +36,7 @@ COMMAND_OF = {
     "facts": "jobs show",
     "view": "jobs show",
     "wait": "jobs watch",
+    "explain": "jobs explain",
     "events": "jobs events",
     "chunks": "chunks list",
     "chunk": "chunks show",
@@ -212,6 +213,7 @@ def test_a_method_does_what_its_command_does(
     [
         ("none", "jobs show JOB", JobHandle.view),
         ("none", "jobs events JOB", JobHandle.events),
+        ("none", "jobs explain JOB", JobHandle.explain),
         ("none", "jobs watch JOB", JobHandle.wait),
         ("none", "results JOB --to out.csv", lambda j: j.export("out.csv")),
         ("running", "results JOB --save out", lambda j: j.save("out")),

@@ -22,9 +22,9 @@ from piecework import (
     named_call,
 )
 from piecework.domain import keys
+from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import ChunkStatus, JobStatus
 from piecework.jobs.fan_in import Certificate
-from piecework.reconciler.jobs import SUBMIT_TIMEOUT_S
 from piecework.store.dead_letters import Closing
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.redrive import Edit, discard, redrive

@@ -8,10 +8,10 @@ import pytest
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
+from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import Job, JobStatus, iso
 from piecework.reconciler import jobs
 from piecework.reconciler.jobs import (
-    SUBMIT_TIMEOUT_S,
     due,
     finish_cancelling,
     finish_reopening,

@@ -28,6 +28,7 @@ ARGUMENTS = [
 PAGES = (
     "/",
     "/dead-letters",
+    "/workers",
     "/jobs/j-1",
     "/jobs/j-1/results",
     "/jobs/j-1/chunks/0",

@@ -44,6 +44,21 @@ async def test_a_running_job_updates_its_page_until_it_ends(
     assert rest[-1] == ("ended", {})
 
 
+async def test_a_stuck_job_says_why_and_a_worker_appears(
+    deployment: Deployment, page: Page
+) -> None:
+    await deployment.submit("j-1", "hold")
+    _, shown = await page.get("/jobs/j-1")
+    assert "workers.none" in shown
+    assert "No worker has reported" in (await page.get("/workers"))[1]
+    async with deployment.worker():
+        deployment.go_on.set()
+        await deployment.client.job("j-1").wait(timeout=20)
+        _, shown = await page.get("/workers")
+    assert "ALIVE" in shown
+    assert "word-count" in shown
+
+
 async def test_values_of_users_are_text_on_every_page(
     deployment: Deployment, page: Page
 ) -> None:

@@ -37,6 +37,7 @@ from piecework_worker.ecs import (
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.loop_watchdog import LoopWatchdog
 from piecework_worker.process_tuning import run_to_end, tune_gc
+from piecework_worker.report import report_until
 from piecework_worker.services import gauges, open_services
 from piecework_worker.shutdown import (
     Stop,
@@ -218,13 +219,14 @@ async def run_side_tasks(
 ) -> AsyncIterator[None]:
     """Run the side tasks while the caller's block runs; their failures do not stop it.
 
-    Without a health file and without ECS they do nothing.
+    Without a health file and without ECS only the worker's reports are written.
     """
     services = worker.services
     settings, log = services.rt.settings, services.log
     policy = ProtectionPolicy(draw_pause_interval(services.rt.rng))
     protection = Protection(environ.get(AGENT, ""), worker, log, policy)
     final_tasks = [
+        asyncio.create_task(report_until(worker, stop)),
         asyncio.create_task(protection.run(stop)),
         asyncio.create_task(log_signal(stop, environ.get(METADATA, ""), log)),
     ]

@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 #: The groups of commands, in the order of the help; commands alone come first.
 GROUPS = {
-    "jobs": "List and show jobs; cancel, retry, pause and resume them.",
+    "jobs": "List, show and explain jobs; cancel, retry, pause and resume them.",
     "chunks": "List and show the chunks of a job.",
     "dlq": "List, redrive, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
@@ -85,6 +85,9 @@ COMMANDS = {
         "jobs:show_job", "Show a job, its chunks by status, and the next command."
     ),
     "jobs watch": Row("jobs:watch_job", "Watch a job until it ends."),
+    "jobs explain": Row(
+        "jobs:explain_job", "Explain why a job has not ended, and which command helps."
+    ),
     "jobs events": Row(
         "jobs:list_events", "List the events of a job, the oldest first."
     ),

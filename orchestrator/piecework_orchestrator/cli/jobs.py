@@ -20,11 +20,13 @@ from piecework_orchestrator.cli.output import Column, Output
 from piecework_orchestrator.cli.run import run_reading
 from piecework_orchestrator.cli.views.jobs import (
     event_facts_text,
+    finding_columns,
     job_columns,
     job_view,
     without_certificate,
 )
 from piecework_orchestrator.inspector import (
+    explain,
     job_document,
     job_events,
     parse_status,
@@ -101,6 +103,26 @@ def watch_job(
 
         limit_s = parse_limit(timeout)
         return await wait_for(rt, out, job, module="MODULE", limit_s=limit_s)
+
+    run_reading(run, output)
+
+
+def explain_job(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
+    """Explain why a job has not ended, and which command helps.
+
+    The first finding is the most important one. Each has a code; the page of the
+    findings has all codes.
+    """
+
+    async def run(rt: Reading, out: Output) -> None:
+        document = await explain(rt, await require_job(rt, job))
+        findings = document["findings"]
+        if out.table:
+            out.rows(findings, finding_columns(rt.clock()), "")
+            for command in dict.fromkeys(finding["next"] for finding in findings):
+                out.say(f"next: {command}")
+        else:
+            out.document(document, lambda _: None)
 
     run_reading(run, output)
 

@@ -23,6 +23,8 @@ SECONDS: Final = HOURS * 3600
 #: Size of the reconciler's task in `infra/service.yaml`.
 RECONCILER_VCPU: Final = 0.25
 RECONCILER_GB: Final = 0.5
+#: Seconds between two reports of an idle worker (`piecework_worker.report`).
+REPORT_S: Final = 60
 #: Availability zones of each interface endpoint.
 ZONES: Final = 2
 #: Metrics of Container Insights, each billed like a metric of ours: of the cluster, of
@@ -118,10 +120,12 @@ def idle_lines(
     rates = idle_requests(settings)
     polls = rates.reconciler_polls + rates.worker_polls * deployment.workers
     reads = rates.job_queries + rates.dead_letter_queries
+    reports = deployment.workers * SECONDS // REPORT_S
     found = [
         *tasks(deployment),
         ("SQS", "polls", round(polls * SECONDS), "sqs_request"),
         ("DynamoDB", "queries", round(reads * SECONDS), "dynamodb_read_unit"),
+        ("DynamoDB", "reports", reports, "dynamodb_write_unit"),
         *network(deployment),
         ("CloudWatch", "alarms", deployment.alarms, "alarm_month"),
         (

@@ -57,6 +57,7 @@ def make_app(client: Client, access: Access) -> Starlette:
         Route("/jobs/{job}/results", pages.results),
         Route("/jobs/{job}/chunks/{chunk:int}", pages.chunk),
         Route("/dead-letters", pages.dead_letters),
+        Route("/workers", pages.workers),
         Route("/actions/{action}", pages.action, methods=["GET", "POST"]),
         Route("/tasks/{task:int}", pages.task),
         Mount("/static", StaticFiles(directory=HERE / "static")),

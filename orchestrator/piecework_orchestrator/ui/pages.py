@@ -36,6 +36,7 @@ from piecework_orchestrator.ui.reading import (
     overview,
     progress,
     read_values,
+    read_workers,
     refresh_s,
 )
 from piecework_orchestrator.ui.tasks import Tasks
@@ -113,7 +114,7 @@ class Pages:
         rt = self.client.runtime
         record = await require_job(rt, request.path_params["job"])
         number = request.path_params["chunk"]
-        chunk = await chunk_document(rt, record.ref.chunk(number))
+        chunk = await chunk_document(rt, record, number)
         letter = None
         if chunk["status"] == "DEAD":
             letter = await dead_letter_document(rt, record.ref.chunk(number))
@@ -127,6 +128,11 @@ class Pages:
     async def dead_letters(self, _: Request) -> Response:
         """Show the open dead letters by cause."""
         return self._page("dead_letters.html", causes=await self.client.causes())
+
+    async def workers(self, _: Request) -> Response:
+        """Show the workers by their last report."""
+        found = await read_workers(self.client.runtime)
+        return self._page("workers.html", workers=found)
 
     # ── change ────────────────────────────────────────────────────────────────
 

@@ -14,13 +14,19 @@ from typing import Any, Final
 
 from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
 from piecework.client import Client
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, moment
 from piecework.domain.records import Bounds, read_json
+from piecework.domain.rows import WorkerRow
 from piecework.errors import PieceworkError
 from piecework.runtime import Runtime
 from piecework.store.breakers import Breakers
 from piecework.store.completion import all_chunks
 from piecework.store.limits import FleetQuotas, read_quota
+from piecework.store.workers import read_reports
+from piecework_orchestrator.explain.causes import find
+from piecework_orchestrator.explain.findings import Finding
+from piecework_orchestrator.explain.situation import OpenChunks, read_situation
+from piecework_orchestrator.explain.waiting import wait_of
 from piecework_orchestrator.inspector import Document, progress_of, require_chunk
 from piecework_orchestrator.results import read_group, result_json
 
@@ -44,12 +50,14 @@ class ChunkTable:
         statuses: The status of each chunk, by number.
         codes: How many chunks ended with each error code.
         listed: The first chunks of each status in `LISTED`, as documents.
+        findings: Why the job has not ended, the most important first.
         read_at: Epoch seconds.
     """
 
     statuses: Sequence[str]
     codes: Counter[str]
     listed: Sequence[Document]
+    findings: Sequence[Finding]
     read_at: float
 
     @property
@@ -87,20 +95,25 @@ def refresh_s(chunks: int) -> float:
 
 
 async def read_table(rt: Runtime, job: Job) -> ChunkTable:
-    """Read every chunk of a job."""
+    """Read every chunk of a job, and what it waits for."""
     statuses: list[str] = []
     codes: Counter[str] = Counter()
     listed: dict[str, list[Document]] = {str(status): [] for status in LISTED}
+    unended: list[Chunk] = []
     read_at = rt.clock()
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         status = str(chunk.status)
         statuses.append(status)
-        if chunk.error_code and chunk.status.terminal:
+        if not chunk.status.terminal:
+            unended.append(chunk)
+        elif chunk.error_code:
             codes[chunk.error_code] += 1
         if len(listed.get(status, range(MAX_LISTED))) < MAX_LISTED:
-            listed[status].append(chunk.facts)
+            wait = wait_of(chunk, read_at)
+            listed[status].append(chunk.facts | {"wait": wait.text if wait else ""})
     rows = [row for status in LISTED for row in listed[str(status)]]
-    return ChunkTable(statuses, codes, rows, read_at)
+    situation = await read_situation(rt, job, OpenChunks(tuple(unended)))
+    return ChunkTable(statuses, codes, rows, find(situation), read_at)
 
 
 # ── the deployment ────────────────────────────────────────────────────────────
@@ -125,6 +138,29 @@ async def read_fleet(rt: Runtime) -> Document:
     quotas = FleetQuotas(rt.table, "ui", rt.clock, rt.rng)
     limits = {name: read_quota(row).limits async for name, row in quotas.rows()}
     return {"queue_depth": depth, "breakers": breakers, "limits": limits}
+
+
+async def read_workers(rt: Runtime) -> list[Document]:
+    """Return the last report of each worker, and whether it is alive."""
+    now = rt.clock()
+    return [
+        {
+            "worker": row.worker,
+            "state": worker_state(row, now),
+            "pipelines": sorted(row.pipelines),
+            "in_progress": row.in_progress,
+            "max_chunks": row.max_chunks,
+            "reported_at": row.reported_at,
+        }
+        for row in sorted(await read_reports(rt.table), key=lambda row: row.worker)
+    ]
+
+
+def worker_state(row: WorkerRow, now: float) -> str:
+    """Return whether a worker is alive, late with its report, or stopped."""
+    if row.has_stopped:
+        return "STOPPED"
+    return "ALIVE" if moment(row.due_at) > now else "LATE"
 
 
 async def progress(rt: Runtime, job: Job) -> int:

@@ -74,7 +74,8 @@ def test_the_hint_at_a_missing_worker_is_made_once() -> None:
 def test_an_active_chunk_prevents_the_hint() -> None:
     deployment = Deployment()
     deployment.job("a", "RUNNING", 1)
-    deployment.chunk("a", 0, "RUNNING", claim_expires_at=SOON)
+    later = "2027-01-15T08:00:50.000Z"
+    deployment.chunk("a", 0, "RUNNING", claim_expires_at=later)
     remarks: list[str] = []
     watcher = Watcher(lambda _: None, remark=remarks.append)
 

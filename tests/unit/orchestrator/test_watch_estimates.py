@@ -10,7 +10,7 @@ import pytest
 from piecework.errors import WaitTimeoutError
 from piecework.settings import Settings
 from piecework_orchestrator.watch import (
-    NO_WORKER_AFTER_S,
+    EXPLAIN_AFTER_S,
     ProgressSnapshot,
     Watcher,
     watch,
@@ -19,6 +19,8 @@ from tests.unit.orchestrator.cli.deployment import Deployment
 from tests.unit.virtual import run_virtually
 
 SOON, LATELY = "2027-01-15T08:00:05.000Z", "2027-01-15T07:59:55.000Z"
+#: The end of a lease that was renewed lately.
+LATER = "2027-01-15T08:00:50.000Z"
 HINT = "no worker"
 Change = Callable[[Deployment], None]
 
@@ -93,19 +95,19 @@ def test_a_long_wait_is_shown_in_place_of_a_time_that_grows() -> None:
         snapshot.details for second, snapshot in seen.items() if second >= 5.0
     }
     assert (4.5, 4.5) == (seen[10.0].eta, seen[29.5].eta)
-    assert {} == said
+    assert {HINT: 5.0 + EXPLAIN_AFTER_S} == said
 
 
 @pytest.mark.parametrize(
     ("changes", "second"),
     [
-        ({}, NO_WORKER_AFTER_S),
-        ({6.0: ends(0)}, 6.0 + NO_WORKER_AFTER_S),
-        ({4.0: claims(0, SOON), 7.0: claims(0, LATELY)}, 6.5 + NO_WORKER_AFTER_S),
+        ({}, EXPLAIN_AFTER_S),
+        ({6.0: ends(0)}, 6.0 + EXPLAIN_AFTER_S),
+        ({4.0: claims(0, LATER), 17.0: claims(0, LATELY)}, 2 * EXPLAIN_AFTER_S),
     ],
     ids=["nothing happens", "a chunk ends", "a lease expires"],
 )
-def test_the_hint_comes_ten_seconds_after_the_last_sign_of_a_worker(
+def test_the_hint_comes_at_the_next_explanation_without_a_worker(
     changes: dict[float, Change], second: float
 ) -> None:
     _, said = watched(deployment_of(3, ended=0), changes, 30.0)
@@ -122,4 +124,5 @@ def test_the_reason_of_a_job_is_not_told_while_a_worker_runs_its_chunks() -> Non
     deployment.job("a", "RUNNING", 2, **reason)
     claims(0, SOON)(deployment)
     _, said = watched(deployment, {8.0: claims(0, LATELY)}, 12.0)
-    assert {"notice runtime.pipeline.unknown: no worker has it": 8.0} == said
+    notice = "notice runtime.pipeline.unknown: no worker has it"
+    assert {notice: 8.0, HINT: EXPLAIN_AFTER_S} == said

@@ -19,13 +19,35 @@ from tests.unit.piecework.fakes import Log
 from tests.unit.workers.ecs_stub import Agent, agent, until
 
 
+class Reports:
+    """A table that takes the worker's reports."""
+
+    def __init__(self) -> None:
+        self.written: list[dict[str, Any]] = []
+
+    def action(self, *_: str, **parts: Any) -> dict[str, Any]:
+        values: dict[str, Any] = parts["values"]
+        return values
+
+    async def update(self, values: dict[str, Any], returning: str) -> None:
+        self.written.append(values)
+
+
 class HeldChunk:
     """A worker that holds one chunk."""
 
     def __init__(self) -> None:
-        rt = SimpleNamespace(settings=Settings(), rng=Random(1))
+        self.table = Reports()
+        rt = SimpleNamespace(
+            settings=Settings(), rng=Random(1), table=self.table, clock=lambda: 1.0
+        )
         self.services: Any = SimpleNamespace(
-            rt=rt, log=Log(), liveness=Liveness(), lease_count=self.lease_count
+            rt=rt,
+            log=Log(),
+            liveness=Liveness(),
+            lease_count=self.lease_count,
+            worker="w1",
+            pipelines={"p": None},
         )
 
     def lease_count(self) -> int:
@@ -89,3 +111,17 @@ async def test_a_side_task_that_fails_is_logged_and_stops_nothing(
     async with run_side_tasks(worker, Stop(), {}):
         await asyncio.sleep(0)
     assert ["worker.component_failed"] == worker.services.log.names()
+
+
+async def test_a_worker_reports_what_it_runs_and_then_that_it_stopped() -> None:
+    worker: Any = HeldChunk()
+    async with run_side_tasks(worker, Stop(), {}):
+        await until(lambda: worker.table.written)
+    first, last = worker.table.written
+    assert (["p"], 16, 1) == (
+        first["pipelines"],
+        first["max_chunks"],
+        first["in_progress"],
+    )
+    assert first["reported_at"] < first["due_at"]
+    assert {"now"} == last.keys()

@@ -22,7 +22,7 @@ def chunk_columns(now: float) -> list[Column]:
     """Return the columns of `chunks list`."""
     return [
         Column("CHUNK", "chunk", right=True),
-        Column("STATUS", "status"),
+        Column("STATUS", status_cell),
         Column("STAGE", "stage"),
         Column("ATTEMPTS", lambda chunk: chunk.get("attempts", 0), right=True),
         Column("CALLS", "calls", right=True),
@@ -30,6 +30,12 @@ def chunk_columns(now: float) -> list[Column]:
         Column("ERROR", lambda chunk: error_cell(chunk, now)),
         Column("LABEL", "label", shrinks=True),
     ]
+
+
+def status_cell(chunk: Document) -> str:
+    """Return the status of a chunk, and for what it waits."""
+    wait = chunk.get("wait")
+    return f"{chunk['status']} ({wait['text']})" if wait else str(chunk["status"])
 
 
 def error_cell(chunk: Document, now: float) -> str:
@@ -50,14 +56,15 @@ def last_change(chunk: Document) -> Any:
 
 def chunk_view(chunk: Document, now: float) -> View:
     """Return a view of a chunk with its stages, effects, errors and compensations."""
-    listed = ("stages", "effects", "errors", "compensated", "job_paused")
+    listed = ("stages", "effects", "errors", "compensated", "wait", "job_paused")
     moments = {"created_at", "claimed_at", "started_at", "settled_at"}
     moments |= {"claim_expires_at", "retry_at", "redispatch_at"}
 
     def draw(console: Console) -> None:
+        values = {**chunk, "status": status_cell(chunk)}
         shown = [
             (name, f"{value}  ({format_ago(value, now)})" if name in moments else value)
-            for name, value in chunk.items()
+            for name, value in values.items()
             if name not in listed
         ]
         if pause := chunk.get("job_paused"):

@@ -89,6 +89,7 @@ def job_view(job: Document, now: float) -> View:
                         "reason",
                         f"{reason['code']}: {reason['message']}" if reason else "",
                     ),
+                    ("finding", finding_text(job, now)),
                     (
                         "notified",
                         "\n".join(map(notification_text, job.get("notifications", ()))),
@@ -100,6 +101,35 @@ def job_view(job: Document, now: float) -> View:
         )
 
     return draw
+
+
+def finding_text(job: Document, now: float) -> str:
+    """Return the most important finding; empty for an ended job."""
+    findings = job.get("findings")
+    if not findings:
+        return ""
+    first = findings[0]
+    chunks, until = chunks_text(first), format_ago(first.get("until"), now)
+    facts = ", ".join(filter(None, (chunks, f"until {until}" if until else "")))
+    more = f"; {len(findings) - 1} more" if len(findings) > 1 else ""
+    return f"{first['code']}: {first['message']} ({facts}{more})"
+
+
+def chunks_text(finding: Document) -> str:
+    """Return how many chunks a finding concerns."""
+    about = "" if finding["exact"] else "about "
+    return f"{about}{finding['chunks']} chunks" if finding["chunks"] != 1 else "1 chunk"
+
+
+def finding_columns(now: float) -> list[Column]:
+    """Return the columns of `jobs explain`."""
+    return [
+        Column("CODE", "code"),
+        Column("FINDING", "message", folds=True),
+        Column("CHUNKS", lambda row: chunks_text(row).split(" chunk")[0], right=True),
+        Column("SINCE", lambda row: format_ago(row.get("since"), now)),
+        Column("UNTIL", lambda row: format_ago(row.get("until"), now)),
+    ]
 
 
 def creation_text(job: Document, now: float) -> str:

@@ -52,6 +52,9 @@ class Rows:
             if place[0] == pk and place[1].startswith(prefix):
                 yield self.rows[place]
 
+    async def first(self, pk: str, count: int) -> list[dict[str, Any]]:
+        return [row async for row in self.query(pk)][:count]
+
     async def scan(self) -> AsyncIterator[dict[str, Any]]:
         for row in self.rows.values():
             yield row
@@ -98,6 +101,7 @@ class Deployment:
         """Add a job."""
         ref = JobRef("default", name)
         facts = {"gen": 1, "pipeline": "toy", "created_at": CREATED, "job": name}
+        facts |= {"sent_at": CREATED} if status == "RUNNING" else {}
         manifest = {"manifest": "m.jsonl", "manifest_sha256": "ab" * 32}
         self.table.add(
             ref.pk,

@@ -30,6 +30,7 @@ from piecework_simulation.engine.faults import Faults
 from piecework_simulation.engine.leftovers import leftovers_discarded
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
+from piecework_worker.report import IDLE_S
 
 HOUR = 3600.0
 ROOT = Path(__file__).parents[4]
@@ -162,6 +163,7 @@ def test_warm_workers_and_endpoints_are_counted_by_task_and_zone() -> None:
     assert 3 * 730 == counts["task addresses"]
     assert "NAT gateway" not in counts
     assert 3 * SECONDS / 20 == counts["polls"]
+    assert 2 * SECONDS / IDLE_S == counts["reports"]
     assert 63 == counts["Container Insights"]
 
 

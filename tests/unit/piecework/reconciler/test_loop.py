@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import Chunk, Job, JobRef, JobStatus, iso
 from piecework.domain.records import UNREADABLE
 from piecework.errors import PermanentError
@@ -193,7 +194,7 @@ def test_who_finishes_a_large_submit_stays_healthy(
     class Submitting(World):
         async def read(self, ref: JobRef) -> Job | None:
             item = {"status": "SUBMITTING", "gen": 1, "chunks": 1, "pipeline": "p"}
-            return Job.read(ref, item | {"created_at": iso(-jobs.SUBMIT_TIMEOUT_S)})
+            return Job.read(ref, item | {"created_at": iso(-SUBMIT_TIMEOUT_S)})
 
     late: list[float] = []
 

@@ -1,0 +1,448 @@
+"""Decide which findings a situation has; nothing here reads or writes.
+
+Each cause is one function. `CAUSES` lists them; a new cause is one more function, and
+one more row in the table of findings.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from piecework.domain.job_row import SUBMIT_TIMEOUT_S
+from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso, moment
+from piecework.domain.rows import WorkerRow
+from piecework.resilience.breaker import BreakerPhase
+from piecework.resilience.limits import AHEAD, MICROS
+from piecework_orchestrator.explain.findings import FINDINGS, Finding, Rank
+from piecework_orchestrator.explain.situation import Situation
+from piecework_orchestrator.explain.waiting import Wait, WaitReason, wait_of
+
+#: Seconds by which a report of a worker may be late.
+LATE_S: Final = 10.0
+#: Seconds within which a worker with a free slot claims a chunk that is due.
+CLAIM_S: Final = 30.0
+#: The part of a lease that is left at least while its worker lives: it renews the lease
+#: each third of it. What is missing to two thirds is margin.
+LEFT_OF_LEASE: Final = 0.5
+#: Workers that a message names.
+NAMED: Final = 3
+
+
+def find(situation: Situation) -> list[Finding]:
+    """Return the findings of a situation, the most important first; at least one."""
+    view = View(situation)
+    found = [finding for cause in CAUSES for finding in cause(view)]
+    order = list(FINDINGS)
+
+    def key(finding: Finding) -> tuple[int, int, int]:
+        rank, place = finding.kind.rank, order.index(finding.kind.code)
+        by_chunks = 0 if rank is Rank.BLOCKS_JOB else -finding.chunks
+        return rank, by_chunks, place
+
+    return sorted(found, key=key)
+
+
+@dataclass(frozen=True)
+class View:
+    """A situation, and what several causes need of it."""
+
+    at: Situation
+
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The chunks that have not ended, with the join."""
+        join = self.at.join
+        open_ = join is not None and not join.status.terminal
+        return (*self.at.open.chunks, join) if open_ and join else self.at.open.chunks
+
+    @cached_property
+    def waits(self) -> list[tuple[Chunk, Wait]]:
+        """The WAITING chunks, each with its wait; without the join."""
+        found = ((chunk, wait_of(chunk, self.at.now)) for chunk in self.at.open.chunks)
+        return [(chunk, wait) for chunk, wait in found if wait is not None]
+
+    @cached_property
+    def due(self) -> list[Chunk]:
+        """The chunks that a worker may claim now."""
+        return [c for c in self.chunks if self.due_since(c) <= self.at.now]
+
+    @cached_property
+    def running(self) -> list[Chunk]:
+        """The chunks whose owner renews its lease."""
+        return [
+            chunk
+            for chunk in self.chunks
+            if chunk.status is ChunkStatus.RUNNING and not self.is_abandoned(chunk)
+        ]
+
+    @cached_property
+    def abandoned(self) -> list[Chunk]:
+        """The chunks whose owner does not renew its lease any more."""
+        running = (c for c in self.chunks if c.status is ChunkStatus.RUNNING)
+        return [chunk for chunk in running if self.is_abandoned(chunk)]
+
+    @cached_property
+    def live(self) -> list[WorkerRow]:
+        """The workers that reported in time, and that would have claimed due chunks."""
+        return [worker for worker in self.at.workers or () if self.is_live(worker)]
+
+    @cached_property
+    def serving(self) -> list[WorkerRow]:
+        """The live workers that have the pipeline of the job."""
+        pipeline = self.at.job.pipeline
+        return [worker for worker in self.live if pipeline in worker.pipelines]
+
+    @cached_property
+    def needs_worker(self) -> bool:
+        """Whether the job cannot continue unless a worker does something."""
+        status = self.at.job.status
+        paused = status is JobStatus.PAUSED
+        return not (status.ended or paused or self.running)
+
+    @cached_property
+    def owners(self) -> dict[str, WorkerRow]:
+        """All workers that reported, by name."""
+        return {worker.worker: worker for worker in self.at.workers or ()}
+
+    def due_since(self, chunk: Chunk) -> float:
+        """Return since when a chunk may be claimed; infinite: owned, or paused."""
+        job = self.at.job
+        if chunk.status is ChunkStatus.RUNNING or job.status is JobStatus.PAUSED:
+            return float("inf")
+        sent = job.finalizing_at if chunk.ref.is_join else job.dispatched_at
+        return moment(chunk.retry_at or sent or job.created_at)
+
+    def is_abandoned(self, chunk: Chunk) -> bool:
+        """Return whether the owner of a RUNNING chunk missed a renewal or a report."""
+        owner = self.owners.get(chunk.claimed_by)
+        lease_s = self.at.lease_s if owner is None else owner.lease_s
+        if not chunk.claim_expires_at or (owner and self.is_overdue(owner)):
+            return True
+        left = moment(chunk.claim_expires_at) - self.at.now
+        return left < lease_s * LEFT_OF_LEASE
+
+    def is_overdue(self, worker: WorkerRow) -> bool:
+        """Return whether a worker should have reported again by now."""
+        late = self.at.now > moment(worker.due_at) + LATE_S
+        return late and not worker.has_stopped
+
+    def is_live(self, worker: WorkerRow) -> bool:
+        """Return whether a worker takes chunks, as far as its reports show.
+
+        An idle worker reports rarely. If a chunk has been due for long since its last
+        report, it may be dead.
+        """
+        if worker.has_stopped or self.at.now > moment(worker.due_at) + LATE_S:
+            return False
+        if worker.in_progress or self.at.job.pipeline not in worker.pipelines:
+            return True
+        since = min(map(self.due_since, self.due), default=self.at.now)
+        ignored = self.at.now - since > CLAIM_S
+        return not (ignored and moment(worker.reported_at) < since)
+
+    def finding(
+        self,
+        code: str,
+        message: str,
+        chunks: Sequence[Chunk] | int,
+        *,
+        since: str = "",
+        until: str = "",
+        **named: str,
+    ) -> Finding:
+        """Return a finding; `chunks`: those that were read, or their exact number."""
+        kind, job, open_ = FINDINGS[code], self.at.job, self.at.open
+        exact = isinstance(chunks, int) or open_.exact
+        number = chunks if isinstance(chunks, int) else open_.estimate(len(chunks))
+        command = kind.command.format(job=job.ref.job, **named)
+        return Finding(kind, message, number, exact, since, until, command)
+
+
+# ── causes that stop the whole job ────────────────────────────────────────────
+
+
+def submit_unfinished(view: View) -> Iterator[Finding]:
+    """Find a submit or a retry without progress."""
+    job = view.at.job
+    writing = job.status in {JobStatus.SUBMITTING, JobStatus.REOPENING}
+    sent = job.sent_at or job.reopened_at
+    sending = job.status is JobStatus.RUNNING and not sent
+    quiet_s = view.at.now - moment(job.progress_at)
+    if (writing or sending) and quiet_s >= SUBMIT_TIMEOUT_S:
+        verb = "retry" if job.status is JobStatus.REOPENING else "submit"
+        message = f"The {verb} of the job stopped before all its chunks were sent."
+        yield view.finding(
+            "submit.unfinished", message, job.chunks, since=job.progress_at
+        )
+
+
+def job_paused(view: View) -> Iterator[Finding]:
+    """Find that the job is paused."""
+    pause = view.at.job.pause
+    if pause is not None:
+        message = f"{pause.actor} paused the job: {pause.code}: {pause.message}"
+        yield view.finding("job.paused", message, view.chunks, since=pause.at)
+
+
+def workers_missing(view: View) -> Iterator[Finding]:
+    """Find that no worker can take the chunks: there is none, or none has a slot."""
+    if view.at.workers is None or not view.needs_worker:
+        return
+    chunks, pipeline = view.chunks or view.at.job.chunks, view.at.job.pipeline
+    if not view.live:
+        reports = [worker.reported_at for worker in view.at.workers]
+        since = max(reports, default="")
+        message = "No worker runs in this deployment."
+        yield view.finding("workers.none", message, chunks, since=since)
+    elif not view.serving:
+        names = ", ".join(worker.worker for worker in view.live[:NAMED])
+        message = f"No worker has pipeline {pipeline}; those that run: {names}."
+        yield view.finding("workers.pipeline_missing", message, chunks)
+    elif view.due and all(worker.is_full for worker in view.serving):
+        full = len(view.serving)
+        whose = "The worker" if full == 1 else f"All {full} workers"
+        has = "has" if full == 1 else "have"
+        message = f"{whose} with pipeline {pipeline} {has} no free slot for this job."
+        yield view.finding("workers.busy", message, view.due)
+
+
+# ── causes of some chunks ─────────────────────────────────────────────────────
+
+
+def newer_needed(view: View) -> Iterator[Finding]:
+    """Find chunks that only a newer version can run or read."""
+    waiting = chunks_for(view, WaitReason.NEWER_WORKERS)
+    number = view.at.open.newer + len(waiting)
+    if number:
+        message = "A newer version of Piecework wrote these chunks."
+        number = view.at.open.estimate(number)
+        yield view.finding("version.newer_needed", message, number)
+
+
+def breakers_open(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for an open circuit breaker, by dependency."""
+    fleet = view.at.fleet
+    for name, chunks in by_blocker(view, WaitReason.BREAKER).items():
+        state = fleet.breakers.get(name) if fleet else None
+        is_open = state is not None and state.phase is not BreakerPhase.CLOSED
+        code = state.failure_code if state and is_open else chunks[0].error_code
+        next_try = min(moment(chunk.retry_at) for chunk in chunks)
+        until = max(next_try, state.open_until if state and is_open else 0.0)
+        opened = fleet.opened_at.get(name, "") if fleet and is_open else ""
+        verb = "is" if is_open or fleet is None else "was"
+        message = f"The circuit breaker of dependency {name} {verb} open"
+        message += f" after {code}." if is_open else "."
+        yield view.finding(
+            "breaker.open",
+            message,
+            chunks,
+            since=opened or first(chunk.breaker_since for chunk in chunks),
+            until=iso(until),
+            error_code=code,
+        )
+
+
+def limits_reached(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for quota, or after a rate limit, by dependency."""
+    for name, chunks in by_blocker(view, WaitReason.RATE_LIMIT).items():
+        until = first(chunk.retry_at for chunk in chunks)
+        if name:
+            message = f"Dependency {name} allows no more calls now."
+        else:
+            message = f"A dependency refused calls with {chunks[0].error_code}."
+        shown = name or "DEPENDENCY"
+        yield view.finding(
+            "limit.reached", message, chunks, until=until, dependency=shown
+        )
+
+
+def retries_waiting(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for their next attempt."""
+    chunks = chunks_for(view, WaitReason.RETRY)
+    if chunks:
+        codes = sorted({chunk.error_code for chunk in chunks} - {""})
+        after = f" after {codes[0]}" if codes else ""
+        more = f" and {len(codes) - 1} other codes" if len(codes) > 1 else ""
+        message = f"Chunks wait for their next attempt{after}{more}."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("retry.waiting", message, chunks, until=until)
+
+
+def aws_unavailable(view: View) -> Iterator[Finding]:
+    """Find chunks that an outage of AWS deferred."""
+    chunks = chunks_for(view, WaitReason.AWS)
+    if chunks:
+        message = f"AWS refused the workers of these chunks: {chunks[0].error_code}."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("aws.unavailable", message, chunks, until=until)
+
+
+def leases_expiring(view: View) -> Iterator[Finding]:
+    """Find chunks of workers that died, froze or were cut off."""
+    chunks = view.abandoned
+    if chunks:
+        owners = sorted({chunk.claimed_by for chunk in chunks})
+        more = f" and {len(owners) - NAMED} more" if len(owners) > NAMED else ""
+        who = ", ".join(owners[:NAMED]) + more
+        message = f"Worker {who} does not renew its leases any more."
+        until = max(chunk.claim_expires_at for chunk in chunks)  # as text they sort
+        yield view.finding("lease.expiring", message, chunks, until=until)
+
+
+def chunks_unclaimed(view: View) -> Iterator[Finding]:
+    """Find due chunks that a worker with free slots has not received."""
+    overdue = [c for c in view.due if view.at.now - view.due_since(c) > CLAIM_S]
+    since = min(map(view.due_since, overdue), default=view.at.now)
+    free = [
+        worker
+        for worker in view.serving
+        if not worker.is_full and moment(worker.reported_at) > since + LATE_S
+    ]
+    if overdue and free:
+        message = f"Worker {free[0].worker} has free slots, but received no message."
+        yield view.finding(
+            "chunks.unclaimed",
+            message,
+            overdue,
+            since=iso(since),
+            until=first(chunk.redispatch_at for chunk in overdue),
+        )
+
+
+def join_open(view: View) -> Iterator[Finding]:
+    """Find that the join waits, or that it failed."""
+    join, job = view.at.join, view.at.job
+    if join is None:
+        return
+    if job.status.ended and join.status is ChunkStatus.DEAD:
+        message = f"The join failed with {join.error_code}."
+        yield view.finding("join.failed", message, 1, since=join.settled_at)
+    wait = wait_of(join, view.at.now)
+    if wait is not None and wait.until:
+        after = f" after {join.error_code}" if join.error_code else ""
+        message = f"All chunks have ended; the join waits{after}."
+        yield view.finding("join.waiting", message, 1, until=wait.until)
+
+
+def cancel_unfinished(view: View) -> Iterator[Finding]:
+    """Find a cancel whose chunks have not all ended."""
+    job = view.at.job
+    if job.status is JobStatus.CANCELLING:
+        message = "The job is cancelled; its last chunks are ending."
+        since = job.cancelled_at
+        yield view.finding("cancel.unfinished", message, view.chunks, since=since)
+
+
+# ── causes that do not hold the job up ────────────────────────────────────────
+
+
+def progressing(view: View) -> Iterator[Finding]:
+    """Find that workers run chunks, or are about to."""
+    job = view.at.job
+    if job.status.ended or job.status is JobStatus.CANCELLING:
+        return
+    if job.status is JobStatus.PAUSED and not view.running:
+        return
+    quiet_s = view.at.now - moment(job.progress_at)
+    if view.running:
+        what = "the join" if view.running[-1].ref.is_join else "chunks of the job"
+        yield view.finding("job.progressing", f"Workers run {what}.", view.running)
+    elif job.status in {JobStatus.SUBMITTING, JobStatus.REOPENING}:
+        if quiet_s < SUBMIT_TIMEOUT_S:
+            message = "The chunks are being written."
+            yield view.finding("job.progressing", message, job.chunks)
+    elif not view.chunks:
+        message = "All chunks have ended; a worker is about to end the job."
+        yield view.finding("job.progressing", message, 0)
+    elif not (view.waits or view.abandoned) and (
+        view.serving or view.at.workers is None
+    ):
+        message = "The chunks were sent; a worker is about to claim them."
+        yield view.finding("job.progressing", message, 0)
+
+
+def letters_open(view: View) -> Iterator[Finding]:
+    """Find open dead letters."""
+    letters, ended = view.at.letters, view.at.job.status.ended
+    if letters.number:
+        name = "dead_letters.left" if ended else "dead_letters.open"
+        few = "" if letters.complete else "At least "
+        noun = "dead letter is" if letters.number == 1 else "dead letters are"
+        message = f"{few}{letters.number} {noun} open."
+        number = letters.number
+        yield view.finding(name, message, number, since=letters.since)
+
+
+def limits_used(view: View) -> Iterator[Finding]:
+    """Find limits without a free start while chunks run."""
+    fleet, now = view.at.fleet, round(view.at.now * MICROS)
+    for name, quota in fleet.quotas.items() if fleet and view.running else ():
+        next_start = quota.next_start(now)
+        if next_start - now > AHEAD / 2:
+            message = f"The limits of dependency {name} are fully used."
+            until = iso(next_start / MICROS)
+            yield view.finding("limit.used", message, view.running, until=until)
+
+
+def fleet_unreadable(view: View) -> Iterator[Finding]:
+    """Find that this operator cannot read the record of the fleet."""
+    if view.at.fleet is None or view.at.workers is None:
+        message = "Your role cannot read the workers, breakers and limits."
+        yield view.finding("fleet.unreadable", message, 0)
+
+
+def ended(view: View) -> Iterator[Finding]:
+    """Find that the job has ended."""
+    job = view.at.job
+    if job.status.ended:
+        message = f"The job has ended {job.status}."
+        yield view.finding("job.ended", message, 0, since=job.finished_at)
+
+
+Cause = Callable[[View], Iterator[Finding]]
+
+#: Every cause.
+CAUSES: Final[tuple[Cause, ...]] = (
+    submit_unfinished,
+    job_paused,
+    workers_missing,
+    newer_needed,
+    breakers_open,
+    limits_reached,
+    retries_waiting,
+    aws_unavailable,
+    leases_expiring,
+    chunks_unclaimed,
+    join_open,
+    cancel_unfinished,
+    progressing,
+    letters_open,
+    limits_used,
+    fleet_unreadable,
+    ended,
+)
+
+
+# ── chunks by what they wait for ──────────────────────────────────────────────
+
+
+def chunks_for(view: View, reason: WaitReason) -> list[Chunk]:
+    """Return the chunks that wait for a reason."""
+    return [chunk for chunk, wait in view.waits if wait.reason is reason]
+
+
+def by_blocker(view: View, reason: WaitReason) -> dict[str, list[Chunk]]:
+    """Return the chunks that wait for a reason, by the dependency that blocks them."""
+    found = defaultdict(list)
+    for chunk in chunks_for(view, reason):
+        found[chunk.blocked_on].append(chunk)
+    return found
+
+
+def first(times: Iterable[str]) -> str:
+    """Return the earliest of some times; empty: there is none."""
+    return min(filter(None, times), default="")

@@ -1,0 +1,243 @@
+"""The table of findings: each cause for which a job does not end has one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+
+class Rank(IntEnum):
+    """How a finding is ranked; the lowest comes first.
+
+    Findings of one rank are ordered by their chunks, and those that block the whole job
+    by their order in the table: a chunk meets the obstacles in that order.
+    """
+
+    #: The whole job waits for it.
+    BLOCKS_JOB = 1
+    #: It does not end by itself: an operator acts.
+    NEEDS_OPERATOR = 2
+    #: It ends by itself.
+    PASSES = 3
+    #: The job does not wait for it.
+    NOTE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A row of the table.
+
+    Attributes:
+        cause: When the finding is reported.
+        helps: What an operator does.
+        command: The command that helps; `{name}` is filled in.
+    """
+
+    code: str
+    rank: Rank
+    cause: str
+    helps: str
+    command: str
+
+
+#: Starts a worker; MODULE is the operator's.
+START: Final = "piecework-worker --pipelines MODULE"
+WAITING: Final = "piecework chunks list {job} --status WAITING"
+
+FINDINGS: Final = {
+    kind.code: kind
+    for kind in (
+        Kind(
+            "submit.unfinished",
+            Rank.BLOCKS_JOB,
+            "A submit, a retry or a redrive stopped before it had written and sent all "
+            "chunks.",
+            "A reconciler finishes it within a minute. Repeat the command, or run a "
+            "reconciler.",
+            "piecework reconcile",
+        ),
+        Kind(
+            "job.paused",
+            Rank.BLOCKS_JOB,
+            "An operator, or a limit of the job, paused it.",
+            "Correct the reason of the pause, then resume the job.",
+            "piecework jobs resume {job}",
+        ),
+        Kind(
+            "workers.none",
+            Rank.BLOCKS_JOB,
+            "No worker of the deployment has reported in time, and none owns a chunk.",
+            "Start a worker.",
+            START,
+        ),
+        Kind(
+            "workers.pipeline_missing",
+            Rank.BLOCKS_JOB,
+            "Workers run, but none of them has the pipeline of the job.",
+            "Start a worker with the module of the pipeline.",
+            START,
+        ),
+        Kind(
+            "workers.busy",
+            Rank.BLOCKS_JOB,
+            "No chunk of the job runs, because every worker with its pipeline is full "
+            "of chunks of other jobs.",
+            "Wait, or start more workers.",
+            START,
+        ),
+        Kind(
+            "version.newer_needed",
+            Rank.NEEDS_OPERATOR,
+            "A newer version wrote the chunks, and only older workers received them.",
+            "Start workers of the newer version.",
+            START,
+        ),
+        Kind(
+            "join.failed",
+            Rank.NEEDS_OPERATOR,
+            "The join of the job is a dead letter.",
+            "Correct the cause, then redrive the join.",
+            "piecework dlq show {job} join",
+        ),
+        Kind(
+            "dead_letters.left",
+            Rank.NEEDS_OPERATOR,
+            "The job has ended, and some of its dead letters are open.",
+            "Correct the causes, then redrive or discard the dead letters.",
+            "piecework dlq stats --job {job}",
+        ),
+        Kind(
+            "breaker.open",
+            Rank.PASSES,
+            "Too many calls to a dependency failed, so its circuit breaker is open.",
+            "Restore the dependency. The chunks continue after the next probe that is "
+            "answered.",
+            "piecework explain-code {error_code}",
+        ),
+        Kind(
+            "limit.reached",
+            Rank.PASSES,
+            "Chunks wait because a dependency allows no more calls now: by its limits, "
+            "or because it answered that it received too many.",
+            "Wait, or raise the limit if the dependency allows more.",
+            "piecework limits set {dependency} --requests-per-minute N",
+        ),
+        Kind(
+            "retry.waiting",
+            Rank.PASSES,
+            "Chunks failed with an error that may pass, and wait for their next "
+            "attempt.",
+            "Wait, or read the errors of the chunks.",
+            WAITING,
+        ),
+        Kind(
+            "aws.unavailable",
+            Rank.PASSES,
+            "AWS did not answer the workers of these chunks, or refused them.",
+            "Check the access of the workers, then wait.",
+            "piecework doctor",
+        ),
+        Kind(
+            "lease.expiring",
+            Rank.PASSES,
+            "A worker has stopped to renew its leases: it died, froze or was cut off.",
+            "Wait: another worker takes the chunks over after their leases expire.",
+            "piecework chunks list {job} --status RUNNING",
+        ),
+        Kind(
+            "chunks.unclaimed",
+            Rank.PASSES,
+            "Chunks are due and a worker with free slots runs, but it did not receive "
+            "their messages.",
+            "A reconciler sends the messages again.",
+            "piecework reconcile",
+        ),
+        Kind(
+            "join.waiting",
+            Rank.PASSES,
+            "All chunks have ended, and the join waits for its next attempt.",
+            "Wait, or read the errors of the join.",
+            "piecework chunks show {job} join",
+        ),
+        Kind(
+            "cancel.unfinished",
+            Rank.PASSES,
+            "The job is cancelled, and some of its chunks have not ended yet.",
+            "Wait: chunks at or after their pivot run to their end.",
+            "piecework jobs watch {job}",
+        ),
+        Kind(
+            "job.progressing",
+            Rank.PASSES,
+            "Workers run chunks of the job, or are about to.",
+            "Wait.",
+            "piecework jobs watch {job}",
+        ),
+        Kind(
+            "dead_letters.open",
+            Rank.NOTE,
+            "Some chunks are dead letters. The other chunks do not wait for them.",
+            "Correct the causes; redrive the dead letters after the end of the job.",
+            "piecework dlq stats --job {job}",
+        ),
+        Kind(
+            "limit.used",
+            Rank.NOTE,
+            "The limits of a dependency are fully used. Calls wait inside the workers.",
+            "Wait, or raise the limit if the dependency allows more.",
+            "piecework limits list",
+        ),
+        Kind(
+            "fleet.unreadable",
+            Rank.NOTE,
+            "The record of workers, breakers and limits cannot be read, so causes in "
+            "it are not found.",
+            "Use the role of an operator of all tenants.",
+            "piecework doctor",
+        ),
+        Kind(
+            "job.ended",
+            Rank.NOTE,
+            "The job has ended.",
+            "Read its results.",
+            "piecework results {job}",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause for which a job has not ended.
+
+    Attributes:
+        kind: Its row in the table.
+        message: What happened, in one sentence.
+        chunks: The number of chunks that wait for it.
+        exact: Whether all chunks were read; else the number is an estimate.
+        since, until: ISO 8601; empty: not known.
+        command: The command that helps.
+    """
+
+    kind: Kind
+    message: str
+    chunks: int
+    exact: bool
+    since: str
+    until: str
+    command: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The finding as the command line and the client show it."""
+        facts = {
+            "code": self.kind.code,
+            "message": self.message,
+            "chunks": self.chunks,
+            "exact": self.exact,
+            "since": self.since,
+            "until": self.until,
+            "next": self.command,
+        }
+        return {name: value for name, value in facts.items() if value != ""}

@@ -1,0 +1,212 @@
+"""Read the situation of a job: its rows, its open chunks, and the fleet.
+
+A job of up to twelve open groups is read completely. In a larger one, twelve groups are
+sampled: the first, the last, and those between them at equal distances.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.model import Chunk, ChunkRef, Job, JobStatus
+from piecework.domain.rows import WorkerRow
+from piecework.errors import StoreError
+from piecework.reading import Reading
+from piecework.store.breakers import FleetRecord, read_fleet
+from piecework.store.completion import Tallies, chunks_of_group, read_chunk
+from piecework.store.dead_letters import OPEN
+from piecework.store.workers import read_reports
+
+R = TypeVar("R")
+
+#: Groups, blocks and dead letters that are read at most: each costs a request or a
+#: part of one, and all together at most 20.
+MAX_GROUPS: Final = 12
+MAX_BLOCKS: Final = 3
+MAX_LETTERS: Final = 100
+#: The code of a read that the role of the operator does not allow.
+REFUSED: Final = "aws.access.denied"
+#: The jobs whose join is in progress, or may be a dead letter.
+JOINED: Final = (JobStatus.FINALIZING, JobStatus.PARTIAL, JobStatus.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChunks:
+    """The chunks of a job that have not ended, or a sample of them.
+
+    Attributes:
+        newer: How many of them only a newer version can read; not in `chunks`.
+        share: The part of the open groups that was read; 1: all of them.
+    """
+
+    chunks: tuple[Chunk, ...] = ()
+    newer: int = 0
+    share: float = 1.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether these are all open chunks."""
+        return self.share == 1.0
+
+    def estimate(self, number: int) -> int:
+        """Return for how many chunks of the job a number of these stands."""
+        return round(number / self.share)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLetters:
+    """The open dead letters of a job, up to `MAX_LETTERS`.
+
+    Attributes:
+        complete: Whether these are all.
+        since: When the first of them was written, ISO 8601.
+    """
+
+    number: int = 0
+    complete: bool = True
+    since: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The parts of the record that decide why a job has not ended.
+
+    Attributes:
+        open: Its open chunks; for a job in its last step also its join.
+        fleet: Breakers and limits; None: this operator cannot read them.
+        workers: The last reports of all workers; None: cannot be read.
+        lease_s: The seconds of a lease, if its worker does not report them.
+    """
+
+    now: float
+    job: Job
+    open: OpenChunks = field(default_factory=OpenChunks)
+    join: Chunk | None = None
+    letters: OpenLetters = field(default_factory=OpenLetters)
+    fleet: FleetRecord | None = None
+    workers: Sequence[WorkerRow] | None = None
+    lease_s: float = 60.0
+
+
+async def read_situation(
+    rt: Reading, job: Job, known: OpenChunks | None = None
+) -> Situation:
+    """Read the situation of a job; `known`: its open chunks, if they were read before.
+
+    Raises:
+        StoreError: The rows of the job cannot be read.
+        SchemaTooNewError: A newer version wrote a chunk.
+    """
+    open_, join, letters, fleet, workers = await asyncio.gather(
+        read_open_chunks(rt, job) if known is None else as_read(known),
+        read_join(rt, job),
+        read_letters(rt, job),
+        if_readable(read_fleet(rt.table)),
+        if_readable(read_reports(rt.table)),
+    )
+    return Situation(
+        now=rt.clock(),
+        job=job,
+        open=open_,
+        join=join,
+        letters=letters,
+        fleet=fleet,
+        workers=workers,
+        lease_s=rt.settings.lease_s,
+    )
+
+
+async def as_read(known: OpenChunks) -> OpenChunks:
+    """Return chunks that were read before."""
+    return known
+
+
+async def read_open_chunks(rt: Reading, job: Job) -> OpenChunks:
+    """Return the chunks of a job that have not ended, or a sample of them."""
+    if job.status.ended or job.status is JobStatus.FINALIZING:
+        return OpenChunks()
+    groups, share = await open_groups(Tallies(rt.table), job)
+    sampled = spread(groups, MAX_GROUPS)
+    newer: list[ChunkRef] = []
+    found = await asyncio.gather(
+        *(open_of_group(rt, job, group, newer) for group in sampled)
+    )
+    chunks = tuple(chunk for group in found for chunk in group)
+    share *= len(sampled) / len(groups) if groups else 1.0
+    return OpenChunks(chunks, len(newer), share)
+
+
+async def open_groups(tallies: Tallies, job: Job) -> tuple[list[int], float]:
+    """Return the groups that are not full, and which part of them these are."""
+    blocks = keys.block_count(job.chunks)
+    if blocks == 1:
+        every = range(keys.partition_count(job.chunks))
+        return [group for group in every if group not in job.full_groups], 1.0
+    left = [block for block in range(blocks) if block not in job.full_blocks]
+    sampled = spread(left, MAX_BLOCKS)
+    full = await asyncio.gather(
+        *(tallies.full_groups_of_block(job.ref, block) for block in sampled)
+    )
+    groups = [
+        group
+        for block, ended in zip(sampled, full, strict=True)
+        for group in groups_of_block(block, job.chunks)
+        if group not in ended
+    ]
+    return groups, len(sampled) / len(left) if left else 1.0
+
+
+def groups_of_block(block: int, chunks: int) -> range:
+    """Return the groups of a block of a job."""
+    first = block * keys.BLOCK_SIZE
+    return range(first, first + keys.block_size(block, chunks))
+
+
+def spread(numbers: Sequence[int], most: int) -> list[int]:
+    """Return at most so many of the numbers: both ends, and equal distances between."""
+    if len(numbers) <= most:
+        return list(numbers)
+    last = len(numbers) - 1
+    return [numbers[round(place * last / (most - 1))] for place in range(most)]
+
+
+async def open_of_group(
+    rt: Reading, job: Job, group: int, newer: list[ChunkRef]
+) -> list[Chunk]:
+    """Return the chunks of a group that have not ended."""
+    chunks = chunks_of_group(rt.table, job.ref, group, newer)
+    return [chunk async for chunk in chunks if not chunk.status.terminal]
+
+
+async def read_join(rt: Reading, job: Job) -> Chunk | None:
+    """Return the join of a job that has one; else None."""
+    if job.status not in JOINED:
+        return None
+    return await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
+
+
+async def read_letters(rt: Reading, job: Job) -> OpenLetters:
+    """Return how many dead letters of a job are open; one request."""
+    items = await rt.dead_letters.first(job.ref.pk, MAX_LETTERS + 1)
+    letters = [DeadLetterRow.read(item) for item in items]
+    open_ = [each for each in letters if each is not None and each.state == OPEN]
+    return OpenLetters(
+        len(open_),
+        len(items) <= MAX_LETTERS,
+        min((letter.dead_lettered_at for letter in open_), default=""),
+    )
+
+
+async def if_readable(read: Awaitable[R]) -> R | None:
+    """Return what was read; None: AWS refused it to this operator."""
+    try:
+        return await read
+    except StoreError as error:
+        if error.code != REFUSED:
+            raise
+        return None

@@ -1,0 +1,81 @@
+"""Say for what a WAITING chunk waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from piecework.domain.model import Chunk, ChunkStatus, moment
+from piecework.domain.outcome import NEWER_WORKERS, PAUSE, STORE
+from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
+from piecework.resilience.limits import QUOTA_CODE
+
+
+class WaitReason(StrEnum):
+    """The stable code of a wait."""
+
+    RETRY = "retry"
+    BREAKER = "breaker"
+    RATE_LIMIT = "rate_limit"
+    NEWER_WORKERS = "newer_workers"
+    AWS = "aws"
+    #: Its job is paused, or was when a worker gave the chunk back.
+    PAUSED = "paused"
+    #: Its time has come: it waits for a worker.
+    WORKER = "worker"
+
+
+#: A wait for another process than a dependency, by what the chunk is blocked on.
+BY_BLOCKER: Final = {NEWER_WORKERS: WaitReason.NEWER_WORKERS, STORE: WaitReason.AWS}
+#: A wait for a dependency, by the code of the chunk's last error.
+BY_CODE: Final = {
+    OPEN_CODE: WaitReason.BREAKER,
+    QUOTA_CODE: WaitReason.RATE_LIMIT,
+    **dict.fromkeys(RATE_LIMIT_CODES, WaitReason.RATE_LIMIT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The wait of a chunk.
+
+    Attributes:
+        until: The time before which no worker claims it, ISO 8601; empty: it is due.
+        blocked_on: The dependency that blocks it; empty: none does.
+    """
+
+    reason: WaitReason
+    until: str = ""
+    blocked_on: str = ""
+
+    @property
+    def text(self) -> str:
+        """The reason for people, such as `rate limit` or `retry 12:40`."""
+        clock = f" {self.until[11:16]}" if self.reason is WaitReason.RETRY else ""
+        return self.reason.value.replace("_", " ") + clock
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The wait as a document."""
+        facts = {
+            "reason": str(self.reason),
+            "text": self.text,
+            "until": self.until,
+            "blocked_on": self.blocked_on,
+        }
+        return {name: value for name, value in facts.items() if value}
+
+
+def wait_of(chunk: Chunk, now: float) -> Wait | None:
+    """Return the wait of a chunk; None: it is not WAITING."""
+    if chunk.status is not ChunkStatus.WAITING:
+        return None
+    if chunk.blocked_on == PAUSE:
+        return Wait(WaitReason.PAUSED)
+    until = chunk.retry_at
+    if not until or moment(until) <= now:
+        return Wait(WaitReason.WORKER)
+    blocked_on = chunk.blocked_on
+    reason = BY_BLOCKER.get(blocked_on) or BY_CODE.get(chunk.error_code)
+    return Wait(reason or WaitReason.RETRY, until, blocked_on)

@@ -1,0 +1,78 @@
+"""The reports of the fleet's workers: one row for each worker, which expires.
+
+A report is a hint for operators. No claim, lease or takeover depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from piecework.domain import keys
+from piecework.domain.model import iso
+from piecework.domain.records import SCHEMA, is_newer
+from piecework.domain.rows import WorkerRow
+from piecework.store.dead_letters import expires_at
+from piecework.store.table import Table
+
+#: Days after which DynamoDB may delete the report of a worker.
+RETENTION_DAYS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReports:
+    """The reports of one worker."""
+
+    table: Table
+    worker: str
+    clock: Callable[[], float]
+
+    async def report(
+        self,
+        pipelines: Iterable[str],
+        *,
+        max_chunks: int,
+        in_progress: int,
+        lease_s: float,
+        due_in_s: float,
+    ) -> None:
+        """Write that the worker lives, and by when it reports again."""
+        now = self.clock()
+        facts = {
+            "v": SCHEMA,
+            "worker": self.worker,
+            "pipelines": sorted(pipelines),
+            "max_chunks": max_chunks,
+            "in_progress": in_progress,
+            "lease_ms": round(lease_s * 1000),
+            "reported_at": iso(now),
+            "due_at": iso(now + due_in_s),
+            "expires_at": expires_at(now, RETENTION_DAYS),
+        }
+        assigned = ", ".join(f"#{name} = :{name}" for name in facts)
+        action = self.table.action(
+            "Update",
+            keys.WORKERS_PK,
+            self.worker,
+            update=f"SET {assigned} REMOVE stopped_at",
+            values=facts,
+        )
+        await self.table.update(action, returning="NONE")
+
+    async def stop(self) -> None:
+        """Write that the worker takes no more chunks."""
+        action = self.table.action(
+            "Update",
+            keys.WORKERS_PK,
+            self.worker,
+            condition="attribute_exists(pk)",
+            update="SET stopped_at = :now",
+            values={"now": iso(self.clock())},
+        )
+        await self.table.update(action, returning="NONE")
+
+
+async def read_reports(table: Table) -> list[WorkerRow]:
+    """Return the last report of each worker that this version can read."""
+    rows = table.query(keys.WORKERS_PK, any_version=True)
+    return [WorkerRow(item) async for item in rows if not is_newer(item)]

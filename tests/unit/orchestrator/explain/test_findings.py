@@ -1,0 +1,114 @@
+"""The findings of jobs that real workers left in each state, in virtual time.
+
+`make drill` runs all exercises; this is one of each kind, and what a drill cannot do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from piecework.store.breakers import FleetRecord
+from piecework_orchestrator.explain.causes import find
+from piecework_orchestrator.explain.findings import FINDINGS
+from piecework_orchestrator.explain.situation import (
+    Situation,
+    read_situation,
+    spread,
+)
+from piecework_orchestrator.inspector import Document, read_chunks
+from verification.drill.__main__ import wrong
+from verification.drill.exercises import EXERCISES, SINGLE, Exercise, runs
+from verification.drill.fleet import Fleet, exercise
+from verification.drill.large import large
+
+#: Pairs of causes that are exercised besides each single one.
+PAIRS = (
+    "busy, retry",
+    "no worker, breaker",
+    "retry, breaker",
+    "submit died, no worker",
+)
+#: Findings that no exercise causes.
+NOT_EXERCISED = {"limit.used", "fleet.unreadable"}
+
+
+@pytest.mark.parametrize(
+    "each",
+    [e for e in EXERCISES if e in SINGLE or e.name in PAIRS],
+    ids=lambda each: each.name,
+)
+def test_the_first_finding_names_the_cause(each: Exercise) -> None:
+    assert not wrong(each)
+
+
+def test_every_kind_of_finding_has_an_exercise() -> None:
+    exercised = {code for each in EXERCISES for code in (each.first, each.also)}
+    assert FINDINGS.keys() - NOT_EXERCISED == exercised - {""}
+
+
+def situation_of(*hows: str) -> Situation:
+    """Return the situation of a job whose chunks wait for what their orders say."""
+
+    async def act(fleet: Fleet) -> Situation:
+        await runs(fleet, *hows)
+        return await read_situation(fleet.rt, await fleet.job())
+
+    return exercise(act)
+
+
+def test_a_finding_has_its_numbers_its_times_and_its_command() -> None:
+    situation = situation_of("breaker", "breaker", "breaker", "refused")
+    first, second = (finding.document for finding in find(situation))
+
+    assert first["chunks"] == 3
+    assert first["exact"]
+    assert first["since"] < first["until"]
+    assert "bank" in first["message"]
+    assert first["next"] == "piecework explain-code tool.http.503_unavailable"
+    assert (second["code"], second["chunks"]) == ("dead_letters.open", 1)
+
+
+def test_an_operator_who_cannot_read_the_fleet_still_learns_about_the_chunks() -> None:
+    whole = situation_of("limit", "limit", "limit")
+    blind = dataclasses.replace(whole, fleet=None, workers=None)
+    codes = [finding.kind.code for finding in find(blind)]
+
+    assert codes == ["limit.reached", "fleet.unreadable"]
+
+
+def test_a_used_limit_is_a_note_beside_the_chunks_that_run() -> None:
+    whole = situation_of("slow", "limit")
+    assert isinstance(whole.fleet, FleetRecord)
+    codes = [finding.kind.code for finding in find(whole)]
+
+    assert codes == ["job.progressing", "limit.used"]
+
+
+def test_each_waiting_chunk_says_for_what_it_waits() -> None:
+    async def act(fleet: Fleet) -> list[Document]:
+        await runs(fleet, "breaker", "breaker", "limit", "limit", "retry", "slow")
+        return [each async for each in read_chunks(fleet.rt, await fleet.job(), None)]
+
+    waits = [chunk.get("wait", {}) for chunk in exercise(act)]
+    reasons = [wait.get("reason") for wait in waits]
+
+    assert reasons[:2] == ["breaker", "breaker"]
+    assert sorted(map(str, reasons[2:4])) == ["None", "rate_limit"]
+    assert reasons[4:] == ["retry", None]
+    assert waits[4]["text"] == f"retry {waits[4]['until'][11:16]}"
+
+
+def test_a_large_job_is_explained_from_a_sample_in_few_requests() -> None:
+    measured = large(10_000)
+
+    assert measured.requests <= 20
+    assert [f["code"] for f in measured.findings] == ["workers.none", "retry.waiting"]
+    assert [f["exact"] for f in measured.findings] == [False, False]
+    assert measured.findings[0]["chunks"] == pytest.approx(3_856, rel=0.05)
+
+
+def test_a_sample_has_both_ends() -> None:
+    assert spread(range(100, 200), 4) == [100, 133, 166, 199]
+    assert spread([1, 2], 4) == [1, 2]

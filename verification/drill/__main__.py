@@ -1,0 +1,56 @@
+"""Stop a job in each way, explain it, and say whether the first finding is right.
+
+make drill                    all exercises, and the figures
+make drill ARGS="busy"        the exercises whose name begins so
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from piecework import telemetry
+from verification.drill.exercises import EXERCISES, Exercise
+from verification.drill.fleet import Fleet, exercise
+from verification.drill.large import large
+
+#: The limits of an explanation of 100,000 chunks.
+MAX_REQUESTS, MAX_S = 20, 2.0
+
+
+def wrong(each: Exercise) -> str:
+    """Return what is wrong with the findings of an exercise; empty: nothing."""
+
+    async def act(fleet: Fleet) -> list[str]:
+        await each.act(fleet)
+        return [finding["code"] for finding in await fleet.explain()]
+
+    codes = exercise(act)
+    if codes[0] != each.first:
+        return f"first {codes[0]}, not {each.first}; all: {', '.join(codes)}"
+    missing = each.also and each.also not in codes
+    return f"without {each.also}; all: {', '.join(codes)}" if missing else ""
+
+
+def main(prefixes: Sequence[str]) -> int:
+    """Run the exercises; return the exit code."""
+    telemetry.configure("critical")
+    chosen = [
+        e for e in EXERCISES if not prefixes or e.name.startswith(tuple(prefixes))
+    ]
+    failed = 0
+    for each in chosen:
+        problem = wrong(each)
+        failed += bool(problem)
+        sys.stdout.write(f"{each.name}: {problem or each.first}\n")
+    sys.stdout.write(f"findings_wrong={failed} of {len(chosen)}\n")
+    if not prefixes:
+        measured = large()
+        sys.stdout.write(f"explain_requests={measured.requests}\n")
+        sys.stdout.write(f"explain_s={measured.seconds:.3f}\n")
+        failed += measured.requests > MAX_REQUESTS or measured.seconds > MAX_S
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

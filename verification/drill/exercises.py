@@ -1,0 +1,278 @@
+"""The exercises: each stops a job, and names the finding that must come first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, Final, TypeAlias
+
+from piecework.domain.outcome import NEWER_WORKERS, STORE
+from piecework_simulation.engine.network import Exchange
+from verification.drill.fleet import OTHER, Fleet, final, many, unrelated
+
+Act: TypeAlias = Callable[[Fleet], Awaitable[None]]
+#: Seconds after which chunks wait for what their orders say.
+SETTLED_S: Final = 30.0
+#: Seconds after a kill at which a lease has missed its renewal, and has not expired.
+MISSED_S: Final = 40.0
+#: Seconds after which a dead worker has missed its report, however idle it was.
+SILENT_S: Final = 90.0
+#: Seconds after which a reconciler has given back the chunks of a dead worker.
+GIVEN_BACK_S: Final = 150.0
+#: How many chunks the larger and the smaller cause of a pair has.
+MORE, FEWER = 6, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """A job that is stopped.
+
+    Attributes:
+        first: The code of the finding that must come first.
+        also: A code that must be among the others; empty: any.
+    """
+
+    name: str
+    act: Act
+    first: str
+    also: str = ""
+
+
+# ── a single cause ────────────────────────────────────────────────────────────
+
+
+async def runs(fleet: Fleet, *hows: str) -> None:
+    """Let a worker run a job until its chunks wait for what their orders say."""
+    fleet.worker(reconcile=False)
+    await fleet.submit(*hows)
+    await asyncio.sleep(SETTLED_S)
+
+
+async def no_worker(fleet: Fleet) -> None:
+    """Submit to nobody."""
+    await fleet.submit("quick", "quick")
+    await asyncio.sleep(SETTLED_S)
+
+
+async def idle_worker_died(fleet: Fleet) -> None:
+    """Kill the only worker while it is idle, and submit at once."""
+    fleet.worker()
+    await asyncio.sleep(1.0)
+    fleet.kill()
+    await fleet.submit("quick")
+    await asyncio.sleep(MISSED_S)
+
+
+async def other_pipeline(fleet: Fleet) -> None:
+    """Let only a worker of another pipeline run."""
+    fleet.worker(unrelated)
+    await fleet.submit("quick", "quick")
+    await asyncio.sleep(SETTLED_S)
+
+
+async def busy(fleet: Fleet) -> None:
+    """Fill the only worker with another job."""
+    fleet.worker(max_chunks=2, reconcile=False)
+    await fleet.submit("slow", "slow", ref=OTHER)
+    await asyncio.sleep(SETTLED_S)
+    await fleet.submit("quick", "quick")
+    await asyncio.sleep(SETTLED_S)
+
+
+async def worker_died(fleet: Fleet, *more: str) -> None:
+    """Kill one of two workers in the middle of its chunks."""
+    died = fleet.worker(max_chunks=32, reconcile=False)
+    await fleet.submit(*many(slow=MORE), *more)
+    await asyncio.sleep(SETTLED_S)
+    fleet.kill(died)
+    fleet.worker(reconcile=False)
+    await asyncio.sleep(MISSED_S)
+
+
+async def submit_died(fleet: Fleet, *, worker: bool) -> None:
+    """Kill a submit after it has created the job."""
+    world = fleet.world
+
+    def kill_submit(what: str, exchange: Exchange) -> None:
+        if what == "applied" and exchange.operation == "transact_write_items":
+            world.kill(exchange.client.process)
+            world.on_exchange = lambda *_: None
+
+    world.on_exchange = kill_submit
+    if worker:
+        fleet.worker(reconcile=False)
+    with suppress(AssertionError):
+        await fleet.submit(*many(quick=8))
+    await asyncio.sleep(SETTLED_S + 15.0)
+
+
+async def message_lost(fleet: Fleet) -> None:
+    """Lose the message of a chunk while a worker is idle."""
+    await fleet.submit("quick")
+    rt = fleet.rt
+    received = await rt.work.receive(10, wait_s=0, hide_s=0)
+    await rt.work.delete([each.receipt for each in received])
+    fleet.worker(reconcile=False)
+    await asyncio.sleep(SILENT_S)
+
+
+async def ends(fleet: Fleet, *hows: str) -> None:
+    """Let a job end, or come to its join."""
+    fleet.worker()
+    await fleet.submit(*hows)
+    await asyncio.sleep(SETTLED_S)
+
+
+async def cancelled(fleet: Fleet) -> None:
+    """Cancel a job whose chunk has reached its pivot."""
+    fleet.worker(final)
+    await fleet.submit("slow", pipeline=final)
+    await asyncio.sleep(SETTLED_S)
+    await fleet.driver.cancel((await fleet.job()).ref, mortal=False)
+    await asyncio.sleep(1.0)
+
+
+async def paused(fleet: Fleet) -> None:
+    """Pause a job between the retries of its chunks."""
+    await runs(fleet, *many(retry=MORE))
+    await fleet.driver.pause((await fleet.job()).ref, mortal=False)
+    await asyncio.sleep(SETTLED_S)
+
+
+async def deferred(fleet: Fleet, blocked_on: str, code: str) -> None:
+    """Defer chunks as a worker does in the rare cases that need other processes."""
+    await fleet.submit("quick", "quick")
+    await fleet.defer(blocked_on, code, 0, 1)
+    fleet.worker()
+    await asyncio.sleep(SETTLED_S)
+
+
+NEWER: Final = (NEWER_WORKERS, "runtime.record.schema_too_new")
+AWS: Final = (STORE, "aws.access.denied")
+
+SINGLE: Final = (
+    Exercise("healthy", lambda fleet: runs(fleet, "slow", "slow"), "job.progressing"),
+    Exercise("no worker", no_worker, "workers.none"),
+    Exercise("idle worker died", idle_worker_died, "workers.none"),
+    Exercise("other pipeline", other_pipeline, "workers.pipeline_missing"),
+    Exercise("busy", busy, "workers.busy"),
+    Exercise("worker died", worker_died, "lease.expiring"),
+    Exercise("message lost", message_lost, "chunks.unclaimed"),
+    Exercise(
+        "submit died",
+        lambda fleet: submit_died(fleet, worker=True),
+        "submit.unfinished",
+    ),
+    Exercise("newer", lambda fleet: deferred(fleet, *NEWER), "version.newer_needed"),
+    Exercise("AWS", lambda fleet: deferred(fleet, *AWS), "aws.unavailable"),
+    Exercise("paused", paused, "job.paused", "retry.waiting"),
+    Exercise("cancelled", cancelled, "cancel.unfinished"),
+    Exercise("ended", lambda fleet: ends(fleet, "quick"), "job.ended"),
+    Exercise(
+        "dead letters",
+        lambda fleet: ends(fleet, "quick", "refused"),
+        "dead_letters.left",
+        "job.ended",
+    ),
+    Exercise(
+        "join waits", lambda fleet: ends(fleet, "quick", "join retry"), "join.waiting"
+    ),
+    Exercise(
+        "join failed",
+        lambda fleet: ends(fleet, "quick", "join refused"),
+        "join.failed",
+        "dead_letters.left",
+    ),
+)
+
+# ── pairs of causes ───────────────────────────────────────────────────────────
+
+#: What the stage of a chunk does, and the finding about it.
+CAUSES: Final = {
+    "breaker": "breaker.open",
+    "limit": "limit.reached",
+    "retry": "retry.waiting",
+    "slow": "job.progressing",
+}
+
+
+def orders_of(how: str, number: int) -> list[str]:
+    """Return orders of which so many chunks wait: a limit lets one call start."""
+    return [how] * (number + (how == "limit"))
+
+
+def pairs_of_waits() -> Iterator[Exercise]:
+    """Yield a job with two waits: the one with more chunks comes first."""
+    for one, other in permutations(CAUSES, 2):
+        hows = (*orders_of(one, MORE), *orders_of(other, FEWER))
+        act: Any = lambda fleet, hows=hows: runs(fleet, *hows)  # noqa: E731
+        yield Exercise(f"{one}, {other}", act, CAUSES[one], CAUSES[other])
+
+
+async def killed(fleet: Fleet, *hows: str) -> None:
+    """Kill the only worker of a job whose chunks wait."""
+    await runs(fleet, *hows)
+    fleet.kill()
+    await asyncio.sleep(SILENT_S)
+
+
+async def killed_and_replaced(fleet: Fleet, *hows: str) -> None:
+    """Kill the only worker, and start one of another pipeline."""
+    await killed(fleet, *hows)
+    fleet.worker(unrelated)
+    await asyncio.sleep(1.0)
+
+
+async def crowded_out(fleet: Fleet, how: str) -> None:
+    """Fill a worker with another job, and kill the one that runs this job."""
+    fleet.worker(max_chunks=1)
+    await fleet.submit("slow", ref=OTHER)
+    await asyncio.sleep(SETTLED_S)
+    died = fleet.worker(max_chunks=32, reconcile=False)
+    await fleet.submit(*orders_of(how, MORE), "slow", "slow")
+    await asyncio.sleep(SETTLED_S)
+    fleet.kill(died)
+    await asyncio.sleep(GIVEN_BACK_S)
+
+
+def pairs() -> Iterator[Exercise]:
+    """Yield the pairs of causes."""
+    yield from pairs_of_waits()
+    for how, code in CAUSES.items():
+        hows = orders_of(how, MORE)
+        also = "lease.expiring" if how == "slow" else code
+        act: Any = lambda fleet, hows=hows: killed(fleet, *hows)  # noqa: E731
+        yield Exercise(f"no worker, {how}", act, "workers.none", also)
+        other: Any = lambda fleet, hows=hows: killed_and_replaced(fleet, *hows)  # noqa: E731
+        missing = "workers.pipeline_missing"
+        yield Exercise(f"other pipeline, {how}", other, missing, also)
+    yield Exercise(
+        "busy, retry",
+        lambda fleet: crowded_out(fleet, "retry"),
+        "workers.busy",
+        "retry.waiting",
+    )
+    for how in ("breaker", "retry"):
+        hows = orders_of(how, FEWER)
+        act = lambda fleet, hows=hows: worker_died(fleet, *hows)  # noqa: E731
+        yield Exercise(f"worker died, {how}", act, "lease.expiring", CAUSES[how])
+        act = lambda fleet, how=how: runs(fleet, how, how, "refused")  # noqa: E731
+        yield Exercise(f"{how}, dead letter", act, CAUSES[how], "dead_letters.open")
+    yield Exercise(
+        "healthy, dead letter",
+        lambda fleet: runs(fleet, "slow", "refused"),
+        "job.progressing",
+        "dead_letters.open",
+    )
+    yield Exercise(
+        "submit died, no worker",
+        lambda fleet: submit_died(fleet, worker=False),
+        "submit.unfinished",
+        "workers.none",
+    )
+
+
+EXERCISES: Final = (*SINGLE, *pairs())

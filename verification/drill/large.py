@@ -1,0 +1,82 @@
+"""Explain a job of 100,000 chunks on the model of DynamoDB: requests and seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from piecework.domain import keys
+from piecework.domain.model import ChunkStatus, JobRef, iso
+from piecework.settings import Settings
+from piecework_orchestrator.inspector import Document, explain, require_job
+from piecework_simulation.in_process import InProcessAws, ModelClient
+
+REF: Final = JobRef("default", "large")
+#: The share of the groups whose chunks have all ended.
+ENDED_SHARE: Final = 0.6
+AT_ONCE: Final = 99
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """The figures of one explanation."""
+
+    requests: int
+    seconds: float
+    findings: list[Document]
+
+
+class CountingClient(ModelClient):
+    """Counts the requests to a model."""
+
+    requests = 0
+
+    async def send(self, operation: str, **request: Any) -> dict[str, Any]:
+        """Count a request and execute it."""
+        CountingClient.requests += 1
+        return await super().send(operation, **request)
+
+
+async def explain_large(chunks: int) -> Large:
+    """Write a job whose open chunks wait for their next attempt, and explain it."""
+    aws = InProcessAws(Settings())
+    rt = aws.runtime()
+    now = rt.clock()
+    facts = {"chunks": chunks, "pipeline": "p", "first_stage": "s"}
+    await rt.jobs.create(REF, {**facts, "sent_at": iso(now)})
+    groups = keys.partition_count(chunks)
+    ended = range(round(groups * ENDED_SHARE))
+    waiting = {
+        "status": ChunkStatus.WAITING,
+        "retry_at": iso(now + 3600),
+        "error_code": "tool.http.503_unavailable",
+    }
+    rows = [
+        (
+            number,
+            {"status": ChunkStatus.SUCCEEDED}
+            if keys.partition_of(number) in ended
+            else waiting,
+        )
+        for number in range(chunks)
+    ]
+    for first in range(0, chunks, AT_ONCE):
+        await rt.jobs.add_chunks(REF, 1, rows[first : first + AT_ONCE])
+    for group in ended:
+        size = keys.partition_size(group, chunks)
+        start = group * keys.PARTITION_SIZE
+        await rt.tallies.add(REF, group, range(start, start + size), chunks)
+    await rt.transitions.open(REF, 1)
+    rt.table.client = CountingClient(aws, aws.dynamodb)  # type: ignore[assignment]
+    rt.dead_letters.client = rt.table.client
+    CountingClient.requests, began = 0, time.perf_counter()
+    document = await explain(rt, await require_job(rt, REF.job))
+    seconds = time.perf_counter() - began
+    return Large(CountingClient.requests, seconds, document["findings"])
+
+
+def large(chunks: int = 100_000) -> Large:
+    """Return the figures of a job of this size."""
+    return asyncio.run(explain_large(chunks))

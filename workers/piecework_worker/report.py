@@ -1,0 +1,55 @@
+"""Report that the worker lives, for operators: what it can run, and how busy it is.
+
+A worker with chunks reports every 20 seconds, an idle one every minute. So an operator
+learns soon that no worker can run a job, and an idle fleet costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from piecework import telemetry
+from piecework.errors import StoreError
+from piecework.store.workers import WorkerReports
+from piecework_worker.worker import Worker
+
+#: Seconds between two reports of a worker with chunks, and of an idle one.
+BUSY_S = 20.0
+IDLE_S = 60.0
+#: Seconds between two looks at whether an idle worker has become busy.
+POLL_S = 5.0
+
+
+async def report_until(worker: Worker, stop: asyncio.Event) -> None:
+    """Report at intervals until the stop, then report the stop.
+
+    A report that fails is logged and repeated at the next interval.
+    """
+    services = worker.services
+    rt = services.rt
+    reports = WorkerReports(rt.table, services.worker, rt.clock)
+    now = asyncio.get_running_loop().time
+    due, was_busy = now(), False
+    while not stop.is_set():
+        in_progress = worker.lease_count()
+        busy = in_progress > 0
+        if now() >= due or (busy and not was_busy):
+            interval = BUSY_S if busy else IDLE_S
+            due, was_busy = now() + interval, busy
+            try:
+                await reports.report(
+                    services.pipelines,
+                    max_chunks=rt.settings.max_chunks,
+                    in_progress=in_progress,
+                    lease_s=rt.settings.lease_s,
+                    due_in_s=interval,
+                )
+            except StoreError as error:
+                log, code = services.log, error.code
+                telemetry.emit(log, "worker.report_failed", error_code=code)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLL_S):
+                await stop.wait()
+    with suppress(StoreError):
+        await reports.stop()

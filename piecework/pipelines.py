@@ -196,6 +196,11 @@ class Pipeline(Generic[P]):
         pivots = [i for i, stage in enumerate(self.stages) if stage.pivot]
         return pivots[0] if pivots else len(self.stages)
 
+    @property
+    def pivot_name(self) -> str:
+        """The name of the pivot; empty without a pivot."""
+        return next((stage.name for stage in self.stages if stage.pivot), "")
+
 
 def validation_errors(pipeline: Pipeline) -> list[str]:
     """Return a clause for each rule of the saga that a declaration breaks."""

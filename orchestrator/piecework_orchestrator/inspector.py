@@ -284,8 +284,12 @@ def effect_document(row: EffectRow) -> Document:
 
 
 def compensation_document(row: CompensatedRow) -> Document:
-    """Return a compensation as a document."""
-    return {"stage": row.stage, "at": row.finished_at, "ok": not row.has_failed}
+    """Return a compensation as a document.
+
+    A stage that was compensated in an earlier generation may have run again since.
+    """
+    ok = not row.has_failed
+    return {"stage": row.stage, "at": row.finished_at, "gen": row.gen, "ok": ok}
 
 
 # ── read the end of a job ─────────────────────────────────────────────────────
@@ -303,6 +307,7 @@ def cancel_facts(job: Job) -> dict[str, Any] | None:
     facts = job.pick((*names, "cancelled_at"))
     if job.status is JobStatus.CANCELLING or not job.quiesced_at:
         return facts
+    facts |= job.pick(("compensations",))
     requested = moment(job.cancelled_at)
     return facts | {
         "quiesced_after_s": round(moment(job.quiesced_at) - requested, 3),

@@ -36,6 +36,7 @@ from piecework.domain.model import Effect
 from piecework.domain.outcome import MAX_BUDGET_DEFERRALS
 from piecework.domain.protocols import (
     AlreadyDone,
+    CancelRequestedError,
     ClaimLostError,
     Journal,
     Ledger,
@@ -63,8 +64,9 @@ class Caller:
         recent_io: The arguments and answers of the last calls.
         fallbacks_used: The calls that a fallback has answered, by call key.
         functions: The functions that the current run of a stage has called.
-        fatal_error: A call found the claim lost, or our tables unavailable. That is not
-            an answer of the dependency, so the stage must not go on.
+        fatal_error: A call found the claim lost, the job cancelled before its pivot, or
+            our tables unavailable. That is not an answer of the dependency, so the
+            stage must not go on.
         drains_effects: Whether an effect is completed although its stage is cut off:
             the stage is about to be compensated, and no effect may happen after that.
     """
@@ -74,7 +76,7 @@ class Caller:
     gen: int
     attempts: Attempts
     drains_effects: Callable[[], bool] = lambda: False
-    fatal_error: ClaimLostError | StoreError | None = None
+    fatal_error: ClaimLostError | CancelRequestedError | StoreError | None = None
     responses: ResponseCache = field(default_factory=NoResponseCache)
     effect_drain: EffectDrain = field(default_factory=EffectDrain)
     recent_io: deque[Any] = field(default_factory=lambda: deque(maxlen=RECENT_IO))
@@ -164,7 +166,7 @@ class Caller:
             self.recent_io.append(end.value)
 
     def _note_fatal(self, error: BaseException) -> None:
-        if isinstance(error, ClaimLostError | StoreError):
+        if isinstance(error, ClaimLostError | CancelRequestedError | StoreError):
             self.fatal_error = error
 
     async def _wait_turn(self) -> None:
@@ -268,6 +270,8 @@ class Caller:
         After `MAX_BUDGET_DEFERRALS` deferrals the fleet's retry budget is not enforced
         any more: a compensation that never succeeds must come to an end.
         """
+        if isinstance(self.fatal_error, CancelRequestedError):
+            self.fatal_error = None  # it stopped the pivot, and no compensation
         self.counts.forward = False
         self.gate.keep_open()
         self.attempts.budget = replace(self.attempts.budget, spent=0.0)

@@ -188,8 +188,13 @@ class ChunkRow:
         return "patched_in_gen" in self.item
 
     @property
+    def compensation(self) -> str:
+        """The result of its compensation; empty: it has none."""
+        return self._optional("compensation")
+
+    @property
     def direction(self) -> str:
-        """`compensating` or `forward`; empty: it goes forward and may be cancelled."""
+        """`compensating`, `forward` or `pivot`; empty: it may still be cancelled."""
         return self._optional("direction")
 
     @property

@@ -31,6 +31,8 @@ COUNTS = frozenset(
 )
 
 MICROS = 1_000_000
+#: The `cancel_code` of a job that its deadline cancelled.
+DEADLINE_CODE = "job.deadline.passed"
 
 
 class JobStatus(StrEnum):
@@ -211,6 +213,12 @@ class Job(JobRow):
             records.read_text(item, "pipeline", what),
             item,
         )
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether its deadline cancels it now."""
+        cancelling = self.status is JobStatus.CANCELLING
+        return cancelling and self.cancel_code == DEADLINE_CODE
 
     @property
     def deadline(self) -> float | None:

@@ -109,7 +109,7 @@ class Cancelled:
 
 
 class Compensation(StrEnum):
-    """The result of compensating a chunk's completed stages."""
+    """The result of compensating the stages of a chunk that ended without a result."""
 
     #: No completed stage needs compensation.
     NOT_NEEDED = "NOT_NEEDED"
@@ -117,6 +117,8 @@ class Compensation(StrEnum):
     COMPENSATED = "COMPENSATED"
     #: At least one stage could not be compensated: an operator has to.
     FAILED = "FAILED"
+    #: A cancel without compensation stopped the chunk: its effects remain.
+    NOT_REQUESTED = "NOT_REQUESTED"
     #: The pivot (the point of no return) was passed: compensation is not allowed.
     PAST_PIVOT = "PAST_PIVOT"
     #: The pivot may have been passed: an operator decides.

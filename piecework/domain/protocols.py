@@ -177,12 +177,18 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class MissingChunk:
-    """A chunk without a result, with its status and error code."""
+    """A chunk without a result, with its status and error code.
+
+    Attributes:
+        compensation: The result of its compensation, as `Compensation` names it: only
+            with `COMPENSATED` and `NOT_NEEDED` no effect of its stages remains.
+    """
 
     chunk: int
     label: str
     status: str
     error_code: str
+    compensation: str = ""
 
 
 class JobResults(Protocol):

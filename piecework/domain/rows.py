@@ -81,6 +81,11 @@ class CompensatedRow(Row):
         return self._text("finished_at")
 
     @property
+    def gen(self) -> int:
+        """The generation in which it was compensated."""
+        return self._int("gen")
+
+    @property
     def has_failed(self) -> bool:
         """Whether its compensation failed."""
         return "error" in self.item

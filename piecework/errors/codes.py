@@ -879,10 +879,11 @@ ROWS: Final = (
     Code(
         "job.cancel.requested",
         PERMANENT,
-        "The job was cancelled. A dead letter with this code: the chunk's stages "
-        "were compensated for that reason.",
-        "`piecework jobs show JOB` shows the actor and the reason. `piecework "
-        "jobs retry JOB` runs the missing chunks.",
+        "The job was cancelled. A dead letter with this code: the compensation of "
+        "the chunk failed, and effects of its stages remain.",
+        "`piecework jobs show JOB` shows the actor and the reason. `piecework dlq show "
+        "JOB CHUNK` names the uncompensated stages. `piecework jobs resume JOB` runs "
+        "the missing chunks.",
     ),
     Code(
         "job.cancel.without_compensation",

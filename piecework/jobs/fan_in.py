@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from piecework.aws.objects import Objects
+from piecework.aws.queue import Message
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.domain.protocols import MissingChunk, StoredResult
@@ -25,6 +26,7 @@ from piecework.errors import StateError
 from piecework.jobs.manifest import read_manifest
 from piecework.pipelines import JOIN
 from piecework.runtime import Runtime
+from piecework.saga.compensation import CANCEL_CODE
 from piecework.store.completion import Counted, JobSnapshot, chunks_of_group
 from piecework.store.results import NULL, stored_results
 from piecework.store.table import Table
@@ -39,6 +41,8 @@ class Certificate(BaseModel):
     Attributes:
         results: The number of each chunk that has a result, and its SHA-256.
         missing: Every chunk without a result, with its status and error code.
+        compensations: How many chunks without a result have each result of the
+            compensation.
         patched: The number of each chunk whose payload a redrive has replaced, and the
             SHA-256 of the new payload.
     """
@@ -56,6 +60,7 @@ class Certificate(BaseModel):
     error_codes: dict[str, int]
     results: dict[int, str]
     missing: list[MissingChunk]
+    compensations: dict[str, int] = {}
     patched: dict[int, str] = {}
     join_error: str = ""
 
@@ -69,25 +74,39 @@ async def start_finalizing(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | N
 async def start_join(rt: Runtime, job: Job) -> tuple[ChunkRef, int] | None:
     """Move a job whose chunks have all ended to its join; return the join and its gen.
 
-    None: chunks have not ended, the job has changed since it was read, or another
-    worker has started the join.
+    None: chunks have not ended, the job is cancelled, it has changed since it was read,
+    or another worker has started the join.
 
     Raises:
         StateError: `job.manifest.mismatch`.
     """
-    if job.status not in {JobStatus.RUNNING, JobStatus.FINALIZING}:
-        return None
     join = job.ref.chunk(keys.JOIN_CHUNK)
     if job.status is JobStatus.FINALIZING:
         return join, job.gen
+    if job.status is not JobStatus.RUNNING and not job.is_expiring:
+        return None
     snapshot = await rt.snapshots.ended(rt.table, job)
-    if snapshot is None:
+    if snapshot is None or (job.is_expiring and not ends_in_time(job, snapshot)):
         return None
     await verify_against_manifest(rt, job, snapshot)
     if not await rt.transitions.finalize(job, {"stage": JOIN, "label": JOIN}):
         return None
     rt.snapshots.keep(job, snapshot)
     return join, job.gen
+
+
+def ends_in_time(job: Job, snapshot: JobSnapshot) -> bool:
+    """Return whether a job whose deadline has passed ends as if it had none.
+
+    It does if the deadline stopped no chunk: then nothing of it was cancelled.
+    """
+    if not job.is_expiring or len(snapshot.rows) < job.chunks:
+        return False
+    return not any(
+        row.status is ChunkStatus.CANCELLED or row.error_code == CANCEL_CODE
+        for row in snapshot.rows
+        if row.status is not ChunkStatus.SUCCEEDED
+    )
 
 
 async def verify_against_manifest(rt: Runtime, job: Job, snapshot: JobSnapshot) -> None:
@@ -106,26 +125,37 @@ async def verify_against_manifest(rt: Runtime, job: Job, snapshot: JobSnapshot) 
 
 
 async def finish_cancel(rt: Runtime, ref: JobRef) -> bool:
-    """Read a job and end it if it is being cancelled; see `end_cancelled`."""
+    """Read a job and end it if it is being cancelled; see `end_cancelled`.
+
+    If its deadline has stopped no chunk, send its join instead.
+    """
     job = await rt.jobs.read(ref)
-    return job is not None and await end_cancelled(rt, job)
+    if job is None or job.status is not JobStatus.CANCELLING:
+        return False
+    if await end_cancelled(rt, job):
+        return True
+    if join := await start_join(rt, job):
+        await rt.work.send([Message.about(*join)])
+    return False
 
 
 async def end_cancelled(rt: Runtime, job: Job) -> bool:
     """End a job that is being cancelled, once every chunk has ended.
 
+    A job whose deadline has stopped no chunk runs its join instead: see `ends_in_time`.
     An interrupted submit leaves chunks that were never written. No process can write
     them any more, and the certificate lists them as cancelled.
     """
     if job.status is not JobStatus.CANCELLING:
         return False
     snapshot = await rt.snapshots.ended(rt.table, job)
-    if snapshot is None:
+    if snapshot is None or ends_in_time(job, snapshot):
         return False
     if len(snapshot.rows) < job.chunks:
         snapshot = await add_unwritten_chunks(rt, job, snapshot)
     certificate = certify(job, snapshot, rt.clock(), "", JobStatus.CANCELLED)
     measured = {
+        "compensations": certificate.compensations,
         "quiesced_at": snapshot.quiesced_at(job.cancelled_at),
         "calls_after_cancel": snapshot.calls_after_cancel,
     }
@@ -173,6 +203,7 @@ def certify(
             if row.status is ChunkStatus.SUCCEEDED
         },
         missing=list(snapshot.missing),
+        compensations=dict(sorted(snapshot.by_compensation.items())),
         patched={r.chunk: r.patched_sha256 for r in snapshot.rows if r.patched_sha256},
         join_error=join_error,
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
@@ -21,8 +22,9 @@ from piecework.domain.model import (
     iso,
     moment,
 )
+from piecework.errors import SchemaTooNewError, StateError
 from piecework.jobs.cancellation import sweep
-from piecework.jobs.fan_in import finish_cancel, start_finalizing
+from piecework.jobs.fan_in import finish_cancel, start_finalizing, start_join
 from piecework.jobs.fan_out import fan_out
 from piecework.jobs.pausing import redispatch
 from piecework.reconciler.pass_state import PassContext
@@ -96,8 +98,17 @@ def quiet_for(rt: Runtime, job: Job) -> float:
 
 
 async def expire(context: PassContext, job: Job) -> Counter[str]:
-    """Cancel and compensate a job whose deadline has passed."""
+    """Cancel and compensate a job whose deadline has passed.
+
+    A job whose chunks have all ended runs its join: the deadline has nothing to stop.
+    """
     rt = context.rt
+    if job.status is JobStatus.RUNNING:
+        # Such a job cannot end, and a job that cannot end is cancelled.
+        with suppress(SchemaTooNewError, StateError):
+            if join := await start_join(rt, job):
+                await context.dispatch(*join)
+                return Counter({"join started": 1})
     actions = Counter({"deadline passed": int(await rt.transitions.expire(job))})
     now = await rt.jobs.read(job.ref)
     if now is not None and now.status is JobStatus.CANCELLING:

@@ -34,6 +34,8 @@ class StepState(StrEnum):
     NOT_COMPENSABLE = "effect remains, no compensation"
     NOT_NEEDED = "nothing to compensate"
     FORWARD_ONLY = "past the pivot: goes forward"
+    #: The first intent of the pivot is refused, unless it is written before the cancel.
+    AT_PIVOT = "at the pivot: compensated if the pivot has not acted"
 
 
 #: An operator must repair the effects that these stages left.
@@ -79,15 +81,15 @@ def preview(
 ) -> list[CompensationStep]:
     """Return the steps that a cancel would cause now.
 
-    After the pivot every step is `FORWARD_ONLY`. `affected` is as for
-    `compensation_plan`.
+    At the pivot every step is `AT_PIVOT`, until the pivot may have acted. From then on
+    every step is `FORWARD_ONLY`. `affected` is as for `compensation_plan`.
     """
     if may_compensate(pipeline, failure.stage):
         return compensation_plan(pipeline, failure, progress, affected)
+    untouched = pipeline.pivot_name == failure.stage and failure.stage not in affected
+    state = StepState.AT_PIVOT if untouched else StepState.FORWARD_ONLY
     started = started_stages(pipeline, failure, progress)
-    return [
-        CompensationStep(stage, StepState.FORWARD_ONLY) for stage in reversed(started)
-    ]
+    return [CompensationStep(stage, state) for stage in reversed(started)]
 
 
 def compensation_plan(
@@ -232,7 +234,7 @@ def cancellation_cause(ref: ChunkRef, stage: str, at: float) -> ErrorEnvelope:
     return ErrorEnvelope(
         code=CANCEL_CODE,
         error_class=ErrorClass.PERMANENT,
-        message="The job was cancelled, and the chunk's stages are compensated.",
+        message="The job was cancelled with compensation.",
         stage=stage,
         at=iso(at),
         correlation_id=f"{ref.job}/{ref.chunk}",

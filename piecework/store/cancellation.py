@@ -126,19 +126,26 @@ def cancelled_at_stage(stage: str) -> str:
 # ── set the direction of a chunk without an owner ─────────────────────────────
 #
 # Before its pivot the chunk compensates: a COMPENSATION row has the reason, and the
-# next claim runs the compensation. From its pivot on, the chunk only goes forward.
+# next claim runs the compensation. After its pivot it only goes forward. At its pivot
+# the ledger decides, which only the next claim reads.
 
 #: Values of `direction`; a chunk without it goes forward and may still be cancelled.
 COMPENSATING, FORWARD = "compensating", "forward"
+#: The chunk waits at its pivot, and goes on there. The first intent of the pivot is
+#: refused, and the chunk compensates, unless an earlier claim has written one.
+AT_PIVOT = "pivot"
 
 
 async def set_direction(
-    table: Table, chunk: Chunk, failure: ErrorEnvelope | None
+    table: Table,
+    chunk: Chunk,
+    failure: ErrorEnvelope | None,
+    otherwise: str = FORWARD,
 ) -> bool:
     """Move PENDING | WAITING -> WAITING.
 
-    With `failure`, the reason, it compensates; without one it goes forward. It may be
-    claimed at once.
+    With `failure`, the reason, it compensates; without one it has the direction
+    `otherwise`. It may be claimed at once.
     """
     code = {"code": failure.code} if failure else {}
     update = table.action(
@@ -154,7 +161,7 @@ async def set_direction(
             "gen": chunk.gen,
             "fence": chunk.fence,
             "waiting": ChunkStatus.WAITING,
-            "direction": COMPENSATING if failure else FORWARD,
+            "direction": COMPENSATING if failure else otherwise,
             **code,
         },
     )

@@ -220,7 +220,12 @@ class ChunkCheckpoints:
         check = self._on_chunk("ConditionCheck", condition=OWNED, values={})
         sk = keys.compensated_sk(ref.chunk, self.claim.gen, stage)
         error = failure.model_dump_json(exclude_none=True) if failure else None
-        item = {"stage": stage, "error": error, "finished_at": iso(self.clock())}
+        item = {
+            "stage": stage,
+            "error": error,
+            "gen": self.claim.gen,
+            "finished_at": iso(self.clock()),
+        }
         effects = [] if failure else self.ledger.compensation_updates(stage)
         while len(effects) > EFFECTS_AT_ONCE:
             some, effects = effects[:EFFECTS_AT_ONCE], effects[EFFECTS_AT_ONCE:]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef
+from piecework.domain.outcome import Compensation
 from piecework.domain.protocols import MissingChunk
 from piecework.domain.records import is_newer, require_known
 from piecework.store.table import Action, Table, Written
@@ -25,6 +26,7 @@ class Counted(NamedTuple):
     error_code: str
     label: str
     patched_sha256: str = ""
+    compensation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,12 @@ class JobSnapshot:
         return Counter(str(row.status) for row in self.rows)
 
     @property
+    def by_compensation(self) -> Counter[str]:
+        """How many chunks without a result have each result of the compensation."""
+        missing = (r for r in self.rows if r.status is not ChunkStatus.SUCCEEDED)
+        return Counter(row.compensation for row in missing if row.compensation)
+
+    @property
     def by_code(self) -> Counter[str]:
         """How many dead chunks have each error code."""
         dead = (row for row in self.rows if row.status is ChunkStatus.DEAD)
@@ -65,7 +73,9 @@ class JobSnapshot:
     def missing(self) -> tuple[MissingChunk, ...]:
         """The chunks without a result."""
         return tuple(
-            MissingChunk(row.chunk, row.label, str(row.status), row.error_code)
+            MissingChunk(
+                row.chunk, row.label, str(row.status), row.error_code, row.compensation
+            )
             for row in self.rows
             if row.status is not ChunkStatus.SUCCEEDED
         )
@@ -91,6 +101,7 @@ class SnapshotBuilder:
             chunk.error_code,
             chunk.label,
             chunk.payload_sha256 if chunk.has_patched_payload else "",
+            compensation_of(chunk),
         )
         self.rows.append(row)
         self.settled_at = max(self.settled_at, chunk.settled_at)
@@ -218,6 +229,18 @@ class SnapshotCache:
     def take(self, ref: JobRef, gen: int) -> JobSnapshot | None:
         """Remove and return the snapshot of a generation; None: there is none."""
         return self._kept.pop((ref, gen), None)
+
+
+def compensation_of(chunk: Chunk) -> str:
+    """Return the result of a chunk's compensation; empty while it is open.
+
+    A chunk that was cancelled without compensation keeps what its stages did. A fence
+    never falls: fence 0 means that no stage of the chunk has ever started.
+    """
+    if chunk.compensation or chunk.status is not ChunkStatus.CANCELLED:
+        return chunk.compensation
+    started = chunk.fence > 0
+    return Compensation.NOT_REQUESTED if started else Compensation.NOT_NEEDED
 
 
 def has_ended(chunk: Chunk) -> bool:

@@ -5,13 +5,16 @@
                  |-> UNKNOWN                 an operator has to resolve it
 
 An intent is fenced by the claim: a worker that lost the chunk starts no effect. A
-refusal is fenced too, because the next owner may be executing the same effect. DONE and
+refusal is fenced too, because the next owner may be executing the same effect. The
+first intent of the pivot also needs a chunk without a cancel request: this one write
+decides whether a cancel stops the chunk at its pivot. DONE and
 UNKNOWN are not fenced: they report what has happened, which stays true if the claim is
 lost. They compare the generation: the next one starts the effect with another key.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +24,14 @@ from piecework.aws.objects import Objects
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.model import Chunk, ChunkStatus, Effect, iso, moment
-from piecework.domain.protocols import AlreadyDone, ClaimLostError, Proceed, Unknown
+from piecework.domain.protocols import (
+    AlreadyDone,
+    CancelRequest,
+    CancelRequestedError,
+    ClaimLostError,
+    Proceed,
+    Unknown,
+)
 from piecework.domain.rows import EffectRow, Row
 from piecework.store.claims import OWNED, ownership_values
 from piecework.store.reopen import ENDED_AS_READ
@@ -32,6 +42,8 @@ REFUSED, UNKNOWN = "REFUSED", "UNKNOWN"
 #: The states of an effect that has happened or may have happened.
 MAY_HAVE_HAPPENED = frozenset({INTENT, DONE, UNKNOWN})
 
+#: The first intent of a pivot: a cancel that came before it stops the chunk.
+OWNED_UNCANCELLED = f"{OWNED} AND attribute_not_exists(cancel_requested_at)"
 #: An effect may start if it never started, or if it certainly did not happen.
 MAY_START = "attribute_not_exists(pk) OR #state IN (:compensated, :refused)"
 #: Only an effect in progress can end.
@@ -45,13 +57,24 @@ NOT_ENDED = f"#state IN (:intent, :unknown, :refused) AND {SAME_GEN}"
 
 @dataclass(slots=True)
 class EffectLedger:
-    """The ledger of one claim."""
+    """The ledger of one claim.
+
+    Attributes:
+        pivot: The name of the pivot stage; empty: the pipeline has none.
+        cancel: The cancel request on the chunk, if it came before the pivot's intent.
+        cancel_of_lease: Returns the cancel request that the lease has seen, or None.
+    """
 
     table: Table
     objects: Objects
     claim: Claim
     clock: Callable[[], float]
+    pivot: str = ""
+    cancel: CancelRequest | None = None
+    cancel_of_lease: Callable[[], CancelRequest | None] = lambda: None
     _rows: dict[str, Item] = field(default_factory=dict)
+    #: Two effects of a pivot ask one after the other: the first intent decides.
+    _first_at_pivot: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def prefix(self) -> str:
@@ -76,6 +99,18 @@ class EffectLedger:
         return row is not None and row["state"] in MAY_HAVE_HAPPENED
 
     @property
+    def pivot_is_untouched(self) -> bool:
+        """Return whether no effect of the pivot has an intent, or may get one now."""
+        asks = self._first_at_pivot.locked()
+        return not asks and self.pivot not in self.stages_with_effects()
+
+    @property
+    def pivot_was_refused(self) -> bool:
+        """Return whether effects of the pivot started, and certainly did not happen."""
+        tried = any(row["stage"] == self.pivot for row in self._rows.values())
+        return tried and self.pivot_is_untouched
+
+    @property
     def in_flight_s(self) -> float:
         """Maximum seconds that effects of earlier claims may still be in flight."""
         rows = self._rows.values()
@@ -93,6 +128,8 @@ class EffectLedger:
 
         Raises:
             ClaimLostError: Another claim owns the chunk now.
+            CancelRequestedError: The job was cancelled before the first intent of the
+                pivot.
         """
         row = self._rows.get(key)
         match row["state"] if row else None:
@@ -106,6 +143,9 @@ class EffectLedger:
                     return Unknown()
                 seconds = self.clock() - moment(row["started_at"])
                 return Proceed(row["gen"], in_doubt=True, seconds=seconds)
+            case _ if stage == self.pivot:
+                async with self._first_at_pivot:
+                    return await self._intend(key, stage, effect, max_duration_s)
             case _:
                 return await self._intend(key, stage, effect, max_duration_s)
 
@@ -113,6 +153,9 @@ class EffectLedger:
         self, key: str, stage: str, effect: Effect, max_duration_s: float
     ) -> Proceed:
         ref, gen = self.claim.ref, self.claim.gen
+        is_first = stage == self.pivot and stage not in self.stages_with_effects()
+        if is_first and (self.cancel or self.cancel_of_lease()):
+            raise CancelRequestedError
         row = {
             "effect_key": key,
             "state": INTENT,
@@ -131,11 +174,24 @@ class EffectLedger:
             values={"compensated": COMPENSATED, "refused": REFUSED},
             item=row,
         )
-        reply = await self.table.transact([self._check(), put])
+        check = self._check(OWNED_UNCANCELLED if is_first else OWNED)
+        earlier = self._rows.get(key)
+        self._rows[key] = row  # a write without an answer may have been applied
+        reply = await self.table.transact([check, put])
         if isinstance(reply, Refused):
+            self._restore(key, earlier)
+            item = reply.refused.get(0) or {}
+            if is_first and item.get("claim_token") == self.claim.token:
+                self.cancel = CancelRequest.read(item)
+                raise CancelRequestedError
             raise ClaimLostError
-        self._rows[key] = row
         return Proceed(gen)
+
+    def _restore(self, key: str, earlier: Item | None) -> None:
+        if earlier is None:
+            del self._rows[key]
+        else:
+            self._rows[key] = earlier
 
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect happened, with its answer."""
@@ -200,14 +256,14 @@ class EffectLedger:
         )
         return action, facts
 
-    def _check(self) -> Action:
+    def _check(self, condition: str = OWNED) -> Action:
         """Return the check that refuses the write if the claim is lost."""
         ref = self.claim.ref
         return self.table.action(
             "ConditionCheck",
             ref.pk,
             ref.sk,
-            condition=OWNED,
+            condition=condition,
             values=ownership_values(self.claim),
         )
 

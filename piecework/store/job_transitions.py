@@ -17,7 +17,7 @@ from typing import Any
 
 from piecework.domain import keys
 from piecework.domain.job_row import Pause
-from piecework.domain.model import Job, JobRef, JobStatus, iso
+from piecework.domain.model import DEADLINE_CODE, Job, JobRef, JobStatus, iso
 from piecework.store.jobs import active_mark, event_put, new_chunk
 from piecework.store.notifications import notification_put
 from piecework.store.table import Action, Refused, Table, Written
@@ -33,7 +33,7 @@ EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
 #: The attributes of a job that its deadline cancelled.
 BY_DEADLINE = {
     "cancelled_by": "deadline",
-    "cancel_code": "job.deadline.passed",
+    "cancel_code": DEADLINE_CODE,
     "cancel_compensates": True,
 }
 
@@ -58,12 +58,15 @@ class JobTransitions:
         return await self._move(ref, gen, JobStatus.RUNNING, JobStatus.RUNNING, facts)
 
     async def finalize(self, job: Job, join: dict[str, Any]) -> bool:
-        """Move RUNNING -> FINALIZING and create the join in the same transaction."""
+        """Move RUNNING | CANCELLING -> FINALIZING and create the join with it.
+
+        It moves from CANCELLING only after a deadline that stopped no chunk.
+        """
         ref = job.ref.chunk(keys.JOIN_CHUNK)
         move = self._moving(
             job.ref,
             job.gen,
-            JobStatus.RUNNING,
+            job.status,
             JobStatus.FINALIZING,
             {"finalizing_at": iso(self.clock())},
         )

@@ -98,6 +98,7 @@ def job_transitions(old: Item | None, new: Item) -> list[str]:
         (J.RUNNING, J.FINALIZING): "J2",
         (J.RUNNING, J.PAUSED): "J10",
         (J.PAUSED, J.RUNNING): "J11",
+        (J.CANCELLING, J.FINALIZING): "J2",
         (J.CANCELLING, J.CANCELLED): "J5",
         (J.REOPENING, J.RUNNING): "J9",
         (J.REOPENING, J.SUBMITTING): "J9",

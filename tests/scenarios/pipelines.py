@@ -35,6 +35,7 @@ QUICK = RetryPolicy(attempts=2, base=0.01, cap=0.02)
 model = Dependency("model", retry=QUICK, usage=lambda n: Usage(tokens_in=10))
 # A short call timeout, so that a takeover waits briefly for effects in flight.
 shop = Dependency("shop", retry=QUICK, timeout=5.0, effect=Effect.PROVIDER_IDEMPOTENT)
+bank = replace(shop, name="bank", limits=Limits(requests_per_minute=2))
 
 
 class Item(BaseModel):
@@ -145,6 +146,12 @@ async def book_slowly(what: str, n: int, *, idempotency_key: str) -> str:
     return await book(what, n, idempotency_key=idempotency_key)
 
 
+async def refuse(what: str, n: int, *, idempotency_key: str) -> str:
+    """Refuse to book for now, as a service with too many requests does."""
+    del what, n, idempotency_key
+    raise TransientError("not now", code="tool.stock.busy", http_status=429)
+
+
 async def unbook(what: str, n: int, *, idempotency_key: str) -> None:
     """Cancel the booking if there is one."""
     note("unbook", what, n, idempotency_key)
@@ -192,11 +199,20 @@ async def cancel_car(ctx: Context[Item]) -> None:
 
 
 async def pay(ctx: Context[Item]) -> str:
-    """Pay: the pivot."""
-    if ctx.payload.trouble == "slow-pay":
-        note("paying", ctx.payload.n)
+    """Pay: the pivot; it makes its trouble before or in the call with its effect."""
+    n, trouble_made = ctx.payload.n, ctx.payload.trouble
+    if trouble_made == "pay-slowly":
+        return await ctx.call(shop, book_slowly, "payment", n)
+    if trouble_made == "pay-by-quota":
+        note("paying", n)
+        return await ctx.call(bank, book, "payment", n)
+    if trouble_made == "slow-pay":
+        note("paying", n)
         await asyncio.sleep(1.0)
-    return await ctx.call(shop, book, "payment", ctx.payload.n)
+    if trouble_made == "pay-refused":
+        note("paying", n)
+        return await ctx.call(shop, refuse, "payment", n)
+    return await ctx.call(shop, book, "payment", n)
 
 
 async def tell(ctx: Context[Item]) -> None:

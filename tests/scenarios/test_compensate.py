@@ -88,12 +88,14 @@ async def test_nobody_has_begun_so_there_is_nothing_to_undo(scenario: Scenario) 
     assert all("compensation" not in chunk.item for chunk in chunks)
 
 
-async def test_a_chunk_at_its_pivot_goes_on_to_its_end(scenario: Scenario) -> None:
-    items = [Item(n=1, trouble="slow-pay"), Item(n=2, trouble="slow-car")]
+async def test_a_chunk_whose_pivot_has_an_intent_goes_on_to_its_end(
+    scenario: Scenario,
+) -> None:
+    items = [Item(n=1, trouble="pay-slowly"), Item(n=2, trouble="slow-car")]
     await scenario.submit(travel, items)
     async with scenario.worker():
         await scenario.until(
-            lambda: scenario.happened("paying") and scenario.happened("car")
+            lambda: scenario.happened("asked") and scenario.happened("car")
         )
         await stop(scenario)
         ended = await scenario.ended()
@@ -106,7 +108,54 @@ async def test_a_chunk_at_its_pivot_goes_on_to_its_end(scenario: Scenario) -> No
     )
     assert scenario.happened("tell", "1") == 1
     assert scenario.happened("unbook", "flight", "1") == 0
-    assert (await job_document(scenario.rt, ended))["cancel"]["calls_after_cancel"] == 1
+    shown = (await job_document(scenario.rt, ended))["cancel"]
+    assert shown["calls_after_cancel"] == 1
+    assert shown["compensations"] == {"COMPENSATED": 1}
+
+
+@pytest.mark.parametrize("trouble", ["slow-pay", "pay-by-quota", "pay-refused"])
+@pytest.mark.parametrize("is_alive", [True, False])
+async def test_a_chunk_whose_pivot_has_no_intent_is_compensated(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, trouble: str, *, is_alive: bool
+) -> None:
+    """Cancel before the pivot's call, in its wait for quota, and after its refusal.
+
+    The worker that ran the pivot lives on, or another one finds the chunk.
+    """
+    monkeypatch.setattr("piecework.saga.recovery.BASE", 600.0)
+    used_up = [Item(n=9, trouble=trouble)] if trouble == "pay-by-quota" else []
+    if used_up:
+        await scenario.submit(travel, used_up, "before")
+        async with scenario.worker():
+            await scenario.ended("before")
+    await scenario.submit(travel, [Item(n=1, trouble=trouble)])
+    async with scenario.worker():
+        await scenario.until(lambda: scenario.happened("paying", "1"))
+
+        async def waits() -> bool:
+            return (await scenario.chunks())[0].status is ChunkStatus.WAITING
+
+        if trouble == "pay-refused":
+            await scenario.until(waits)
+        if is_alive:
+            await stop(scenario)
+            ended = await scenario.ended()
+    if not is_alive:
+        await stop(scenario)
+        async with scenario.worker("w2"):
+            ended = await scenario.ended()
+
+    (chunk,) = await scenario.chunks()
+    assert (ended.status, chunk.status) == (JobStatus.CANCELLED, ChunkStatus.CANCELLED)
+    assert chunk.compensation == "COMPENSATED"
+    assert bookings(scenario, 1) == [
+        "book flight",
+        "book hotel",
+        "book car",
+        "unbook car",
+        "unbook hotel",
+        "unbook flight",
+    ]
 
 
 async def test_a_chunk_that_waits_past_its_pivot_goes_on_to_its_end(

@@ -9,6 +9,7 @@ import pytest
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
+from piecework.store.completion import Tallies
 from piecework_orchestrator.inspector import job_document, job_events
 from piecework_orchestrator.retry import RetryRequest, retry
 from tests.scenarios.conftest import Scenario
@@ -80,6 +81,60 @@ async def test_a_job_that_ends_in_time_is_left_alone(scenario: Scenario) -> None
 
     assert ended.status is JobStatus.SUCCEEDED
     assert (await scenario.job()).item == ended.item
+
+
+class Uncounted(Tallies):
+    """The tallies of a worker that always dies before it counts an ended chunk."""
+
+    async def add(self, *_: object) -> bool:
+        """Count nothing."""
+        return False
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status"),
+    [("", JobStatus.SUCCEEDED), ("permanent", JobStatus.PARTIAL)],
+)
+async def test_a_deadline_that_passes_before_the_join_starts_stops_nothing(
+    scenario: Scenario, trouble: str, status: JobStatus
+) -> None:
+    items = [Item(n=1), Item(n=2, trouble=trouble)]
+    await scenario.submit(counting, items, deadline_s=1000.0)
+    async with scenario.worker(tallies=Uncounted(scenario.rt.table)):
+
+        async def all_have_ended() -> bool:
+            return all(chunk.status.terminal for chunk in await scenario.chunks())
+
+        await scenario.until(all_have_ended)
+        assert (await scenario.job()).status is JobStatus.RUNNING
+        after_it = connect(scenario.rt.settings, clock=lambda: time.time() + 2000)
+        async with after_it as later:
+            await Reconciler(later, scenario.log).run_pass()
+        ended = await scenario.ended()
+
+    assert ended.status is status
+    assert scenario.happened("join") == 1
+
+
+async def test_a_deadline_whose_chunks_all_succeed_lets_the_join_run(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("piecework.saga.recovery.BASE", 600.0)
+    await scenario.submit(trip, [Item(n=1, trouble="tell-transient")], deadline_s=10.0)
+    async with scenario.worker(), scenario.reconciler():
+
+        async def waits() -> bool:
+            return (await scenario.chunks())[0].status is ChunkStatus.WAITING
+
+        await scenario.until(waits)
+        scenario.fix()
+        ended = await scenario.ended()
+        await scenario.until(lambda: scenario.happened("told", "ended"))
+
+    assert ended.status is JobStatus.SUCCEEDED
+    assert "cancel" not in await job_document(scenario.rt, ended)
+    assert scenario.happened("told", "ended", "SUCCEEDED") == 1
+    assert scenario.happened("unbook") == 0
 
 
 async def test_a_job_that_nobody_works_on_is_cancelled_too(scenario: Scenario) -> None:

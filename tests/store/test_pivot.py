@@ -8,7 +8,12 @@ from dataclasses import replace
 import pytest
 
 from piecework.domain.claim import Claim
-from piecework.domain.protocols import CancelRequestedError, ClaimLostError
+from piecework.domain.model import Effect
+from piecework.domain.protocols import (
+    CancelRequest,
+    CancelRequestedError,
+    ClaimLostError,
+)
 from piecework.pipelines import Stage
 from piecework.store.checkpoints import ChunkCheckpoints
 from tests.store.conftest import Store
@@ -63,3 +68,44 @@ async def test_a_step_past_the_pivot_leaves_the_stage_that_it_names_and_no_other
     with suppress(ClaimLostError):  # at "third" the step has been taken already
         await checkpoints(store, claim).complete(1, '"value"', "third")
     assert before == await store.everything()
+
+
+@pytest.mark.parametrize("asked", ["chunk", "lease"])
+async def test_a_cancel_stops_the_first_intent_of_a_pivot(
+    store: Store, asked: str
+) -> None:
+    claim = await store.running(stage="second")
+    ledger = store.ledger(claim)
+    ledger.pivot = "second"
+    if asked == "chunk":
+        await store.change(cancel_requested_at="2026-01-01T00:00:00.000Z")
+    else:
+        ledger.cancel_of_lease = lambda: CancelRequest("now", compensate=True)
+    before = await store.everything()
+    with pytest.raises(CancelRequestedError):
+        await ledger.begin("a key", "second", Effect.LOOKUP, 1.0)
+    assert before == await store.everything()
+    assert ledger.pivot_is_untouched
+
+
+async def test_a_cancel_does_not_stop_the_second_intent_of_a_pivot(
+    store: Store,
+) -> None:
+    claim = await store.running(stage="second")
+    ledger = store.ledger(claim)
+    ledger.pivot = "second"
+    await ledger.begin("a key", "second", Effect.LOOKUP, 1.0)
+    await store.change(cancel_requested_at="2026-01-01T00:00:00.000Z")
+    ledger.cancel_of_lease = lambda: CancelRequest("now", compensate=True)
+    await ledger.begin("another key", "second", Effect.LOOKUP, 1.0)
+    assert not ledger.pivot_is_untouched
+
+
+async def test_a_worker_that_lost_the_claim_writes_no_intent_of_the_pivot(
+    store: Store,
+) -> None:
+    ledger = store.ledger(await store.running(stage="second"))
+    ledger.pivot = "second"
+    await store.change(claim_token="another", cancel_requested_at="2026-01-01")
+    with pytest.raises(ClaimLostError):
+        await ledger.begin("a key", "second", Effect.LOOKUP, 1.0)

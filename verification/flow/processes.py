@@ -149,8 +149,7 @@ async def measure(
         deployment = Deployment(rt, stub)
         warm = await deployment.submit(unlimited, "warm", workers * CALLS_OF_CHUNK)
         await deployment.ended(warm)
-        stub.book.admitted.clear()
-        stub.book.refused.clear()
+        stub.forget()
         return await act(deployment)
 
 

@@ -88,6 +88,12 @@ class Provider:
         self.book.admitted.append((now, tokens))
         return True
 
+    def forget(self) -> None:
+        """Begin a new book, as if there had been no request."""
+        self.book = Book()
+        self._recent.clear()
+        self._recent_tokens = 0
+
     async def work(self) -> None:
         """Take the time of an answer."""
         self.in_flight += 1

@@ -32,6 +32,7 @@ from piecework.saga.compensation import may_compensate
 from piecework.saga.recovery import RecoveryLimits
 from piecework.saga.stage import run_in_process
 from piecework.settings import Settings
+from piecework.store.cancellation import AT_PIVOT
 from piecework.store.checkpoints import ChunkCheckpoints, read_work
 from piecework.store.completion import JobSnapshot, take_snapshot
 from piecework.store.effects import EffectLedger
@@ -76,8 +77,8 @@ class ChunkRun:
 
     @property
     def cancel_request(self) -> CancelRequest | None:
-        """The cancel request that the lease or a checkpoint has seen, or None."""
-        return self.lease.cancel or self.checkpoints.cancel
+        """The cancel request that the lease, a checkpoint or an intent has seen."""
+        return self.lease.cancel or self.checkpoints.cancel or self.ledger.cancel
 
 
 class NoPayload(BaseModel):
@@ -95,7 +96,16 @@ def build_run(
     claim, rt = lease.claim, services.rt
     stages = join_as_pipeline(pipeline) if claim.ref.is_join else pipeline
     journal = CallJournal(rt.table, rt.objects, claim, rt.settings, rt.clock, log)
-    ledger = EffectLedger(rt.table, rt.objects, claim, rt.clock)
+    ledger = EffectLedger(
+        rt.table,
+        rt.objects,
+        claim,
+        rt.clock,
+        pivot=stages.pivot_name,
+        cancel_of_lease=lambda: lease.cancel,
+    )
+    if claim.chunk.direction == AT_PIVOT:
+        ledger.cancel = CancelRequest.read(claim.chunk.item)
     attempts = Attempts(
         budget=RetryBudget(
             rt.settings.retry_budget_s, max_delay=rt.settings.longest_wait_s
@@ -119,7 +129,10 @@ def build_run(
         ledger=ledger,
         gen=claim.gen,
         attempts=attempts,
-        drains_effects=lambda: lease.will_compensate,
+        # At its pivot a chunk is interrupted only before the effect has an intent.
+        drains_effects=lambda: (
+            lease.will_compensate and may_compensate(stages, ctx.stage)
+        ),
         responses=TableResponses(rt.table, claim.ref.tenant, rt.clock, log),
     )
     caller.in_flight.acquired_at = lease.acquired_at
@@ -165,9 +178,19 @@ def build_run(
     lease.is_cancellable = lambda: (
         chunk_run.loaded
         and checkpoints.failure is None
-        and may_compensate(stages, ctx.stage)
+        and (may_compensate(stages, ctx.stage) or waits_at_pivot(chunk_run))
     )
     return chunk_run
+
+
+def waits_at_pivot(chunk_run: ChunkRun) -> bool:
+    """Return whether an effect of the pivot waits, and none has an intent.
+
+    A pivot without such a call may act in a way that the ledger does not know.
+    """
+    at_pivot = chunk_run.ctx.stage == chunk_run.ledger.pivot
+    waits = bool(chunk_run.ctx.caller.effect_drain.tasks)
+    return at_pivot and waits and chunk_run.ledger.pivot_is_untouched
 
 
 def latest_start(lease: Lease, settings: Settings) -> float:

@@ -44,7 +44,12 @@ from piecework.pipelines import Pipeline
 from piecework.saga import engine
 from piecework.saga.compensation import cancellation_cause, may_compensate
 from piecework.settings import Settings
-from piecework.store.cancellation import cancel_unclaimed, set_direction
+from piecework.store.cancellation import (
+    AT_PIVOT,
+    FORWARD,
+    cancel_unclaimed,
+    set_direction,
+)
 from piecework.store.reclaim import Reclaimer
 from piecework_worker.assembly import ChunkRun, build_run, load_state
 from piecework_worker.cancelled_jobs import reason_not_to_claim
@@ -177,12 +182,13 @@ async def set_unclaimed_direction(
 ) -> bool:
     """Set the direction of an unclaimed chunk whose cancel requests compensation.
 
-    A chunk that may have passed its pivot goes forward instead.
+    A chunk past its pivot goes forward. At its pivot, the intent of the pivot decides.
     """
     rt, stage = services.rt, chunk.stage
     back = may_compensate(pipeline, stage)
     failure = cancellation_cause(chunk.ref, stage, rt.clock()) if back else None
-    return await set_direction(rt.table, chunk, failure)
+    otherwise = AT_PIVOT if stage == pipeline.pivot_name else FORWARD
+    return await set_direction(rt.table, chunk, failure, otherwise)
 
 
 async def run_claim(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> None:
@@ -230,6 +236,9 @@ async def load_state_or_end(
     if claim.is_recovery and claim.recoveries > MAX_RECOVERIES:
         cause = failure or last_failure(chunk_run)
         return DeadLettered(cause, Compensation.ABANDONED)
+    ledger, untried = chunk_run.ledger, chunk_run.ctx.caller.counts.untried
+    if ledger.cancel and (untried or ledger.pivot_was_refused):
+        return Cancelled(ledger.pivot)
     if claim.is_recovery and failure is None:
         return await recover_spent(chunk_run)
     return None

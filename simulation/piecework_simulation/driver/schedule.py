@@ -94,6 +94,7 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
     stubs = {old: new for work in workloads for old, new in work.stubs.items()}
     provider = Provider(world, invariants.report_violation, stubs)
     pipelines = {work.pipeline.name: work.pipeline for work in workloads}
+    invariants.pivots.pivots = {n: p.pivot_name for n, p in pipelines.items()}
     fleet = FleetDriver(world, pipelines, attach_checkers(world, invariants, provider))
     driver = ScheduleDriver(world, invariants, fleet, provider, workloads)
     began = world.loop.moment

@@ -29,6 +29,7 @@ from piecework_simulation.invariants.ownership import (
     oversized,
     undeserved_death,
 )
+from piecework_simulation.invariants.pivots import PivotInvariants
 from piecework_simulation.invariants.quotas import QuotaInvariants
 
 if TYPE_CHECKING:
@@ -61,10 +62,12 @@ class Invariants:
     suspects: dict[tuple[str, ChunkKey], bool] = field(default_factory=dict)
     letters: DeadLetterInvariants = field(init=False)
     quotas: QuotaInvariants = field(init=False)
+    pivots: PivotInvariants = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the checks of the dead letters and of the limits."""
         self.quotas = QuotaInvariants(self.world, self.report_violation)
+        self.pivots = PivotInvariants(self.report_violation)
         self.letters = DeadLetterInvariants(self.report_violation)
 
     def report_violation(self, text: str) -> None:
@@ -138,6 +141,7 @@ class Invariants:
         if old is not None and new["fence"] > old["fence"] and self.world.sender:
             claim = self.world.sender.name, self.chunk_name(job_pk, new["chunk"])
             self.suspects[claim] = new.get("takeovers", 0) > 0
+        self.pivots.check_chunk(job_pk, new)
         if new["status"] == ChunkStatus.DEAD and "C7" in transitions:
             self.check_death(job_pk, new)
 
@@ -238,6 +242,10 @@ class Invariants:
         if change.new is None or self.provider is None:
             return
         row = from_item(change.new)
+        job_pk, number = change.pk.partition("#G#")[0], int(change.sk.split("#")[1])
+        if checker := self.chunks[job_pk].get(number):
+            job = self.jobs.get(job_pk, {})
+            self.pivots.check_effect(job, job_pk, checker.item, row)
         state = row.get("state")
         key = row.get("effect_key", "")
         if state == "INTENT":

@@ -216,23 +216,28 @@ async def test_a_chunk_to_compensate_gets_its_direction_and_its_claim_at_once(
 
 
 @pytest.mark.parametrize(
-    ("stage", "back"),
-    [("first", True), ("gone", True), ("pivot", False), ("last", False)],
+    ("stage", "expected"),
+    [
+        ("first", "job.cancel.requested"),
+        ("gone", "job.cancel.requested"),
+        ("pivot", "pivot"),
+        ("last", "forward"),
+    ],
 )
-async def test_a_chunk_compensates_before_its_pivot_and_goes_forward_from_it(
-    monkeypatch: pytest.MonkeyPatch, stage: str, *, back: bool
+async def test_the_direction_of_a_cancelled_chunk_follows_from_its_stage(
+    monkeypatch: pytest.MonkeyPatch, stage: str, expected: str
 ) -> None:
     said: list[Any] = []
 
-    async def turn(_: Any, found: Chunk, failure: Any) -> bool:
-        said.append((found.item["stage"], failure and failure.code))
+    async def turn(_: Any, found: Chunk, failure: Any, otherwise: str) -> bool:
+        said.append((found.item["stage"], failure.code if failure else otherwise))
         return True
 
     monkeypatch.setattr(executor, "set_direction", turn)
     names = [SimpleNamespace(name=name) for name in ("first", "pivot", "last")]
-    pipeline: Any = SimpleNamespace(stages=names, pivot_index=1)
+    pipeline: Any = SimpleNamespace(stages=names, pivot_index=1, pivot_name="pivot")
     await executor.set_unclaimed_direction(chunk(2, stage=stage), pipeline, world())
-    assert said == [(stage, "job.cancel.requested" if back else None)]
+    assert said == [(stage, expected)]
 
 
 async def test_a_pipeline_that_is_not_here_is_left_to_others() -> None:

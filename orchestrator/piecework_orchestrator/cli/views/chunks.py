@@ -96,5 +96,6 @@ EFFECT_COLUMNS = [
 COMPENSATION_COLUMNS = [
     Column("STAGE", "stage"),
     Column("AT", "at"),
+    Column("GENERATION", "gen", right=True),
     Column("STATE", lambda row: "COMPENSATED" if row["ok"] else "FAILED"),
 ]

@@ -161,7 +161,29 @@ def cancel_text(job: Document) -> str:
     if not facts:
         return ""
     by = f"by {facts.get('cancelled_by', '')}: {facts.get('cancel_reason', '')}"
+    found = compensations_text(facts.get("compensations", {}))
+    if job["status"] == "CANCELLED" and found:
+        return f"{by}; {found}"
     return f"{by}; with compensation" if facts.get("cancel_compensates") else by
+
+
+#: What remains of the chunks of a cancelled job, by the result of the compensation.
+REMAINS = {
+    "COMPENSATED": "compensated",
+    "NOT_NEEDED": "with nothing to compensate",
+    "NOT_REQUESTED": "not compensated, because the cancel did not request it",
+    "FAILED": "with a failed compensation",
+    "PAST_PIVOT": "not compensated, because they passed the pivot",
+    "PIVOT_UNKNOWN": "not compensated, because they may have passed the pivot",
+    "ABANDONED": "with an abandoned compensation",
+}
+
+
+def compensations_text(counts: Mapping[str, int]) -> str:
+    """Return how many chunks without a result were compensated, and how many not."""
+    return ", ".join(
+        f"{counts[n]} {text}" for n, text in REMAINS.items() if n in counts
+    )
 
 
 def quiescence_text(job: Document) -> str:

@@ -85,7 +85,7 @@ def test_compensations_are_shown_in_their_order(
     pk, work = JobRef("default", "a").pk, keys.work_prefix(1)
     for at, stage in enumerate(("car", "hotel", "flight")):
         moment = f"2027-01-15T07:59:5{at}.000Z"
-        row: dict[str, Any] = {"stage": stage, "finished_at": moment}
+        row: dict[str, Any] = {"stage": stage, "finished_at": moment, "gen": 1}
         row |= {"error": "{}"} if stage == "hotel" else {}
         deployment.table.add(pk, f"{work}COMPENSATED#0001#{stage}", **row)
     document = json.loads(run("chunks", "show", "a", "1", "-o", "json").stdout)

@@ -121,21 +121,22 @@ def test_a_completed_stage_behind_the_failed_one_is_compensated_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "states"),
+    ("at", "standing", "states"),
     [
-        ("b", {StepState.DONE, StepState.IN_DOUBT}),
-        ("c", {StepState.FORWARD_ONLY}),
-        ("d", {StepState.FORWARD_ONLY}),
+        ("b", "", {StepState.DONE, StepState.IN_DOUBT}),
+        ("c", "", {StepState.AT_PIVOT}),
+        ("c", "c", {StepState.FORWARD_ONLY}),
+        ("d", "", {StepState.FORWARD_ONLY}),
     ],
 )
-def test_the_preview_goes_forward_from_the_pivot_on(
-    at: str, states: set[StepState]
+def test_the_preview_goes_forward_from_the_intent_of_the_pivot_on(
+    at: str, standing: str, states: set[StepState]
 ) -> None:
     pipeline = Script(pivot="c", undoable="ab").pipeline
     before = "abcd".partition(at)[0]
     progress = checkpoints_of(pipeline, completed=dict.fromkeys(before, ""))
 
-    steps = preview(pipeline, envelope(stage=at), progress, set())
+    steps = preview(pipeline, envelope(stage=at), progress, set(standing))
 
     assert states == {step.state for step in steps}
     assert at + before[::-1] == "".join(step.stage.name for step in steps)

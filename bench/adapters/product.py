@@ -18,7 +18,7 @@ from piecework.domain import keys
 APP, ENV = "piecework", "bench"
 TENANT = "default"
 TABLE = f"{APP}-{ENV}-checkpoints"
-OPEN = frozenset({"SUBMITTING", "RUNNING", "FINALIZING", "CANCELLING", "RESUMING"})
+OPEN = frozenset({"SUBMITTING", "RUNNING", "FINALIZING", "CANCELLING", "REOPENING"})
 
 
 @dataclass

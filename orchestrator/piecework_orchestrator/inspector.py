@@ -47,8 +47,8 @@ JOB_FACTS = (
     "sent_at",
     "finalizing_at",
     "finished_at",
-    "resumed_by",
-    "resume_reason",
+    "reopened_by",
+    "reopen_reason",
     "deadline_at",
     "manifest",
     "manifest_sha256",
@@ -125,7 +125,12 @@ def job_facts(job: Job, now: float) -> Document:
         "chunks": job.chunks,
         **facts,
     }
-    parts = {"status_reason": status_reason(job, now), "cancel": cancel_facts(job)}
+    pause = job.pause
+    parts = {
+        "pause": None if pause is None else pause.document(),
+        "status_reason": status_reason(job, now),
+        "cancel": cancel_facts(job),
+    }
     return document | {name: part for name, part in parts.items() if part}
 
 
@@ -233,11 +238,17 @@ async def require_chunk(rt: Reading, ref: ChunkRef) -> Chunk:
     return chunk
 
 
-async def chunk_document(rt: Reading, ref: ChunkRef) -> Document:
-    """Return a chunk with its stages, calls, effects, errors and compensations."""
+async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
+    """Return a chunk with its stages, calls, effects, errors and compensations.
+
+    An open chunk of a paused job has the pause, too.
+    """
+    ref = job.ref.chunk(number)
     chunk, work = await asyncio.gather(require_chunk(rt, ref), read_work(rt.table, ref))
+    pause = None if chunk.status.terminal else job.pause
     return {
         **chunk_facts(chunk, rt.clock()),
+        **({} if pause is None else {"job_paused": pause.document()}),
         "stages": stage_documents(chunk, work),
         "calls_in_journal": sum(
             len(page.calls) + len(page.large) for page in work.calls

@@ -1,6 +1,6 @@
 """Reopen dead chunks after their cause was fixed, as an act on the job's record.
 
-A redrive is a resume of the chunks that the dead letters name; the messages of the
+A redrive is a retry of the chunks that the dead letters name; the messages of the
 dead-letter queue have no part in it. Provider keys are fresh, so that a provider does
 not repeat its stored failure. The effect ledger is asked first, so that no effect
 happens twice.
@@ -27,9 +27,9 @@ from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN, Closing, DeadLetters
 from piecework.store.reopen import Patched
-from piecework_orchestrator.resume import (
+from piecework_orchestrator.retry import (
     ReopenRequest,
-    ResumeRequest,
+    RetryRequest,
     reopen,
     require_reopenable,
 )
@@ -222,10 +222,10 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
         message = f"The dead letters of job {request.ref.job} are closed already."
         step = f"`piecework dlq list --job {request.ref.job}`"
         raise UsageError(message, code=NOTHING_LEFT, next_step=step)
-    resume = ResumeRequest(
+    retrying = RetryRequest(
         request.ref, request.actor, request.reason, rate=request.rate
     )
-    refs, gen = await reopen(rt, job, chunks, resume, "redriven")
+    refs, gen = await reopen(rt, job, chunks, retrying, "redriven")
     return len(refs) + await count_redriven_joins(rt, request, gen), gen
 
 
@@ -263,7 +263,7 @@ async def may_reopen_without_chunks(
     That is so for the dead letter of a join, and for a reopening that was interrupted.
     """
     joins = [letter for letter in request.letters if letter.ref.is_join]
-    interrupted = job.status is JobStatus.RESUMING
+    interrupted = job.status is JobStatus.REOPENING
     return interrupted or any(
         [await is_open(rt, request.ref, letter) for letter in joins]
     )

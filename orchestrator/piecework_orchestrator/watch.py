@@ -99,7 +99,8 @@ class ProgressSnapshot:
         """The status, the counts, and the estimated time left or the longest wait."""
         running = self.counts[ChunkStatus.RUNNING]
         waiting = self.counts[ChunkStatus.WAITING]
-        words = [str(self.job.status)]
+        pause = self.job.pause
+        words = [f"{self.job.status}{f' ({pause.code})' if pause else ''}"]
         words += [f"{running} running"] if running else []
         words += [f"{waiting} waiting"] if waiting else []
         words += [f"{self.dead} dead"] if self.dead else []
@@ -202,9 +203,12 @@ async def poll_until_ended(
             return found
         if found.status is JobStatus.CANCELLING:
             watcher.remark_once(describe_cancel(found))
-        if not active and (reason := status_reason(found, rt.clock())):
+        if (pause := found.pause) is not None:
+            why = f"paused by {pause.actor}: {pause.code}: {pause.message}"
+            watcher.remark_once(f"{why}; next: piecework jobs resume {job}")
+        elif not active and (reason := status_reason(found, rt.clock())):
             watcher.remark_once(f"notice {reason['code']}: {reason['message']}")
-        if ended != last:
+        if ended != last or pause is not None:
             last_change, last = now, ended
         elif now - last_change >= EXPLAIN_AFTER_S:
             last_change = now

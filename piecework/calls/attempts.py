@@ -23,6 +23,7 @@ from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
+from piecework.calls.pause_gate import PauseGate
 from piecework.calls.usage import UsageReporter, estimated_tokens
 from piecework.dependency import Dependency, Usage, key_argument, outside_chunk
 from piecework.errors import PermanentError, PieceworkError, TransientError
@@ -83,6 +84,20 @@ def plain_execution(call: Call, key: str) -> AbstractAsyncContextManager[None]:
 NOTHING: Final = nullcontext()
 
 
+@dataclass(frozen=True, slots=True)
+class HeldSlot:
+    """A slot of a worker that a call has entered; `async with` only leaves it."""
+
+    slots: AbstractAsyncContextManager[None]
+
+    async def __aenter__(self) -> None:
+        """Do nothing."""
+
+    async def __aexit__(self, *_: object) -> None:
+        """Leave the slot."""
+        await self.slots.__aexit__(None, None, None)
+
+
 @dataclass(slots=True)
 class Attempts:
     """Makes the attempts of one claim's calls.
@@ -98,6 +113,7 @@ class Attempts:
         enforce_fleet_budget: Whether a retry needs one of these tokens.
         usage: Reports each answer and what it cost.
         pacer: Spreads the start of the worker's calls over event loop rounds.
+        gate: Keeps calls from starting while the job is paused.
         execution: Surrounds the execution of a function; a test injects faults here.
         report_rate_limit: Called once for each execution that a dependency answered
             with a rate limit: a 429 or a throttle of AWS. This is the one place that a
@@ -124,6 +140,7 @@ class Attempts:
     usage: UsageReporter = field(default_factory=UsageReporter)
     pacer: CallPacer = field(default_factory=CallPacer)
     execution: Execution = plain_execution
+    gate: PauseGate = field(default_factory=PauseGate)
     report_rate_limit: RateLimitHook = ignore_rate_limit
     in_flight: InFlight = field(init=False)
 
@@ -162,7 +179,8 @@ class Attempts:
             attempts.retried += (end.envelope,)
             self.counts.retried += 1
             self.progress()
-            await self.sleep(delay)
+            with self.gate.waiting():
+                await self.sleep(delay)
 
     async def _look_up_again(
         self, attempts: CallAttempts
@@ -203,7 +221,8 @@ class Attempts:
         bound, key = lookup or call.copied(), attempts.sent_key
         execution = plain_execution if lookup else self.execution
         try:
-            slot = await self._slot(attempts, is_lookup=lookup is not None)
+            with self.gate.waiting():
+                slot = await self._slot(attempts, is_lookup=lookup is not None)
         except (PermanentError, TransientError) as error:
             return self._own(attempts, error)
         async with slot:
@@ -249,7 +268,8 @@ class Attempts:
 
         A call that waits for its start holds no slot: other dependencies need it. The
         intent of an effect is written after both waits: a worker that dies while its
-        call waits leaves no doubt. A start that is late then is not used.
+        call waits leaves no doubt. A start that is late then is not used, and neither
+        is one of a job that was paused meanwhile.
 
         Raises:
             PermanentError: `runtime.quota.call_too_large`.
@@ -258,18 +278,19 @@ class Attempts:
         dependency, start = attempts.call.dependency, None
         limiter = None if self.limits is None else self.limits.of(dependency)
         if limiter is None and attempts.ledger is None:
-            return self.slots
+            return await self._plain_slot()
         tokens = 0
         if limiter is not None and limiter.limits.tokens_per_minute and not is_lookup:
             tokens = estimated_tokens(dependency, attempts.call.bound)
         while True:
+            await self.gate.wait()
             async with AsyncExitStack() as held:
                 if limiter is not None:
                     latest = self.latest_start()
                     start = await limiter.start(tokens, latest, self.progress)
                     held.callback(limiter.release)
                 await held.enter_async_context(self.slots)
-                if not self._is_late(start):
+                if not self._is_late(start) and not self.gate.is_closed:
                     intent = await attempts.write_intent()
                     if not self._is_late(start):
                         attempts.limiter, attempts.estimate = limiter, tokens
@@ -278,6 +299,15 @@ class Attempts:
                         await intent.mark_refused(attempts.call.key)
             if limiter is not None:
                 limiter.settle(tokens, 0)
+
+    async def _plain_slot(self) -> HeldSlot:
+        """Return the slot of a call that needs nothing else of the fleet."""
+        while True:
+            await self.gate.wait()
+            await self.slots.__aenter__()
+            if not self.gate.is_closed:
+                return HeldSlot(self.slots)
+            await self.slots.__aexit__(None, None, None)
 
     def _is_late(self, start: Start | None) -> bool:
         """Return whether a start cannot be used any more; None: the call needs none."""

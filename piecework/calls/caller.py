@@ -27,6 +27,7 @@ from piecework.calls.fallback import (
     call_with_fallbacks,
 )
 from piecework.calls.in_flight import EffectDrain, InFlight
+from piecework.calls.pause_gate import PauseGate
 from piecework.dependency import Dependency, effect_unknown_error
 from piecework.domain import keys, values
 from piecework.domain.arguments import digest_of
@@ -123,14 +124,16 @@ class Caller:
         try:
             if dependency.fallback:
                 end = await call_with_fallbacks(self, call)
-            elif dependency.effect is not Effect.PURE:
-                end = await self._effect(call)
-            elif (stored := await self._stored(call)) is not None:
-                end = Answered(stored)
             else:
-                sent_key = keys.provider_key(key, self.gen)
-                end = await self.attempts.make(call, sent_key)
-                await self._store(call, end)
+                with self.gate.request():
+                    if dependency.effect is not Effect.PURE:
+                        end = await self._effect(call)
+                    elif (stored := await self._stored(call)) is not None:
+                        end = Answered(stored)
+                    else:
+                        sent_key = keys.provider_key(key, self.gen)
+                        end = await self.attempts.make(call, sent_key)
+                        await self._store(call, end)
             self._note_end(call, end)
             result.set_result(end)
             return end
@@ -272,6 +275,7 @@ class Caller:
         if isinstance(self.fatal_error, CancelRequestedError):
             self.fatal_error = None  # it stopped the pivot, and no compensation
         self.counts.forward = False
+        self.gate.keep_open()
         self.attempts.budget = replace(self.attempts.budget, spent=0.0)
         self.attempts.enforce_fleet_budget = (
             self.counts.deferrals < MAX_BUDGET_DEFERRALS
@@ -285,6 +289,11 @@ class Caller:
     def counts(self) -> CallCounts:
         """The counts of the calls so far."""
         return self.attempts.counts
+
+    @property
+    def gate(self) -> PauseGate:
+        """The gate that keeps calls from starting while the job is paused."""
+        return self.attempts.gate
 
     @property
     def in_flight(self) -> InFlight:

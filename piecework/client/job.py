@@ -46,12 +46,13 @@ from piecework_orchestrator.inspector import (
     require_job,
 )
 from piecework_orchestrator.letters import dead_letter_document
+from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.results import (
     EndedChunk,
     follow_ended_chunks,
     result_json,
 )
-from piecework_orchestrator.resume import ResumeRequest, require_verb, resume
+from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.selection import Filter, LetterFilter, select
 from piecework_orchestrator.watch import Watcher, watch
 
@@ -121,8 +122,7 @@ class JobHandle(Generic[R]):
         Raises:
             NotFoundError: `job.chunk.not_found`.
         """
-        await self._record()
-        return await chunk_document(self.rt, self.ref.chunk(number))
+        return await chunk_document(self.rt, await self._record(), number)
 
     async def wait(
         self,
@@ -228,22 +228,40 @@ class JobHandle(Generic[R]):
         return JobFacts.read(job_facts(job, self.rt.clock()))
 
     async def retry(self, reason: str = "", deadline: Deadline | None = None) -> int:
-        """Reopen the chunks without a result of a job that ended PARTIAL or FAILED.
-
-        Return how many.
+        """Reopen the chunks without a result of a job that has ended; return how many.
 
         Raises:
-            UsageError: The job has not ended so; `job.retry.nothing_left`.
+            UsageError: `job.state.not_finished`; `job.retry.nothing_left`.
         """
-        return await self._reopen("retry", reason, deadline)
+        await self._record()
+        until = epoch_of(deadline, self.rt.clock())
+        request = RetryRequest(self.ref, self.actor, reason, until)
+        count, _ = await retry(self.rt, request)
+        return count
 
-    async def resume(self, reason: str = "", deadline: Deadline | None = None) -> int:
-        """Reopen the chunks without a result of a cancelled job; return how many.
+    async def pause(self, reason: str = "") -> JobFacts:
+        """Pause the job: calls in flight finish, and no further call starts.
 
         Raises:
-            UsageError: The job is not cancelled; `job.retry.nothing_left`.
+            UsageError: `job.state.not_pausable`.
         """
-        return await self._reopen("resume", reason, deadline)
+        await self._record()
+        job = await pause(self.rt, self.ref, actor=self.actor, reason=reason)
+        return JobFacts.read(job_facts(job, self.rt.clock()))
+
+    async def resume(
+        self, reason: str = "", *, on_progress: Progress = lambda *_: None
+    ) -> JobFacts:
+        """End the pause of the job; its open chunks continue from their checkpoints.
+
+        Raises:
+            UsageError: `job.state.not_paused`.
+        """
+        await self._record()
+        job = await resume(
+            self.rt, self.ref, actor=self.actor, reason=reason, progress=on_progress
+        )
+        return JobFacts.read(job_facts(job, self.rt.clock()))
 
     # ── dead letters and effects ──────────────────────────────────────────────
 
@@ -326,13 +344,6 @@ class JobHandle(Generic[R]):
 
     async def _record(self) -> Job:
         return await require_job(self.rt, self.id)
-
-    async def _reopen(self, verb: str, reason: str, deadline: Deadline | None) -> int:
-        require_verb(await self._record(), verb)
-        until = epoch_of(deadline, self.rt.clock())
-        request = ResumeRequest(self.ref, self.actor, reason, until)
-        count, _ = await resume(self.rt, request)
-        return count
 
     async def _item(self, ended: EndedChunk, cancel_code: str) -> Done[R] | Failed:
         chunk = ended.chunk

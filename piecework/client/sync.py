@@ -120,6 +120,7 @@ class SyncJob(Generic[R]):
     save = Blocking(JobHandle.save)
     cancel = Blocking(JobHandle.cancel)
     retry = Blocking(JobHandle.retry)
+    pause = Blocking(JobHandle.pause)
     resume = Blocking(JobHandle.resume)
     dead_letters = Blocking(JobHandle.dead_letters)
     dead_letter = Blocking(JobHandle.dead_letter)

@@ -54,7 +54,7 @@ class JobFacts:
     """The facts on a job's own item at one moment.
 
     Attributes:
-        gen: The generation; a redrive, a retry or a resume starts the next one.
+        gen: The generation; a redrive or a retry starts the next one.
         document: The fields that the command line writes with `-o json`.
     """
 

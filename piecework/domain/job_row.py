@@ -7,13 +7,15 @@ attribute when it is read.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys, records
 from piecework.domain.call_usage import CallUsage
 
 if TYPE_CHECKING:
-    from piecework.domain.model import JobRef
+    from piecework.domain.model import JobRef, JobStatus
 
 #: Seconds without progress after which a submit counts as stopped half-way.
 SUBMIT_TIMEOUT_S = 30.0
@@ -24,9 +26,43 @@ PROGRESS = (
     "sent_at",
     "finalizing_at",
     "reopened_at",
+    "resumed_at",
     "cancelled_at",
     "progress_at",
 )
+
+
+class PauseCode(StrEnum):
+    """Why a job is paused; views show the code, and programs compare it."""
+
+    #: An operator paused it.
+    PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The pause of a job.
+
+    Attributes:
+        code: A stable code, such as `PauseCode.PERSON`.
+        message: The reason in words.
+        actor: The operator, or the process, that paused the job.
+        at: When, ISO 8601; empty until the pause is stored.
+    """
+
+    code: str
+    message: str
+    actor: str
+    at: str = ""
+
+    def document(self) -> dict[str, str]:
+        """Return the pause as views and events show it."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "actor": self.actor,
+            "at": self.at,
+        }
 
 
 class JobRow:
@@ -35,6 +71,7 @@ class JobRow:
     __slots__ = ()
 
     ref: JobRef
+    status: JobStatus
     chunks: int
     item: Mapping[str, Any]
 
@@ -115,7 +152,7 @@ class JobRow:
 
     @property
     def progress_at(self) -> str:
-        """When a process last submitted, resumed or finished it, ISO 8601."""
+        """When a process last submitted, retried, resumed or finished it, ISO 8601."""
         return max(map(self._optional, PROGRESS))
 
     @property
@@ -129,6 +166,24 @@ class JobRow:
             "at": self._text("status_reason_at"),
             "until": self._optional("status_reason_until"),
         }
+
+    @property
+    def pause(self) -> Pause | None:
+        """Its pause; None: it is not paused."""
+        if self.status != "PAUSED":
+            return None
+        names = ("pause_code", "pause_message", "paused_by", "paused_at")
+        return Pause(*map(self._text, names))
+
+    @property
+    def resume_is_unsent(self) -> bool:
+        """Whether open chunks may have no message since the last resume."""
+        return self.resumed_at > self._optional("redispatched_at")
+
+    @property
+    def resumed_at(self) -> str:
+        """When its last pause ended; empty: it was never resumed."""
+        return self._optional("resumed_at")
 
     @property
     def full_groups(self) -> frozenset[int]:

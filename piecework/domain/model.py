@@ -42,10 +42,12 @@ class JobStatus(StrEnum):
     SUBMITTING = "SUBMITTING"
     #: All chunks are written; workers process them.
     RUNNING = "RUNNING"
+    #: It is paused: no call starts until it is resumed. Its deadline goes on.
+    PAUSED = "PAUSED"
     #: Every chunk has ended; the join runs and the certificate is written.
     FINALIZING = "FINALIZING"
     #: An operator reopens chunks; the next generation begins.
-    RESUMING = "RESUMING"
+    REOPENING = "REOPENING"
     #: An operator or the deadline stops it; chunks end, or are compensated.
     CANCELLING = "CANCELLING"
     #: Ended: every chunk has a result.
@@ -69,7 +71,9 @@ class JobStatus(StrEnum):
 
 
 #: The states in which a job can be cancelled.
-CANCELLABLE = frozenset({JobStatus.SUBMITTING, JobStatus.RUNNING, JobStatus.RESUMING})
+CANCELLABLE = frozenset(
+    {JobStatus.SUBMITTING, JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.REOPENING}
+)
 
 
 class ChunkStatus(StrEnum):

@@ -32,6 +32,8 @@ def leaves_queue(wait_s: float) -> bool:
 NEWER_WORKERS = "newer workers"
 #: `Deferred.blocked_on` when AWS does not answer this worker, or refuses it.
 STORE = "AWS"
+#: What a chunk waits for whose job is paused; it has no due time.
+PAUSE = "pause"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,17 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """The chunk's job is paused: no attempt is spent, and the message is deleted.
+
+    Attributes:
+        pivot_untried: The pivot stage was interrupted before anything in it was tried.
+    """
+
+    pivot_untried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """The chunk's job was cancelled.
 
@@ -127,4 +140,6 @@ class DeadLettered:
     uncompensated_stages: tuple[str, ...] = field(default=())
 
 
-Outcome: TypeAlias = Succeeded | Retry | Deferred | Released | Cancelled | DeadLettered
+Outcome: TypeAlias = (
+    Succeeded | Retry | Deferred | Released | Paused | Cancelled | DeadLettered
+)

@@ -956,6 +956,19 @@ ROWS: Final = (
         "See its status with `piecework jobs show JOB`.",
     ),
     Code(
+        "job.state.not_pausable",
+        PERMANENT,
+        "The job is not RUNNING, or it is paused already: it cannot be paused.",
+        "See its status and its pause with `piecework jobs show JOB`.",
+    ),
+    Code(
+        "job.state.not_paused",
+        PERMANENT,
+        "The job is not paused, so it cannot be resumed.",
+        "See its status with `piecework jobs show JOB`; an ended job needs "
+        "`piecework jobs retry JOB`.",
+    ),
+    Code(
         "job.state.not_finished",
         PERMANENT,
         "The job has not ended, so it has no complete result and cannot be retried.",

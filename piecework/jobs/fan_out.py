@@ -27,7 +27,7 @@ WRITERS = 4
 SENDERS = 8
 #: Groups that are written alternately; their manifest lines are held in memory.
 GROUPS_AT_ONCE = 16
-#: Seconds between two progress heartbeats of a process that submits or resumes.
+#: Seconds between two progress heartbeats of a process that submits or reopens.
 HEARTBEAT_S = 10.0
 #: Called with a step's name and the number of chunks that it has processed.
 Progress = Callable[[str, int], None]

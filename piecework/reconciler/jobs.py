@@ -26,6 +26,7 @@ from piecework.errors import SchemaTooNewError, StateError
 from piecework.jobs.cancellation import sweep
 from piecework.jobs.fan_in import finish_cancel, start_finalizing, start_join
 from piecework.jobs.fan_out import fan_out
+from piecework.jobs.pausing import redispatch
 from piecework.reconciler.pass_state import PassContext
 from piecework.runtime import Runtime
 from piecework.store.cancellation import cancel_unclaimed
@@ -57,13 +58,15 @@ async def act_by_status(  # noqa: PLR0911 -- a return a state
             return await finish_submit(context, job)
         case JobStatus.RUNNING:
             return await reconcile_chunks(context, job)
+        case JobStatus.PAUSED:
+            return await reconcile_paused(context, job)
         case JobStatus.FINALIZING:
             return await send_join(context, job)
         case JobStatus.CANCELLING:
             actions = await finish_cancelling(context, job)
             return actions + await dispatch_notifications(context, job)
-        case JobStatus.RESUMING:
-            return await finish_resume(context.rt, job)
+        case JobStatus.REOPENING:
+            return await finish_reopening(context.rt, job)
         case _:
             return await dispatch_notifications(context, job)
 
@@ -81,12 +84,12 @@ async def finish_submit(context: PassContext, job: Job) -> Counter[str]:
     return Counter({"submit finished": 1})
 
 
-async def finish_resume(rt: Runtime, job: Job) -> Counter[str]:
-    """Finish a resume that stopped half-way, with the chunks that it reopened."""
+async def finish_reopening(rt: Runtime, job: Job) -> Counter[str]:
+    """Finish a retry that stopped half-way, with the chunks that it reopened."""
     if quiet_for(rt, job) < SUBMIT_TIMEOUT_S:
         return Counter()
-    await rt.transitions.resume(job)
-    return Counter({"resume finished": 1})
+    await rt.transitions.reopened(job)
+    return Counter({"reopening finished": 1})
 
 
 def quiet_for(rt: Runtime, job: Job) -> float:
@@ -159,6 +162,8 @@ async def reconcile_chunks(context: PassContext, job: Job) -> Counter[str]:
     if unsent and quiet_for(rt, job) >= SUBMIT_TIMEOUT_S:
         await fan_out(rt, job, context.progress)
         return Counter({"submit finished": 1})
+    if job.resume_is_unsent:
+        return await finish_resume(context, job)
     open_chunks = 0
     newer: list[ChunkRef] = []
     groups = await groups_to_read(rt.tallies, job)
@@ -175,19 +180,49 @@ async def reconcile_chunks(context: PassContext, job: Job) -> Counter[str]:
     return actions
 
 
+async def finish_resume(context: PassContext, job: Job) -> Counter[str]:
+    """Finish a resume that stopped half-way: send the messages of open chunks."""
+    if quiet_for(context.rt, job) < SUBMIT_TIMEOUT_S:
+        return Counter()
+    await redispatch(context.rt, job.ref, context.progress)
+    return Counter({"resume finished": 1})
+
+
+async def reconcile_paused(context: PassContext, job: Job) -> Counter[str]:
+    """Release the expired leases of a paused job; dispatch only what compensates."""
+    actions: Counter[str] = Counter()
+    groups = await groups_to_read(context.rt.tallies, job)
+    context.leases.keep_only(job.ref, groups)
+    for group in sorted(groups):
+        async for chunk in chunks_of_group(context.rt.table, job.ref, group, []):
+            if chunk.has_direction:
+                actions += await reconcile_chunk(context, job, chunk)
+            elif chunk.status is ChunkStatus.RUNNING:
+                actions += await release_expired(context, chunk)
+    return actions
+
+
+async def release_expired(context: PassContext, chunk: Chunk) -> Counter[str]:
+    """Release the lease of a chunk if its owner has died."""
+    rt, now = context.rt, asyncio.get_running_loop().time()
+    if context.leases.unchanged_for(chunk, now) < rt.settings.lease_s:
+        return Counter()
+    reclaimer = Reclaimer(rt.table, rt.settings, rt.clock)
+    if not await reclaimer.release_expired(chunk):
+        return Counter()
+    return Counter({"expired lease released": 1})
+
+
 async def reconcile_chunk(context: PassContext, job: Job, chunk: Chunk) -> Counter[str]:
     """Dispatch a chunk again if its lease expired or its message is overdue."""
     rt = context.rt
     context.overdue.note(job, chunk, rt.clock())
     reclaimer = Reclaimer(rt.table, rt.settings, rt.clock)
     if chunk.status is ChunkStatus.RUNNING:
-        now = asyncio.get_running_loop().time()
-        if context.leases.unchanged_for(chunk, now) < rt.settings.lease_s:
-            return Counter()
-        if not await reclaimer.release_expired(chunk):
-            return Counter()
-        await context.dispatch(chunk.ref, chunk.gen)
-        return Counter({"expired lease released": 1})
+        released = await release_expired(context, chunk)
+        if released:
+            await context.dispatch(chunk.ref, chunk.gen)
+        return released
     context.leases.forget_chunk(chunk.ref)
     if chunk.status.terminal or not due(chunk, job, rt):
         return Counter()

@@ -70,6 +70,7 @@ async def run(
         stage = pipeline.stages[index]
         ctx.stage = stage.name
         try:
+            await ctx.caller.gate.wait_at_boundary()
             value = await run_with_variants(pipeline, index, ctx, checkpoints, limits)
             if index == len(pipeline.stages) - 1:
                 return Succeeded(value)

@@ -177,7 +177,7 @@ async def chunks_of_group(
 #
 # Once every chunk of a generation has ended, no chunk changes before the next
 # generation: only `reopen_chunk` changes an ended chunk, and only while the job is
-# RESUMING in a later generation. So the snapshot stays valid for the join and for the
+# REOPENING in a later generation. So the snapshot stays valid for the join and for the
 # certificate. A worker that has no cached snapshot reads the chunks again.
 
 #: Maximum rows of all cached snapshots; a single larger snapshot is kept too.

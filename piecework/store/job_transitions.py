@@ -1,8 +1,9 @@
 """The transitions of a job, each one conditional write.
 
 SUBMITTING -> RUNNING -> FINALIZING -> SUCCEEDED | PARTIAL | FAILED
-SUBMITTING | RUNNING | RESUMING -> CANCELLING -> CANCELLED
-PARTIAL | FAILED | CANCELLED -> RESUMING -> RUNNING
+RUNNING -> PAUSED -> RUNNING
+SUBMITTING | RUNNING | PAUSED | REOPENING -> CANCELLING -> CANCELLED
+PARTIAL | FAILED | CANCELLED -> REOPENING -> RUNNING
 
 A transition compares status and generation, so a process that read an earlier state
 changes nothing.
@@ -15,12 +16,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from piecework.domain import keys
+from piecework.domain.job_row import Pause
 from piecework.domain.model import DEADLINE_CODE, Job, JobRef, JobStatus, iso
 from piecework.store.jobs import active_mark, event_put, new_chunk
 from piecework.store.notifications import notification_put
 from piecework.store.table import Action, Refused, Table, Written
 
 IN_STATE = "#status = :from AND gen = :gen"
+#: A resume ends the pause that its caller has read, not a later one.
+THIS_PAUSE = f"{IN_STATE} AND paused_at = :paused_at AND pause_code = :pause_code"
+#: The messages of an earlier resume are not those of a later one.
+THIS_RESUME = f"{IN_STATE} AND resumed_at = :resumed_at"
+#: The attributes of a pause.
+PAUSE = "pause_code, pause_message, paused_by, paused_at"
 EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
 #: The attributes of a job that its deadline cancelled.
 BY_DEADLINE = {
@@ -99,7 +107,7 @@ class JobTransitions:
     async def reopen(
         self, job: Job, facts: dict[str, Any], also: Sequence[Action] = ()
     ) -> int | None:
-        """Move ended -> RESUMING in the next generation; None: the job has changed.
+        """Move ended -> REOPENING in the next generation; None: the job has changed.
 
         The job cannot end until its chunks are reopened, one by one. A deadline that
         has passed is removed unless `facts` has a new one. `also` is written in the
@@ -112,7 +120,7 @@ class JobTransitions:
             job.ref,
             job.gen,
             job.status,
-            JobStatus.RESUMING,
+            JobStatus.REOPENING,
             facts,
             next_gen=job.gen + 1,
             remove="deadline_at" if passed and "deadline_at" not in facts else "",
@@ -122,21 +130,78 @@ class JobTransitions:
         )
         return job.gen + 1 if isinstance(reply, Written) else None
 
-    async def resume(self, job: Job) -> bool:
-        """Move RESUMING -> RUNNING, or -> SUBMITTING if the submit was interrupted."""
+    async def reopened(self, job: Job) -> bool:
+        """Move REOPENING -> RUNNING, or -> SUBMITTING if the submit was interrupted."""
         opened = bool(job.opened_at)
         target = JobStatus.RUNNING if opened else JobStatus.SUBMITTING
-        return await self._move(job.ref, job.gen, JobStatus.RESUMING, target, {})
+        return await self._move(job.ref, job.gen, JobStatus.REOPENING, target, {})
+
+    async def pause(self, job: Job, pause: Pause) -> bool:
+        """Move RUNNING -> PAUSED: no call starts until the job is resumed.
+
+        The event is in the same transaction. A refused pause changes nothing: the job
+        has changed, or another process has paused it.
+        """
+        now = self.clock()
+        facts = {
+            "pause_code": pause.code,
+            "pause_message": pause.message,
+            "paused_by": pause.actor,
+            "paused_at": iso(now),
+        }
+        move = self._moving(
+            job.ref, job.gen, JobStatus.RUNNING, JobStatus.PAUSED, facts
+        )
+        told = {"actor": pause.actor, "code": pause.code, "reason": pause.message}
+        event = event_put(self.table, job.ref, "paused", now, told)
+        return isinstance(await self.table.transact([move, event]), Written)
+
+    async def resume(self, job: Job, actor: str, reason: str) -> bool:
+        """Move PAUSED -> RUNNING; the caller then sends the messages of open chunks.
+
+        A refused resume changes nothing: the pause that was read has ended.
+        """
+        now, pause = self.clock(), job.pause
+        if pause is None:
+            return False
+        move = self._moving(
+            job.ref,
+            job.gen,
+            JobStatus.PAUSED,
+            JobStatus.RUNNING,
+            {"resumed_at": iso(now)},
+            condition=THIS_PAUSE,
+            remove=PAUSE,
+        )
+        read = {"paused_at": pause.at, "pause_code": pause.code}
+        move = replace(move, values={**move.values, **read})
+        told = {"actor": actor, "code": pause.code, "reason": reason}
+        event = event_put(self.table, job.ref, "resumed", now, told)
+        return isinstance(await self.table.transact([move, event]), Written)
+
+    async def redispatched(self, job: Job) -> None:
+        """Record that every open chunk's message was sent after this resume."""
+        facts = {"redispatched_at": iso(self.clock())}
+        move = self._moving(
+            job.ref,
+            job.gen,
+            JobStatus.RUNNING,
+            JobStatus.RUNNING,
+            facts,
+            condition=THIS_RESUME,
+        )
+        values = {**move.values, "resumed_at": job.resumed_at}
+        await self.table.update(replace(move, values=values), returning="NONE")
 
     async def cancel(self, job: Job, facts: dict[str, Any]) -> bool:
-        """Move SUBMITTING | RUNNING | RESUMING -> CANCELLING."""
+        """Move SUBMITTING | RUNNING | PAUSED | REOPENING -> CANCELLING."""
         facts = {**facts, "cancelled_at": iso(self.clock())}
         return await self._move(
             job.ref, job.gen, job.status, JobStatus.CANCELLING, facts
         )
 
     async def expire(self, job: Job) -> bool:
-        """Move SUBMITTING | RUNNING | RESUMING -> CANCELLING after the deadline.
+        """Move SUBMITTING | RUNNING | PAUSED | REOPENING -> CANCELLING when it is late.
 
         Event and notification are in the same transaction, so each exists once.
         """

@@ -107,7 +107,7 @@ class Jobs:
         return total
 
     async def touch(self, ref: JobRef, gen: int) -> None:
-        """Record that a process still submits or resumes this generation of the job."""
+        """Record that a process still submits or reopens this generation of the job."""
         action = self.table.action(
             "Update",
             ref.pk,

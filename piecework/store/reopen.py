@@ -63,7 +63,7 @@ async def reopen_chunk(
         chunk.ref.of.pk,
         keys.META_SK,
         condition=BEING_RESUMED,
-        values={"resuming": JobStatus.RESUMING, "next": gen},
+        values={"resuming": JobStatus.REOPENING, "next": gen},
     )
     actions = [reopening(table, chunk, gen, how), check, *how.also]
     return isinstance(await table.transact(actions), Written)

@@ -1,4 +1,4 @@
-"""The end of a claim: six fenced writes, one for each outcome.
+"""The end of a claim: seven fenced writes, one for each outcome.
 
 Each returns whether this claim made the write. A refused write is first compared with
 our own fence, because the SDK may have sent it twice and lost the first answer.
@@ -15,10 +15,12 @@ from piecework.domain.call_usage import CallUsage
 from piecework.domain.claim import Claim
 from piecework.domain.model import ChunkStatus, iso
 from piecework.domain.outcome import (
+    PAUSE,
     STORE,
     Cancelled,
     DeadLettered,
     Deferred,
+    Paused,
     Retry,
     leaves_queue,
 )
@@ -138,6 +140,22 @@ class Settlements:
         )
         return await self._write(claim, ChunkStatus.WAITING, [update])
 
+    async def pause(self, claim: Claim, paused: Paused, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING because the job is paused; refund the attempt.
+
+        The chunk may be claimed as soon as the job is resumed.
+        """
+        counted = counted_as(claim)
+        more = ", pivot_untried_fence = :fence" if paused.pivot_untried else ""
+        update = self._wait(
+            claim,
+            f"blocked_on = :pause, {counted} = {counted} - :one{more}",
+            {"one": 1, "pause": PAUSE},
+            0.0,
+            calls,
+        )
+        return await self._write(claim, ChunkStatus.WAITING, [update])
+
     async def dead_letter(
         self,
         claim: Claim,
@@ -180,7 +198,7 @@ class Settlements:
     ) -> bool:
         """Move RUNNING -> CANCELLED, with the interrupted stage and the compensation.
 
-        A compensated chunk resumes at `resume_at`, any other chunk at its cursor.
+        A compensated chunk continues at `resume_at`, any other chunk at its cursor.
         """
         assignments = "cancelled_at_stage = :at"
         values: dict[str, Any] = {"at": cancelled_at_stage(cancelled.stage)}

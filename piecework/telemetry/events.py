@@ -96,6 +96,7 @@ _CHUNK: Final = {
         _CLAIM_END,
         "warning",
     ),
+    "chunk.paused": event("a claim ended: its job is paused", _CLAIM_END),
     "chunk.cancelled": event("a claim ended: its job was cancelled", _CLAIM_END),
     "chunk.dead_lettered": event(
         "a claim ended: the chunk failed for good, and its dead letter is written",

@@ -6,18 +6,19 @@ from typing import Any
 
 from piecework.domain.model import ChunkStatus as C
 from piecework.domain.model import JobStatus as J
+from piecework.domain.outcome import PAUSE
 
 Item = dict[str, Any]
 
 OPEN = {C.PENDING, C.WAITING}
 ENDED = {C.SUCCEEDED, C.DEAD, C.CANCELLED}
-CANCELLABLE = {J.SUBMITTING, J.RUNNING, J.RESUMING}
+CANCELLABLE = {J.SUBMITTING, J.RUNNING, J.PAUSED, J.REOPENING}
 OUTCOMES = {J.SUCCEEDED, J.PARTIAL, J.FAILED}
 #: The counters of deferred claims: for a dependency, and for AWS.
 DEFERRALS = ("deferrals", "outages")
 #: The transitions that a full run of the simulator must have taken.
-CHUNK_TRANSITIONS = [f"C{n}" for n in range(15)]
-JOB_TRANSITIONS = [f"J{n}" for n in range(10)]
+CHUNK_TRANSITIONS = [f"C{n}" for n in range(16)]
+JOB_TRANSITIONS = [f"J{n}" for n in range(12)]
 
 
 def chunk_transitions(old: Item | None, new: Item) -> list[str]:
@@ -51,6 +52,8 @@ def running_transitions(old: Item, new: Item) -> list[str]:
     deferred = any(new.get(name, 0) > old.get(name, 0) for name in DEFERRALS)
     if after == C.WAITING and deferred:
         return ["C14"]
+    if after == C.WAITING and new.get("blocked_on") == PAUSE:
+        return ["C15"]
     given_back = after == C.WAITING and "claim_token" not in new
     back = ["J7"] if after in ENDED and "compensation" in new else []
     transitions = {
@@ -93,13 +96,15 @@ def job_transitions(old: Item | None, new: Item) -> list[str]:
     transitions = {
         (J.SUBMITTING, J.RUNNING): "J1",
         (J.RUNNING, J.FINALIZING): "J2",
+        (J.RUNNING, J.PAUSED): "J10",
+        (J.PAUSED, J.RUNNING): "J11",
         (J.CANCELLING, J.FINALIZING): "J2",
         (J.CANCELLING, J.CANCELLED): "J5",
-        (J.RESUMING, J.RUNNING): "J9",
-        (J.RESUMING, J.SUBMITTING): "J9",
+        (J.REOPENING, J.RUNNING): "J9",
+        (J.REOPENING, J.SUBMITTING): "J9",
         **{(J.FINALIZING, outcome): "J3" for outcome in OUTCOMES},
         **{(state, J.CANCELLING): "J4" for state in CANCELLABLE},
-        **{(o, J.RESUMING): "J8" for o in {*OUTCOMES - {J.SUCCEEDED}, J.CANCELLED}},
+        **{(o, J.REOPENING): "J8" for o in {*OUTCOMES - {J.SUCCEEDED}, J.CANCELLED}},
     }
     transition = transitions.get((J(before), J(after)))
     return [transition] if transition else []

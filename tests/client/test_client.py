@@ -216,7 +216,7 @@ async def test_a_redrive_after_a_fix_completes_the_job(deployment: Deployment) -
     assert values == [{"words": 1}, {"words": 1}]
 
 
-async def test_a_cancelled_job_is_resumed_and_not_retried(
+async def test_a_cancelled_job_is_retried_and_not_resumed(
     deployment: Deployment,
 ) -> None:
     job = await deployment.client.submit(words, [Text(text="a"), Text(text="hold")])
@@ -227,10 +227,11 @@ async def test_a_cancelled_job_is_resumed_and_not_retried(
         last = await anext(results)
         assert isinstance(last, Failed)
         assert (last.status, last.error.code) == ("CANCELLED", "job.cancel.requested")
-        with pytest.raises(UsageError, match="jobs retry"):
-            await job.retry("again")
+        with pytest.raises(UsageError, match="not paused") as refused:
+            await job.resume("again")
+        assert "jobs retry" in refused.value.next_step
         holds[-1].set()
-        assert await job.resume("needed after all") == 1
+        assert await job.retry("needed after all") == 1
         assert (await job.wait(timeout=30)).succeeded
 
 
@@ -389,7 +390,7 @@ async def test_a_status_is_read_in_any_case_and_a_wrong_one_refused(
     job = await client.submit(words, [Text(text="a")], id="job-1")
     assert [one.id async for one in client.jobs("running")] == ["job-1"]
     assert [one["chunk"] async for one in job.chunks("pending")] == [0]
-    for wrong in (client.jobs("paused"), job.chunks("running away")):
+    for wrong in (client.jobs("asleep"), job.chunks("running away")):
         with pytest.raises(UsageError, match="not a status"):
             await anext(aiter(wrong))
 

@@ -45,6 +45,7 @@ COMMAND_OF = {
     "save": "results",
     "cancel": "jobs cancel",
     "retry": "jobs retry",
+    "pause": "jobs pause",
     "resume": "jobs resume",
     "dead_letters": "dlq list",
     "dead_letter": "dlq show",
@@ -119,12 +120,14 @@ class Deployment:
         yield self.aws.runtime()
 
     async def prepare(self, job: str, state: str) -> None:
-        """Make a job that runs, is cancelled, or has a dead letter."""
+        """Make a job that runs, is paused, is cancelled, or has a dead letter."""
         async with Client(runtime=self.aws.runtime()) as client:
             handle = await client.submit(words, ROWS, id=job)
             if state == "CANCELLED":
                 await handle.cancel("not needed")
-            if state != "RUNNING":
+            if state == "PAUSED":
+                await handle.pause("not now")
+            if state not in {"RUNNING", "PAUSED"}:
                 names = {"words": words}
                 async with worker_beside(self.aws, names, [__name__]):
                     await handle.wait(timeout=30)
@@ -146,8 +149,9 @@ class Deployment:
             name: found.get(name)
             for name in ("status", "gen", "counts", "dead_letters", "chunks")
         } | {
-            "why": found.get("resume_reason"),
+            "why": found.get("reopen_reason"),
             "cancel": sorted(found.get("cancel", ())),
+            "pause": found.get("pause", {}).get("message"),
         }
 
 
@@ -168,7 +172,9 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
             "jobs cancel JOB --compensate --yes",
             lambda j: j.cancel(compensate=True),
         ),
-        ("CANCELLED", "jobs resume JOB --reason why", lambda j: j.resume("why")),
+        ("CANCELLED", "jobs retry JOB --reason why", lambda j: j.retry("why")),
+        ("RUNNING", "jobs pause JOB --reason why", lambda j: j.pause("why")),
+        ("PAUSED", "jobs resume JOB --reason why", lambda j: j.resume("why")),
         ("PARTIAL", "jobs retry JOB --reason why", lambda j: j.retry("why")),
         (
             "PARTIAL",
@@ -215,6 +221,7 @@ def test_a_method_does_what_its_command_does(
         ("none", "jobs retry JOB", JobHandle.retry),
         ("running", "jobs retry JOB", JobHandle.retry),
         ("running", "jobs resume JOB", JobHandle.resume),
+        ("none", "jobs pause JOB", JobHandle.pause),
         (
             "running",
             "jobs retry JOB --deadline 2001-01-01T00:00:00Z",

@@ -1,4 +1,4 @@
-"""Promise: a cancel cuts off what is in flight, and a resume repeats nothing else."""
+"""Promise: a cancel cuts off what is in flight, and a retry repeats nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.reconciler.loop import Reconciler
 from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.resume import ResumeRequest, resume
+from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.submit import Submission, submit
 from tests.scenarios.conftest import Scenario, chunk_inputs
 from tests.scenarios.pipelines import Item, counting, travel
@@ -44,7 +44,7 @@ async def test_a_cancel_interrupts_the_calls_in_flight_and_quiesces(
     assert (ended.item["cancelled_by"], ended.item["cancel_reason"]) == ("me", "enough")
 
 
-async def test_a_resume_goes_on_from_the_checkpoints(scenario: Scenario) -> None:
+async def test_a_retry_goes_on_from_the_checkpoints(scenario: Scenario) -> None:
     await scenario.submit(counting, [Item(n=n, calls=240) for n in range(3)])
 
     async with scenario.worker():
@@ -52,7 +52,7 @@ async def test_a_resume_goes_on_from_the_checkpoints(scenario: Scenario) -> None
         await cancel(scenario.rt, JOB, actor="me", reason="wait")
         await scenario.ended()
         made = scenario.happened("call")
-        count, gen = await resume(scenario.rt, ResumeRequest(JOB, "me", "go on"))
+        count, gen = await retry(scenario.rt, RetryRequest(JOB, "me", "go on"))
         await scenario.until(lambda: scenario.happened("call") > made)
         ended = await scenario.ended()
 
@@ -95,7 +95,7 @@ async def test_a_job_that_has_ended_cannot_be_cancelled(scenario: Scenario) -> N
 
     assert refused.value.code == "job.state.not_cancellable"
     with pytest.raises(UsageError) as running:
-        await resume(scenario.rt, ResumeRequest(JOB, "me", "again"))
+        await retry(scenario.rt, RetryRequest(JOB, "me", "again"))
     assert running.value.code == "job.state.not_finished"
 
 
@@ -144,7 +144,7 @@ async def test_a_submit_that_was_cancelled_is_not_sent_by_submitting_again(
     assert (again.status, is_new) == (JobStatus.CANCELLED, False)
     assert await scenario.rt.work.depth() == 0
     async with scenario.worker():
-        count, _ = await resume(scenario.rt, ResumeRequest(JOB, "me", "go on"))
+        count, _ = await retry(scenario.rt, RetryRequest(JOB, "me", "go on"))
         ended = await scenario.ended()
     assert ended.status is JobStatus.SUCCEEDED
     assert count < 450

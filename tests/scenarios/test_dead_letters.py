@@ -12,7 +12,7 @@ from piecework.domain import keys
 from piecework.domain.model import JobRef, JobStatus, moment
 from piecework.errors import UsageError
 from piecework_orchestrator.redrive import Edit, RedriveRequest, redrive
-from piecework_orchestrator.resume import ResumeRequest, resume
+from piecework_orchestrator.retry import RetryRequest, retry
 from tests.scenarios.command_line import COUNTING, piecework
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
@@ -151,7 +151,7 @@ async def test_what_was_discarded_is_neither_redriven_nor_resumed(
         assert 1 == shown.document["dead_letters"]
 
         scenario.fix()
-        assert (1, 2) == await resume(scenario.rt, ResumeRequest(REF, "me", "go on"))
+        assert (1, 2) == await retry(scenario.rt, RetryRequest(REF, "me", "go on"))
         ended = await scenario.ended()
 
     assert JobStatus.PARTIAL is ended.status
@@ -175,7 +175,7 @@ async def test_a_redrive_that_is_late_revives_nothing_that_was_discarded(
             await redrive(scenario.rt, RedriveRequest(REF, seen, "me", "late"))
         assert "redrive.selection.empty" == refused.value.code
         with pytest.raises(UsageError) as refused:
-            await resume(scenario.rt, ResumeRequest(REF, "me", "late"))
+            await retry(scenario.rt, RetryRequest(REF, "me", "late"))
         assert "job.retry.nothing_left" == refused.value.code
     job = await scenario.job()
     assert (JobStatus.PARTIAL, 1) == (job.status, job.gen)
@@ -209,7 +209,7 @@ async def test_a_resume_closes_the_letters_of_what_it_takes_up(
     await scenario.submit(counting, [Item(n=0), BAD])
     async with scenario.worker():
         await scenario.ended()
-        assert (1, 2) == await resume(scenario.rt, ResumeRequest(REF, "me", "again"))
+        assert (1, 2) == await retry(scenario.rt, RetryRequest(REF, "me", "again"))
         await scenario.ended()
         assert {1: 2} == await open_dead_letters(scenario)
 

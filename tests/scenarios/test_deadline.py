@@ -11,7 +11,7 @@ from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
 from piecework.store.completion import Tallies
 from piecework_orchestrator.inspector import job_document, job_events
-from piecework_orchestrator.resume import ResumeRequest, resume
+from piecework_orchestrator.retry import RetryRequest, retry
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, travel, trip
 from tests.scenarios.test_compensate import bookings
@@ -160,7 +160,7 @@ async def test_a_resume_goes_on_without_the_deadline_that_passed(
     await scenario.submit(counting, [Item(n=1)], deadline_s=0.5)
     async with scenario.reconciler():
         await scenario.ended()
-        await resume(scenario.rt, ResumeRequest(JOB, "me", "after all"))
+        await retry(scenario.rt, RetryRequest(JOB, "me", "after all"))
         async with scenario.worker():
             ended = await scenario.ended()
     assert ended.status is JobStatus.SUCCEEDED
@@ -172,6 +172,6 @@ async def test_a_resume_may_bring_a_deadline_of_its_own(scenario: Scenario) -> N
     async with scenario.reconciler():
         await scenario.ended()
         until = scenario.rt.clock() + 1.0
-        await resume(scenario.rt, ResumeRequest(JOB, "me", "once more", until))
+        await retry(scenario.rt, RetryRequest(JOB, "me", "once more", until))
         ended = await scenario.ended()
     assert (ended.status, ended.gen) == (JobStatus.CANCELLED, 2)

@@ -265,7 +265,7 @@ def test_a_reopened_job_runs_before_its_messages_are_sent(shop: Shop) -> None:
 
     took = simulate(act, [pipeline])
 
-    assert JobStatus.RESUMING not in seen
+    assert JobStatus.REOPENING not in seen
     assert took < 5.0
     assert [[0, 1]] == shop.joined
 

@@ -127,8 +127,11 @@ class Store:
         return Chunk.read(self.chunk, facts)
 
     async def put_job(self, status: JobStatus, gen: int = 2, **facts: Any) -> Any:
-        item = {"status": status, "gen": gen, "chunks": 5, "pipeline": "p", **facts}
-        await self.put(self.ref.pk, keys.META_SK, **item)
+        item = {"status": status, "gen": gen, "chunks": 5, "pipeline": "p"}
+        if status is JobStatus.PAUSED:
+            item |= {"pause_code": "person", "pause_message": "why"}
+            item |= {"paused_by": "me", "paused_at": iso(self.now - 9)}
+        await self.put(self.ref.pk, keys.META_SK, **item | facts)
         return await self.jobs.read(self.ref)
 
     async def running(self, **facts: Any) -> Claim:

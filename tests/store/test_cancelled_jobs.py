@@ -28,8 +28,9 @@ async def reason(store: Store, job: Any, gen: int = 2, groups: Any = None) -> st
     [
         (JobStatus.RUNNING, 2, ""),
         (JobStatus.RUNNING, 1, "superseded"),
-        (JobStatus.RESUMING, 1, "superseded"),
+        (JobStatus.REOPENING, 1, "superseded"),
         (JobStatus.FINALIZING, 2, ""),
+        (JobStatus.PAUSED, 2, "paused"),
         (JobStatus.CANCELLED, 2, "ended"),
         (JobStatus.PARTIAL, 2, "ended"),
         (JobStatus.PARTIAL, 3, ""),

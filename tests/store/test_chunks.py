@@ -27,7 +27,7 @@ ChunkWrite = Callable[[Store, Chunk], Awaitable[bool]]
 
 @pytest.fixture(autouse=True)
 async def _a_job_being_resumed(store: Store) -> None:
-    await store.put_job(JobStatus.RESUMING, gen=5)
+    await store.put_job(JobStatus.REOPENING, gen=5)
 
 
 async def release_expired(store: Store, seen: Chunk) -> bool:

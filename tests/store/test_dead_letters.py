@@ -70,7 +70,7 @@ async def reopen(
 
 
 async def dead(store: Store, **facts: Any) -> None:
-    await store.put_job(JobStatus.RESUMING, gen=5)
+    await store.put_job(JobStatus.REOPENING, gen=5)
     await store.put_chunk(status="DEAD", fence=4, **facts)
 
 
@@ -195,7 +195,7 @@ async def test_a_chunk_that_has_its_turn_later_waits_for_it(store: Store) -> Non
 
 
 async def test_a_cancelled_chunk_is_the_replay_of_no_death(store: Store) -> None:
-    await store.put_job(JobStatus.RESUMING, gen=5)
+    await store.put_job(JobStatus.REOPENING, gen=5)
     seen = await store.put_chunk(status="CANCELLED", fence=4)
     assert await reopen_chunk(store.table, seen, 5) is True
     assert not {"replay_of", "origin_gen"} & (await store.item()).keys()

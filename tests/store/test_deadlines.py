@@ -18,7 +18,7 @@ S = JobStatus
 PASSED, AHEAD = iso(NOW), iso(NOW + 1)
 
 
-@pytest.mark.parametrize("status", [S.SUBMITTING, S.RUNNING, S.RESUMING])
+@pytest.mark.parametrize("status", [S.SUBMITTING, S.RUNNING, S.REOPENING])
 async def test_a_deadline_that_passed_cancels_and_compensates(
     store: Store, status: JobStatus
 ) -> None:

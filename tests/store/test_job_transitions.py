@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.job_row import Pause
 from piecework.domain.model import Job, JobStatus, iso
 from piecework.store.table import Written
 from tests.store.conftest import NOW, Store, Stutter
@@ -41,8 +42,16 @@ async def reopen_job(store: Store, job: Job) -> Any:
     return await store.transitions.reopen(job, facts) == job.gen + 1
 
 
-async def resume(store: Store, job: Job) -> Any:
-    return await store.transitions.resume(job)
+async def reopened(store: Store, job: Job) -> Any:
+    return await store.transitions.reopened(job)
+
+
+async def pause_job(store: Store, job: Job) -> Any:
+    return await store.transitions.pause(job, Pause("person", "why", "me"))
+
+
+async def resume_job(store: Store, job: Job) -> Any:
+    return await store.transitions.resume(job, "me", "now")
 
 
 async def cancel_job(store: Store, job: Job) -> Any:
@@ -61,12 +70,15 @@ JOB_WRITES: list[tuple[JobWrite, JobStatus, JobStatus, int]] = [
     (sent, S.RUNNING, S.RUNNING, 0),
     (finalize, S.RUNNING, S.FINALIZING, 0),
     (ending, S.FINALIZING, S.PARTIAL, 0),
-    (reopen_job, S.PARTIAL, S.RESUMING, 1),
-    (reopen_job, S.CANCELLED, S.RESUMING, 1),
-    (resume, S.RESUMING, S.SUBMITTING, 0),
+    (reopen_job, S.PARTIAL, S.REOPENING, 1),
+    (reopen_job, S.CANCELLED, S.REOPENING, 1),
+    (reopened, S.REOPENING, S.SUBMITTING, 0),
+    (pause_job, S.RUNNING, S.PAUSED, 0),
+    (resume_job, S.PAUSED, S.RUNNING, 0),
     (cancel_job, S.SUBMITTING, S.CANCELLING, 0),
     (cancel_job, S.RUNNING, S.CANCELLING, 0),
-    (cancel_job, S.RESUMING, S.CANCELLING, 0),
+    (cancel_job, S.PAUSED, S.CANCELLING, 0),
+    (cancel_job, S.REOPENING, S.CANCELLING, 0),
     (cancelled, S.CANCELLING, S.CANCELLED, 0),
 ]
 moves = pytest.mark.parametrize(
@@ -134,9 +146,31 @@ async def test_a_move_whose_answer_was_lost_was_made(
     assert (item["status"], item["gen"]) == (target, 2 + raised)
 
 
+@pytest.mark.parametrize("later", [{"paused_at": iso(NOW)}, {"pause_code": "budget"}])
+async def test_a_resume_does_not_end_a_later_pause(store: Store, later: Any) -> None:
+    job = await store.put_job(S.PAUSED)
+    await store.change(store.ref.pk, keys.META_SK, **later)
+    before = await store.everything()
+    assert await store.transitions.resume(job, "me", "now") is False
+    assert before == await store.everything()
+
+
+async def test_messages_of_an_earlier_resume_do_not_count_for_a_later_one(
+    store: Store,
+) -> None:
+    job = await store.put_job(S.RUNNING, resumed_at=iso(NOW - 5))
+    assert job.resume_is_unsent
+    await store.change(store.ref.pk, keys.META_SK, resumed_at=iso(NOW))
+    before = await store.everything()
+    await store.transitions.redispatched(job)
+    assert before == await store.everything()
+    await store.transitions.redispatched(await store.jobs.read(store.ref))
+    assert not (await store.jobs.read(store.ref)).resume_is_unsent
+
+
 async def test_a_job_that_had_opened_is_resumed_to_running(store: Store) -> None:
-    job = await store.put_job(S.RESUMING, opened_at=iso(NOW))
-    assert await store.transitions.resume(job) is True
+    job = await store.put_job(S.REOPENING, opened_at=iso(NOW))
+    assert await store.transitions.reopened(job) is True
     assert (await store.item(store.ref.pk, keys.META_SK))["status"] == "RUNNING"
 
 

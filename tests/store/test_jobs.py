@@ -111,7 +111,7 @@ async def test_a_missing_job_or_an_earlier_generation_records_no_progress(
 ) -> None:
     await store.jobs.touch(store.ref, 2)
     assert await store.jobs.read(store.ref) is None
-    await store.put_job(S.RESUMING, gen=3)
+    await store.put_job(S.REOPENING, gen=3)
     before = await store.everything()
     await store.jobs.touch(store.ref, 2)
     assert before == await store.everything()

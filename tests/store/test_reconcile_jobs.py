@@ -14,7 +14,7 @@ from piecework.reconciler import jobs
 from piecework.reconciler.jobs import (
     due,
     finish_cancelling,
-    finish_resume,
+    finish_reopening,
     finish_submit,
     reconcile_chunk,
     reconcile_chunks,
@@ -77,14 +77,14 @@ async def test_a_submit_that_is_quiet_for_long_is_finished(
 
 
 @pytest.mark.parametrize(
-    ("since", "status"), [(RECENT, JobStatus.RESUMING), (QUIET, JobStatus.RUNNING)]
+    ("since", "status"), [(RECENT, JobStatus.REOPENING), (QUIET, JobStatus.RUNNING)]
 )
 async def test_a_resume_that_is_quiet_for_long_is_finished(
     store: Store, since: str, status: JobStatus
 ) -> None:
     facts = {"reopened_at": since, "opened_at": LONG_AGO}
-    job = await store.put_job(JobStatus.RESUMING, **facts)
-    await finish_resume(runtime(store), job)
+    job = await store.put_job(JobStatus.REOPENING, **facts)
+    await finish_reopening(runtime(store), job)
     found = await store.jobs.read(store.ref)
     assert found is not None
     assert status is found.status
@@ -95,7 +95,7 @@ async def test_a_resume_that_is_quiet_for_long_is_finished(
     ("act", "status"),
     [
         (finish_submit, JobStatus.SUBMITTING),
-        (finish_resume, JobStatus.RESUMING),
+        (finish_reopening, JobStatus.REOPENING),
         (reconcile_chunks, JobStatus.RUNNING),
     ],
 )
@@ -106,7 +106,7 @@ async def test_a_submit_with_progress_is_left_alone(
     began = dict.fromkeys(("created_at", "opened_at", "reopened_at"), LONG_AGO)
     job = await store.put_job(status, **began | {seen: RECENT})
     here = pass_context(store)
-    await act(here.rt if act is finish_resume else here, job)
+    await act(here.rt if act is finish_reopening else here, job)
     found = await store.jobs.read(store.ref)
     assert found is not None
     assert ([], status) == (asked, found.status)

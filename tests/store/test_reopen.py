@@ -15,7 +15,7 @@ from tests.store.conftest import NOW, Store
 
 @pytest.fixture(autouse=True)
 async def _a_job_being_resumed(store: Store) -> None:
-    await store.put_job(JobStatus.RESUMING, gen=5)
+    await store.put_job(JobStatus.REOPENING, gen=5)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ async def test_a_chunk_that_ended_otherwise_is_not_reopened(
 
 @pytest.mark.parametrize(
     ("status", "gen"),
-    [(JobStatus.CANCELLED, 5), (JobStatus.RUNNING, 5), (JobStatus.RESUMING, 6)],
+    [(JobStatus.CANCELLED, 5), (JobStatus.RUNNING, 5), (JobStatus.REOPENING, 6)],
 )
 async def test_a_late_reopen_takes_nothing_up_under_a_job_that_moved_on(
     store: Store, status: JobStatus, gen: int
@@ -52,7 +52,7 @@ async def test_a_new_generation_has_all_attempts_and_waits_first(
     spent: dict[str, Any] = dict.fromkeys((*names, "recoveries", "redispatches"), 9)
     spent |= {"breaker_deferrals": 9, "breaker_since": iso(NOW), "failed_probes": 2}
     chunk = await store.put_chunk(status="DEAD", attempts=3, fence=7, **spent)
-    await store.put_job(JobStatus.RESUMING, gen=5)
+    await store.put_job(JobStatus.REOPENING, gen=5)
     assert await reopen_chunk(store.table, chunk, 5) is True
     item = await store.item()
     assert (0, 7, 1) == (item["attempts"], item["fence"], item["replays"])
@@ -63,7 +63,7 @@ async def test_a_chunk_that_ended_in_a_generation_is_not_reopened_in_it(
     store: Store,
 ) -> None:
     chunk = await store.put_chunk(status="DEAD", gen=5, attempts=3, fence=7)
-    await store.put_job(JobStatus.RESUMING, gen=5)
+    await store.put_job(JobStatus.REOPENING, gen=5)
     assert await reopen_chunk(store.table, chunk, 5) is False
     assert (await store.item())["status"] == "DEAD"
 

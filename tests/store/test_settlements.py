@@ -27,6 +27,7 @@ from tests.store.writes import (
     dead_letter,
     defer,
     named,
+    pause,
     record_compensation,
     release,
     rows,
@@ -153,6 +154,13 @@ LEFT: dict[Write, dict[str, Any]] = {
         "breaker_since": iso(NOW),
         "failed_probes": None,
         "pivot_untried_fence": None,
+    },
+    pause: {
+        "status": "WAITING",
+        "retry_at": iso(NOW),
+        "attempts": 1,
+        "blocked_on": "pause",
+        "pivot_untried_fence": 4,
     },
     release: {"status": "WAITING", "retry_at": iso(NOW), "attempts": 1, "releases": 1},
     dead_letter: {

@@ -16,6 +16,7 @@ from piecework.domain.outcome import (
     Compensation,
     DeadLettered,
     Deferred,
+    Paused,
     Retry,
 )
 from piecework.errors.codes import ErrorClass
@@ -95,6 +96,11 @@ async def release(store: Store, claim: Claim) -> Any:
     return await store.settlements.release(claim, calls=Calls(5))
 
 
+async def pause(store: Store, claim: Claim) -> Any:
+    paused = Paused(pivot_untried=True)
+    return await store.settlements.pause(claim, paused, calls=Calls(5))
+
+
 async def dead_letter(store: Store, claim: Claim) -> Any:
     dead_letter = store.dead_letters.row(claim, DEAD, [], pipeline="review", owner="")
     return await store.settlements.dead_letter(
@@ -123,6 +129,7 @@ ENDS: list[Write] = [
     succeed_alone,
     schedule_retry,
     defer,
+    pause,
     release,
     dead_letter,
     cancel,

@@ -55,11 +55,24 @@ async def test_a_cancel_counts_its_chunks_and_keeps_the_reason(
         "wrong input",
     )
     _, shown = await page.get("/jobs/j-1")
-    assert "/actions/resume?job=j-1" in shown
+    assert "/actions/retry?job=j-1" in shown
     assert "/actions/cancel" not in shown
     assert "2 chunks of job j-1 will run" in await perform(
-        page, "/actions/resume?job=j-1", reason="right after all"
+        page, "/actions/retry?job=j-1", reason="right after all"
     )
+
+
+async def test_a_job_is_paused_with_a_reason_and_resumed(
+    deployment: Deployment, page: Page
+) -> None:
+    await deployment.submit("j-1", "one")
+    text = await perform(page, "/actions/pause?job=j-1", reason="price change")
+    assert "Job j-1 is PAUSED" in text
+    _, shown = await page.get("/jobs/j-1")
+    assert "person: price change (by ann@desk" in shown
+    assert "/actions/pause" not in shown
+    text = await perform(page, "/actions/resume?job=j-1", reason="agreed")
+    assert "Job j-1 is RUNNING" in text
 
 
 async def test_a_canary_redrives_a_cause_of_all_jobs(
@@ -80,8 +93,8 @@ async def test_a_canary_redrives_a_cause_of_all_jobs(
         for job in ("j-1", "j-2"):
             view = await deployment.client.job(job).wait(timeout=20)
             assert view.succeeded
-            assert view.document["resumed_by"] == "ann@desk"
-            assert view.document["resume_reason"] == "deployed the fix"
+            assert view.document["reopened_by"] == "ann@desk"
+            assert view.document["reopen_reason"] == "deployed the fix"
 
 
 async def test_a_payload_is_edited_and_a_letter_discarded(

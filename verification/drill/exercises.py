@@ -135,6 +135,13 @@ async def cancelled(fleet: Fleet) -> None:
     await asyncio.sleep(1.0)
 
 
+async def paused(fleet: Fleet) -> None:
+    """Pause a job between the retries of its chunks."""
+    await runs(fleet, *many(retry=MORE))
+    await fleet.driver.pause((await fleet.job()).ref, mortal=False)
+    await asyncio.sleep(SETTLED_S)
+
+
 async def deferred(fleet: Fleet, blocked_on: str, code: str) -> None:
     """Defer chunks as a worker does in the rare cases that need other processes."""
     await fleet.submit("quick", "quick")
@@ -161,6 +168,7 @@ SINGLE: Final = (
     ),
     Exercise("newer", lambda fleet: deferred(fleet, *NEWER), "version.newer_needed"),
     Exercise("AWS", lambda fleet: deferred(fleet, *AWS), "aws.unavailable"),
+    Exercise("paused", paused, "job.paused", "retry.waiting"),
     Exercise("cancelled", cancelled, "cancel.unfinished"),
     Exercise("ended", lambda fleet: ends(fleet, "quick"), "job.ended"),
     Exercise(

@@ -175,7 +175,7 @@ async def run_writing_commands(actors: Actors) -> None:
     await actors.command(WRITE, "dlq", "redrive", "--code", "tool.*", "--dry-run")
     await submit(actors, "unwanted", [Item(n=n) for n in range(3)])
     await actors.command(WRITE, "jobs", "cancel", "unwanted", *YES)
-    await actors.command(WRITE, "jobs", "resume", "unwanted", *WHY)
+    await actors.command(WRITE, "jobs", "retry", "unwanted", *WHY)
     with patch.object(submitting, "fan_out", nothing):
         await submit(actors, "unwritten", [Item(n=n) for n in range(2)])
     await actors.command(WRITE, "jobs", "cancel", "unwritten", *YES)

@@ -73,7 +73,7 @@ ABLATIONS = (
     Ablation("state in finalize", AGAIN, "a finisher moves only its own generation"),
     Ablation("job in add", CANCEL._replace(chunks=2, workers=1), LEFT_BEHIND),
     Ablation("job in reopen", STOPPED, "no chunk is reopened under an ended job"),
-    Ablation("RESUMING", PAIR, "a finisher waits for the reopening"),
+    Ablation("REOPENING", PAIR, "a finisher waits for the reopening"),
     Ablation(
         "generation in sweep",
         AGAIN._replace(cancel=True),

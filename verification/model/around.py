@@ -97,7 +97,7 @@ def resume(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
     bit = 1 << number
     if job.resumer and job.todo & bit:
         left = job._replace(todo=job.todo & ~bit)
-        fits = job.st == Js.RESUMING and job.gen == job.resumer
+        fits = job.st == Js.REOPENING and job.gen == job.resumer
         fits = fits or not cfg.has("job in reopen")
         if c.gen < job.resumer and c.st in {St.DEAD, St.CANCELLED} and fits:
             left = left._replace(tally=job.tally & ~bit, send=job.send | bit)
@@ -106,7 +106,7 @@ def resume(cfg: Config, number: int, c: Chunk, job: Job) -> Iterator[tuple]:
             yield "operator reopens", reopened(c, job.resumer), left, False, broken
         else:
             yield "operator finds moved on", c, left
-    elif job.resumer and not job.todo and job.send & bit and job.st != Js.RESUMING:
+    elif job.resumer and not job.todo and job.send & bit and job.st != Js.REOPENING:
         left = job._replace(send=job.send & ~bit)
         yield "operator sends", sent(c, job.resumer), done(left)
 
@@ -189,13 +189,13 @@ def take_up(cfg: Config, job: Job, census: int) -> Iterator[tuple]:
             True,
         )
     elif job.st in {Js.PARTIAL, Js.CANCELLED} and job.gen < cfg.gens:
-        state = Js.RESUMING if cfg.has("RESUMING") else Js.RUNNING
+        state = Js.REOPENING if cfg.has("REOPENING") else Js.RUNNING
         gen = job.gen + 1
         for late in deadlines(cfg, job):
             after = to(st=state, gen=gen, resumer=gen, todo=everything, send=0)
             after = after._replace(late=late, undoes=0)
             yield "operator RESUMES" + BY[late], after, None, True
-    if job.st == Js.RESUMING:
+    if job.st == Js.REOPENING:
         opened = Js.RUNNING if job.opened else Js.SUBMITTING
         if job.resumer == job.gen and not job.todo:
             yield "operator lets it run", done(to(st=opened))

@@ -169,9 +169,9 @@ def job(has: Has, s: State) -> Iterator[Move]:
     if s.st == Js.CANCELLING and all(c.st in OVER | unwritten for c in s.chunks):
         yield Move(s._replace(st=Js.CANCELLED), "job is CANCELLED")
     if s.st in ENDED and s.gen < GENS:
-        resuming = s._replace(st=Js.RESUMING, gen=s.gen + 1)
+        resuming = s._replace(st=Js.REOPENING, gen=s.gen + 1)
         yield Move(resuming, "operator RESUMES", fault=True)
-    if s.st == Js.RESUMING:
+    if s.st == Js.REOPENING:
         yield from resumes(has, s)
 
 

@@ -16,7 +16,7 @@ class Js(IntEnum):
     """A job's status. PARTIAL also stands for FAILED: both may be redriven."""
 
     (SUBMITTING, RUNNING, FINALIZING, SUCCEEDED, PARTIAL) = range(5)
-    (CANCELLING, CANCELLED, RESUMING) = range(5, 8)
+    (CANCELLING, CANCELLED, REOPENING) = range(5, 8)
 
 
 class Led(IntEnum):
@@ -45,7 +45,7 @@ class Pc(IntEnum):
 OPEN = (St.PENDING, St.WAITING)
 ENDED = (St.SUCCEEDED, St.DEAD, St.CANCELLED)
 JOB_ENDED = (Js.SUCCEEDED, Js.PARTIAL, Js.CANCELLED)
-CANCELLABLE = (Js.SUBMITTING, Js.RUNNING, Js.RESUMING)
+CANCELLABLE = (Js.SUBMITTING, Js.RUNNING, Js.REOPENING)
 
 #: What the snapshot sees of a chunk, as bits that are combined over all chunks.
 SEES_OPEN, SEES_ABSENT, SEES_NO_RESULT = 1, 2, 4

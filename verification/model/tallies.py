@@ -164,9 +164,9 @@ def reconciler(has: Has, s: State) -> Iterator[Move]:
 def operator(has: Has, s: State) -> Iterator[Move]:
     """Remove dead chunks from the tallies, then reopen them."""
     if s.st == Js.PARTIAL and s.gen < GENS:
-        after = s._replace(st=Js.RESUMING, gen=s.gen + 1, reopens=1)
+        after = s._replace(st=Js.REOPENING, gen=s.gen + 1, reopens=1)
         yield Move(after, "operator RESUMES", fault=True)
-    if s.st != Js.RESUMING:
+    if s.st != Js.REOPENING:
         return
     if s.reopens:
         group, full = s.tallies[0] & ~1, s.full & ~1

@@ -31,7 +31,7 @@ PATHS = [
     "workers/piecework_worker/cancel_watcher.py",
     "workers/piecework_worker/cancelled_jobs.py",
     "orchestrator/piecework_orchestrator/cancel.py",
-    "orchestrator/piecework_orchestrator/resume.py",
+    "orchestrator/piecework_orchestrator/retry.py",
 ]
 
 

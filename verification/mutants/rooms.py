@@ -18,7 +18,7 @@ ROOMS = [
     "workers/piecework_worker",
     "orchestrator/piecework_orchestrator/cancel.py",
     "orchestrator/piecework_orchestrator/redrive.py",
-    "orchestrator/piecework_orchestrator/resume.py",
+    "orchestrator/piecework_orchestrator/retry.py",
 ]
 
 #: Files of these rooms that no chunk passes: how a process starts, ends and reports.

@@ -57,7 +57,7 @@ async def test_each_tenants_chunk_reads_and_writes_its_own_alone() -> None:
         ("jobs", "show", "j"),
         ("jobs", "events", "j"),
         ("jobs", "cancel", "j", "--reason", "x", "--yes"),
-        ("jobs", "resume", "j", "--reason", "x"),
+        ("jobs", "retry", "j", "--reason", "x"),
         ("chunks", "list", "j"),
         ("chunks", "show", "j", "0"),
         ("results", "j"),

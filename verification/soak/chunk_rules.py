@@ -40,7 +40,7 @@ def reopened_by_a_resume(world: World, change: Change) -> Iterator[str]:
     reborn = old["status"] in CHUNK_ENDED and new["status"] == "PENDING"
     if reborn and change.chunk != keys.JOIN_CHUNK:
         meta = world.meta(change.job)
-        if (meta.get("status"), meta.get("gen")) != ("RESUMING", new["gen"]):
+        if (meta.get("status"), meta.get("gen")) != ("REOPENING", new["gen"]):
             yield f"taken up while the job is {meta.get('status')}"
 
 

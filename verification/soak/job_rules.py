@@ -18,7 +18,7 @@ def job_gen_rises(world: World, change: Change) -> Iterator[str]:
     old, new = world.old(change), change.new
     if old is None or new is None:
         return
-    resumed = new["status"] == "RESUMING" and old["status"] != "RESUMING"
+    resumed = new["status"] == "REOPENING" and old["status"] != "REOPENING"
     if new["gen"] != old["gen"] + resumed:
         yield f"generation {old['gen']} -> {new['gen']} on its way to {new['status']}"
 

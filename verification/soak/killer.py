@@ -172,7 +172,7 @@ class Killer:
         while not self.changes.ended([job]) and time.monotonic() < until:
             await self.changes.catch_up()
         if self.dealt[-1][0] in self.plan.blows()[len(self.dealt) :]:
-            await self.traffic.command("jobs", "resume", *words)
+            await self.traffic.command("jobs", "retry", *words)
 
     async def job_in_full_swing(self) -> str:
         """Return the job with the most open chunks, none of them in a dead hand.

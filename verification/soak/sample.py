@@ -114,7 +114,7 @@ def clean() -> dict[str, Record]:
     succeed_after_a_death(story)
     fail_and_turn_back(story)
     finish(story, "first", "PARTIAL", {"SUCCEEDED": 1, "DEAD": 1})
-    story.write("reopened", "META", status="RESUMING", gen=2)
+    story.write("reopened", "META", status="REOPENING", gen=2)
     again = {"status": "PENDING", "gen": 2, "attempts": 0}
     gone = ["settled_at", "direction", "compensation", "error_code"]
     story.write("reborn", keys.chunk_sk(1), *gone, **again)

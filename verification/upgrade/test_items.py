@@ -87,6 +87,6 @@ async def test_the_views_read_what_version_1_left(recorded: Scenario) -> None:
         assert sum(document["counts"].values()) == job.chunks
         assert await job_events(rt, job)
         for chunk in await recorded.chunks(name):
-            assert await chunk_document(rt, chunk.ref)
+            assert await chunk_document(rt, job, chunk.ref.chunk)
     assert len(await recorded.letters("half")) == 1
     assert set(await Breakers(rt.table, "w", rt.clock).read_all()) == {"model"}

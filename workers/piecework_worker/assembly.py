@@ -186,6 +186,7 @@ def build_run(
             rt.settings.free_probe_s,
         ),
     )
+    lease.attach(caller.gate)
     # Before the state is loaded, a compensation has nothing to work with.
     lease.is_cancellable = lambda: (
         chunk_run.loaded

@@ -1,4 +1,4 @@
-"""Poll the worker's jobs every `cancel_poll_s`, and interrupt cancelled chunks.
+"""Poll the worker's jobs every `cancel_poll_s`: stop what is cancelled or paused.
 
 Each poll also syncs the fleet's circuit breakers: one request for all of them. The
 renewal of a lease sees a cancel too, but only every third of a lease. A call that costs
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -85,29 +85,36 @@ class CancelWatcher:
         for ref, leases in by_job.items():
             self.lease_renewer.liveness.expect_within("cancel poll", REQUEST_S)
             try:
-                request = await self.read_cancel_request(ref)
+                job = await self.read_job(ref)
             except StoreError as error:
                 failed = error  # another job's row may still be readable
                 continue
-            for lease in leases:
-                if request is not None:
-                    lease.request_cancel(request)
+            if job is not None:
+                apply_status(job, leases)
         if self.lease_renewer.leases or self.breakers.has_pending_writes:
             await self.breakers.sync()
         if failed is not None:
             raise failed
 
-    async def read_cancel_request(self, ref: JobRef) -> CancelRequest | None:
-        """Return the cancel request of a job, or None.
+    async def read_job(self, ref: JobRef) -> Job | None:
+        """Return a job; None: an operator made its row unreadable, or deleted it.
 
-        A job row that an operator made unreadable counts as not cancelled: its chunks
-        continue.
+        Its chunks continue then.
         """
         read_at = asyncio.get_running_loop().time()
         with suppress(PermanentError):
             job = await self.rt.jobs.read(ref)
             if job is not None:
                 self.remember(ref, job, read_at)
-            if job is not None and job.status is JobStatus.CANCELLING:
-                return CancelRequest(job.cancelled_at, job.compensates_on_cancel)
+            return job
         return None
+
+
+def apply_status(job: Job, leases: Sequence[Lease]) -> None:
+    """Interrupt the chunks of a cancelled job; keep a paused one's calls back."""
+    for lease in leases:
+        lease.set_paused(paused=job.status is JobStatus.PAUSED)
+        if job.status is JobStatus.CANCELLING:
+            lease.request_cancel(
+                CancelRequest(job.cancelled_at, job.compensates_on_cancel)
+            )

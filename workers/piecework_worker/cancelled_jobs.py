@@ -5,6 +5,8 @@
     has ended in the generation of the message           is deleted
     is cancelled, and the chunk needs no worker          is deleted; the sweep ends it
     is cancelled, and the chunk may need a worker        is handled, after a sweep of it
+    is paused                                            is deleted; the resume sends it
+    is paused, and the chunk compensates                 is handled
 
 So a cancel is quiet as soon as the workers have read the job, however many chunks the
 sweep still has to mark. The messages of a cancelled job pass as fast as SQS deletes
@@ -30,8 +32,8 @@ GROUP_TTL_S = 5.0
 MAX_GROUPS = 1_000
 
 
-#: A job, its generation, and the number of a group.
-GroupKey: TypeAlias = tuple[JobRef, int, int]
+#: A job, its generation, the number of a group, and whether the job is paused.
+GroupKey: TypeAlias = tuple[JobRef, int, int, bool]
 
 
 @dataclass(slots=True)
@@ -42,15 +44,21 @@ class CancelledGroups:
         default_factory=dict
     )
 
-    async def may_need_worker(self, rt: Runtime, ref: ChunkRef, gen: int) -> bool:
-        """Return whether a chunk is claimed, has a direction, or was reopened since."""
-        key = ref.of, gen, keys.partition_of(ref.chunk)
+    async def may_need_worker(
+        self, rt: Runtime, ref: ChunkRef, gen: int, *, paused: bool = False
+    ) -> bool:
+        """Return whether a chunk is claimed, has a direction, or was reopened since.
+
+        A claimed chunk of a `paused` job needs no other worker.
+        """
+        key = ref.of, gen, keys.partition_of(ref.chunk), paused
         now = asyncio.get_running_loop().time()
         found = self._groups.get(key)
         if found is None or now - found[0] >= GROUP_TTL_S or has_failed(found[1]):
             if len(self._groups) >= MAX_GROUPS:
                 self._groups.clear()
-            task = asyncio.create_task(needing_workers(rt, ref.of, key[2], gen))
+            read = needing_workers(rt, ref.of, key[2], gen, paused=paused)
+            task = asyncio.create_task(read)
             found = self._groups[key] = now, task
         return ref.chunk in await asyncio.shield(found[1])
 
@@ -61,21 +69,21 @@ def has_failed(read: asyncio.Task[frozenset[int]]) -> bool:
 
 
 async def needing_workers(
-    rt: Runtime, ref: JobRef, group: int, gen: int
+    rt: Runtime, ref: JobRef, group: int, gen: int, *, paused: bool = False
 ) -> frozenset[int]:
     """Return the chunks of a group that a cancel does not simply end."""
     newer: list[ChunkRef] = []
     needing = [
         chunk.ref.chunk
         async for chunk in chunks_of_group(rt.table, ref, group, newer)
-        if chunk.status is ChunkStatus.RUNNING
+        if (chunk.status is ChunkStatus.RUNNING and not paused)
         or (chunk.has_direction and not chunk.status.terminal)
         or chunk.gen > gen
     ]
     return frozenset([*needing, *(chunk.chunk for chunk in newer)])
 
 
-async def reason_not_to_claim(
+async def reason_not_to_claim(  # noqa: PLR0911 -- a return a row of the table
     ref: ChunkRef, gen: int, job: Job, rt: Runtime, groups: CancelledGroups
 ) -> str:
     """Return why the message of a chunk in generation `gen` starts nothing, or ``."""
@@ -86,6 +94,9 @@ async def reason_not_to_claim(
         return "superseded"
     if job.status.ended:
         return "ended"
+    if job.status is JobStatus.PAUSED:
+        compensates = await groups.may_need_worker(rt, ref, gen, paused=True)
+        return "" if compensates else "paused"
     if job.status is not JobStatus.CANCELLING:
         return ""
     request = CancelRequest(job.cancelled_at, job.compensates_on_cancel)

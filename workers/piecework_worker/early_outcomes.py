@@ -19,6 +19,7 @@ from piecework.domain.outcome import (
     DeadLettered,
     Deferred,
     Outcome,
+    Paused,
     Released,
     Retry,
 )
@@ -125,6 +126,8 @@ def outcome_of_interrupt(chunk_run: ChunkRun, settings: Settings) -> Outcome:
             return Cancelled(chunk_run.ctx.stage or chunk_run.claim.chunk.stage)
         case InterruptReason.STOPPING:
             return Released()
+        case InterruptReason.PAUSED:
+            return Paused(pivot_untried(chunk_run))
         case InterruptReason.STALLED:
             reason = f"No call or stage ended for {settings.stall_timeout_s:g} s."
             return retry_after_timeout(chunk_run, "runtime.stage.stalled", reason)
@@ -133,6 +136,21 @@ def outcome_of_interrupt(chunk_run: ChunkRun, settings: Settings) -> Outcome:
             return retry_after_timeout(chunk_run, "runtime.stage.timeout", reason)
         case _:
             raise ClaimLostError
+
+
+def pivot_untried(chunk_run: ChunkRun) -> bool:
+    """Return whether a run was interrupted at its pivot before it tried anything.
+
+    A later failure of the pivot may then still be compensated.
+    """
+    pipeline, ctx = chunk_run.pipeline, chunk_run.ctx
+    pivot = [s.name for s in pipeline.stages[pipeline.pivot_index :][:1]]
+    if [ctx.stage] != pivot:
+        return False
+    counts, reached = ctx.caller.counts, chunk_run.checkpoints.reached_stage
+    tried_before = reached == ctx.stage and counts.untried != ctx.stage
+    affected = ctx.stage in ctx.caller.ledger.stages_with_effects()
+    return not (tried_before or affected or counts.stage_retried or counts.stage_failed)
 
 
 def outcome_of_store_error(chunk_run: ChunkRun, error: StoreError) -> Outcome:

@@ -29,12 +29,13 @@ from piecework.domain.claim import (
     Refusal,
     SchemaTooNew,
 )
-from piecework.domain.model import Chunk, ChunkRef, Job
+from piecework.domain.model import Chunk, ChunkRef, Job, JobRef, JobStatus
 from piecework.domain.outcome import (
     Cancelled,
     Compensation,
     DeadLettered,
     Outcome,
+    Paused,
     leaves_queue,
 )
 from piecework.domain.protocols import ClaimLostError
@@ -89,7 +90,7 @@ class MessageAction(Enum):
     #: The chunk ended during a cancel: as `ACK`, and it may be the job's last chunk.
     ACK_CANCELLED = auto()
     #: No chunk needs the message: it belongs to an earlier generation of the chunk, or
-    #: the reconciler sends the next one. Delete it.
+    #: the reconciler or a resume sends the next one. Delete it.
     DISCARD = auto()
     #: SQS hides the message until the chunk's next attempt: do nothing.
     KEEP = auto()
@@ -105,6 +106,10 @@ async def execute(
     If the worker loses the claim, it keeps the message: the chunk's new owner has its
     own message, or this one reappears and finds an ended chunk.
     """
+    if job.status is JobStatus.PAUSED:
+        # Only a pause that is newer than the message says that a resume follows, which
+        # sends the message again.
+        job = await services.fresh_job(work_item.ref.of) or job
     if reason := await reason_not_to_claim(
         work_item.ref, work_item.gen, job, services.rt, services.cancelled_groups
     ):
@@ -131,7 +136,8 @@ async def execute(
             telemetry.emit(log, "lease.lost", reason=str(lease.reason or "refused"))
             return MessageAction.KEEP
     if delay is not None:
-        return await keep_for_next_attempt(work_item, delay, services)
+        paused = isinstance(chunk_run.outcome, Paused)
+        return await keep_for_next_attempt(work_item, delay, services, paused=paused)
     cancelled = chunk_run.calls_after_cancel is not None
     return MessageAction.ACK_CANCELLED if cancelled else MessageAction.ACK
 
@@ -277,13 +283,16 @@ class WhileLeased:
 
 
 async def keep_for_next_attempt(
-    work_item: WorkItem, delay: float, services: WorkerServices
+    work_item: WorkItem, delay: float, services: WorkerServices, *, paused: bool
 ) -> MessageAction:
     """Hide the message until the next attempt; send one if there is none.
 
     A chunk that waits long leaves the queue. Its record already says when it is due, so
-    a worker that dies before the deletion loses nothing.
+    a worker that dies before the deletion loses nothing. So does a `paused` chunk,
+    unless its job was resumed before the chunk was given back.
     """
+    if paused and await is_paused(work_item.ref.of, services):
+        return MessageAction.DISCARD
     if leaves_queue(delay):
         return MessageAction.DISCARD
     if work_item.receipt is None:
@@ -291,6 +300,12 @@ async def keep_for_next_attempt(
         await services.rt.work.send([message], delay_s=delay)
     await hide_message(work_item, delay, services)
     return MessageAction.KEEP
+
+
+async def is_paused(ref: JobRef, services: WorkerServices) -> bool:
+    """Return whether a job is paused now: a later resume sends its messages."""
+    job = await services.fresh_job(ref)
+    return job is not None and job.status is JobStatus.PAUSED
 
 
 # ── refused claims ────────────────────────────────────────────────────────────

@@ -9,6 +9,7 @@ claim the chunk. The worker never assumes that an unrenewed lease is still valid
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +19,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.aws.queue import Queue
+from piecework.calls.pause_gate import PauseGate
 from piecework.domain.claim import Claim
 from piecework.domain.protocols import CancelRequest, ClaimLostError
 from piecework.health import Liveness
@@ -41,6 +43,7 @@ class InterruptReason(StrEnum):
     STALLED = "stalled"
     TIMEOUT = "timeout"
     STOPPING = "stopping"
+    PAUSED = "paused"
 
 
 def always() -> bool:
@@ -58,6 +61,7 @@ class Lease:
         acquired_at: Loop time just before the claim was requested.
         progressed_at: Loop time of the last recorded progress.
         is_cancellable: Returns whether a cancel may interrupt the work now.
+        gate: Keeps the calls of the work from starting; None: no work yet.
     """
 
     claim: Claim
@@ -68,6 +72,7 @@ class Lease:
     reason: InterruptReason | None = None
     is_cancellable: Callable[[], bool] = always
     cancel: CancelRequest | None = None
+    gate: PauseGate | None = None
     #: Renewals that the worker knows to have succeeded.
     renewals: int = 0
     _scope: asyncio.Timeout | None = None
@@ -137,6 +142,19 @@ class Lease:
         if self.is_cancellable():
             self.interrupt(InterruptReason.CANCEL)
 
+    def attach(self, gate: PauseGate) -> None:
+        """Interrupt the work when its closed gate leaves nothing in flight."""
+        self.gate = gate
+        gate.on_quiet = functools.partial(self.interrupt, InterruptReason.PAUSED)
+
+    def set_paused(self, *, paused: bool) -> None:
+        """Close or open the gate of the work, as its job is paused or not."""
+        if self.gate is not None:
+            if paused:
+                self.gate.close()
+            else:
+                self.gate.open()
+
     @property
     def will_compensate(self) -> bool:
         """Whether the work was interrupted in order to be compensated."""
@@ -175,6 +193,7 @@ class LeaseRegistration:
         """
         del self.leases[self.lease.claim.token]
         self.lease.is_cancellable = always
+        self.lease.gate = None
 
 
 @dataclass(slots=True)

@@ -193,6 +193,7 @@ class WorkerServices:
     message_received: asyncio.Event = field(default_factory=asyncio.Event)
     _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
     _reading: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
+    _fresh: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
     cancelled_groups: CancelledGroups = field(default_factory=CancelledGroups)
     #: Messages in a row whose pipeline this worker does not have.
     unknown_in_a_row: int = 0
@@ -219,6 +220,18 @@ class WorkerServices:
         if job is not None:
             self.remember_job(ref, job, now)
         return job
+
+    async def fresh_job(self, ref: JobRef) -> Job | None:
+        """Return a job as it is after this call; callers of one round share a read."""
+        read = self._fresh.get(ref)
+        if read is None:
+            read = self._fresh[ref] = asyncio.create_task(self._read_fresh(ref))
+        return await asyncio.shield(read)
+
+    async def _read_fresh(self, ref: JobRef) -> Job | None:
+        await asyncio.sleep(0)
+        del self._fresh[ref]  # a later caller starts another read
+        return await self._read(ref, asyncio.get_running_loop().time())
 
     def remember_job(self, ref: JobRef, job: Job, read_at: float) -> None:
         """Cache a job that was read at this loop time."""

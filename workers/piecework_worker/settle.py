@@ -17,6 +17,7 @@ from piecework.domain.outcome import (
     DeadLettered,
     Deferred,
     Outcome,
+    Paused,
     Released,
     Retry,
     Succeeded,
@@ -86,13 +87,15 @@ async def settle_once(
     match outcome:
         case Retry(delay=delay) | Deferred(delay=delay):
             return delay
-        case Released():
+        case Released() | Paused():
             return 0.0
         case _:
             return None
 
 
-async def write(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> bool:
+async def write(  # noqa: PLR0911 -- a return an outcome
+    chunk_run: ChunkRun, job: Job, services: WorkerServices
+) -> bool:
     """Settle the claim in one write; return whether the claim was still owned.
 
     Each outcome has one verb of `Settlements`.
@@ -117,6 +120,8 @@ async def write(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> bool
             return await dead_letter(chunk_run, dead, job, services, calls)
         case Released():
             return await settlements.release(claim, calls=calls)
+        case Paused() as paused:
+            return await settlements.pause(claim, paused, calls=calls)
 
 
 async def succeed(
@@ -213,7 +218,9 @@ def announce(chunk_run: ChunkRun, seconds: float) -> None:
     }
     emit_outcome(chunk_run.outcome, chunk_run.claim.attempt, facts, log)
     compensated = chunk_run.checkpoints.compensated
-    if compensated and not isinstance(chunk_run.outcome, Retry | Deferred | Released):
+    if compensated and not isinstance(
+        chunk_run.outcome, Retry | Deferred | Released | Paused
+    ):
         failed = [stage for stage, failure in compensated.items() if failure]
         stages = list(compensated)
         telemetry.emit(log, "chunk.compensated", stages=stages, failed=failed)
@@ -255,6 +262,8 @@ def emit_outcome(
             )
         case Released():
             telemetry.emit(log, "chunk.released", **facts)
+        case Paused():
+            telemetry.emit(log, "chunk.paused", **facts)
         case Cancelled():
             telemetry.emit(log, "chunk.cancelled", **facts)
         case DeadLettered(failure, compensation):

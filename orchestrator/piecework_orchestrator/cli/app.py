@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 #: The groups of commands, in the order of the help; commands alone come first.
 GROUPS = {
-    "jobs": "List, show and explain jobs; cancel, retry and resume them.",
+    "jobs": "List, show and explain jobs; cancel, retry, pause and resume them.",
     "chunks": "List and show the chunks of a job.",
     "dlq": "List, redrive, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
@@ -94,8 +94,11 @@ COMMANDS = {
     "jobs cancel": Row(
         "cancel:cancel_job", "Cancel a job; chunks that have a result keep it."
     ),
-    "jobs retry": Row("reopen:retry_job", "Retry a job that ended PARTIAL or FAILED."),
-    "jobs resume": Row("reopen:resume_job", "Resume a CANCELLED job."),
+    "jobs retry": Row(
+        "retry:retry_job", "Retry a job that ended PARTIAL, FAILED or CANCELLED."
+    ),
+    "jobs pause": Row("pause:pause_job", "Pause a job: no further call starts."),
+    "jobs resume": Row("pause:resume_job", "Resume a PAUSED job."),
     "jobs cost": Row(
         "cost:job_cost",
         "Show the cost of a job: requests, units, bytes, busy time, tokens.",

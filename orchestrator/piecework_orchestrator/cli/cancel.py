@@ -76,9 +76,9 @@ def cancel_job(  # noqa: PLR0913, PLR0917 -- options of a command
 ) -> None:
     """Cancel a job; chunks that have a result keep it.
 
-    By default, open chunks keep their effects, and `jobs resume` continues from their
+    By default, open chunks keep their effects, and `jobs retry` continues from their
     checkpoints. With --compensate the effects of open chunks are compensated, except
-    past the pivot, and `jobs resume` repeats those stages. Add --dry-run to see the
+    past the pivot, and `jobs retry` repeats those stages. Add --dry-run to see the
     compensation plan first.
     """
 

@@ -76,7 +76,7 @@ def show_chunk(
 
     async def run(rt: Reading, out: Output) -> None:
         record = await require_job(rt, job)
-        document = await chunk_document(rt, record.ref.chunk(parse_chunk(chunk)))
+        document = await chunk_document(rt, record, parse_chunk(chunk))
         out.document(document, chunk_view(document, rt.clock()))
 
     run_reading(run, output)

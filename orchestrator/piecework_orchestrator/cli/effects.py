@@ -89,7 +89,7 @@ def resolve_effect(
 
     An effect that happened is not repeated: its stage continues with the answer. An
     effect that did not happen is repeated with a fresh key after a redrive, a retry or
-    a resume.
+    a retry.
     """
 
     async def run(client: Client, out: Output) -> None:
@@ -107,8 +107,8 @@ def resolve_effect(
         out.document(resolved, lambda console: console.print(facts(resolved.items())))
         if out.table:
             redrive = f"piecework dlq redrive --job {job} --chunk {chunk} --reason WHY"
-            resume = f"piecework jobs resume {job} --reason WHY"
-            out.say(f"next: {redrive if resolved['status'] == 'DEAD' else resume}")
+            retry = f"piecework jobs retry {job} --reason WHY"
+            out.say(f"next: {redrive if resolved['status'] == 'DEAD' else retry}")
 
     run_client(run, output)
 

@@ -99,7 +99,9 @@ class View:
     @cached_property
     def needs_worker(self) -> bool:
         """Whether the job cannot continue unless a worker does something."""
-        return not self.at.job.status.ended and not self.running
+        status = self.at.job.status
+        paused = status is JobStatus.PAUSED
+        return not (status.ended or paused or self.running)
 
     @cached_property
     def owners(self) -> dict[str, WorkerRow]:
@@ -107,10 +109,10 @@ class View:
         return {worker.worker: worker for worker in self.at.workers or ()}
 
     def due_since(self, chunk: Chunk) -> float:
-        """Return since when a chunk may be claimed; infinite: it is owned."""
-        if chunk.status is ChunkStatus.RUNNING:
-            return float("inf")
+        """Return since when a chunk may be claimed; infinite: owned, or paused."""
         job = self.at.job
+        if chunk.status is ChunkStatus.RUNNING or job.status is JobStatus.PAUSED:
+            return float("inf")
         sent = job.finalizing_at if chunk.ref.is_join else job.dispatched_at
         return moment(chunk.retry_at or sent or job.created_at)
 
@@ -164,18 +166,26 @@ class View:
 
 
 def submit_unfinished(view: View) -> Iterator[Finding]:
-    """Find a submit or a resume without progress."""
+    """Find a submit or a retry without progress."""
     job = view.at.job
-    writing = job.status in {JobStatus.SUBMITTING, JobStatus.RESUMING}
+    writing = job.status in {JobStatus.SUBMITTING, JobStatus.REOPENING}
     sent = job.sent_at or job.reopened_at
     sending = job.status is JobStatus.RUNNING and not sent
     quiet_s = view.at.now - moment(job.progress_at)
     if (writing or sending) and quiet_s >= SUBMIT_TIMEOUT_S:
-        verb = "resume" if job.status is JobStatus.RESUMING else "submit"
+        verb = "retry" if job.status is JobStatus.REOPENING else "submit"
         message = f"The {verb} of the job stopped before all its chunks were sent."
         yield view.finding(
             "submit.unfinished", message, job.chunks, since=job.progress_at
         )
+
+
+def job_paused(view: View) -> Iterator[Finding]:
+    """Find that the job is paused."""
+    pause = view.at.job.pause
+    if pause is not None:
+        message = f"{pause.actor} paused the job: {pause.code}: {pause.message}"
+        yield view.finding("job.paused", message, view.chunks, since=pause.at)
 
 
 def workers_missing(view: View) -> Iterator[Finding]:
@@ -335,11 +345,13 @@ def progressing(view: View) -> Iterator[Finding]:
     job = view.at.job
     if job.status.ended or job.status is JobStatus.CANCELLING:
         return
+    if job.status is JobStatus.PAUSED and not view.running:
+        return
     quiet_s = view.at.now - moment(job.progress_at)
     if view.running:
         what = "the join" if view.running[-1].ref.is_join else "chunks of the job"
         yield view.finding("job.progressing", f"Workers run {what}.", view.running)
-    elif job.status in {JobStatus.SUBMITTING, JobStatus.RESUMING}:
+    elif job.status in {JobStatus.SUBMITTING, JobStatus.REOPENING}:
         if quiet_s < SUBMIT_TIMEOUT_S:
             message = "The chunks are being written."
             yield view.finding("job.progressing", message, job.chunks)
@@ -396,6 +408,7 @@ Cause = Callable[[View], Iterator[Finding]]
 #: Every cause.
 CAUSES: Final[tuple[Cause, ...]] = (
     submit_unfinished,
+    job_paused,
     workers_missing,
     newer_needed,
     breakers_open,

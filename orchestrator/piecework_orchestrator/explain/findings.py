@@ -58,6 +58,13 @@ FINDINGS: Final = {
             "piecework reconcile",
         ),
         Kind(
+            "job.paused",
+            Rank.BLOCKS_JOB,
+            "An operator, or a limit of the job, paused it.",
+            "Correct the reason of the pause, then resume the job.",
+            "piecework jobs resume {job}",
+        ),
+        Kind(
             "workers.none",
             Rank.BLOCKS_JOB,
             "No worker of the deployment has reported in time, and none owns a chunk.",

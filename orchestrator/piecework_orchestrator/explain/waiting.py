@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from piecework.domain.model import Chunk, ChunkStatus, moment
-from piecework.domain.outcome import NEWER_WORKERS, STORE
+from piecework.domain.outcome import NEWER_WORKERS, PAUSE, STORE
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
 from piecework.resilience.limits import QUOTA_CODE
 
@@ -20,6 +20,8 @@ class WaitReason(StrEnum):
     RATE_LIMIT = "rate_limit"
     NEWER_WORKERS = "newer_workers"
     AWS = "aws"
+    #: Its job is paused, or was when a worker gave the chunk back.
+    PAUSED = "paused"
     #: Its time has come: it waits for a worker.
     WORKER = "worker"
 
@@ -69,6 +71,8 @@ def wait_of(chunk: Chunk, now: float) -> Wait | None:
     """Return the wait of a chunk; None: it is not WAITING."""
     if chunk.status is not ChunkStatus.WAITING:
         return None
+    if chunk.blocked_on == PAUSE:
+        return Wait(WaitReason.PAUSED)
     until = chunk.retry_at
     if not until or moment(until) <= now:
         return Wait(WaitReason.WORKER)

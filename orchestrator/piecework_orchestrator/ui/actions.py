@@ -161,15 +161,36 @@ async def preview_reopen(client: Client, subject: Subject) -> Preview:
 
 
 async def retry(client: Client, subject: Subject, fields: Fields) -> str:
-    """Retry a job that ended PARTIAL or FAILED."""
+    """Retry a job that ended PARTIAL, FAILED or CANCELLED."""
     reopened = await client.job(subject.job).retry(fields["reason"])
     return f"{count(reopened, 'chunk')} of job {subject.job} will run again."
 
 
+async def preview_pause(client: Client, subject: Subject) -> Preview:
+    """Count the chunks that a pause keeps waiting."""
+    view = await client.job(subject.job).view()
+    ended = sum(view.counts.get(each, 0) for each in ChunkStatus if each.terminal)
+    sentence = f"{count(view.chunks - ended, 'open chunk')} will wait"
+    return Preview((f"{sentence}; calls in flight finish. Its deadline goes on.",))
+
+
+async def pause(client: Client, subject: Subject, fields: Fields) -> str:
+    """Pause a job."""
+    facts = await client.job(subject.job).pause(fields["reason"])
+    return f"Job {facts.id} is {facts.status}."
+
+
+async def preview_resume(client: Client, subject: Subject) -> Preview:
+    """Say why the job is paused."""
+    paused = (await client.job(subject.job).facts()).document.get("pause", {})
+    why = f"{paused.get('code', '')}: {paused.get('message', '')}"
+    return Preview((f"It was paused by {paused.get('actor', '')}: {why}.",))
+
+
 async def resume(client: Client, subject: Subject, fields: Fields) -> str:
-    """Resume a cancelled job."""
-    reopened = await client.job(subject.job).resume(fields["reason"])
-    return f"{count(reopened, 'chunk')} of job {subject.job} will run again."
+    """Resume a paused job."""
+    facts = await client.job(subject.job).resume(fields["reason"])
+    return f"Job {facts.id} is {facts.status}."
 
 
 # ── dead letters ──────────────────────────────────────────────────────────────
@@ -302,7 +323,8 @@ async def resolve(client: Client, subject: Subject, fields: Fields) -> str:
 ACTIONS: Final = {
     "cancel": Action("Cancel the job", preview_cancel, cancel),
     "retry": Action("Retry the job", preview_reopen, retry),
-    "resume": Action("Resume the job", preview_reopen, resume),
+    "pause": Action("Pause the job", preview_pause, pause),
+    "resume": Action("Resume the job", preview_resume, resume),
     "redrive": Action("Redrive dead letters", preview_redrive, redrive),
     "edit": Action("Edit the payload and redrive", preview_edit, edit),
     "discard": Action("Discard dead letters", preview_letters, discard),
@@ -311,8 +333,9 @@ ACTIONS: Final = {
 #: The actions that a job in each status offers.
 OFFERED: Final = {
     "SUBMITTING": ("cancel",),
-    "RUNNING": ("cancel",),
+    "RUNNING": ("pause", "cancel"),
+    "PAUSED": ("resume", "cancel"),
     "PARTIAL": ("retry",),
     "FAILED": ("retry",),
-    "CANCELLED": ("resume",),
+    "CANCELLED": ("retry",),
 }

@@ -114,7 +114,7 @@ class Pages:
         rt = self.client.runtime
         record = await require_job(rt, request.path_params["job"])
         number = request.path_params["chunk"]
-        chunk = await chunk_document(rt, record.ref.chunk(number))
+        chunk = await chunk_document(rt, record, number)
         letter = None
         if chunk["status"] == "DEAD":
             letter = await dead_letter_document(rt, record.ref.chunk(number))

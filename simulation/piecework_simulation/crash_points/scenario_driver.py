@@ -110,7 +110,7 @@ class ScenarioDriver:
 
     async def resume(self) -> None:
         """Resume the job."""
-        await self.reopen(lambda: self.fleet.resume(self.ref, mortal=False))
+        await self.reopen(lambda: self.fleet.retry(self.ref, mortal=False))
 
     async def redrive(self) -> None:
         """Redrive the dead letters."""

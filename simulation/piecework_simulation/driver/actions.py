@@ -128,10 +128,12 @@ class ScheduleDriver:
         acts: list[Callable[..., Coroutine[Any, Any, str]]] = []
         if faults.fires("operator.cancel"):
             acts.append(fleet.cancel)
-        if faults.fires("operator.resume"):
-            acts.append(fleet.resume)
+        if faults.fires("operator.retry"):
+            acts.append(fleet.retry)
         if faults.fires("operator.redrive"):
             acts.append(fleet.redrive)
+        if faults.fires("operator.pause"):
+            acts += [fleet.pause, fleet.resume, fleet.pause]
         if faults.fires("operator.limits"):
             acts.append(fleet.set_limits)
         rng.shuffle(acts)
@@ -168,10 +170,15 @@ class ScheduleDriver:
             self.world.loop.thaw(process)
 
     async def wait_until_jobs_end(self) -> None:
-        """Wait until every job has ended; submit jobs again that do not exist yet."""
+        """Wait until every job has ended.
+
+        Jobs that do not exist yet are submitted again; paused ones are resumed.
+        """
         for asked in self.submitted:
             if asked[0].pk not in self.invariants.jobs:
                 await self.fleet.submit(*asked, mortal=False)
+            if self.invariants.jobs[asked[0].pk]["status"] == JobStatus.PAUSED:
+                await self.fleet.resume(asked[0], mortal=False)
         loop = asyncio.get_running_loop()
         deadline_at = max(loop.time(), self.provider.waits_end_at) + MAX_END_S
         while unfinished := self.unfinished():
@@ -225,5 +232,5 @@ class ScheduleDriver:
         for ref, *_ in self.submitted:
             if self.invariants.jobs[ref.pk]["status"] == JobStatus.SUCCEEDED:
                 continue
-            await self.fleet.resume(ref, mortal=False)
+            await self.fleet.retry(ref, mortal=False)
         await self.wait_until_jobs_end()

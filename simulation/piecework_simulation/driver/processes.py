@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,8 +23,9 @@ from piecework.store.dead_letters import DeadLetters
 from piecework.store.limits import FleetQuotas
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.redrive import RedriveRequest, redrive
-from piecework_orchestrator.resume import ResumeRequest, resume
+from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.submit import Submission, submit
 from piecework_simulation.driver.input_faults import CHILD
 from piecework_simulation.engine.process import Process
@@ -224,10 +226,20 @@ class FleetDriver:
 
         return await self.command("cancel", ref, act, **more)
 
+    async def retry(self, ref: JobRef, **more: Any) -> str:
+        """Retry a job."""
+        request = RetryRequest(ref, "operator", "go on")
+        return await self.command("retry", ref, lambda rt: retry(rt, request), **more)
+
+    async def pause(self, ref: JobRef, **more: Any) -> str:
+        """Pause a job."""
+        act = functools.partial(pause, ref=ref, actor="operator", reason="enough")
+        return await self.command("pause", ref, act, **more)
+
     async def resume(self, ref: JobRef, **more: Any) -> str:
         """Resume a job."""
-        request = ResumeRequest(ref, "operator", "go on")
-        return await self.command("resume", ref, lambda rt: resume(rt, request), **more)
+        act = functools.partial(resume, ref=ref, actor="operator", reason="go on")
+        return await self.command("resume", ref, act, **more)
 
     async def set_limits(self, ref: JobRef, **more: Any) -> str:
         """Change a limit in force, or go back to the declared ones."""

@@ -68,8 +68,9 @@ EVENTS: Mapping[str, float] = {
     "operator.cancel": 0.35,
     "operator.compensate": 0.5,
     "operator.deadline": 0.2,
-    "operator.resume": 0.5,
+    "operator.retry": 0.5,
     "operator.redrive": 0.5,
+    "operator.pause": 0.4,
     "operator.submit_again": 0.2,
     "operator.limits": 0.3,
 }

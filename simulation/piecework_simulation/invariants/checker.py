@@ -6,6 +6,7 @@ which process. It uses none of the code's own conclusions.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class Invariants:
     chunks: dict[str, dict[int, ChunkInvariants]] = field(
         default_factory=lambda: defaultdict(dict)
     )
+    #: When the last pause of each job ended; infinite: it is paused.
+    paused_until: dict[str, float] = field(default_factory=dict)
     suspects: dict[tuple[str, ChunkKey], bool] = field(default_factory=dict)
     letters: DeadLetterInvariants = field(init=False)
     quotas: QuotaInvariants = field(init=False)
@@ -196,6 +199,10 @@ class Invariants:
         was = old["status"] if old else None
         if was == new["status"]:
             return
+        if new["status"] == JobStatus.PAUSED:
+            self.paused_until[change.pk] = math.inf
+        elif was == JobStatus.PAUSED:
+            self.paused_until[change.pk] = self.world.now()
         if self.world.traced:
             facts = f"{was} -> {new['status']} gen={new['gen']}"
             self.world.note(self.world.sender, f"  job {new['job']} {facts}", None)
@@ -260,7 +267,8 @@ class Invariants:
         """Check that a message was deleted only if its chunk does not need it.
 
         The chunk has ended, or it waits long and its record says when it is due, or a
-        sweep ends it because its job is cancelled.
+        sweep ends it because its job is cancelled, or a resume of its paused job sends
+        another message.
         """
         from piecework.aws.queue import Message
 
@@ -278,7 +286,9 @@ class Invariants:
         swept = meta.get("status") == JobStatus.CANCELLING and (
             "direction" not in checker.item
         )
-        needless = checker.had_ended(received_at, now) or swept
+        # A resume sends the messages of a paused job again, and none before it.
+        resent = self.paused_until.get(message.ref.of.pk, 0.0) >= received_at
+        needless = resent or checker.had_ended(received_at, now) or swept
         if not (needless or checker.had_left_queue(received_at, now)):
             self.report_violation(f"I9: a message of {checker.name} was lost")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.domain.claim import MAX_RECOVERIES
 from piecework.domain.model import ChunkStatus, moment
-from piecework.domain.outcome import leaves_queue
+from piecework.domain.outcome import PAUSE, leaves_queue
 from piecework_simulation.coverage import ENDED, count_returns
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ CLOCK_MARGIN_S = 60.0
 #: Seconds by which a claim may be early: the rest of a wrong clock that the times in
 #: AWS's answers leave.
 DUE_MARGIN_S = 5.0
-#: The attributes that an ended chunk keeps until a resume.
+#: The attributes that an ended chunk keeps until a retry.
 FINAL = ("gen", "fence", "claim_token", "result_sha256", "settled_at", "error_code")
 
 
@@ -117,8 +117,9 @@ class ChunkInvariants:
         deferred = count_returns(old, new) - released
         if new["fence"] > old["fence"]:
             return (begun, recovered) in {(1, 0), (0, 1)}
-        if deferred:
-            return deferred == 1 and (begun, recovered) in {(-1, 0), (0, -1)}
+        paused = new["status"] == ChunkStatus.WAITING and is_paused(new)
+        if deferred or (paused and not is_paused(old)):
+            return deferred == (not paused) and (begun, recovered) in {(-1, 0), (0, -1)}
         if taken_over:
             may_return = int(new["takeovers"]) <= self.world.settings.max_takeovers
             returned = {(0, 0), (-1, 0)} if may_return else {(0, 0)}
@@ -202,6 +203,11 @@ class ChunkInvariants:
     def had_left_queue(self, since: float, until: float) -> bool:
         """Return whether the chunk had no message at some time between two times."""
         return any(begun <= until and since <= end for begun, end in self.left_queue)
+
+
+def is_paused(item: Item) -> bool:
+    """Return whether a worker gave the chunk back because its job is paused."""
+    return item.get("blocked_on") == PAUSE
 
 
 def has_no_message(item: Item, now: float) -> bool:

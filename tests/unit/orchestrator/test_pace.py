@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from piecework.domain.model import JobRef
 from piecework.store.reopen import Schedule
-from piecework_orchestrator.resume import LOST_AFTER_S, MAX_SQS_DELAY_S, DispatchRate
+from piecework_orchestrator.retry import LOST_AFTER_S, MAX_SQS_DELAY_S, DispatchRate
 
 REF = JobRef("acme", "job")
 

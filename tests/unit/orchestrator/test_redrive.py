@@ -18,7 +18,7 @@ from piecework_orchestrator import canary as waving
 from piecework_orchestrator import redrive as redriving
 from piecework_orchestrator.canary import CanaryRequest, Verdict, redrive_canary
 from piecework_orchestrator.redrive import Edit, RedriveRequest, redrive
-from piecework_orchestrator.resume import ReopenRequest, ResumeRequest, resume
+from piecework_orchestrator.retry import ReopenRequest, RetryRequest, retry
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 REF = JobRef("default", "a")
@@ -54,7 +54,7 @@ def reopened(monkeypatch: pytest.MonkeyPatch) -> list[list[ReopenRequest]]:
         return [one.chunk.ref for one in chunks], job.gen + 1
 
     monkeypatch.setattr(redriving, "reopen", reopen)
-    monkeypatch.setattr("piecework_orchestrator.resume.reopen", reopen)
+    monkeypatch.setattr("piecework_orchestrator.retry.reopen", reopen)
     return reopened
 
 
@@ -124,7 +124,7 @@ async def test_an_interrupted_reopening_is_finished_though_no_chunk_is_left(
 ) -> None:
     late = make_request(deployment)
     deployment.letter("a", 1, state="REDRIVEN")
-    deployment.job("a", "RESUMING", 2, gen=2)
+    deployment.job("a", "REOPENING", 2, gen=2)
     assert (0, 3) == await redrive(deployment.runtime(Settings()), late)
     assert [[]] == reopened
 
@@ -176,17 +176,17 @@ async def test_a_resume_of_discarded_chunks_starts_no_new_generation(
 ) -> None:
     deployment.letter("a", 1, state="DISCARDED")
     with pytest.raises(UsageError) as refused:
-        await resume(deployment.runtime(Settings()), ResumeRequest(REF, "me", "again"))
+        await retry(deployment.runtime(Settings()), RetryRequest(REF, "me", "again"))
     assert "job.retry.nothing_left" == refused.value.code
     assert [] == reopened
 
 
-@pytest.mark.parametrize("status", ["FAILED", "CANCELLED", "RESUMING"])
+@pytest.mark.parametrize("status", ["FAILED", "CANCELLED", "REOPENING"])
 async def test_a_job_is_resumed_without_chunks_if_its_join_has_not_run(
     deployment: Deployment, reopened: list[list[ReopenRequest]], status: str
 ) -> None:
     deployment.letter("a", 1, state="DISCARDED")
     deployment.job("a", status, 2)
     rt = deployment.runtime(Settings())
-    assert (0, 2) == await resume(rt, ResumeRequest(REF, "me", "again"))
+    assert (0, 2) == await retry(rt, RetryRequest(REF, "me", "again"))
     assert [[]] == reopened

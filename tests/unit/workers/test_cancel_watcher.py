@@ -30,6 +30,9 @@ class Held:
     def request_cancel(self, asked: CancelRequest) -> None:
         self.stopped.append(asked)
 
+    def set_paused(self, *, paused: bool) -> None:
+        self.paused = paused
+
 
 @pytest.mark.parametrize(
     ("status", "stopped"),

@@ -104,7 +104,9 @@ def came_to(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Set the run's outcome and the delay until the next attempt."""
 
     def tell(outcome: Any, wait: float | None, calls_after_cancel: Any = None) -> None:
-        chunk_run = SimpleNamespace(calls_after_cancel=calls_after_cancel)
+        chunk_run = SimpleNamespace(
+            calls_after_cancel=calls_after_cancel, outcome=outcome
+        )
 
         async def run_claim(*_: Any) -> None: ...
 

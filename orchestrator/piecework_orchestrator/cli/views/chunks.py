@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
+from piecework.domain.outcome import PAUSE
 from piecework_orchestrator.cli.output import (
     ERROR_HISTORY_COLUMNS,
     Column,
@@ -42,6 +43,8 @@ def error_cell(chunk: Document, now: float) -> str:
     code = str(chunk.get("error_code", ""))
     if chunk["status"] != "WAITING" or "blocked_on" not in chunk:
         return code
+    if chunk["blocked_on"] == PAUSE:
+        return "given back in a pause"
     left = max(0.0, epoch(chunk["retry_at"]) - now)
     return f"{code}: blocked on {chunk['blocked_on']}, retry in {format_span(left)}"
 
@@ -53,7 +56,7 @@ def last_change(chunk: Document) -> Any:
 
 def chunk_view(chunk: Document, now: float) -> View:
     """Return a view of a chunk with its stages, effects, errors and compensations."""
-    listed = ("stages", "effects", "errors", "compensated", "wait")
+    listed = ("stages", "effects", "errors", "compensated", "wait", "job_paused")
     moments = {"created_at", "claimed_at", "started_at", "settled_at"}
     moments |= {"claim_expires_at", "retry_at", "redispatch_at"}
 
@@ -64,6 +67,9 @@ def chunk_view(chunk: Document, now: float) -> View:
             for name, value in values.items()
             if name not in listed
         ]
+        if pause := chunk.get("job_paused"):
+            why = f"{pause['code']}: {pause['message']}  (by {pause['actor']})"
+            shown.append(("job paused", why))
         console.print(facts(shown))
         section(console, "completed stages", chunk["stages"], STAGE_COLUMNS)
         section(console, "effects", chunk["effects"], EFFECT_COLUMNS)

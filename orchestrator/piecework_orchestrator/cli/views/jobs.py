@@ -26,12 +26,18 @@ def job_columns(now: float) -> list[Column]:
     """Return the columns of `jobs list`."""
     return [
         Column("JOB", "job"),
-        Column("STATUS", "status"),
+        Column("STATUS", status_text),
         Column("DONE", progress_text, right=True),
         Column("PIPELINE", "pipeline", shrinks=True),
         Column("CREATED", lambda job: format_ago(job["created_at"], now)),
         Column("TOOK", lambda job: duration_text(job, now)),
     ]
+
+
+def status_text(job: Document) -> str:
+    """Return the status of a job, with the code of its pause."""
+    pause = job.get("pause")
+    return f"{job['status']} ({pause['code']})" if pause else str(job["status"])
 
 
 def progress_text(job: Document) -> str:
@@ -69,8 +75,9 @@ def job_view(job: Document, now: float) -> View:
                     ("source", job.get("source")),
                     ("created", creation_text(job, now)),
                     ("took", duration_text(job, now)),
-                    ("resumed", reopening_text(job)),
+                    ("reopened", reopening_text(job)),
                     ("deadline", deadline_text(job, now)),
+                    ("paused", pause_text(job, now)),
                     ("cancelled", cancel_text(job)),
                     ("quiesced", quiescence_text(job)),
                     ("chunks", chunk_counts_text(job)),
@@ -133,10 +140,19 @@ def creation_text(job: Document, now: float) -> str:
 
 def reopening_text(job: Document) -> str:
     """Return how often a job was reopened, and the last actor and reason."""
-    if "resumed_by" not in job:
+    if "reopened_by" not in job:
         return ""
     times = job["gen"] - 1
-    return f"{times} x, last by {job['resumed_by']}: {job.get('resume_reason', '')}"
+    return f"{times} x, last by {job['reopened_by']}: {job.get('reopen_reason', '')}"
+
+
+def pause_text(job: Document, now: float) -> str:
+    """Return the reason, the actor and the time of a pause."""
+    pause = job.get("pause")
+    if not pause:
+        return ""
+    ago = format_ago(pause["at"], now)
+    return f"{pause['code']}: {pause['message']}  (by {pause['actor']}, {ago})"
 
 
 def cancel_text(job: Document) -> str:
@@ -247,9 +263,10 @@ def next_command(job: Document) -> str:
     if reason and reason["code"] == "runtime.pipeline.unknown":
         return f"piecework-worker --pipelines MODULE  (the module of {job['pipeline']})"
     by_status = {
+        "PAUSED": f"piecework jobs resume {name}",
         "SUBMITTING": "piecework reconcile  (or repeat the submit)",
         "SUCCEEDED": f"piecework results {name}",
-        "CANCELLED": f"piecework jobs resume {name} --reason 'why'",
+        "CANCELLED": f"piecework jobs retry {name} --reason 'why'",
         "PARTIAL": f"piecework dlq list --job {name}",
         "FAILED": f"piecework dlq list --job {name}",
     }
@@ -267,7 +284,7 @@ def show_facts(out: Output, job: JobFacts, told: Document | None = None) -> None
     shown = facts(
         [
             ("job", job.id),
-            ("status", f"{job.status}{note}"),
+            ("status", f"{status_text(document)}{note}"),
             ("chunks", job.chunks),
             ("deadline", document.get("deadline_at")),
         ]

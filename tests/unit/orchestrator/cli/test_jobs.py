@@ -146,7 +146,7 @@ def test_a_certificate_that_was_changed_is_not_shown(
 
 
 def test_a_reopened_job_has_not_finished(run: Run, deployment: Deployment) -> None:
-    deployment.job("a", "RUNNING", 1, gen=2, finished_at=SETTLED, resumed_by="me")
+    deployment.job("a", "RUNNING", 1, gen=2, finished_at=SETTLED, reopened_by="me")
     found = json.loads(run("jobs", "show", "a", "-o", "json").stdout)
     assert "finished_at" not in found
     assert "2m so far" in run("jobs", "show", "a").stdout
@@ -254,17 +254,31 @@ def test_a_large_cancel_reports_when_it_is_on_record(
 
 
 @pytest.mark.parametrize(
-    ("command", "status", "fitting"),
+    ("command", "status", "code", "step"),
     [
-        ("retry", "CANCELLED", "resume"),
-        ("resume", "PARTIAL", "retry"),
-        ("resume", "FAILED", "retry"),
+        ("resume", "CANCELLED", "job.state.not_paused", "piecework jobs retry a"),
+        ("resume", "RUNNING", "job.state.not_paused", "piecework jobs show a"),
+        ("pause", "FAILED", "job.state.not_pausable", "piecework jobs show a"),
+        ("pause", "FINALIZING", "job.state.not_pausable", "its join runs"),
+        ("pause", "PAUSED", "job.state.not_pausable", "piecework jobs resume a"),
     ],
 )
-def test_retry_and_resume_each_name_the_command_that_fits_the_status(
-    run: Run, deployment: Deployment, command: str, status: str, fitting: str
+def test_a_pause_and_a_resume_name_the_command_that_fits_the_status(
+    run: Run, deployment: Deployment, command: str, status: str, code: str, step: str
 ) -> None:
-    deployment.job("a", status, 1)
+    pause = {"pause_code": "person", "pause_message": "x", "paused_by": "you"}
+    deployment.job("a", status, 1, **pause, paused_at=SETTLED)
     done = run("jobs", command, "a", "--reason", "x")
     assert 2 == done.exit_code
-    assert f"next: `piecework jobs {fitting} a" in done.stderr
+    assert code in done.stderr
+    assert step in done.stderr
+
+
+def test_a_paused_job_says_why_in_each_view(run: Run, deployment: Deployment) -> None:
+    pause = {"pause_code": "person", "pause_message": "price", "paused_by": "you"}
+    deployment.job("a", "PAUSED", 1, **pause, paused_at=SETTLED)
+    shown = run("jobs", "show", "a").stdout
+    assert "PAUSED" in shown
+    assert "person: price  (by you" in shown
+    assert "piecework jobs resume a" in shown
+    assert "PAUSED (person)" in run("jobs", "list").stdout

@@ -219,7 +219,8 @@ def test_the_name_of_a_source_is_text_whatever_its_bytes_are(
     ("status", "step"),
     [
         ("RUNNING", "piecework jobs watch a"),
-        ("CANCELLED", "piecework jobs resume a"),
+        ("CANCELLED", "piecework jobs retry a"),
+        ("PAUSED", "piecework jobs resume a"),
         ("SUCCEEDED", "piecework results a"),
         ("PARTIAL", "piecework dlq list --job a"),
     ],
@@ -228,6 +229,8 @@ def test_the_next_command_follows_from_the_status(
     capsys: pytest.CaptureFixture[str], status: str, step: str
 ) -> None:
     item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"}
+    item |= {"pause_code": "person", "pause_message": "x", "paused_by": "me"}
+    item |= {"paused_at": "2026-01-01T00:00:00.000Z"}
     job = Job.read(JobRef("default", "a"), item)
     show_facts(Output(Format.TABLE), JobFacts.read(job_facts(job, 0.0)))
     assert f"next: {step}" in capsys.readouterr().err

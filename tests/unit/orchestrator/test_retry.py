@@ -15,11 +15,11 @@ from piecework.jobs.fan_out import HEARTBEAT_S
 from piecework.settings import Settings
 from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.reopen import Patched, Reopening, Schedule, reopening
-from piecework_orchestrator import resume as resuming
-from piecework_orchestrator.resume import (
+from piecework_orchestrator import retry as retrying
+from piecework_orchestrator.retry import (
     DispatchRate,
     ReopenRequest,
-    ResumeRequest,
+    RetryRequest,
     dispatch,
     remove_from_tallies,
     reopen,
@@ -69,7 +69,7 @@ class Slow:
         self.now += HEARTBEAT_S / 2
         return True
 
-    remove = resume = slowly
+    remove = reopened = slowly
 
     async def record(self, *_: object) -> None:
         raise StoreError("gone")
@@ -86,7 +86,7 @@ class Slow:
 
 
 JOB = Job.read(
-    REF.of, {"status": "RESUMING", "gen": 2, "chunks": 5000, "pipeline": "p"}
+    REF.of, {"status": "REOPENING", "gen": 2, "chunks": 5000, "pipeline": "p"}
 )
 #: The progress reports of five requests in a row.
 SHOWN = [(2, HEARTBEAT_S), (2, 2 * HEARTBEAT_S)]
@@ -96,7 +96,7 @@ async def test_reopening_many_chunks_reports_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rt: Any = Slow()
-    monkeypatch.setattr(resuming, "reopen_chunk", rt.slowly)
+    monkeypatch.setattr(retrying, "reopen_chunk", rt.slowly)
     to_reopen = [
         ReopenRequest(Chunk.read(REF.of.chunk(number), DEAD)) for number in range(5)
     ]
@@ -128,9 +128,9 @@ async def test_slots_begin_at_the_reopening_and_messages_precede_the_event(
         late.append(rt.now - asked[-1].schedule.not_before)
         return True
 
-    monkeypatch.setattr(resuming, "reopen_chunk", reopen_chunk)
+    monkeypatch.setattr(retrying, "reopen_chunk", reopen_chunk)
     to_reopen = [ReopenRequest(Chunk.read(REF, DEAD))]
-    request = ResumeRequest(REF.of, "me", "why", rate=1.0)
+    request = RetryRequest(REF.of, "me", "why", rate=1.0)
     with pytest.raises(StoreError):
         await reopen(rt, JOB, to_reopen, request, "redriven")
     assert ([0.0], [REF.chunk]) == (late, rt.sent)
@@ -150,7 +150,7 @@ async def test_a_submit_that_was_cut_off_is_finished_in_place_of_a_dispatch(
         finished.append(job)
 
     rt.read = read
-    monkeypatch.setattr(resuming, "fan_out", fan_out)
+    monkeypatch.setattr(retrying, "fan_out", fan_out)
     await dispatch(rt, JOB, [REF], None)
     assert ([half], []) == (finished, rt.sent)
 

@@ -8,20 +8,20 @@ from piecework.domain.model import JobStatus
 from piecework.errors import UsageError
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.inspector import job_document
-from piecework_orchestrator.resume import ResumeRequest, resume
+from piecework_orchestrator.retry import RetryRequest, retry
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel
 from tests.scenarios.test_compensate import JOB, bookings, stop
 
 
-async def test_a_resume_does_again_what_was_undone(scenario: Scenario) -> None:
+async def test_a_retry_does_again_what_was_undone(scenario: Scenario) -> None:
     await scenario.submit(travel, [Item(n=1, trouble="slow-car")])
     async with scenario.worker():
         await scenario.until(lambda: scenario.happened("car"))
         await stop(scenario)
         await scenario.ended()
         scenario.fix()
-        count, gen = await resume(scenario.rt, ResumeRequest(JOB, "me", "after all"))
+        count, gen = await retry(scenario.rt, RetryRequest(JOB, "me", "after all"))
         ended = await scenario.ended()
 
     assert (count, gen) == (1, 2)
@@ -43,7 +43,7 @@ async def test_what_a_plain_cancel_left_is_undone_after_a_resume(
         await cancel(scenario.rt, JOB, actor="me", reason="wait")
         await scenario.ended()
     assert scenario.happened("unbook") == 0
-    await resume(scenario.rt, ResumeRequest(JOB, "me", "to undo it"))
+    await retry(scenario.rt, RetryRequest(JOB, "me", "to undo it"))
     await stop(scenario)
     async with scenario.worker("w2"):
         ended = await scenario.ended()

@@ -1,9 +1,9 @@
 """Reopen a job that was cancelled, or that ended without some of its results.
 
-    job -> RESUMING, next generation -> tallies -> chunks -> RUNNING -> messages
+    job -> REOPENING, next generation -> tallies -> chunks -> RUNNING -> messages
 
 Chunks that have a result keep it. The other chunks continue at their first stage that
-is not done, so completed stages and paid calls are not repeated. An interrupted resume
+is not done, so completed stages and paid calls are not repeated. An interrupted retry
 can be requested again; otherwise the reconciler finishes it.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from piecework.aws.queue import Message, batches
 from piecework.domain import keys
@@ -42,8 +42,8 @@ REOPENABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeRequest:
-    """A resume or a retry of a job, as the operator requested it.
+class RetryRequest:
+    """A retry or a redrive of a job, as the operator requested it.
 
     Attributes:
         deadline: A new deadline in epoch seconds. Without it a future deadline stays in
@@ -78,7 +78,7 @@ class ReopenRequest:
     patched: Patched | None = None
 
 
-async def resume(rt: Runtime, request: ResumeRequest) -> tuple[int, int]:
+async def retry(rt: Runtime, request: RetryRequest) -> tuple[int, int]:
     """Reopen every chunk that has no result; return how many, and the generation.
 
     Chunks whose dead letter was discarded stay dead.
@@ -109,32 +109,8 @@ async def resume(rt: Runtime, request: ResumeRequest) -> tuple[int, int]:
         message = f"Job {job.ref.job} has no chunk left to reopen."
         step = f"`piecework results {job.ref.job}`"
         raise UsageError(message, code="job.retry.nothing_left", next_step=step)
-    reopened, gen = await reopen(rt, job, to_reopen, request, "resumed")
+    reopened, gen = await reopen(rt, job, to_reopen, request, "retried")
     return len(reopened), gen
-
-
-#: How a job is reopened, by the status that it ended with.
-VERBS: Final[Mapping[JobStatus, str]] = {
-    JobStatus.PARTIAL: "retry",
-    JobStatus.FAILED: "retry",
-    JobStatus.CANCELLED: "resume",
-}
-
-
-def require_verb(job: Job, verb: str) -> None:
-    """Refuse a retry of a cancelled job, and a resume of a failed one.
-
-    A job in RESUMING was interrupted while it was reopened: both verbs finish it.
-
-    Raises:
-        UsageError: `cli.usage.invalid`.
-    """
-    fitting = VERBS.get(job.status, verb)
-    if fitting != verb:
-        name = job.ref.job
-        message = f"Job {name} is {job.status}: `jobs {verb}` does not fit."
-        step = f"`piecework jobs {fitting} {name} --reason 'why'`"
-        raise UsageError(message, next_step=step)
 
 
 async def require_reopenable(rt: Runtime, ref: JobRef) -> Job:
@@ -148,7 +124,7 @@ async def require_reopenable(rt: Runtime, ref: JobRef) -> Job:
     if job is None:
         message = f"Job {ref.job} does not exist."
         raise NotFoundError(message, code="job.record.not_found")
-    if job.status not in {*REOPENABLE, JobStatus.RESUMING}:
+    if job.status not in {*REOPENABLE, JobStatus.REOPENING}:
         message = f"Job {ref.job} is {job.status}: it cannot be reopened now."
         raise UsageError(
             message,
@@ -162,14 +138,14 @@ async def reopen(
     rt: Runtime,
     job: Job,
     to_reopen: Sequence[ReopenRequest],
-    request: ResumeRequest,
+    request: RetryRequest,
     event: str,
 ) -> tuple[list[ChunkRef], int]:
     """Reopen chunks of an ended job and dispatch them; return them, and the gen."""
-    if job.status is not JobStatus.RESUMING:
+    if job.status is not JobStatus.REOPENING:
         facts: dict[str, Any] = {
-            "resumed_by": request.actor,
-            "resume_reason": request.reason,
+            "reopened_by": request.actor,
+            "reopen_reason": request.reason,
         }
         if request.deadline is not None:
             facts["deadline_at"] = iso(request.deadline)
@@ -188,7 +164,7 @@ async def reopen(
     await remove_from_tallies(rt, job, [one.chunk.ref.chunk for one in to_reopen])
     rate = DispatchRate(request.rate, rt.clock()) if request.rate else None
     reopened = await reopen_chunks(rt, job, to_reopen, request.closing, rate)
-    await rt.transitions.resume(job)
+    await rt.transitions.reopened(job)
     await dispatch(rt, job, reopened, rate)
     recorded: dict[str, Any] = {
         "actor": request.actor,

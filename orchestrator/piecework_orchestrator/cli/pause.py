@@ -1,0 +1,50 @@
+"""`jobs pause` and `jobs resume`."""
+
+from __future__ import annotations
+
+from piecework.client import Client
+from piecework_orchestrator.cli.options import (
+    Format,
+    JobArgument,
+    OutputOption,
+    ReasonOption,
+)
+from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.progress import show_steps
+from piecework_orchestrator.cli.run import run_client
+from piecework_orchestrator.cli.views.jobs import show_facts
+
+
+def pause_job(
+    job: JobArgument, reason: ReasonOption = "", output: OutputOption = Format.TABLE
+) -> None:
+    """Pause a job: no further call starts.
+
+    Calls in flight finish and are remembered; their chunks wait at a checkpoint, and
+    spend no attempt. A chunk that compensates goes on. The deadline goes on, too.
+    `jobs resume` ends the pause.
+    """
+
+    async def run(client: Client, out: Output) -> None:
+        show_facts(out, await client.job(job).pause(reason))
+
+    run_client(run, output)
+
+
+def resume_job(
+    job: JobArgument, reason: ReasonOption = "", output: OutputOption = Format.TABLE
+) -> None:
+    """Resume a PAUSED job.
+
+    Its open chunks continue from their checkpoints. For a job that has ended use
+    `jobs retry`.
+    """
+
+    async def run(client: Client, out: Output) -> None:
+        handle = client.job(job)
+        facts = await handle.facts()
+        with show_steps(out, facts.chunks) as progress:
+            resumed = await handle.resume(reason, on_progress=progress)
+        show_facts(out, resumed)
+
+    run_client(run, output)

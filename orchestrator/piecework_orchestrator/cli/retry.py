@@ -1,0 +1,38 @@
+"""`jobs retry`: process the chunks without a result again."""
+
+from __future__ import annotations
+
+from piecework.client import Client
+from piecework_orchestrator.cli.options import (
+    DeadlineOption,
+    Format,
+    JobArgument,
+    OutputOption,
+    ReasonOption,
+)
+from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.run import run_client
+from piecework_orchestrator.cli.views.jobs import show_facts
+
+
+def retry_job(
+    job: JobArgument,
+    reason: ReasonOption = "",
+    deadline: DeadlineOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Retry a job that ended PARTIAL, FAILED or CANCELLED.
+
+    Every chunk without a result is processed again from its checkpoint. Discarded
+    chunks stay dead. A future deadline stays in force unless --deadline replaces it; a
+    deadline that has passed is removed.
+    """
+
+    async def run(client: Client, out: Output) -> None:
+        handle = client.job(job)
+        count = await handle.retry(reason, deadline or None)
+        facts = await handle.facts()
+        out.say(f"{count} chunks are reopened in generation {facts.gen}")
+        show_facts(out, facts)
+
+    run_client(run, output)

@@ -1,0 +1,88 @@
+"""Keep the calls of a claim from starting while its job is paused.
+
+A call that would start waits at the gate, where its stage cannot see it. Calls in
+flight finish, and their answers are stored. Once every call of the claim waits, or its
+next stage does, the claim is quiet: the worker interrupts it and gives the chunk back.
+If the job is resumed before that, the gate opens and the claim goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class PauseGate:
+    """The gate of one claim.
+
+    Attributes:
+        on_quiet: Called when nothing of the claim is in flight any more.
+        is_closed: Whether no call may start.
+    """
+
+    on_quiet: Callable[[], None] = lambda: None
+    is_closed: bool = False
+    _always_open: bool = False
+    _requested: int = 0
+    _waiting: int = 0
+    _at_boundary: bool = False
+    _opened: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def close(self) -> None:
+        """Let no further call start."""
+        if not self.is_closed and not self._always_open:
+            self.is_closed = True
+            self._opened.clear()
+            self._check()
+
+    def open(self) -> None:
+        """Let calls start again."""
+        self.is_closed = False
+        self._opened.set()
+
+    def keep_open(self) -> None:
+        """Open the gate for good: a chunk that compensates is not paused."""
+        self._always_open = True
+        self.open()
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Count a call from its request until its answer is stored."""
+        self._requested += 1
+        try:
+            yield
+        finally:
+            self._requested -= 1
+            self._check()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count a requested call that is not in flight, such as before a retry."""
+        self._waiting += 1
+        self._check()
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
+    async def wait(self) -> None:
+        """Wait until a call may start."""
+        while self.is_closed:
+            await self._opened.wait()
+
+    async def wait_at_boundary(self) -> None:
+        """Wait until the next stage may start."""
+        if self.is_closed:
+            self._at_boundary = True
+            self._check()
+            await self.wait()
+            self._at_boundary = False
+
+    def _check(self) -> None:
+        """Report that the claim is quiet, if it is."""
+        idle = self._at_boundary or self._waiting > 0
+        if self.is_closed and idle and self._waiting == self._requested:
+            self.on_quiet()

@@ -1,0 +1,80 @@
+"""Pause a job, and resume it: any process may, each by one conditional write.
+
+    RUNNING -> PAUSED      workers read the record of the job, and start no call
+    PAUSED  -> RUNNING     the process that resumes sends the messages of open chunks
+
+A worker deletes the messages of a paused job, so a resume sends each of them again. If
+the process that resumes dies, a reconciler sends them once it has been quiet for 30 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from piecework.aws.queue import BATCH, Message
+from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, moment
+from piecework.domain.outcome import leaves_queue
+from piecework.jobs.fan_in import start_join
+from piecework.jobs.fan_out import (
+    SENDERS,
+    Counter,
+    Progress,
+    ProgressHeartbeat,
+    batched,
+    gather_limited,
+)
+from piecework.runtime import Runtime
+from piecework.store.completion import all_chunks
+
+
+async def resume_job(
+    rt: Runtime,
+    job: Job,
+    actor: str,
+    reason: str,
+    progress: Progress = lambda *_: None,
+) -> bool:
+    """End the pause of a job as it was read; return False if that pause has ended."""
+    if not await rt.transitions.resume(job, actor, reason):
+        return False
+    await redispatch(rt, job.ref, progress)
+    return True
+
+
+async def redispatch(
+    rt: Runtime, ref: JobRef, progress: Progress = lambda *_: None
+) -> None:
+    """Send the message of every open chunk of a resumed job, then record that.
+
+    It may be repeated. A chunk that a worker owns needs no message: its worker has one,
+    and reads the job before it deletes that.
+    """
+    job = await rt.jobs.read(ref)
+    if job is None or job.status is not JobStatus.RUNNING:
+        return
+    sent, heartbeat = Counter("sent", progress), ProgressHeartbeat(rt, job)
+
+    async def send(refs: list[ChunkRef]) -> None:
+        messages = [Message.about(ref, job.gen) for ref in refs]
+        sent.add(await rt.work.send(messages))
+        await heartbeat.beat_if_due()
+
+    await gather_limited(send, batched(open_chunks(rt, job), BATCH), SENDERS)
+    await rt.transitions.redispatched(job)
+    # The last chunk may have ended in the pause, when no join could start.
+    join = None if sent.done else await start_join(rt, job)
+    if join is not None:
+        await rt.work.send([Message.about(*join)])
+
+
+async def open_chunks(rt: Runtime, job: Job) -> AsyncIterator[ChunkRef]:
+    """Yield the chunks that need a message: open, unowned, and due within minutes."""
+    newer: list[ChunkRef] = []
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks, newer):
+        if chunk.status.terminal or chunk.status is ChunkStatus.RUNNING:
+            continue
+        wait = moment(chunk.retry_at) - rt.clock() if chunk.retry_at else 0.0
+        if not leaves_queue(wait):
+            yield chunk.ref
+    for ref in newer:
+        yield ref

@@ -58,6 +58,11 @@ async def job_bill(
     }
 
 
+def region_of(rt: Runtime) -> str:
+    """Return the region of the deployment."""
+    return rt.endpoint.region or str(rt.objects.client.meta.region_name)
+
+
 def counts_of(row: Mapping[str, Any]) -> dict[str, int]:
     """Return the counts of an item, without its names."""
     return {name: n for name, n in row.items() if isinstance(n, int) and name != "v"}

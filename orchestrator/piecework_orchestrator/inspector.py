@@ -50,6 +50,10 @@ JOB_FACTS = (
     "resumed_by",
     "resume_reason",
     "deadline_at",
+    "tolerated_chunks",
+    "failed_chunks",
+    "stopped_at",
+    "stopped_code",
     "manifest",
     "manifest_sha256",
 )

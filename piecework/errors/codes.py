@@ -875,7 +875,21 @@ ROWS: Final = (
         "A job with this token exists and has other content.",
         "Use another `--job-id`, or see that job with `piecework jobs show JOB`.",
     ),
+    Code(
+        "submit.tolerance.invalid",
+        PERMANENT,
+        "The tolerance is not a number of chunks, or a share of them.",
+        "Use a number such as 20, or a share such as 2%.",
+    ),
     # job
+    Code(
+        "job.tolerance.exceeded",
+        PERMANENT,
+        "More chunks became dead letters than the job tolerates. No further chunk "
+        "starts; those that had not started are cancelled.",
+        "Fix the causes that `piecework dlq stats` lists, then run `piecework jobs "
+        "retry JOB`: it also runs the chunks that did not start.",
+    ),
     Code(
         "job.cancel.requested",
         PERMANENT,
@@ -907,9 +921,9 @@ ROWS: Final = (
     Code(
         "job.deadline.passed",
         PERMANENT,
-        "The job had not ended at its deadline. It was cancelled and its chunks "
-        "were compensated.",
-        "Run `piecework jobs retry JOB --deadline 2h`, or leave out the deadline.",
+        "The job had not ended at its deadline. Its open chunks were cancelled, and "
+        "compensated if their pivot had not acted.",
+        "Run `piecework jobs resume JOB --deadline 2h`, or leave out the deadline.",
     ),
     Code(
         "job.effect.not_found",

@@ -71,6 +71,7 @@ def job_view(job: Document, now: float) -> View:
                     ("took", duration_text(job, now)),
                     ("resumed", reopening_text(job)),
                     ("deadline", deadline_text(job, now)),
+                    ("tolerates", tolerance_text(job)),
                     ("cancelled", cancel_text(job)),
                     ("quiesced", quiescence_text(job)),
                     ("chunks", chunk_counts_text(job)),
@@ -137,6 +138,15 @@ def reopening_text(job: Document) -> str:
         return ""
     times = job["gen"] - 1
     return f"{times} x, last by {job['resumed_by']}: {job.get('resume_reason', '')}"
+
+
+def tolerance_text(job: Document) -> str:
+    """Return how many chunks may fail in a job that succeeds; empty: none may."""
+    if not (tolerated := job.get("tolerated_chunks")):
+        return ""
+    failed, code = job.get("failed_chunks", 0), job.get("stopped_code")
+    text = f"{tolerated} chunks without a result; {failed} failed in this generation"
+    return f"{text}; {code}: no further chunk starts" if code else text
 
 
 def cancel_text(job: Document) -> str:

@@ -32,7 +32,7 @@ from piecework_orchestrator.times import parse_limit
 FIRST_LABELS = 5
 
 
-def submit(
+def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     pipeline: PipelineArgument,
     source: Annotated[
         str,

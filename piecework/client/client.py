@@ -137,6 +137,7 @@ class Client:
         *,
         id: str | None = None,
         deadline: Deadline | None = None,
+        tolerate: str | int = 0,
         source: str = "",
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
@@ -148,6 +149,7 @@ class Client:
         *,
         id: str | None = None,
         deadline: Deadline | None = None,
+        tolerate: str | int = 0,
         source: str = "",
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
@@ -158,6 +160,7 @@ class Client:
         *,
         id: str | None = None,  # noqa: A002 -- the word of the command line
         deadline: Deadline | None = None,
+        tolerate: str | int = 0,
         source: str = "",
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
@@ -169,11 +172,14 @@ class Client:
             id: The job id; None: a new one. An empty id is refused.
             deadline: When the job is cancelled and compensated, unless it has ended. A
                 repeated submit may leave it out, and cannot change it.
+            tolerate: How many chunks may fail in a job that succeeds: a number, or a
+                share such as `2%`. If more fail, no further chunk starts.
             source: What the record says about the origin of the rows.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
             UsageError: `input.…`: a row is invalid, and no job was created;
+                `submit.tolerance.invalid`;
                 `submit.token.conflict`: a job with this id has other content, or
                 another deadline.
         """
@@ -184,7 +190,7 @@ class Client:
         chunks, origin = read_rows(rt, pipeline, rows)
         requested = requested_text(deadline, until)
         submission = Submission(
-            ref, pipeline, source or origin, self._actor, until, requested
+            ref, pipeline, source or origin, self._actor, until, requested, tolerate
         )
         _, created = await submit(rt, submission, chunks, on_progress)
         return JobHandle(ref.job, rt, self._actor, pipeline, created)
@@ -372,6 +378,7 @@ class SyncClient:
         *,
         id: str | None = None,
         deadline: Deadline | None = None,
+        tolerate: str | int = 0,
         source: str = "",
         on_progress: Progress = ...,
     ) -> SyncJob[R]: ...
@@ -383,6 +390,7 @@ class SyncClient:
         *,
         id: str | None = None,
         deadline: Deadline | None = None,
+        tolerate: str | int = 0,
         source: str = "",
         on_progress: Progress = ...,
     ) -> SyncJob[Any]: ...

@@ -204,7 +204,8 @@ class JobHandle(Generic[R]):
             task: The size of a worker's task; without it, tasks have no price.
 
         Raises:
-            UsageError: `config.price.missing`, `config.prices.invalid`.
+            UsageError: `config.price.missing`, `config.prices.invalid`,
+                `cli.extra.missing`.
         """
         table, record = load_prices(prices), await self._record()
         priced_in = region or region_of(self.rt)

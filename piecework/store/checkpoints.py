@@ -31,7 +31,6 @@ from piecework.domain.rows import (
     read_error,
 )
 from piecework.errors import PermanentError
-from piecework.pipelines import Pipeline
 from piecework.store.cancellation import COMPENSATING, compensation_put
 from piecework.store.claims import NOT_CANCELLED, OWNED, ownership_values
 from piecework.store.effects import EffectLedger
@@ -40,6 +39,7 @@ from piecework.store.table import Action, Item, Refused, Table, Written
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
+    from piecework.pipelines import Pipeline
 
 #: DynamoDB accepts 100 actions in a transaction. One checks the chunk, and one stores
 #: the compensated stage.

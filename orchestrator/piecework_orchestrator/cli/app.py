@@ -135,6 +135,11 @@ COMMANDS = {
     "limits list": Row(
         "limits:list_limits", "List the limits of the dependencies that have any."
     ),
+    "limits pause": Row(
+        "limits:pause_dependency",
+        "Pause a dependency: no further call to it starts.",
+    ),
+    "limits resume": Row("limits:resume_dependency", "Resume a paused dependency."),
     "limits set": Row(
         "limits:set_limits",
         "Change the limits of a dependency in force, without a deployment.",

@@ -7,15 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
+from piecework.domain.job_row import Pause, PauseCode
 from piecework.errors import UsageError
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime
 from piecework.store.limits import NAMES, FleetQuotas, read_quota
-from piecework_orchestrator.cli.options import Format, OutputOption
+from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Column, Output, facts
 from piecework_orchestrator.cli.run import run_connected
 from piecework_orchestrator.identity import whoami
 
+DependencyArgument = Annotated[
+    str, typer.Argument(help="The name of the dependency, as its code declares it.")
+]
 #: Seconds within which workers that make calls use a changed limit.
 SEEN_WITHIN_S = 3
 
@@ -28,6 +32,7 @@ def list_limits(output: OutputOption = Format.TABLE) -> None:
         columns = [
             Column("DEPENDENCY", "dependency"),
             *(Column(title(name), shown(name), right=True) for name in NAMES),
+            Column("PAUSED", "paused", shrinks=True),
             Column("SET BY", "set_by"),
             Column("SET AT", "set_at"),
         ]
@@ -38,9 +43,7 @@ def list_limits(output: OutputOption = Format.TABLE) -> None:
 
 
 def set_limits(
-    dependency: Annotated[
-        str, typer.Argument(help="The name of the dependency, as its code declares it.")
-    ],
+    dependency: DependencyArgument,
     requests_per_minute: Annotated[
         int | None,
         typer.Option(metavar="N", help="Requests of the fleet in 60 seconds.", min=1),
@@ -71,12 +74,46 @@ def set_limits(
             step = f"piecework limits set {dependency} --requests-per-minute 500"
             raise UsageError(message, next_step=step)
         row = await quotas(rt).set_limits(dependency, limits)
-        document = limits_document(dependency, row)
-        out.document(document, lambda console: console.print(facts(document.items())))
-        if out.table:
-            out.say(f"workers that call it use this within {SEEN_WITHIN_S} seconds")
+        show(out, dependency, row)
 
     run_connected(run, output)
+
+
+def pause_dependency(
+    dependency: DependencyArgument,
+    reason: ReasonOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Pause a dependency: no further call to it starts.
+
+    Calls in flight finish. Chunks that need it wait and spend no attempt; other chunks
+    go on. `limits resume` ends the pause.
+    """
+
+    async def run(rt: Runtime, out: Output) -> None:
+        pause = Pause(PauseCode.PERSON, reason, whoami())
+        show(out, dependency, await quotas(rt).set_pause(dependency, pause))
+
+    run_connected(run, output)
+
+
+def resume_dependency(
+    dependency: DependencyArgument, output: OutputOption = Format.TABLE
+) -> None:
+    """Resume a paused dependency."""
+
+    async def run(rt: Runtime, out: Output) -> None:
+        show(out, dependency, await quotas(rt).set_pause(dependency, None))
+
+    run_connected(run, output)
+
+
+def show(out: Output, dependency: str, row: dict[str, Any]) -> None:
+    """Write the limits of a dependency after a change."""
+    document = limits_document(dependency, row)
+    out.document(document, lambda console: console.print(facts(document.items())))
+    if out.table:
+        out.say(f"workers that call it use this within {SEEN_WITHIN_S} seconds")
 
 
 def quotas(rt: Runtime) -> FleetQuotas:
@@ -91,6 +128,7 @@ def limits_document(dependency: str, row: dict[str, Any]) -> dict[str, Any]:
         "dependency": dependency,
         **{name: getattr(quota.limits, name) for name in NAMES},
         **{f"declared_{name}": getattr(quota.declared, name) for name in NAMES},
+        "paused": quota.paused,
         "set_by": row.get("set_by", "") if quota.operator else "",
         "set_at": row.get("set_at", "") if quota.operator else "",
     }

@@ -49,14 +49,9 @@ class Usage:
     model: str = ""
 
     @property
-    def amounts(self) -> Iterator[tuple[str, int]]:
-        """The amounts above zero, by name."""
-        found = {
-            "tokens_in": int(self.tokens_in),
-            "tokens_out": int(self.tokens_out),
-            "nano_usd": round(self.usd * NANO),
-        }
-        return ((name, amount) for name, amount in found.items() if amount > 0)
+    def whole_amounts(self) -> tuple[int, int, int]:
+        """Tokens in, tokens out, and billionths of a dollar."""
+        return self.tokens_in, self.tokens_out, round(self.usd * NANO)
 
 
 #: The default policies. Services: five attempts, delay limits from 250 ms. Models:

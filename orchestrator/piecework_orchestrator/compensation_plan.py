@@ -78,12 +78,20 @@ def pipeline_of(job: Job, name: str) -> Pipeline | None:
     if not name:
         return None
     found = load_pipeline(name)
-    if found.name != job.pipeline:
-        message = (
-            f"Job {job.ref.job} belongs to pipeline {job.pipeline}, not {found.name}."
-        )
-        raise UsageError(message, next_step="Name the job's pipeline.")
+    require_pipeline(job, found)
     return found
+
+
+def require_pipeline(job: Job, pipeline: Pipeline | None) -> None:
+    """Raise if a pipeline is not the job's.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if pipeline is not None and pipeline.name != job.pipeline:
+        name = pipeline.name
+        message = f"Job {job.ref.job} belongs to pipeline {job.pipeline}, not {name}."
+        raise UsageError(message, next_step="Name the job's pipeline.")
 
 
 async def compensation_plans(

@@ -1,4 +1,4 @@
-"""Write the results of a job to a file: JSON lines, CSV or Parquet.
+"""Write the results of a job to a path or to S3: JSON lines, CSV or Parquet.
 
 A result that is an object becomes one column for each field, `value.field`; any other
 result becomes the column `value`.
@@ -11,21 +11,25 @@ import io
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
 from piecework.domain.model import Job
 from piecework.errors import UsageError
 from piecework.errors.extras import naming_extras
 from piecework.runtime import Runtime
-from piecework_orchestrator.files import whole_file
+from piecework_orchestrator.destination import (
+    is_object,
+    object_place,
+    open_destination,
+)
 from piecework_orchestrator.results import ended_chunks, result_json
 
 #: The columns before those of the value.
 FACTS = ("chunk", "label", "status", "error_code")
 
 
-async def export(rt: Runtime, job: Job, path: Path) -> int:
+async def export(rt: Runtime, job: Job, to: str | Path) -> int:
     """Write every chunk that has ended, in order; return how many.
 
     The rows are spooled on disk first, because the columns are known only at the end.
@@ -33,8 +37,9 @@ async def export(rt: Runtime, job: Job, path: Path) -> int:
     Raises:
         UsageError: `cli.usage.invalid`: the suffix is unknown; `cli.extra.missing`.
         StateError, PermanentError: A stored result cannot be read.
+        StoreError: S3 cannot be reached, or refuses the object.
     """
-    write = writer_of(path)
+    write = writer_of(to)
     count = 0
     with tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
         columns = dict.fromkeys(FACTS)
@@ -53,7 +58,7 @@ async def export(rt: Runtime, job: Job, path: Path) -> int:
             spool.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += 1
         spool.seek(0)
-        with whole_file(path) as file:
+        async with open_destination(rt, to) as file:
             write(file, list(columns), rows_of(spool))
     return count
 
@@ -123,12 +128,15 @@ WRITERS: Mapping[str, Writer] = {
 }
 
 
-def writer_of(path: Path) -> Writer:
+def writer_of(to: str | Path) -> Writer:
     """Return the writer for a suffix.
 
     Raises:
         UsageError: `cli.usage.invalid`, `cli.extra.missing`.
     """
+    if is_object(to):
+        object_place(str(to))  # before the results are read
+    path = PurePosixPath(to)
     suffix = path.suffix.lower()
     if suffix not in WRITERS:
         message = f"{path.name} does not end with {', '.join(WRITERS)}."

@@ -7,13 +7,21 @@ job are counted from its tallies, see `MAX_COUNTED_CHUNKS`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from piecework.aws.objects import OBJECT_LIMIT, own_key, verify
 from piecework.domain import keys, records
-from piecework.domain.model import Chunk, ChunkRef, Job, JobRef, JobStatus, moment
+from piecework.domain.model import (
+    Chunk,
+    ChunkRef,
+    Job,
+    JobRef,
+    JobStatus,
+    iso,
+    moment,
+)
 from piecework.domain.records import Bounds
 from piecework.domain.rows import CompensatedRow, EffectRow
 from piecework.errors import NotFoundError, SchemaTooNewError, UsageError
@@ -23,13 +31,16 @@ from piecework.store.completion import (
     SnapshotBuilder,
     Tallies,
     all_chunks,
-    has_ended,
     read_chunk,
 )
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.notifications import Notifications
 from piecework.store.results import is_inline
 from piecework_orchestrator.explain.waiting import wait_of
+
+if TYPE_CHECKING:
+    from piecework_orchestrator.explain.finish_time import FinishTime
+    from piecework_orchestrator.explain.situation import OpenChunks
 
 Document = dict[str, Any]
 
@@ -86,14 +97,15 @@ async def require_job(rt: Reading, job: str) -> Job:
 
 async def job_document(rt: Reading, job: Job) -> Document:
     """Return a job with its chunks, dead letters, findings and certificate."""
-    builder, open_chunks = SnapshotBuilder([]), list[Chunk]()
+    builder, open_ = SnapshotBuilder([]), new_open_chunks(job)
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         builder.add(chunk)
-        if not has_ended(chunk):
-            open_chunks.append(chunk)
+        if open_ is not None:
+            open_.add(chunk)
     snapshot, explained = builder.build(), {}
-    if not job.status.ended:
-        explained = {"findings": (await explain(rt, job, open_chunks))["findings"]}
+    if open_ is not None:
+        found = await explain(rt, job, open_)
+        explained = {name: found[name] for name in ("findings", "finish")}
     return {
         **job_facts(job, rt.clock()),
         **(
@@ -143,23 +155,43 @@ def status_reason(job: Job, now: float) -> Document | None:
     return None if over else reason
 
 
-async def explain(
-    rt: Reading, job: Job, open_chunks: Sequence[Chunk] | None = None
-) -> Document:
-    """Return why a job has not ended, the most important finding first.
-
-    `open_chunks`: all its chunks that have not ended, if they were read before.
-    """
+def new_open_chunks(job: Job) -> OpenChunks | None:
+    """Return a collection of the open chunks of a job; None: it has ended."""
+    if job.status.ended:
+        return None
     # Imported here: a command that shows an ended job does not load it.
-    from piecework_orchestrator.explain.causes import find
-    from piecework_orchestrator.explain.situation import OpenChunks, read_situation
+    from piecework_orchestrator.explain.finish_time import ChunkTimes
+    from piecework_orchestrator.explain.situation import OpenChunks
 
-    known = None if open_chunks is None else OpenChunks(tuple(open_chunks))
-    found = find(await read_situation(rt, job, known))
+    return OpenChunks(ChunkTimes(job.gen))
+
+
+async def explain(rt: Reading, job: Job, open_: OpenChunks | None = None) -> Document:
+    """Return why a job has not ended, the most important finding first, and its finish.
+
+    `open_`: its open chunks, and the times of all of them, if they were read before.
+    """
+    from piecework_orchestrator.explain.causes import find, finish_time
+    from piecework_orchestrator.explain.situation import read_situation
+
+    situation = await read_situation(rt, job, open_)
+    findings = find(situation)
+    finish = finish_time(situation, findings[0])
     return {
         "job": job.ref.job,
         "status": str(job.status),
-        "findings": [finding.document for finding in found],
+        "findings": [finding.document for finding in findings],
+        "finish": finish_document(finish, situation.now) if finish else None,
+    }
+
+
+def finish_document(finish: FinishTime, now: float) -> Document:
+    """Return when a job probably ends."""
+    return {
+        "p50_s": round(finish.p50_s, 1),
+        "p90_s": round(finish.p90_s, 1),
+        "p50_at": iso(now + finish.p50_s),
+        "p90_at": iso(now + finish.p90_s),
     }
 
 

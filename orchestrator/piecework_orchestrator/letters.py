@@ -1,9 +1,10 @@
-"""Read dead letters as documents: each with its lineage, and grouped by cause."""
+"""Read dead letters as documents: each with its lineage, by cause, and as lines."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
 from piecework.domain import keys
@@ -13,7 +14,9 @@ from piecework.domain.records import Bounds, read_json
 from piecework.errors import NotFoundError, PieceworkError, StoreError
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
+from piecework_orchestrator.destination import open_destination
 from piecework_orchestrator.inspector import Document, dead_letters_of
+from piecework_orchestrator.json_text import encode_json
 
 
 def chunk_name(chunk: int) -> str | int:
@@ -107,6 +110,31 @@ def closing_facts(letter: DeadLetterRow) -> Document:
     values = letter.document(names).values()
     facts = dict(zip(("at", "by", "why"), values, strict=False))
     return facts | letter.pick(("redriven_gen", "patch"))
+
+
+async def write_letters(
+    rt: Runtime, letters: Sequence[DeadLetterRow], to: str | Path, *, payloads: bool
+) -> int:
+    """Write dead letters to a path or to S3, one JSON document a line; return how many.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: the destination cannot be written.
+        StoreError: S3 cannot be reached, or refuses the object.
+    """
+    async with open_destination(rt, to) as file:
+        async for line in letter_lines(rt, letters, payloads=payloads):
+            file.write(line.encode())
+    return len(letters)
+
+
+async def letter_lines(
+    rt: Runtime, letters: Sequence[DeadLetterRow], *, payloads: bool
+) -> AsyncIterator[str]:
+    """Yield a line for each dead letter, with the attributes of the table."""
+    for letter in letters:
+        facts = letter.facts | {"error_history": letter.error_history}
+        facts |= await payload_facts(rt, letter) if payloads else {}
+        yield encode_json(facts) + "\n"
 
 
 async def payload_facts(rt: Runtime, letter: DeadLetterRow) -> Document:

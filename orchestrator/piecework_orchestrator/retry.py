@@ -17,6 +17,7 @@ from typing import Any
 
 from piecework.aws.queue import Message, batches
 from piecework.domain import keys
+from piecework.domain.call_usage import CallUsage
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import (
     Chunk,
@@ -31,8 +32,9 @@ from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.fan_in import start_finalizing
 from piecework.jobs.fan_out import ProgressHeartbeat, fan_out
 from piecework.runtime import Runtime
-from piecework.store.completion import all_chunks
+from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DISCARDED, OPEN, Closing, DeadLetters
+from piecework.store.paid import usage_of
 from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
 from piecework.store.table import Action
 
@@ -141,9 +143,14 @@ async def reopen(
 ) -> tuple[list[ChunkRef], int]:
     """Reopen chunks of an ended job and dispatch them; return them, and the gen."""
     if job.status is not JobStatus.REOPENING:
-        facts = {"reopened_by": request.actor, "reopen_reason": request.reason}
+        facts: dict[str, Any] = {
+            "reopened_by": request.actor,
+            "reopen_reason": request.reason,
+        }
         if request.deadline is not None:
             facts["deadline_at"] = iso(request.deadline)
+        if usage := (await paid_by_joins(rt, job)).item:
+            facts["join_usage"] = usage
         also = await close_join_letter(rt, job, request.closing)
         if await rt.transitions.reopen(job, facts, also) is None:
             return await reopen(
@@ -167,6 +174,15 @@ async def reopen(
     }
     await rt.jobs.record(request.ref, event, recorded)
     return reopened, job.gen
+
+
+async def paid_by_joins(rt: Runtime, job: Job) -> CallUsage:
+    """Return what the calls of the job's joins used: the next join replaces the row."""
+    usage = job.join_usage
+    join = await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
+    if join is not None:
+        usage.merge((await usage_of(rt.table, join))[0])
+    return usage
 
 
 async def close_join_letter(rt: Runtime, job: Job, closing: Closing) -> list[Action]:

@@ -26,7 +26,8 @@ from piecework_orchestrator.times import format_clock
 #: watching costs about the same whatever the size.
 POLL_S = 0.5
 MAX_POLL_S = 15.0
-#: Seconds without an ended chunk after which the watcher explains the job.
+#: Seconds between two explanations of the job; and without an ended chunk, after which
+#: the watcher tells the first finding.
 EXPLAIN_AFTER_S = 10.0
 #: A longer wait is shown: it explains why the job makes no progress.
 LONG_WAIT_S = 10.0
@@ -62,13 +63,6 @@ class ChunkCounts:
         counts = self.by_status.items()
         return sum(n for status, n in counts if ChunkStatus(status).terminal)
 
-    @property
-    def idle(self) -> bool:
-        """Whether each open chunk waits for its next attempt."""
-        open_ = (ChunkStatus.PENDING, ChunkStatus.RUNNING)
-        runs = any(self.by_status[status] for status in open_)
-        return self.longest_wait_s > 0 and not runs
-
 
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
@@ -78,7 +72,7 @@ class ProgressSnapshot:
         ended: The number of chunks that have ended.
         counts: Chunks by status; of a large job only those known to have ended.
         elapsed: Seconds since the watch began.
-        eta: Seconds until the end at the current rate; None: unknown.
+        finish_s: P50 and P90 of the seconds until the chunks have ended; None: unknown.
         longest_wait_s: Seconds until each waiting chunk may start again.
     """
 
@@ -86,7 +80,7 @@ class ProgressSnapshot:
     ended: int
     counts: Counter[str]
     elapsed: float
-    eta: float | None
+    finish_s: tuple[float, float] | None = None
     longest_wait_s: float = 0.0
 
     @property
@@ -104,10 +98,11 @@ class ProgressSnapshot:
         words += [f"{running} running"] if running else []
         words += [f"{waiting} waiting"] if waiting else []
         words += [f"{self.dead} dead"] if self.dead else []
-        if self.longest_wait_s > max(self.eta or 0.0, LONG_WAIT_S):
+        p50_s, p90_s = self.finish_s or (0.0, 0.0)
+        if self.longest_wait_s > max(p50_s, LONG_WAIT_S):
             words.append(f"longest wait {format_clock(self.longest_wait_s)}")
-        elif self.eta and not self.job.status.ended:
-            words.append(f"eta {format_clock(self.eta)}")
+        elif p90_s and not self.job.status.ended:
+            words.append(f"ends in {format_clock(p50_s)} to {format_clock(p90_s)}")
         return "  ".join(words)
 
     def __str__(self) -> str:
@@ -182,39 +177,54 @@ async def poll_until_ended(
 ) -> Job:
     """Poll until the job has ended, and report each snapshot."""
     loop = asyncio.get_running_loop()
-    began = last_change = polled_at = loop.time()
-    first = last = -1
-    worked_s = 0.0
+    began = explained_at = changed_at = loop.time()
+    last = -1
+    finish: tuple[float, float] | None = None
+    hint = ""
     while True:
         found = await require_job(rt, job)
         counts = await count_chunks(rt, found)
-        now, ended, active = loop.time(), counts.ended, counts.active
-        worked_s += 0.0 if counts.idle else now - polled_at
-        polled_at = now
-        first = ended if first < 0 else first
-        eta = estimate_remaining_s(found.chunks - ended, ended - first, worked_s)
+        now, ended = loop.time(), counts.ended
+        if ended != last or found.pause is not None:
+            changed_at, last = now, ended
+        if not found.status.ended and now - explained_at >= EXPLAIN_AFTER_S:
+            explained = await explain(rt, found)
+            explained_at, finish = now, finish_of(explained)
+            if now - changed_at >= EXPLAIN_AFTER_S:
+                hint = describe_finding(explained["findings"][0], watcher)
+        left = shortened(finish, now - explained_at)
         wait_s = counts.longest_wait_s
         watcher.on_progress(
-            ProgressSnapshot(found, ended, counts.by_status, now - began, eta, wait_s)
+            ProgressSnapshot(found, ended, counts.by_status, now - began, left, wait_s)
         )
         if watcher.on_poll is not None:
             await watcher.on_poll(found)
         if found.status.ended:
             return found
+        watcher.remark_once(hint)
         if found.status is JobStatus.CANCELLING:
             watcher.remark_once(describe_cancel(found))
         if (pause := found.pause) is not None:
             why = f"paused by {pause.actor}: {pause.code}: {pause.message}"
             watcher.remark_once(f"{why}; next: piecework jobs resume {job}")
-        elif not active and (reason := status_reason(found, rt.clock())):
+        elif not counts.active and (reason := status_reason(found, rt.clock())):
             watcher.remark_once(f"notice {reason['code']}: {reason['message']}")
-        if ended != last or pause is not None:
-            last_change, last = now, ended
-        elif now - last_change >= EXPLAIN_AFTER_S:
-            last_change = now
-            first_finding = (await explain(rt, found))["findings"][0]
-            watcher.remark_once(describe_finding(first_finding, watcher))
         await asyncio.sleep(poll_interval_s(found.chunks, poll_s))
+
+
+def finish_of(explained: Document) -> tuple[float, float] | None:
+    """Return P50 and P90 of an explanation; None: unknown."""
+    finish = explained["finish"]
+    return None if finish is None else (finish["p50_s"], finish["p90_s"])
+
+
+def shortened(
+    finish: tuple[float, float] | None, seconds: float
+) -> tuple[float, float] | None:
+    """Return what is left of an estimate after some seconds."""
+    if finish is None:
+        return None
+    return max(0.0, finish[0] - seconds), max(0.0, finish[1] - seconds)
 
 
 def describe_finding(finding: Document, watcher: Watcher) -> str:
@@ -257,13 +267,6 @@ def is_active(chunk: Chunk, now: float) -> bool:
     until = chunk.claim_expires_at or chunk.retry_at
     open_ = chunk.status in {ChunkStatus.RUNNING, ChunkStatus.WAITING}
     return open_ and bool(until) and moment(until) > now
-
-
-def estimate_remaining_s(left: int, done: int, seconds: float) -> float | None:
-    """Return the seconds for the chunks left, at the rate of the seconds worked."""
-    if left <= 0:
-        return 0.0
-    return left * seconds / done if done > 0 and seconds > 0 else None
 
 
 def poll_interval_s(chunks: int, poll_s: float = POLL_S) -> float:

@@ -367,7 +367,6 @@ class Attempts:
             tokens = self.tokens[call.dependency.name]
             tokens.add_success(call.policy.retry_ratio, self.clock())
         attempts.end(self.log, asyncio.get_running_loop().time(), "answered")
-        self.counts.made += 1
         usage = self.usage.report_paid(call, answer, self.counts)
         if call.dependency.usage is not None:
             self._settle(attempts, usage)

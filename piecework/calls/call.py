@@ -54,9 +54,6 @@ class CallCounts:
     probe_failure: ErrorEnvelope | None = None
     #: The last failure of each dependency whose retries the fleet ended, not the call.
     unretried: dict[str, ErrorEnvelope] = field(default_factory=dict)
-    #: The tokens of answered calls, if the dependency reports usage.
-    tokens_in: int = 0
-    tokens_out: int = 0
     #: The stage at which no earlier claim has attempted anything.
     untried: str = ""
     #: False while the claim compensates. Only the end times of forward calls are kept,

@@ -219,6 +219,8 @@ class Caller:
                 if isinstance(found, Failed):
                     return found
                 if found.value is not None:
+                    # The claim that sent it did not live to report the answer.
+                    self.attempts.usage.report_paid(call, found.value, self.counts)
                     answer = call.encode(found.value)
                     await self.ledger.finish(call.key, answer)
                     return Answered(answer)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from piecework import telemetry
 from piecework.calls.call import Call, CallCounts
 from piecework.dependency import Dependency, Usage
 from piecework.domain import values
+from piecework.domain.call_usage import CallUsage
+from piecework.domain.model import Effect
 from piecework.errors import PermanentError
 from piecework.telemetry.emit import quiet_log
 
@@ -26,13 +29,46 @@ if TYPE_CHECKING:
 MAX_AMOUNT: Final = 1_000_000_000
 #: The source of an answer: the dependency, the journal or the shared cache.
 AnswerSource: TypeAlias = Literal["paid", "replayed", "cached"]
-#: Called for each answer with the dependency, how it was answered, and its usage.
-UsageHook: TypeAlias = Callable[[str, AnswerSource, Usage], None]
+#: Called for each answer with its call, how it was answered, and its usage.
+UsageHook: TypeAlias = Callable[[Call, AnswerSource, Usage], None]
 
 
-def ignore_usage(dependency: str, answered: AnswerSource, usage: Usage) -> None:
+def ignore_usage(call: Call, answered: AnswerSource, usage: Usage) -> None:
     """Do nothing: the hook where no cost is recorded."""
-    del dependency, answered, usage
+    del call, answered, usage
+
+
+@dataclass(slots=True)
+class ClaimUsage:
+    """What the calls of one claim used, for the records that outlive the worker.
+
+    Attributes:
+        may_be_paid: Whether a lost claim may have paid for the call before.
+        whole: All calls: the settlement stores them.
+        pure: The paid calls without an effect: each page of the journal has them all,
+            so that a page that is written twice changes nothing.
+        effects: The paid calls with an effect, by key: the ledger stores them.
+    """
+
+    may_be_paid: Callable[[Call], bool] = lambda _: False
+    whole: CallUsage = field(default_factory=CallUsage)
+    pure: CallUsage = field(default_factory=CallUsage)
+    effects: dict[str, CallUsage] = field(
+        default_factory=lambda: defaultdict(CallUsage)
+    )
+
+    def note(self, call: Call, answered: AnswerSource, usage: Usage) -> None:
+        """Add the usage of an answer."""
+        model, amounts = usage.model or call.dependency.name, [1, *usage.whole_amounts]
+        self.whole.add(answered, model, amounts)
+        if answered != "paid":
+            return
+        pure = call.dependency.effect is Effect.PURE
+        stored = self.pure if pure else self.effects[call.key]
+        stored.add("paid", model, amounts)
+        if self.may_be_paid(call):
+            self.whole.add("possibly_paid", model, amounts)
+            stored.add("possibly_paid", model, amounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +80,8 @@ class UsageReporter:
 
     def report_paid(self, call: Call, answer: Any, counts: CallCounts) -> Usage:
         """Report a call that its dependency answered; return its usage."""
-        return self._report_paid(call, self._usage(call, lambda: answer), counts)
+        counts.made += 1
+        return self._report_paid(call, self._usage(call, lambda: answer))
 
     def report_failed(self, call: Call, usage: Usage, counts: CallCounts) -> Usage:
         """Report a call that failed although its dependency answered; return its usage.
@@ -52,12 +89,10 @@ class UsageReporter:
         The answer was paid for, and then refused: the error has its usage.
         """
         counts.made += 1
-        return self._report_paid(call, self._checked(call, lambda: usage), counts)
+        return self._report_paid(call, self._checked(call, lambda: usage))
 
-    def _report_paid(self, call: Call, usage: Usage, counts: CallCounts) -> Usage:
-        counts.tokens_in += usage.tokens_in
-        counts.tokens_out += usage.tokens_out
-        self.hook(call.dependency.name, "paid", usage)
+    def _report_paid(self, call: Call, usage: Usage) -> Usage:
+        self.hook(call, "paid", usage)
         return usage
 
     def report_reused(
@@ -65,7 +100,7 @@ class UsageReporter:
     ) -> None:
         """Report a call that was not paid for again; `text` is its encoded value."""
         usage = self._usage(call, lambda: values.decode(call.bound.func, text))
-        self.hook(call.dependency.name, answered, usage)
+        self.hook(call, answered, usage)
 
     def _usage(self, call: Call, answer: Callable[[], Any]) -> Usage:
         """Return the usage of an answer; empty if it cannot be computed."""

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import (
-    AsyncIterable,
     AsyncIterator,
     Coroutine,
-    Iterable,
-    Mapping,
     Sequence,
 )
 from contextlib import AsyncExitStack
@@ -20,19 +17,28 @@ from typing import Any, Self, TypeVar, overload
 from pydantic import BaseModel
 from typing_extensions import Unpack
 
+from piecework.client.arguments import (
+    Deadline,
+    Rows,
+    epoch_of,
+    read_rows,
+    requested_text,
+)
 from piecework.client.job import JobHandle
 from piecework.client.sync import Blocking, BlockingIterator, SyncJob
-from piecework.client.times import Deadline, epoch_of, requested_text
-from piecework.client.views import JobFacts
+from piecework.client.views import JobFacts, limits_document
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline
+from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.dead_letters import Closing
+from piecework.store.limits import FleetQuotas
 from piecework_orchestrator.closing import (
     AT_ONCE,
     Redriven,
@@ -42,24 +48,18 @@ from piecework_orchestrator.closing import (
     redrive_selected,
 )
 from piecework_orchestrator.identity import new_job_id, require_job_id, whoami
-from piecework_orchestrator.inspector import Document, parse_status, read_jobs
-from piecework_orchestrator.intake.chunk import ChunkInput
-from piecework_orchestrator.intake.limits import printable_name
-from piecework_orchestrator.intake.rows import row_chunks
-from piecework_orchestrator.intake.source import chunk_inputs
-from piecework_orchestrator.letters import group_by_cause
+from piecework_orchestrator.inspector import (
+    Document,
+    parse_status,
+    read_jobs,
+)
+from piecework_orchestrator.letters import group_by_cause, write_letters
 from piecework_orchestrator.selection import Filter, LetterFilter, select
 from piecework_orchestrator.submit import Submission, submit
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R")
 T = TypeVar("T")
-
-#: Payloads, or mappings of their fields; or a path or an address as `piecework submit`
-#: reads it.
-Rows = (
-    Iterable[P | Mapping[str, Any]] | AsyncIterable[P | Mapping[str, Any]] | str | Path
-)
 
 
 class Client:
@@ -233,6 +233,28 @@ class Client:
         """Return the causes of the dead letters that match, the most frequent first."""
         return group_by_cause(await self.dead_letters(closed=closed, **filters))
 
+    async def export_dead_letters(
+        self,
+        to: str | Path,
+        *,
+        payloads: bool = False,
+        closed: bool = False,
+        **filters: Unpack[LetterFilter],
+    ) -> int:
+        """Write the dead letters that match to a file; return how many.
+
+        Args:
+            to: A path, or `s3://bucket/key`; it gets one JSON document a line.
+            payloads: Add the payloads of the chunks.
+            closed: Redriven and discarded ones too.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: the file cannot be written.
+            StoreError: S3 cannot be reached, or refuses the object.
+        """
+        found = await self.dead_letters(closed=closed, **filters)
+        return await write_letters(self.runtime, found, to, payloads=payloads)
+
     async def redrive(
         self,
         letters: Sequence[DeadLetterRow],
@@ -266,6 +288,40 @@ class Client:
         closing = Closing(self._actor, reason)
         return await discard_selected(self.runtime, Selection(letters), closing)
 
+    async def limits(self) -> list[Document]:
+        """Return the limits of the dependencies that have used any."""
+        rows = self._quotas().rows()
+        return [limits_document(name, row) async for name, row in rows]
+
+    async def set_limits(self, dependency: str, limits: Limits) -> Document:
+        """Change the limits of a dependency in force; return them.
+
+        Args:
+            dependency: The name of the dependency, as its code declares it.
+            limits: A limit that is None stays as it is; `Limits()` returns to those of
+                the code.
+        """
+        row = await self._quotas().set_limits(dependency, limits)
+        return limits_document(dependency, row)
+
+    async def pause_dependency(self, dependency: str, reason: str = "") -> Document:
+        """Start no further call to a dependency, in any job, until it is resumed.
+
+        Workers use it within seconds; calls in flight finish.
+        """
+        pause = Pause(PauseCode.PERSON, reason, self._actor)
+        row = await self._quotas().set_pause(dependency, pause)
+        return limits_document(dependency, row)
+
+    async def resume_dependency(self, dependency: str) -> Document:
+        """End the pause of a dependency; workers use it within seconds."""
+        row = await self._quotas().set_pause(dependency, None)
+        return limits_document(dependency, row)
+
+    def _quotas(self) -> FleetQuotas:
+        rt = self.runtime
+        return FleetQuotas(rt.table, self._actor, rt.clock, rt.rng)
+
     @classmethod
     def sync(cls, **arguments: Any) -> SyncClient:
         """Return a client for scripts and notebooks, with the same methods.
@@ -285,8 +341,13 @@ class SyncClient:
     jobs = BlockingIterator(Client.jobs)
     dead_letters = Blocking(Client.dead_letters)
     causes = Blocking(Client.causes)
+    export_dead_letters = Blocking(Client.export_dead_letters)
     redrive = Blocking(Client.redrive)
     discard = Blocking(Client.discard)
+    limits = Blocking(Client.limits)
+    set_limits = Blocking(Client.set_limits)
+    pause_dependency = Blocking(Client.pause_dependency)
+    resume_dependency = Blocking(Client.resume_dependency)
 
     def __init__(self, client: Client) -> None:
         self.inner = client
@@ -388,24 +449,3 @@ class SyncClient:
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
             loop.close()
-
-
-def read_rows(
-    rt: Runtime, pipeline: Pipeline, rows: Rows[Any]
-) -> tuple[AsyncIterator[ChunkInput], str]:
-    """Return the chunks of any source, and the origin for the record.
-
-    Raises:
-        UsageError: `cli.usage.invalid`: one row in place of an iterable.
-    """
-    if isinstance(rows, str | Path):
-        source = str(rows)
-        name = "standard input" if source == "-" else printable_name(source)
-        chunks = chunk_inputs(source, pipeline, s3=rt.objects.client)
-        return chunks, name
-    if isinstance(rows, Mapping | BaseModel) or not isinstance(
-        rows, Iterable | AsyncIterable
-    ):
-        message = f"A {type(rows).__name__} is not a list of rows."
-        raise UsageError(message, next_step="Pass a list, even for one row: `[row]`.")
-    return row_chunks(rows, pipeline), "a program"

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from typing_extensions import Unpack
 
+from piecework.client.arguments import Deadline, Timeout, epoch_of, seconds_of
 from piecework.client.progress import OnProgress, progress_bar
-from piecework.client.times import Deadline, Timeout, epoch_of, seconds_of
 from piecework.client.views import ChunkError, Done, Failed, JobFacts, JobView
 from piecework.domain import values
 from piecework.domain.dead_letter import DeadLetterRow
@@ -31,6 +31,14 @@ from piecework_orchestrator.closing import (
     redrive_selected,
     select_open,
 )
+from piecework_orchestrator.compensation_plan import (
+    PlanRequest,
+    compensation_plans,
+    require_pipeline,
+)
+from piecework_orchestrator.cost.bill import TaskSize
+from piecework_orchestrator.cost.job import job_bill, region_of
+from piecework_orchestrator.cost.prices import load_prices
 from piecework_orchestrator.effects import ResolutionRequest, effects_in_doubt, resolve
 from piecework_orchestrator.export import export
 from piecework_orchestrator.inspector import (
@@ -45,7 +53,7 @@ from piecework_orchestrator.inspector import (
     read_chunks,
     require_job,
 )
-from piecework_orchestrator.letters import dead_letter_document
+from piecework_orchestrator.letters import dead_letter_document, write_letters
 from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.results import (
     EndedChunk,
@@ -57,6 +65,9 @@ from piecework_orchestrator.selection import Filter, LetterFilter, select
 from piecework_orchestrator.watch import Watcher, watch
 
 R = TypeVar("R")
+
+#: No size of a worker's task: its compute has no price.
+UNKNOWN = TaskSize(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +180,36 @@ class JobHandle(Generic[R]):
                 cancel_code = (await self._record()).cancel_code
             yield await self._item(ended, cancel_code)
 
-    async def export(self, path: str | Path) -> int:
+    async def export(self, to: str | Path) -> int:
         """Write the results of all ended chunks to a file; return how many.
 
-        The suffix decides the form: `.jsonl`, `.csv` or `.parquet`.
+        Args:
+            to: A path, or `s3://bucket/key`. The suffix decides the form: `.jsonl`,
+                `.csv` or `.parquet`.
 
         Raises:
             UsageError: `cli.usage.invalid`: another suffix, or a missing library.
+            StoreError: S3 cannot be reached, or refuses the object.
         """
-        return await export(self.rt, await self._record(), Path(path))
+        return await export(self.rt, await self._record(), to)
+
+    async def cost(
+        self, *, region: str = "", prices: Path | None = None, task: TaskSize = UNKNOWN
+    ) -> Document:
+        """Return the bill of the job so far, in dollars, with its counts.
+
+        Args:
+            region: The region whose prices apply; default: the deployment's.
+            prices: A price file that overrides the built-in prices.
+            task: The size of a worker's task; without it, tasks have no price.
+
+        Raises:
+            UsageError: `config.price.missing`, `config.prices.invalid`,
+                `cli.extra.missing`.
+        """
+        table, record = load_prices(prices), await self._record()
+        priced_in = region or region_of(self.rt)
+        return await job_bill(self.rt, record, table, priced_in, task)
 
     async def save(
         self, folder: str | Path, remark: Callable[[str], None] = lambda _: None
@@ -226,6 +258,26 @@ class JobHandle(Generic[R]):
             progress=on_progress,
         )
         return JobFacts.read(job_facts(job, self.rt.clock()))
+
+    async def compensation_plan(
+        self, chunk: int | None = None
+    ) -> AsyncIterator[list[Document]]:
+        """Yield, for each chunk, the steps of a `cancel(compensate=True)`.
+
+        Without the handle's pipeline, functions and the pivot are unknown.
+
+        Args:
+            chunk: Only this chunk; None: all that were started and have not ended.
+
+        Raises:
+            NotFoundError: `job.chunk.not_found`.
+            UsageError: `cli.usage.invalid`: the job belongs to another pipeline.
+        """
+        record = await self._record()
+        require_pipeline(record, self.pipeline)
+        request = PlanRequest(record, self.pipeline, chunk)
+        async for steps in compensation_plans(self.rt, request):
+            yield steps
 
     async def retry(self, reason: str = "", deadline: Deadline | None = None) -> int:
         """Reopen the chunks without a result of a job that has ended; return how many.
@@ -282,6 +334,18 @@ class JobHandle(Generic[R]):
         """
         await self._record()
         return await dead_letter_document(self.rt, self.ref.chunk(chunk))
+
+    async def export_dead_letters(
+        self,
+        to: str | Path,
+        *,
+        payloads: bool = False,
+        closed: bool = False,
+        **filters: Unpack[LetterFilter],
+    ) -> int:
+        """Write the dead letters that match to a file; see the method of `Client`."""
+        found = await self.dead_letters(closed=closed, **filters)
+        return await write_letters(self.rt, found, to, payloads=payloads)
 
     async def redrive(
         self,

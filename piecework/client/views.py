@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from piecework.domain.model import JobStatus
+from piecework.store.limits import NAMES, read_quota
 from piecework_orchestrator.inspector import Document
 
 R = TypeVar("R")
@@ -108,3 +109,16 @@ class JobView(JobFacts):
     def dead_letters(self) -> int:
         """The number of open dead letters."""
         return int(self.document["dead_letters"])
+
+
+def limits_document(dependency: str, row: Mapping[str, Any]) -> Document:
+    """Return the limits in force, those of the code, and who changed them when."""
+    quota = read_quota(dict(row))
+    return {
+        "dependency": dependency,
+        **{name: getattr(quota.limits, name) for name in NAMES},
+        **{f"declared_{name}": getattr(quota.declared, name) for name in NAMES},
+        "paused": quota.paused,
+        "set_by": row.get("set_by", "") if quota.operator else "",
+        "set_at": row.get("set_at", "") if quota.operator else "",
+    }

@@ -2,12 +2,11 @@
 
 Requests and units are counted in thousandths, so that a receive with messages of
 several jobs is shared exactly. An attribute's name says what it counts:
-`op__UpdateItem__units`, `paid__gpt_4o__tokens_in`, `busy_ms`.
+`op__UpdateItem__units`, `busy_ms`.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from piecework.calls.usage import AnswerSource
 from piecework.cost.attribution import (
     UNOWNED,
     WHOLE,
@@ -28,7 +26,6 @@ from piecework.cost.attribution import (
     Shares,
     keeps_costs,
 )
-from piecework.dependency import Usage
 from piecework.domain.model import JobRef
 
 # ── count every request that a client sends ───────────────────────────────────
@@ -142,18 +139,7 @@ class SharedTime(Generic[T]):
 #: The process that makes a request; part of the key of the counts.
 Actor: TypeAlias = Literal["orchestrator", "worker", "reconciler", "operator"]
 
-#: Counts of one job: above this number, another model is counted as `others`. And
-#: characters of a model's name, because the names of counts are stored, too.
-MAX_COUNTS = 200
-NAME_LENGTH = 48
-
 _ACTOR: ContextVar[Actor | None] = ContextVar("actor", default=None)
-_PLAIN = re.compile(r"\W+", re.ASCII)
-
-
-def plain(name: str) -> str:
-    """Return a model's name in the form that the names of counts have."""
-    return _PLAIN.sub("_", name)[:NAME_LENGTH]
 
 
 @cache
@@ -194,7 +180,7 @@ class Account:
 
 @dataclass(slots=True)
 class CostMeter:
-    """Counts the requests of one process to AWS and to models, for each job.
+    """Counts the requests of one process to AWS, for each job.
 
     Attributes:
         actor: The actor of this process, unless `acting_as` names another.
@@ -261,18 +247,6 @@ class CostMeter:
         first = next(iter(parts))
         parts[first] += WHOLE - sum(parts.values())
         return tuple(parts.items())
-
-    def spent(
-        self, job: JobRef, dependency: str, answered: AnswerSource, usage: Usage
-    ) -> None:
-        """Count a call and its usage under the name of its model or its dependency."""
-        counts = self.account(job).counts
-        name = plain(usage.model or dependency)
-        if len(counts) >= MAX_COUNTS and f"{answered}__{name}__calls" not in counts:
-            name = "others"
-        counts[f"{answered}__{name}__calls"] += 1
-        for measure, amount in usage.amounts:
-            counts[f"{answered}__{name}__{measure}"] += amount
 
     def working(self, job: JobRef, *, ends: bool = False) -> Working:
         """Count the share of this process's time that a chunk takes inside.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import records
+from piecework.domain.call_usage import CallUsage
 
 if TYPE_CHECKING:
     from piecework.domain.model import ChunkRef
@@ -173,9 +174,20 @@ class ChunkRow:
         return self._count("calls_after_cancel")
 
     @property
-    def tokens(self) -> tuple[int, int]:
-        """The tokens that its calls have read and written."""
-        return self._count("tokens_in"), self._count("tokens_out")
+    def call_usage(self) -> CallUsage:
+        """What the calls of its settled claims used."""
+        return CallUsage.read(self.item.get("call_usage"))
+
+    @property
+    def lost_fences(self) -> frozenset[int]:
+        """The claims that never settled: their leases expired."""
+        found = self.item.get("lost_fences")
+        return frozenset(found) if isinstance(found, set) else frozenset()
+
+    @property
+    def lost_at(self) -> str:
+        """The stage of the last claim whose lease expired; empty: no lease did."""
+        return self._optional("lost_at")
 
     @property
     def pivot_untried_fence(self) -> int | None:

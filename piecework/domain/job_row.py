@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys, records
+from piecework.domain.call_usage import CallUsage
 
 if TYPE_CHECKING:
     from piecework.domain.model import JobRef, JobStatus
@@ -103,6 +104,11 @@ class JobRow:
     def outcomes(self) -> Mapping[str, int] | None:
         """The number of chunks by final status; None: it has never ended."""
         return self.item.get("outcomes")
+
+    @property
+    def join_usage(self) -> CallUsage:
+        """What the calls of its earlier joins used; each generation has a new join."""
+        return CallUsage.read(self.item.get("join_usage"))
 
     @property
     def submitted_by(self) -> str:

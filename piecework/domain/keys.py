@@ -212,6 +212,12 @@ def calls_sk(chunk: int, gen: int, fence: int, page: int) -> str:
     return f"{work_prefix(chunk)}{CALLS_ROWS}{gen:04d}#{fence:04d}#{page:04d}"
 
 
+def claim_of_calls_part(part: str) -> tuple[int, int]:
+    """Return the generation and the fence of a page of the call journal."""
+    _, gen, fence, _ = part.split("#")
+    return int(gen), int(fence)
+
+
 def effect_sk(chunk: int, key: str) -> str:
     """Return the sort key of an effect in the ledger."""
     return work_prefix(chunk) + EFFECT_ROWS + key

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from piecework.domain import records
+from piecework.domain.call_usage import CallUsage
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
@@ -122,6 +123,16 @@ class EffectRow(Row):
         """When its intent was written, ISO 8601."""
         return self._text("started_at")
 
+    @property
+    def usage(self) -> CallUsage:
+        """What its call used, as the claim that was answered has reported."""
+        return CallUsage.read(self.item.get("call_usage"))
+
+    @property
+    def paid_fence(self) -> int | None:
+        """The claim that was answered; None: none was yet."""
+        return records.read_optional_int(self.item, "paid_fence")
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow(Row):
@@ -169,6 +180,16 @@ class CallsRow(Row):
         """The places of large answers, by the key of the call."""
         found: Mapping[str, Any] = self.item.get("large", {})
         return found
+
+    @property
+    def usage(self) -> CallUsage:
+        """What the calls of its claim used up to this page."""
+        return CallUsage.read(self.item.get("call_usage"))
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its claim was lost before it was written."""
+        return "late" in self.item
 
 
 @dataclass(frozen=True, slots=True)

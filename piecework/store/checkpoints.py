@@ -274,6 +274,19 @@ class Work:
         """The pages of the call journal, the oldest first."""
         return [CallsRow(item) for item in self._kind(keys.CALLS_ROWS)]
 
+    def calls_of(self, fence: int, gen: int | None = None) -> list[CallsRow]:
+        """Return the pages of one claim, the oldest first; None: of any generation.
+
+        The fence of a chunk rises over all generations. A join starts again with each.
+        """
+        found = []
+        for part, item in self.rows.items():
+            if part.startswith(keys.CALLS_ROWS):
+                its_gen, its_fence = keys.claim_of_calls_part(part)
+                if its_fence == fence and gen in {None, its_gen}:
+                    found.append(CallsRow(item))
+        return found
+
     @property
     def effects(self) -> list[EffectRow]:
         """The effects in the ledger."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from piecework.aws.objects import Objects
+from piecework.calls.usage import ClaimUsage
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.model import Chunk, ChunkStatus, Effect, iso, moment
@@ -63,6 +64,7 @@ class EffectLedger:
         pivot: The name of the pivot stage; empty: the pipeline has none.
         cancel: The cancel request on the chunk, if it came before the pivot's intent.
         cancel_of_lease: Returns the cancel request that the lease has seen, or None.
+        usage: What its calls used: the row of an effect keeps that of its call.
     """
 
     table: Table
@@ -72,6 +74,7 @@ class EffectLedger:
     pivot: str = ""
     cancel: CancelRequest | None = None
     cancel_of_lease: Callable[[], CancelRequest | None] = lambda: None
+    usage: ClaimUsage = field(default_factory=ClaimUsage)
     _rows: dict[str, Item] = field(default_factory=dict)
     #: Two effects of a pivot ask one after the other: the first intent decides.
     _first_at_pivot: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -199,7 +202,10 @@ class EffectLedger:
         stored = await self.objects.put_value(
             value, keys.effect_value_key(ref.tenant, ref.job, key)
         )
-        await self._record_end(key, DONE, stored, NOT_ENDED, refused=REFUSED)
+        facts: dict[str, Any] = {**stored}
+        if paid := self.usage.effects.pop(key, None):
+            facts |= {"call_usage": paid.item, "paid_fence": self.claim.fence}
+        await self._record_end(key, DONE, facts, NOT_ENDED, refused=REFUSED)
 
     async def mark_refused(self, key: str) -> None:
         """Record that an effect was refused: it certainly did not happen.

@@ -4,6 +4,9 @@ A lost answer is paid again. An answer is in memory at once, and in the table wi
 `journal_flush_s` together with its neighbours: 25 calls cost one write. Each claim
 writes its own pages. A worker that lost its claim may still write a page: its answers
 are valid, and no page of another claim changes.
+
+Each page has what all calls of its claim used so far: the bill of a claim that never
+settled. A page that a lost claim writes is late: no later claim knew its answers.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from piecework import telemetry
 from piecework.aws.objects import INLINE_LIMIT, Objects
+from piecework.calls.usage import ClaimUsage
 from piecework.domain import keys, records
 from piecework.domain.claim import Claim
 from piecework.domain.model import iso
@@ -35,7 +40,12 @@ PAGE_BYTES = 256 * 1024
 
 @dataclass(slots=True)
 class CallJournal:
-    """The journal of one claim."""
+    """The journal of one claim.
+
+    Attributes:
+        usage: What the calls of the claim used so far.
+        is_lost: Whether another claim may own the chunk by now.
+    """
 
     table: Table
     objects: Objects
@@ -43,8 +53,11 @@ class CallJournal:
     settings: Settings
     clock: Callable[[], float]
     log: structlog.stdlib.BoundLogger
+    usage: ClaimUsage = field(default_factory=ClaimUsage)
+    is_lost: Callable[[], bool] = lambda: False
     _known: dict[str, str] = field(default_factory=dict)
     _pending: dict[str, str] = field(default_factory=dict)
+    _dropped: dict[str, str] = field(default_factory=dict)
     _pages: int = 0
     _timer: asyncio.Task[None] | None = None
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -126,6 +139,8 @@ class CallJournal:
         item: dict[str, Any] = {
             "calls": small,
             "large": large or None,
+            "call_usage": self.usage.pure.item,
+            "late": int(self.is_lost()) or None,
             "expires_at": expires_at(self.clock(), self.settings.job_retention_days),
         }
         condition = "attribute_not_exists(pk)"
@@ -134,15 +149,27 @@ class CallJournal:
         )
 
     async def close(self, *, keep: bool) -> None:
-        """Stop the timer; with `keep` write the rest, else drop it.
+        """Stop the timer; with `keep` write the rest.
 
-        A flush in progress ends after its current page if the rest is dropped.
+        Without it, a flush in progress ends after its current page.
         """
         self._stop_timer()
         if keep:
             await self.flush()
         else:
-            self._pending.clear()
+            self._dropped, self._pending = self._pending, {}
+
+    async def write_late(self) -> None:
+        """Write what a lost claim has paid for and not written, for the bill.
+
+        An outage is not waited for: then the bill has these calls as possibly paid.
+        """
+        self._stop_timer()
+        self.is_lost = lambda: True
+        self._pending = self._dropped | self._pending
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                await self.flush()
 
 
 def take_page(pending: dict[str, str]) -> dict[str, str]:

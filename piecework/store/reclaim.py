@@ -36,7 +36,8 @@ class Reclaimer:
 
         The worker may have died by the fault of another chunk, so this one is not
         charged. From now on it is suspect, and runs alone. After `max_takeovers` the
-        attempt is no longer refunded; a recovery claim has spent none.
+        attempt is no longer refunded; a recovery claim has spent none. The chunk keeps
+        the claim's fence and stage: what that claim paid is only in its pages.
 
         The next redispatch comes after a third of a lease, because the chunk has waited
         for a whole lease already and SQS may have lost track of its message.
@@ -48,7 +49,9 @@ class Reclaimer:
             chunk,
             f"{AS_READ} AND {NOT_RENEWED_SINCE}",
             "SET #status = :waiting, given_back_at = :now, redispatch_at = :due,"
-            " error_code = :code, attempts = attempts - :refund ADD takeovers :one"
+            " error_code = :code, attempts = attempts - :refund,"
+            " lost_at = if_not_exists(stage, :no_stage)"
+            " ADD takeovers :one, lost_fences :lost"
             " REMOVE claimed_by, claim_expires_at, claim_token",
             {
                 "renewals": chunk.renewal_mark[1],
@@ -58,6 +61,8 @@ class Reclaimer:
                 "code": "runtime.worker.lost",
                 "refund": refund,
                 "one": 1,
+                "lost": {chunk.fence},
+                "no_stage": "",
             },
         )
 

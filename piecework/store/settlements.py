@@ -7,10 +7,11 @@ our own fence, because the SDK may have sent it twice and lost the first answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
+from piecework.domain.call_usage import CallUsage
 from piecework.domain.claim import Claim
 from piecework.domain.model import ChunkStatus, iso
 from piecework.domain.outcome import (
@@ -222,7 +223,7 @@ class Settlements:
         return self._update(
             claim,
             f"SET #status = :status, settled_at = :now, {assignments}"
-            f" {calls.added} {CLEAR_OWNER}, redispatch_at{remove}",
+            f"{calls.assigned} {calls.added} {CLEAR_OWNER}, redispatch_at{remove}",
             {"status": status, **calls.values, **values},
         )
 
@@ -240,7 +241,7 @@ class Settlements:
         return self._update(
             claim,
             "SET #status = :status, retry_at = :again, redispatch_at = :due,"
-            f" {assignments}"
+            f" {assignments}{calls.assigned}"
             f" {calls.added}{also_added} {CLEAR_OWNER}, redispatches, given_back_at",
             {
                 "status": ChunkStatus.WAITING,
@@ -299,31 +300,33 @@ class Calls:
         made: Calls that a dependency answered.
         late: Calls of these that ended after a cancel request.
         cached: Calls that a shared response answered.
-        tokens_in, tokens_out: Tokens, if the dependencies report them.
+        usage: What the calls of all settled claims of the chunk used, this one
+            included.
     """
 
     made: int
     late: int = 0
     cached: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
+    usage: CallUsage = field(default_factory=CallUsage)
 
     @property
     def added(self) -> str:
         """The ADD clause for the chunk's counters."""
         names = {"late": "calls_after_cancel", "cached": "cached_calls"}
-        more = (f", {names.get(n, n)} :{n}" for n in self.values if n != "calls")
-        return f"ADD calls :calls{''.join(more)}"
+        more = "".join(
+            f", {name} :{n}" for n, name in names.items() if n in self.values
+        )
+        return f"ADD calls :calls{more}"
 
     @property
-    def values(self) -> dict[str, int]:
-        """The values of the ADD clause."""
-        facts = {
-            "late": self.late,
-            "cached": self.cached,
-            "tokens_in": self.tokens_in,
-            "tokens_out": self.tokens_out,
-        }
+    def assigned(self) -> str:
+        """The end of the SET clause: the usage, without any nothing."""
+        return ", call_usage = :usage" if self.usage else ""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of both clauses."""
+        facts = {"late": self.late, "cached": self.cached, "usage": self.usage.item}
         return {"calls": self.made, **{name: n for name, n in facts.items() if n}}
 
 

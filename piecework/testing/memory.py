@@ -67,10 +67,10 @@ class MemoryRun:
         """Return how many operations a provider that honours the key has executed."""
         return len(set(self.sent[function]))
 
-    def note_usage(self, dependency: str, answered: AnswerSource, usage: Usage) -> None:
+    def note_usage(self, call: Call, answered: AnswerSource, usage: Usage) -> None:
         """Keep the usage of an answer that was paid for."""
         if answered == "paid":
-            self.paid.append((dependency, usage))
+            self.paid.append((call.dependency.name, usage))
 
 
 @dataclass(slots=True)

@@ -17,14 +17,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import structlog
+from botocore.exceptions import ClientError
 
 from piecework.aws.endpoint import Endpoint
 from piecework.aws.objects import Objects
 from piecework.aws.queue import Queue
+from piecework.cost.attribution import keeps_costs
+from piecework.cost.meter import Actor, CostMeter, body_size
+from piecework.cost.persistence import Keeper, keeping
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework.settings import Settings
 from piecework.store.completion import Tallies
+from piecework.store.costs import Costs
 from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
 from piecework.store.table import Table
@@ -79,10 +84,10 @@ class InProcessAws:
             redrive=(dead, MAX_RECEIVES),
         )
 
-    def runtime(self) -> Runtime:
-        """Return a runtime whose clients are the models."""
-        settings, rng = self.settings, self.rng
-        dynamodb, sqs = self.client(self.dynamodb), self.client(self.sqs)
+    def runtime(self, actor: Actor = "operator") -> Runtime:
+        """Return a runtime whose clients are the models; its meter counts requests."""
+        settings, rng, cost = self.settings, self.rng, CostMeter(actor)
+        dynamodb, sqs = self.client(self.dynamodb, cost), self.client(self.sqs, cost)
         table = Table(dynamodb, settings.checkpoints_table, rng)
         work = Queue(sqs, self.urls[settings.work_queue], rng)
         return Runtime(
@@ -94,17 +99,18 @@ class InProcessAws:
             dead_letter_queue=Queue(sqs, self.urls[settings.dead_letter_queue], rng),
             renewal_table=table,
             renewal_queue=work,
-            objects=Objects(self.client(self.s3), self.bucket),
+            objects=Objects(self.client(self.s3, cost), self.bucket),
             jobs=Jobs(table, time.time),
             transitions=JobTransitions(table, time.time),
             tallies=Tallies(table),
             clock=time.time,
             rng=rng,
+            cost=cost,
         )
 
-    def client(self, service: DynamoDB | SQS | S3) -> Any:
+    def client(self, service: DynamoDB | SQS | S3, cost: CostMeter) -> Any:
         """Return a client of a service."""
-        return ModelClient(self, service)
+        return ModelClient(self, service, cost)
 
     async def receive(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Execute a long poll: wait until a message is visible, or its time is over."""
@@ -145,6 +151,7 @@ class ModelClient:
 
     aws: InProcessAws
     service: DynamoDB | SQS | S3
+    cost: CostMeter
 
     def __getattr__(self, operation: str) -> Any:
         """Return an operation of the service, as an async method."""
@@ -161,11 +168,29 @@ class ModelClient:
     async def send(self, operation: str, **request: Any) -> dict[str, Any]:
         """Execute a request; other tasks run meanwhile, as they would on AWS."""
         await asyncio.sleep(0)
-        if operation == "receive_message":
-            reply = await self.aws.receive(request)
-        else:
-            reply = self.service.call(operation, request)
+        try:
+            if operation == "receive_message":
+                reply = await self.aws.receive(request)
+            else:
+                reply = self.service.call(operation, request)
+        except ClientError as error:
+            self._count(operation, request, error.response)
+            raise
+        self._count(operation, request, reply)
         return reply
+
+    def _count(
+        self, operation: str, request: Mapping[str, Any], answer: Mapping[str, Any]
+    ) -> None:
+        """Count a request for the bill of its job, as `piecework.cost.listen` does."""
+        service = type(self.service).__name__.lower()
+        if service == "dynamodb" and keeps_costs(request):
+            return
+        params = {**request}
+        if "Body" in params:
+            params["Body"] = body_size(params["Body"])
+        name = "".join(part.capitalize() for part in operation.split("_"))
+        self.cost.saw(service, name, params, answer, again=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +213,11 @@ async def worker_beside(
 ) -> AsyncIterator[RunningWorker]:
     """Run a worker on the models while the caller's block runs: see `run_worker`."""
     aws.closed = False
-    async with run_worker(aws.runtime(), pipelines, names, aws.close) as running:
+    rt = aws.runtime("worker")
+    async with (
+        keeping(Keeper(rt.cost, Costs(rt.table))),
+        run_worker(rt, pipelines, names, aws.close) as running,
+    ):
         yield running
 
 

@@ -121,7 +121,7 @@ class Provider:
         returned: The results that the stages of each chunk returned, as JSON.
         claimed_as_suspect: Tells whether a process claimed a chunk that had lost a
             claim.
-        note_start: Counts the start of a call, or of a lookup.
+        check_start: Checks the start of a call, or of a lookup.
         waits_end_at: The time at which the longest requested wait ends.
         paid: The number of paid calls that were executed.
     """
@@ -137,7 +137,7 @@ class Provider:
     input_faults: dict[ChunkKey, InputFault] = field(default_factory=dict)
     returned: dict[ChunkKey, set[str]] = field(default_factory=dict)
     claimed_as_suspect: Callable[[str, ChunkKey], bool] = lambda *_: False
-    note_start: Callable[..., None] = lambda *_, **__: None
+    check_start: Callable[..., None] = lambda *_, **__: None
     waits_end_at: float = 0.0
     paid: int = 0
     paid_twice: int = 0
@@ -151,7 +151,7 @@ class Provider:
     ) -> Any:
         """Carry a call to the provider and its reply back, or lose one of them."""
         faults, rng, outgoing = self.world.faults, self.world.rng, CURRENT_CALL.get()
-        self.note_start(outgoing.dependency, args)
+        self.check_start(outgoing, args)
         if self.fails_for(outgoing.scope):
             await asyncio.sleep(rng.random() * ANSWER_S)
             raise ProviderError(500)
@@ -297,7 +297,7 @@ class Provider:
 
     async def look_up(self, key: str) -> Any:
         """Return the reply of an executed call, if there is one under this key."""
-        self.note_start(CURRENT_CALL.get().dependency, (), is_lookup=True)
+        self.check_start(CURRENT_CALL.get(), (), is_lookup=True)
         await asyncio.sleep(self.world.rng.random() * ANSWER_S)
         entry = self.records.get(CURRENT_CALL.get().identity)
         return entry.answers.get(key) if entry and entry.active else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -43,24 +44,29 @@ COMMAND_OF = {
     "results": "results",
     "export": "results",
     "save": "results",
+    "cost": "jobs cost",
     "cancel": "jobs cancel",
+    "compensation_plan": "jobs cancel",
     "retry": "jobs retry",
     "pause": "jobs pause",
     "resume": "jobs resume",
     "dead_letters": "dlq list",
     "dead_letter": "dlq show",
     "redrive": "dlq redrive",
+    "export_dead_letters": "dlq export",
     "discard": "dlq discard",
+    "limits": "limits list",
+    "set_limits": "limits set",
+    "pause_dependency": "limits pause",
+    "resume_dependency": "limits resume",
     "effects": "effects list",
     "resolve_effect": "effects resolve",
 }
-#: Commands of a job that only read, for which a program has the other methods.
-ONLY_READ = {"jobs cost", "dlq export"}
-#: Commands of an installation, a machine or a process, not of a job.
+#: Commands of an installation, a machine or a process, not of jobs and their calls.
 NOT_OF_A_JOB = {
-    name
-    for name in COMMANDS
-    if name.split()[0] not in {"submit", "results", "jobs", "chunks", "dlq", "effects"}
+    *("demo", "init", "run", "dev", "up", "down", "doctor", "reconcile", "worker"),
+    *("simulate", "explain-code", "ui"),
+    *(name for name in COMMANDS if name.startswith(("infra ", "config "))),
 }
 #: What opens a job, connects or closes: a program needs it, and a command does not.
 OPENS = {"job", "sync", "runtime", "ref"}
@@ -74,7 +80,7 @@ def methods(kind: type[Any]) -> set[str]:
 
 def test_each_method_has_a_command_and_each_command_a_method() -> None:
     assert methods(Client) | methods(JobHandle) == COMMAND_OF.keys()
-    assert COMMANDS.keys() == {*COMMAND_OF.values()} | ONLY_READ | NOT_OF_A_JOB
+    assert COMMANDS.keys() == {*COMMAND_OF.values()} | NOT_OF_A_JOB
 
 
 @pytest.mark.parametrize(
@@ -208,6 +214,59 @@ def test_a_method_does_what_its_command_does(
     assert deployment.document("by-client") != before
 
 
+async def plan_of(job: JobHandle[int]) -> list[Any]:
+    """Return all steps of a compensation plan."""
+    return [step async for steps in job.compensation_plan() for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("state", "command", "act"),
+    [
+        ("PARTIAL", "jobs cost JOB -o json", lambda j: j.cost(region="us-east-1")),
+        ("RUNNING", "jobs cancel JOB --compensate --dry-run -o json", plan_of),
+    ],
+)
+def test_a_method_returns_the_document_of_its_command(
+    deployment: Deployment, state: str, command: str, act: Callable[..., Any]
+) -> None:
+    asyncio.run(deployment.prepare("one", state))
+    if "cost" in command:
+        command += " --region us-east-1"
+    done = RUNNER.invoke(app, command.replace("JOB", "one").split())
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout) == deployment.act("one", act)
+
+
+async def export_both(job: JobHandle[int]) -> tuple[int, int]:
+    """Export results and dead letters to S3."""
+    letters = await job.export_dead_letters("s3://exports/a/dead.jsonl", payloads=True)
+    return await job.export("s3://exports/a/out.csv"), letters
+
+
+def test_results_and_dead_letters_go_to_s3(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    s3 = deployment.aws.s3
+    s3.create_bucket("exports")
+    asyncio.run(deployment.prepare("one", "PARTIAL"))
+    assert deployment.act("one", export_both) == (2, 1)
+    for command in (
+        "results one --to s3://exports/b/out.csv",
+        "dlq export --job one --payload --to s3://exports/b/dead.jsonl",
+        "results one --to out.csv",
+        "dlq export --job one --payload --to dead.jsonl",
+    ):
+        done = RUNNER.invoke(app, command.split())
+        assert done.exit_code == 0, done.stderr
+    for name, first in (("out.csv", b"chunk,label,status,"), ("dead.jsonl", b"{")):
+        local = (tmp_path / name).read_bytes()
+        assert local.startswith(first)
+        for folder in ("a", "b"):
+            place = {"Bucket": "exports", "Key": f"{folder}/{name}"}
+            assert s3.call("get_object", place)["Body"].content == local
+
+
 @pytest.mark.parametrize(
     ("job", "command", "act"),
     [
@@ -217,6 +276,14 @@ def test_a_method_does_what_its_command_does(
         ("none", "jobs watch JOB", JobHandle.wait),
         ("none", "results JOB --to out.csv", lambda j: j.export("out.csv")),
         ("running", "results JOB --save out", lambda j: j.save("out")),
+        ("none", "results JOB --to s3://b/k", lambda j: j.export("s3://b/k")),
+        (
+            "running",
+            "results JOB --to s3://none/a.csv",
+            lambda j: j.export("s3://none/a.csv"),
+        ),
+        ("none", "jobs cost JOB", JobHandle.cost),
+        ("none", "dlq export --job JOB", lambda j: j.export_dead_letters("out")),
         ("none", "jobs cancel JOB --yes", JobHandle.cancel),
         ("none", "jobs retry JOB", JobHandle.retry),
         ("running", "jobs retry JOB", JobHandle.retry),

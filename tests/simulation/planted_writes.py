@@ -81,9 +81,15 @@ def start_calls(requests: int | None = None, tokens: int | None = None) -> Step:
 
     def start(story: Story) -> None:
         for _ in range(3):
-            story.invariants.quotas.note_start(shop, ())
+            story.invariants.check_start(OutgoingCall("one", shop), ())
 
     return start
+
+
+def call_late(story: Story) -> None:
+    story.world.loop.moment += 31.0
+    scope = CallScope(REF.tenant, REF.job, 0, "first", "trip")
+    story.invariants.check_start(OutgoingCall("one", Dependency("shop"), scope), ())
 
 
 def call_for_two_chunks(story: Story) -> None:
@@ -194,6 +200,9 @@ WRITES: dict[str, tuple[Step, ...]] = {
     ),
     "I17: {name} started {len(starts)} of {requests}": (start_calls(requests=2),),
     "I17: {name} used {used} of {limited_tokens} tokens": (start_calls(tokens=200),),
+    "I19: {job_pk} started a call {seconds:.0f} s after its pause": (
+        *(*CLAIMED, *meta("PAUSED"), call_late),
+    ),
     "L3: {self.name} was claimed before it was due": (SUBMIT, claim_early),
     "L3: {self.name} was claimed while it had an owner": (
         *(*CLAIMED, claim("t2", fence=2)),

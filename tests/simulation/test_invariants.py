@@ -15,13 +15,14 @@ from piecework_simulation.invariants import (
     chunk_invariants,
     end_state,
     ownership,
+    pauses,
     quotas,
 )
 from tests.simulation.planted_ends import ENDS, alter_certificate, violations_of_run
 from tests.simulation.planted_writes import WRITES
 from tests.simulation.story import CHUNK, REF, Story
 
-CHECKERS = (checker, chunk_invariants, end_state, ownership, quotas, provider)
+CHECKERS = (checker, chunk_invariants, end_state, ownership, pauses, quotas, provider)
 #: Matches `report_violation(f"..."` and `yield f"I1..."` in sources of the checkers.
 SAYS = re.compile(r"(?:report_violation\(\s*f?|yield f(?=.I))\"([^\"]+)\"")
 

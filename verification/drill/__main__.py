@@ -13,9 +13,12 @@ from piecework import telemetry
 from verification.drill.exercises import EXERCISES, Exercise
 from verification.drill.fleet import Fleet, exercise
 from verification.drill.large import large
+from verification.drill.workloads import WORKLOADS, estimated
 
 #: The limits of an explanation of 100,000 chunks.
 MAX_REQUESTS, MAX_S = 20, 2.0
+#: The largest error of P50, as a part of the rest.
+MAX_ERROR = 0.15
 
 
 def wrong(each: Exercise) -> str:
@@ -49,7 +52,24 @@ def main(prefixes: Sequence[str]) -> int:
         sys.stdout.write(f"explain_requests={measured.requests}\n")
         sys.stdout.write(f"explain_s={measured.seconds:.3f}\n")
         failed += measured.requests > MAX_REQUESTS or measured.seconds > MAX_S
+        failed += estimates_wrong()
     return int(failed > 0)
+
+
+def estimates_wrong() -> bool:
+    """Print the finish times of the workloads at half of their chunks."""
+    close = in_time = 0
+    for workload in WORKLOADS:
+        found = estimated(workload)
+        close += found.error <= MAX_ERROR
+        in_time += found.truth_s <= found.p90_s
+        sys.stdout.write(
+            f"{workload.name}: P50 {found.p50_s:.0f} s, P90 {found.p90_s:.0f} s,"
+            f" true {found.truth_s:.0f} s\n"
+        )
+    sys.stdout.write(f"finish_p50_within_15_percent={close} of {len(WORKLOADS)}\n")
+    sys.stdout.write(f"finish_by_p90={in_time} of {len(WORKLOADS)}\n")
+    return close < len(WORKLOADS) - 1 or in_time < len(WORKLOADS)
 
 
 if __name__ == "__main__":

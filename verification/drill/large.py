@@ -10,6 +10,7 @@ from typing import Any, Final
 from piecework.domain import keys
 from piecework.domain.model import ChunkStatus, JobRef, iso
 from piecework.settings import Settings
+from piecework.store.workers import WorkerReports
 from piecework_orchestrator.inspector import Document, explain, require_job
 from piecework_simulation.in_process import InProcessAws, ModelClient
 
@@ -17,15 +18,18 @@ REF: Final = JobRef("default", "large")
 #: The share of the groups whose chunks have all ended.
 ENDED_SHARE: Final = 0.6
 AT_ONCE: Final = 99
+#: Chunks that ended in a second, each four seconds after its claim.
+RATE, TOOK_S = 100.0, 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """The figures of one explanation."""
+    """The figures of one explanation, and what it says."""
 
     requests: int
     seconds: float
     findings: list[Document]
+    finish: Document
 
 
 class CountingClient(ModelClient):
@@ -53,15 +57,16 @@ async def explain_large(chunks: int) -> Large:
         "retry_at": iso(now + 3600),
         "error_code": "tool.http.503_unavailable",
     }
-    rows = [
-        (
-            number,
-            {"status": ChunkStatus.SUCCEEDED}
-            if keys.partition_of(number) in ended
-            else waiting,
-        )
-        for number in range(chunks)
-    ]
+    began = now - len(ended) * keys.PARTITION_SIZE / RATE
+
+    def row(number: int) -> dict[str, Any]:
+        if keys.partition_of(number) not in ended:
+            return waiting
+        end = began + number / RATE
+        times = {"claimed_at": iso(end - TOOK_S), "settled_at": iso(end)}
+        return {"status": ChunkStatus.SUCCEEDED, **times}
+
+    rows = [(number, row(number)) for number in range(chunks)]
     for first in range(0, chunks, AT_ONCE):
         await rt.jobs.add_chunks(REF, 1, rows[first : first + AT_ONCE])
     for group in ended:
@@ -69,12 +74,16 @@ async def explain_large(chunks: int) -> Large:
         start = group * keys.PARTITION_SIZE
         await rt.tallies.add(REF, group, range(start, start + size), chunks)
     await rt.transitions.open(REF, 1)
+    await WorkerReports(rt.table, "w", rt.clock).report(
+        ["p"], max_chunks=1, in_progress=1, lease_s=60.0, due_in_s=20.0
+    )
     rt.table.client = CountingClient(aws, aws.dynamodb)  # type: ignore[assignment]
     rt.dead_letters.client = rt.table.client
     CountingClient.requests, began = 0, time.perf_counter()
     document = await explain(rt, await require_job(rt, REF.job))
     seconds = time.perf_counter() - began
-    return Large(CountingClient.requests, seconds, document["findings"])
+    requests = CountingClient.requests
+    return Large(requests, seconds, document["findings"], document["finish"])
 
 
 def large(chunks: int = 100_000) -> Large:

@@ -25,6 +25,11 @@ CONDITIONS = [
 def meeting(statement: Statement, but: str) -> dict[str, str | tuple[str, ...]]:
     """Return a context that meets a condition but for the lines of an operator."""
     found: dict[str, str | tuple[str, ...]] = {"aws:securetransport": "true"}
+
+    def alone(key: str) -> bool:
+        named = [o for o, lines in statement["Condition"].items() if key in lines]
+        return len(named) == 1
+
     for operator, lines in statement["Condition"].items():
         for key, wanted in lines.items():
             value = texts(wanted)[0] if operator != but else "elsewhere"
@@ -35,8 +40,11 @@ def meeting(statement: Statement, but: str) -> dict[str, str | tuple[str, ...]]:
                     found.pop(key.lower(), None)
                     return found
                 continue
-            many = operator.startswith("For")
-            found[key.lower()] = (value,) if many else value
+            if not operator.startswith("For"):
+                found[key.lower()] = value
+            elif operator != but or not operator.startswith("ForAny") or alone(key):
+                # The values of all operators: one that is elsewhere fails ForAllValues.
+                found[key.lower()] = (*found.get(key.lower(), ()), value)
     return found
 
 

@@ -18,6 +18,7 @@ ROWS, LETTERS = PLACES["checkpoints"], PLACES["dead-letters"]
 OURS, THEIRS = f"{BUCKET}/tenants/acme/jobs/1", f"{BUCKET}/tenants/evil/jobs/1"
 KEY, LIST = PLACES["key"], "s3:ListBucket"
 GET, PUT = "s3:GetObject", "s3:PutObject"
+DELETE = "dynamodb:DeleteItem"
 END_KEY = "kms:ScheduleKeyDeletion"
 VIA_SQS = "via=sqs.us-east-1.amazonaws.com"
 VIA_DYNAMODB = "via=dynamodb.us-east-1.amazonaws.com"
@@ -81,6 +82,17 @@ DECISIONS = [
     ("operator-read", "*", "dynamodb:UpdateItem", ROWS, "key=T#acme#J#1", NO),
     ("operator-read", "*", "dynamodb:Scan", LETTERS, "", YES),
     ("operator-read", "*", "dynamodb:Scan", ROWS, "", NO),
+    ("operator-write", "*", DELETE, ROWS, "key=ACTIVE", YES),
+    ("operator-write", "*", DELETE, ROWS, "key=T#acme#J#1,ACTIVE", YES),
+    ("operator-write", "*", DELETE, ROWS, "key=T#acme#J#1", NO),
+    ("operator-write", "acme", DELETE, ROWS, "key=T#evil#J#1,ACTIVE", NO),
+    ("operator-write", "*", DELETE, LETTERS, "key=T#acme#OPEN", YES),
+    ("operator-write", "*", DELETE, LETTERS, "key=T#acme#J#1", NO),
+    ("operator-write", "acme", DELETE, LETTERS, "key=T#evil#OPEN", NO),
+    ("operator-write", "*", "dynamodb:GetItem", ROWS, "key=T#acme#R#0f", NO),
+    ("operator-read", "*", "dynamodb:GetItem", ROWS, "key=T#acme#R#0f", NO),
+    ("operator-read", "*", "dynamodb:Query", ROWS, "key=T#acme#I#0f", NO),
+    ("orchestrator", "*", "dynamodb:GetItem", ROWS, "key=T#acme#R#0f", NO),
     ("operator-write", "*", "dynamodb:PutItem", LETTERS, "key=T#acme#J#1", NO),
     ("reconciler", "*", "dynamodb:Query", ROWS, "key=ACTIVE", YES),
     # one tenant, and not another one's

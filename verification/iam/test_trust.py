@@ -92,6 +92,21 @@ def test_a_session_may_bear_a_tenant_and_no_other_tag(actor: str) -> None:
     assert NO is decide(tenant, roles()[actor].trust)
 
 
+@pytest.mark.parametrize("actor", ["orchestrator", "operator-read", "operator-write"])
+def test_a_caller_may_be_held_to_its_own_tenant(actor: str) -> None:
+    def answer(**tags: str) -> Decision:
+        facts = {
+            "aws:tagkeys": ("tenant",),
+            **{f"aws:{name}/tenant": value for name, value in tags.items()},
+        }
+        trust = roles(Tenant=TAGGED, TenantOfCaller="true")[actor].trust
+        return decide(Request("sts:TagSession", "", facts, ALICE), trust)
+
+    assert YES is answer(requesttag="acme", principaltag="acme")
+    assert NO is answer(requesttag="acme", principaltag="evil")
+    assert NO is answer(requesttag="acme")
+
+
 def test_every_role_has_the_boundary_that_is_given() -> None:
     boundary = f"arn:aws:iam::{ACCOUNT}:policy/cap"
     assert {""} == {role.boundary for role in roles().values()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -15,8 +14,9 @@ from pydantic_core import ErrorDetails
 
 from piecework.aws.objects import MOST_BYTES, PayloadRef
 from piecework.calls.attempts import Attempts
+from piecework.calls.call import Call
 from piecework.calls.caller import Caller
-from piecework.calls.usage import UsageReporter
+from piecework.calls.usage import ClaimUsage, UsageReporter
 from piecework.context import Context, Results
 from piecework.domain.claim import Claim
 from piecework.domain.model import Job, moment
@@ -68,6 +68,7 @@ class ChunkRun:
     journal: CallJournal
     ledger: EffectLedger
     limits: RecoveryLimits
+    usage: ClaimUsage = field(default_factory=ClaimUsage)
     error_history: list[ErrorRow] = field(default_factory=list)
     loaded: bool = False
     snapshot: JobSnapshot | None = None
@@ -95,7 +96,17 @@ def build_run(
     """Build the run of a claim."""
     claim, rt = lease.claim, services.rt
     stages = join_as_pipeline(pipeline) if claim.ref.is_join else pipeline
-    journal = CallJournal(rt.table, rt.objects, claim, rt.settings, rt.clock, log)
+    usage = ClaimUsage(lambda call: may_be_paid(chunk_run, call))
+    journal = CallJournal(
+        rt.table,
+        rt.objects,
+        claim,
+        rt.settings,
+        rt.clock,
+        log,
+        usage,
+        is_lost=lambda: lease.is_lost,
+    )
     ledger = EffectLedger(
         rt.table,
         rt.objects,
@@ -103,6 +114,7 @@ def build_run(
         rt.clock,
         pivot=stages.pivot_name,
         cancel_of_lease=lambda: lease.cancel,
+        usage=usage,
     )
     if claim.chunk.direction == AT_PIVOT:
         ledger.cancel = CancelRequest.read(claim.chunk.item)
@@ -122,7 +134,7 @@ def build_run(
         latest_start=lambda: latest_start(lease, rt.settings),
         tokens=services.retry_tokens,
         pacer=services.pacer,
-        usage=UsageReporter(functools.partial(rt.cost.spent, job.ref), log),
+        usage=UsageReporter(usage.note, log),
     )
     caller = Caller(
         journal=journal,
@@ -164,6 +176,7 @@ def build_run(
         checkpoints=checkpoints,
         journal=journal,
         ledger=ledger,
+        usage=usage,
         limits=RecoveryLimits(
             rt.settings.max_attempts,
             rt.clock,
@@ -191,6 +204,17 @@ def waits_at_pivot(chunk_run: ChunkRun) -> bool:
     at_pivot = chunk_run.ctx.stage == chunk_run.ledger.pivot
     waits = bool(chunk_run.ctx.caller.effect_drain.tasks)
     return at_pivot and waits and chunk_run.ledger.pivot_is_untouched
+
+
+def may_be_paid(chunk_run: ChunkRun, call: Call) -> bool:
+    """Return whether a lost claim of the chunk may have paid for a call.
+
+    It may have made any call of the stage that it was at, and its last answers may not
+    be in the journal. Of a compensation only the ledger knows the stage.
+    """
+    lost_at = chunk_run.claim.chunk.lost_at
+    compensates = not chunk_run.ctx.caller.counts.forward
+    return bool(lost_at) and (compensates or call.scope.stage == lost_at)
 
 
 def latest_start(lease: Lease, settings: Settings) -> float:

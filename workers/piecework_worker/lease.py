@@ -107,6 +107,13 @@ class Lease:
         expired = self._scope is not None and self._scope.expired()
         return expired or self.reason is not None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another worker may own the chunk by now."""
+        expires = max(self.acquired_at, self._leased_at) + self.lease_s
+        now = asyncio.get_running_loop().time()
+        return self.reason is InterruptReason.LOST or now >= expires
+
     def check_deadline(self) -> None:
         """Refuse to continue past the deadline: a frozen process may resume late.
 

@@ -78,6 +78,7 @@ async def settle_once(
     # journal.
     await chunk_run.journal.close(keep=not isinstance(outcome, Succeeded))
     if not await write(chunk_run, job, services):
+        await chunk_run.journal.write_late()
         raise ClaimLostError
     acquired_at = chunk_run.ctx.caller.in_flight.acquired_at
     announce(chunk_run, asyncio.get_running_loop().time() - acquired_at)
@@ -101,13 +102,10 @@ async def write(  # noqa: PLR0911 -- a return an outcome
     """
     settlements, claim = services.settlements, chunk_run.claim
     counts = chunk_run.ctx.caller.counts
-    calls = Calls(
-        counts.made,
-        chunk_run.calls_after_cancel or 0,
-        counts.cached,
-        counts.tokens_in,
-        counts.tokens_out,
-    )
+    usage = claim.chunk.call_usage
+    usage.merge(chunk_run.usage.whole)
+    late = chunk_run.calls_after_cancel or 0
+    calls = Calls(counts.made, late, counts.cached, usage)
     match chunk_run.outcome:
         case Succeeded(value):
             return await succeed(chunk_run, value, job, services, calls)

@@ -7,17 +7,15 @@ from typing import Annotated
 
 import typer
 
-from piecework.runtime import Runtime
+from piecework.client import Client
 from piecework.settings import load_settings
 from piecework_orchestrator.cli.options import Format, JobArgument, OutputOption
 from piecework_orchestrator.cli.output import Output
-from piecework_orchestrator.cli.run import run_connected, run_local
+from piecework_orchestrator.cli.run import run_client, run_local
 from piecework_orchestrator.cli.views.cost import bill_view, idle_document, idle_view
 from piecework_orchestrator.cost.bill import TaskSize
 from piecework_orchestrator.cost.idle import IdleDeployment, idle_lines, parse_egress
-from piecework_orchestrator.cost.job import job_bill
 from piecework_orchestrator.cost.prices import load_prices
-from piecework_orchestrator.inspector import require_job
 
 RegionOption = Annotated[
     str,
@@ -58,18 +56,12 @@ def job_cost(
     List prices from a dated table, without taxes, discounts and free tiers.
     """
 
-    async def run(rt: Runtime, out: Output) -> None:
-        table, priced_in = load_prices(prices), region or region_of(rt)
-        record = await require_job(rt, job)
-        bill = await job_bill(rt, record, table, priced_in, TaskSize(vcpu, gb, arm))
+    async def run(client: Client, out: Output) -> None:
+        task = TaskSize(vcpu, gb, arm)
+        bill = await client.job(job).cost(region=region, prices=prices, task=task)
         out.document(bill, bill_view(bill))
 
-    run_connected(run, output)
-
-
-def region_of(rt: Runtime) -> str:
-    """Return the region of the deployment."""
-    return rt.endpoint.region or str(rt.objects.client.meta.region_name)
+    run_client(run, output)
 
 
 def infra_cost(  # noqa: PLR0913, PLR0917 -- options of a command

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from piecework.domain.dead_letter import DeadLetterRow
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.dlq_select import (
     AllOption,
@@ -28,7 +25,7 @@ from piecework_orchestrator.cli.options import (
     limit_option,
     parse_chunk,
 )
-from piecework_orchestrator.cli.output import Output, encode
+from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_connected
 from piecework_orchestrator.cli.views.dead_letters import (
     group_columns,
@@ -36,12 +33,12 @@ from piecework_orchestrator.cli.views.dead_letters import (
     letter_line,
     letter_view,
 )
-from piecework_orchestrator.files import whole_file
 from piecework_orchestrator.inspector import require_job
 from piecework_orchestrator.letters import (
     dead_letter_document,
     group_by_cause,
-    payload_facts,
+    letter_lines,
+    write_letters,
 )
 from piecework_orchestrator.selection import Filter, select
 
@@ -131,7 +128,9 @@ def export_letters(  # noqa: PLR0913, PLR0917 -- filters, each wanted alone
     to: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="The file to write.", show_default="standard output"
+            metavar="FILE",
+            help="The file to write, or s3://bucket/key.",
+            show_default="standard output",
         ),
     ] = "",
 ) -> None:
@@ -140,46 +139,12 @@ def export_letters(  # noqa: PLR0913, PLR0917 -- filters, each wanted alone
     async def run(rt: Runtime, out: Output) -> None:
         wanted = Filter(job, code, fingerprint, stage, since, chunk, closed=every)
         found = await select(rt, wanted)
-        await export(rt, out, found[:limit] if limit else found, to, payload=payload)
+        found = found[:limit] if limit else found
+        if to:
+            count = await write_letters(rt, found, to, payloads=payload)
+            out.say(f"{count} dead letter{'s' * (count != 1)} written to {to}")
+            return
+        async for line in letter_lines(rt, found, payloads=payload):
+            out.stdout.write(line)
 
     run_connected(run, Format.JSONL)
-
-
-async def export(
-    rt: Runtime,
-    out: Output,
-    letters: Sequence[DeadLetterRow],
-    to: str,
-    *,
-    payload: bool,
-) -> None:
-    """Write dead letters, one per line, with the attributes of the table.
-
-    Raises:
-        UsageError: `cli.usage.invalid`: the file cannot be written to.
-    """
-    if not to:
-        await write_letters(rt, out.stdout.write, letters, payload=payload)
-        return
-    with whole_file(Path(to)) as file:
-        await write_letters(
-            rt, lambda text: file.write(text.encode()), letters, payload=payload
-        )
-    count = len(letters)
-    out.say(f"{count} dead letter{'s' * (count != 1)} written to {to}")
-
-
-async def write_letters(
-    rt: Runtime,
-    put: Callable[[str], object],
-    letters: Sequence[DeadLetterRow],
-    *,
-    payload: bool,
-) -> None:
-    """Write dead letters, optionally with their payloads."""
-    for letter in letters:
-        facts = letter.facts
-        facts["error_history"] = letter.error_history
-        if payload:
-            facts |= await payload_facts(rt, letter)
-        put(encode(facts, Format.JSONL))

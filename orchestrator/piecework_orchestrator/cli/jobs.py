@@ -21,6 +21,7 @@ from piecework_orchestrator.cli.run import run_reading
 from piecework_orchestrator.cli.views.jobs import (
     event_facts_text,
     finding_columns,
+    finish_text,
     job_columns,
     job_view,
     without_certificate,
@@ -119,6 +120,8 @@ def explain_job(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
         findings = document["findings"]
         if out.table:
             out.rows(findings, finding_columns(rt.clock()), "")
+            if document["finish"] is not None:
+                out.say(f"the chunks end {finish_text(document)}")
             for command in dict.fromkeys(finding["next"] for finding in findings):
                 out.say(f"next: {command}")
         else:

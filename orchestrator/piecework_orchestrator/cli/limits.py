@@ -7,15 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from piecework.domain.job_row import Pause, PauseCode
+from piecework.client import Client
 from piecework.errors import UsageError
 from piecework.resilience.limits import Limits
-from piecework.runtime import Runtime
-from piecework.store.limits import NAMES, FleetQuotas, read_quota
+from piecework.store.limits import NAMES
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Column, Output, facts
-from piecework_orchestrator.cli.run import run_connected
-from piecework_orchestrator.identity import whoami
+from piecework_orchestrator.cli.run import run_client
 
 DependencyArgument = Annotated[
     str, typer.Argument(help="The name of the dependency, as its code declares it.")
@@ -27,8 +25,8 @@ SEEN_WITHIN_S = 3
 def list_limits(output: OutputOption = Format.TABLE) -> None:
     """List the limits of the dependencies that have any."""
 
-    async def run(rt: Runtime, out: Output) -> None:
-        rows = [limits_document(name, row) async for name, row in quotas(rt).rows()]
+    async def run(client: Client, out: Output) -> None:
+        rows = await client.limits()
         columns = [
             Column("DEPENDENCY", "dependency"),
             *(Column(title(name), shown(name), right=True) for name in NAMES),
@@ -39,7 +37,7 @@ def list_limits(output: OutputOption = Format.TABLE) -> None:
         empty = "no dependency has used a limit; next: piecework limits set DEPENDENCY"
         out.rows(rows, columns, empty)
 
-    run_connected(run, output)
+    run_client(run, output)
 
 
 def set_limits(
@@ -67,16 +65,15 @@ def set_limits(
     A limit that is not named stays as it is. Workers use the change within seconds.
     """
 
-    async def run(rt: Runtime, out: Output) -> None:
+    async def run(client: Client, out: Output) -> None:
         limits = Limits(requests_per_minute, tokens_per_minute, concurrent)
         if bool(limits) == unset:
             message = "Name at least one limit, or --unset."
             step = f"piecework limits set {dependency} --requests-per-minute 500"
             raise UsageError(message, next_step=step)
-        row = await quotas(rt).set_limits(dependency, limits)
-        show(out, dependency, row)
+        show(out, dependency, await client.set_limits(dependency, limits))
 
-    run_connected(run, output)
+    run_client(run, output)
 
 
 def pause_dependency(
@@ -90,11 +87,10 @@ def pause_dependency(
     go on. `limits resume` ends the pause.
     """
 
-    async def run(rt: Runtime, out: Output) -> None:
-        pause = Pause(PauseCode.PERSON, reason, whoami())
-        show(out, dependency, await quotas(rt).set_pause(dependency, pause))
+    async def run(client: Client, out: Output) -> None:
+        show(out, dependency, await client.pause_dependency(dependency, reason))
 
-    run_connected(run, output)
+    run_client(run, output)
 
 
 def resume_dependency(
@@ -102,36 +98,17 @@ def resume_dependency(
 ) -> None:
     """Resume a paused dependency."""
 
-    async def run(rt: Runtime, out: Output) -> None:
-        show(out, dependency, await quotas(rt).set_pause(dependency, None))
+    async def run(client: Client, out: Output) -> None:
+        show(out, dependency, await client.resume_dependency(dependency))
 
-    run_connected(run, output)
+    run_client(run, output)
 
 
-def show(out: Output, dependency: str, row: dict[str, Any]) -> None:
+def show(out: Output, dependency: str, document: dict[str, Any]) -> None:
     """Write the limits of a dependency after a change."""
-    document = limits_document(dependency, row)
     out.document(document, lambda console: console.print(facts(document.items())))
     if out.table:
-        out.say(f"workers that call it use this within {SEEN_WITHIN_S} seconds")
-
-
-def quotas(rt: Runtime) -> FleetQuotas:
-    """Return the limits of the deployment, as an operator writes them."""
-    return FleetQuotas(rt.table, whoami(), rt.clock, rt.rng)
-
-
-def limits_document(dependency: str, row: dict[str, Any]) -> dict[str, Any]:
-    """Return the limits in force, those of the code, and who changed them when."""
-    quota = read_quota(row)
-    return {
-        "dependency": dependency,
-        **{name: getattr(quota.limits, name) for name in NAMES},
-        **{f"declared_{name}": getattr(quota.declared, name) for name in NAMES},
-        "paused": quota.paused,
-        "set_by": row.get("set_by", "") if quota.operator else "",
-        "set_at": row.get("set_at", "") if quota.operator else "",
-    }
+        out.say(f"workers that call {dependency} use this in {SEEN_WITHIN_S} seconds")
 
 
 def title(name: str) -> str:

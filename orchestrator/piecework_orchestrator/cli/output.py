@@ -7,12 +7,10 @@ for programs: complete, ISO times, and the same documents in all three.
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -20,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from piecework_orchestrator.cli.options import Format
+from piecework_orchestrator.json_text import encode_json, to_jsonable
 
 Document = Mapping[str, Any]
 Cell = Callable[[Document], object]
@@ -241,39 +240,6 @@ def encode(value: object, form: Format) -> str:
         plain = json.loads(json.dumps(value, default=to_jsonable))
         return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
     return encode_json(value, indent=None if form is Format.JSONL else 2) + "\n"
-
-
-def encode_json(value: Any, indent: int | None = None) -> str:
-    """Return JSON that every parser reads: NaN and infinity are written as strings."""
-    write = partial(
-        json.dumps,
-        ensure_ascii=False,
-        indent=indent,
-        allow_nan=False,
-        default=to_jsonable,
-    )
-    try:
-        return write(value)
-    except ValueError:
-        return write(name_non_finite(value))
-
-
-def to_jsonable(value: object) -> object:
-    """Return a value that JSON does not have as one that it has."""
-    from pydantic_core import to_jsonable_python  # most documents need only JSON
-
-    return to_jsonable_python(value)
-
-
-def name_non_finite(value: Any) -> Any:
-    """Return data with `"NaN"`, `"Infinity"` and `"-Infinity"` as strings."""
-    if isinstance(value, Mapping):
-        return {key: name_non_finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [name_non_finite(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return json.dumps(value)
-    return value
 
 
 View = Callable[[Console], None]

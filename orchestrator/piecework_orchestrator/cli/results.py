@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -43,13 +42,14 @@ def results(
     ] = False,
     save: SaveOption = None,
     to: Annotated[
-        Path | None,
+        str,
         typer.Option(
-            help="Write the results to this .jsonl, .csv or .parquet file instead.",
-            dir_okay=False,
+            metavar="FILE",
+            help="Write the results to this .jsonl, .csv or .parquet file instead, a "
+            "path or s3://bucket/key.",
             show_default=False,
         ),
-    ] = None,
+    ] = "",
     output: Annotated[
         Format, typer.Option("-o", "--output", help="The format of the result.")
     ] = Format.JSONL,
@@ -60,7 +60,7 @@ def results(
     """
 
     async def run(rt: Runtime, out: Output) -> int:
-        if to is not None and follow:
+        if to and follow:
             message = "--follow prints results as they come, and --to writes a file."
             raise UsageError(message, next_step="Remove one of the two options.")
         if follow and out.format is not Format.JSONL:
@@ -69,7 +69,7 @@ def results(
         record = await require_job(rt, job)
         errors = ResultErrors(out)
         code = 0
-        if to is not None:
+        if to:
             count = await export(rt, record, to)
             out.say(f"{count} of {record.chunks} chunks are in {to}")
         elif follow:

@@ -9,6 +9,7 @@ from typing import Final
 
 from piecework.cost.attribution import WHOLE
 from piecework.dependency import NANO
+from piecework.domain.call_usage import CallUsage, UsageKind
 from piecework_orchestrator.cost.prices import PriceName, Prices
 
 Counts = Mapping[str, int]
@@ -76,15 +77,14 @@ class BillLine:
         return None if self.unit_price is None else self.count * self.unit_price
 
 
-def bill_lines(
+def aws_lines(
     counts: Counts, prices: Prices, region: str, task: TaskSize
 ) -> list[BillLine]:
-    """Return the lines of a bill, service by service."""
+    """Return the lines of AWS, service by service."""
     return [
         *operation_lines(counts, prices, region),
         *storage_lines(counts, prices, region),
         *compute_lines(counts, prices, region, task),
-        *call_lines(counts, prices),
     ]
 
 
@@ -130,33 +130,24 @@ def compute_lines(
     yield BillLine("workers", "memory", hours * task.gb, "GB-hours", memory_price)
 
 
-def call_lines(counts: Counts, prices: Prices) -> Iterator[BillLine]:
-    """Yield the paid calls, priced by reported cost, else by their tokens."""
-    for model, usage in sorted(call_counts(counts, "paid").items()):
-        calls = usage["calls"]
-        if usage["nano_usd"]:
-            usd = usage["nano_usd"] / NANO / calls
-            yield BillLine("calls", model, calls, "calls", usd)
+def call_lines(
+    usage: CallUsage, prices: Prices, kind: UsageKind = "paid"
+) -> Iterator[BillLine]:
+    """Yield the calls of each model, priced by reported cost, else by their tokens."""
+    for model, amounts in sorted(usage.models(kind).items()):
+        calls = amounts["calls"]
+        if amounts["nano_usd"]:
+            usd = amounts["nano_usd"] / NANO / calls
+            yield BillLine("models", model, calls, "calls", usd)
             continue
-        yield BillLine("calls", model, calls, "calls", None)
+        yield BillLine("models", model, calls, "calls", None)
         known = prices.model_prices(model)
         for measure, direction in (("tokens_in", "in"), ("tokens_out", "out")):
-            if usage[measure]:
+            if amounts[measure]:
                 price = known.get(measure)  # type: ignore[call-overload]
                 unit_price = None if price is None else price.unit_price
                 item = f"{model}, {direction}"
-                yield BillLine("calls", item, usage[measure], "tokens", unit_price)
-
-
-def call_counts(counts: Counts, kind: str) -> dict[str, dict[str, int]]:
-    """Return the counts of calls of a kind (paid, replayed, cached), by model."""
-    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for name, count in counts.items():
-        prefix, _, rest = name.partition("__")
-        if prefix == kind:
-            model, _, measure = rest.rpartition("__")
-            found[model][measure] += count
-    return found
+                yield BillLine("models", item, amounts[measure], "tokens", unit_price)
 
 
 def sum_counts(rows: Iterable[Counts]) -> dict[str, int]:

@@ -6,11 +6,11 @@ from datetime import date
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from piecework.cost.meter import plain
+from piecework.domain.call_usage import NAME_LENGTH
 from piecework.errors import UsageError
+from piecework.errors.extras import naming_extras
 
 SHIPPED_PRICES = Path(__file__).parent / "prices.yaml"
 
@@ -82,8 +82,8 @@ class Prices(BaseModel):
         return found
 
     def model_prices(self, name: str) -> dict[Tokens, Price]:
-        """Return the prices of a model by its name as in the counts."""
-        found = {plain(known): prices for known, prices in self.models.items()}
+        """Return the prices of a model by its name as in the records."""
+        found = {known[:NAME_LENGTH]: prices for known, prices in self.models.items()}
         return found.get(name, {})
 
 
@@ -91,7 +91,8 @@ def load_prices(path: Path | None = None) -> Prices:
     """Read the shipped prices, overridden by those of a file.
 
     Raises:
-        UsageError: `config.prices.invalid`, with the fields that are wrong.
+        UsageError: `config.prices.invalid`, with the fields that are wrong;
+            `cli.extra.missing`.
     """
     shipped = read_prices(SHIPPED_PRICES)
     if path is None:
@@ -107,6 +108,8 @@ def load_prices(path: Path | None = None) -> Prices:
 
 def read_prices(path: Path) -> Prices:
     """Read one file of prices."""
+    with naming_extras():
+        import yaml  # an extra
     try:
         return Prices.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except ValidationError as error:

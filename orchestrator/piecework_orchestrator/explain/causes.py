@@ -18,6 +18,7 @@ from piecework.domain.rows import WorkerRow
 from piecework.resilience.breaker import BreakerPhase
 from piecework.resilience.limits import AHEAD, MICROS
 from piecework_orchestrator.explain.findings import FINDINGS, Finding, Rank
+from piecework_orchestrator.explain.finish_time import FinishTime, estimate
 from piecework_orchestrator.explain.situation import Situation
 from piecework_orchestrator.explain.waiting import Wait, WaitReason, wait_of
 
@@ -46,6 +47,19 @@ def find(situation: Situation) -> list[Finding]:
     return sorted(found, key=key)
 
 
+def finish_time(situation: Situation, first: Finding) -> FinishTime | None:
+    """Return the time until the chunks have ended; None: unknown.
+
+    While something stops the job that does not pass by itself, it is unknown.
+    """
+    if first.kind.rank < Rank.PASSES or situation.job.status is not JobStatus.RUNNING:
+        return None
+    now, open_ = situation.now, situation.open
+    elapsed = [max(0.0, now - claimed) for claimed in open_.times.claimed]
+    running = open_.estimate(len(elapsed))
+    return estimate(situation.throughput, open_.number, elapsed, running)
+
+
 @dataclass(frozen=True)
 class View:
     """A situation, and what several causes need of it."""
@@ -57,7 +71,8 @@ class View:
         """The chunks that have not ended, with the join."""
         join = self.at.join
         open_ = join is not None and not join.status.terminal
-        return (*self.at.open.chunks, join) if open_ and join else self.at.open.chunks
+        chunks = tuple(self.at.open.chunks)
+        return (*chunks, join) if open_ and join else chunks
 
     @cached_property
     def waits(self) -> list[tuple[Chunk, Wait]]:

@@ -1,7 +1,8 @@
 """Read the situation of a job: its rows, its open chunks, and the fleet.
 
-A job of up to twelve open groups is read completely. In a larger one, twelve groups are
-sampled: the first, the last, and those between them at equal distances.
+A job of up to eleven open groups is read completely. In a larger one, eleven are
+sampled: the first, the last, and those between them at equal distances. Two full groups
+tell how fast the chunks end.
 """
 
 from __future__ import annotations
@@ -21,12 +22,19 @@ from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.completion import Tallies, chunks_of_group, read_chunk
 from piecework.store.dead_letters import OPEN
 from piecework.store.workers import read_reports
+from piecework_orchestrator.explain.finish_time import (
+    RECENT_SHARE,
+    ChunkTimes,
+    Throughput,
+    throughput_of_all,
+    throughput_since,
+)
 
 R = TypeVar("R")
 
 #: Groups, blocks and dead letters that are read at most: each costs a request or a
 #: part of one, and all together at most 20.
-MAX_GROUPS: Final = 12
+MAX_GROUPS: Final = 11
 MAX_BLOCKS: Final = 3
 MAX_LETTERS: Final = 100
 #: The code of a read that the role of the operator does not allow.
@@ -35,23 +43,38 @@ REFUSED: Final = "aws.access.denied"
 JOINED: Final = (JobStatus.FINALIZING, JobStatus.PARTIAL, JobStatus.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OpenChunks:
     """The chunks of a job that have not ended, or a sample of them.
 
     Attributes:
-        newer: How many of them only a newer version can read; not in `chunks`.
+        times: The times of all chunks that were read.
+        newer: How many open chunks only a newer version can read; not in `chunks`.
         share: The part of the open groups that was read; 1: all of them.
+        full_groups: The groups whose chunks have all ended, if they were not read.
     """
 
-    chunks: tuple[Chunk, ...] = ()
+    times: ChunkTimes
+    chunks: list[Chunk] = field(default_factory=list)
     newer: int = 0
     share: float = 1.0
+    full_groups: Sequence[int] = ()
+
+    def add(self, chunk: Chunk) -> None:
+        """Add a chunk of the job."""
+        self.times.add(chunk)
+        if not chunk.status.terminal:
+            self.chunks.append(chunk)
 
     @property
     def exact(self) -> bool:
         """Whether these are all open chunks."""
         return self.share == 1.0
+
+    @property
+    def number(self) -> int:
+        """How many chunks of the job have not ended."""
+        return self.estimate(len(self.chunks) + self.newer)
 
     def estimate(self, number: int) -> int:
         """Return for how many chunks of the job a number of these stands."""
@@ -77,7 +100,8 @@ class Situation:
     """The parts of the record that decide why a job has not ended.
 
     Attributes:
-        open: Its open chunks; for a job in its last step also its join.
+        open: Its open chunks, without the join.
+        throughput: How fast its chunks end; None: too few have ended.
         fleet: Breakers and limits; None: this operator cannot read them.
         workers: The last reports of all workers; None: cannot be read.
         lease_s: The seconds of a lease, if its worker does not report them.
@@ -85,7 +109,8 @@ class Situation:
 
     now: float
     job: Job
-    open: OpenChunks = field(default_factory=OpenChunks)
+    open: OpenChunks
+    throughput: Throughput | None = None
     join: Chunk | None = None
     letters: OpenLetters = field(default_factory=OpenLetters)
     fleet: FleetRecord | None = None
@@ -102,8 +127,8 @@ async def read_situation(
         StoreError: The rows of the job cannot be read.
         SchemaTooNewError: A newer version wrote a chunk.
     """
-    open_, join, letters, fleet, workers = await asyncio.gather(
-        read_open_chunks(rt, job) if known is None else as_read(known),
+    (open_, throughput), join, letters, fleet, workers = await asyncio.gather(
+        read_chunks(rt, job, known),
         read_join(rt, job),
         read_letters(rt, job),
         if_readable(read_fleet(rt.table)),
@@ -113,6 +138,7 @@ async def read_situation(
         now=rt.clock(),
         job=job,
         open=open_,
+        throughput=throughput,
         join=join,
         letters=letters,
         fleet=fleet,
@@ -121,44 +147,79 @@ async def read_situation(
     )
 
 
-async def as_read(known: OpenChunks) -> OpenChunks:
-    """Return chunks that were read before."""
-    return known
+async def read_chunks(
+    rt: Reading, job: Job, known: OpenChunks | None
+) -> tuple[OpenChunks, Throughput | None]:
+    """Return the open chunks of a job, and how fast its chunks end."""
+    open_ = await read_open_chunks(rt, job) if known is None else known
+    if not open_.full_groups:
+        return open_, throughput_of_all(open_.times, rt.clock())
+    full = open_.full_groups
+    place = round((len(full) - 1) * (1 - RECENT_SHARE))
+    marker, last = await asyncio.gather(
+        times_of_group(rt, job, full[place]), times_of_group(rt, job, full[-1])
+    )
+    if not marker.spans:
+        return open_, None
+    ended = job.chunks - open_.number - (place + 1) * keys.PARTITION_SIZE
+    since = max(end for _, end in marker.spans)
+    last.spans += open_.times.spans
+    return open_, throughput_since(last, since, ended, rt.clock())
+
+
+async def times_of_group(rt: Reading, job: Job, group: int) -> ChunkTimes:
+    """Return the times of the chunks of a group."""
+    times = ChunkTimes(job.gen)
+    async for chunk in chunks_of_group(rt.table, job.ref, group, []):
+        times.add(chunk)
+    return times
 
 
 async def read_open_chunks(rt: Reading, job: Job) -> OpenChunks:
     """Return the chunks of a job that have not ended, or a sample of them."""
+    open_ = OpenChunks(ChunkTimes(job.gen))
     if job.status.ended or job.status is JobStatus.FINALIZING:
-        return OpenChunks()
-    groups, share = await open_groups(Tallies(rt.table), job)
+        return open_
+    groups, full, share = await list_groups(Tallies(rt.table), job)
     sampled = spread(groups, MAX_GROUPS)
     newer: list[ChunkRef] = []
-    found = await asyncio.gather(
-        *(open_of_group(rt, job, group, newer) for group in sampled)
-    )
-    chunks = tuple(chunk for group in found for chunk in group)
-    share *= len(sampled) / len(groups) if groups else 1.0
-    return OpenChunks(chunks, len(newer), share)
+
+    async def read(group: int) -> None:
+        async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
+            open_.add(chunk)
+
+    await asyncio.gather(*map(read, sampled))
+    open_.newer, open_.full_groups = len(newer), full
+    open_.share = share * (len(sampled) / len(groups) if groups else 1.0)
+    return open_
 
 
-async def open_groups(tallies: Tallies, job: Job) -> tuple[list[int], float]:
-    """Return the groups that are not full, and which part of them these are."""
+async def list_groups(tallies: Tallies, job: Job) -> tuple[list[int], list[int], float]:
+    """Return the groups that are not full and those that are.
+
+    Of a job of several blocks only some are read; also return which part of the groups
+    that are not full these are.
+    """
     blocks = keys.block_count(job.chunks)
     if blocks == 1:
         every = range(keys.partition_count(job.chunks))
-        return [group for group in every if group not in job.full_groups], 1.0
+        groups = [group for group in every if group not in job.full_groups]
+        return groups, sorted(job.full_groups), 1.0
     left = [block for block in range(blocks) if block not in job.full_blocks]
     sampled = spread(left, MAX_BLOCKS)
-    full = await asyncio.gather(
+    found = await asyncio.gather(
         *(tallies.full_groups_of_block(job.ref, block) for block in sampled)
     )
+    ended = [g for b in job.full_blocks for g in groups_of_block(b, job.chunks)]
+    ended += [group for full in found for group in full]
     groups = [
         group
-        for block, ended in zip(sampled, full, strict=True)
+        for block, full in zip(sampled, found, strict=True)
         for group in groups_of_block(block, job.chunks)
-        if group not in ended
+        if group not in full
     ]
-    return groups, len(sampled) / len(left) if left else 1.0
+    share = len(sampled) / len(left) if left else 1.0
+    return groups, sorted(ended), share
 
 
 def groups_of_block(block: int, chunks: int) -> range:
@@ -173,14 +234,6 @@ def spread(numbers: Sequence[int], most: int) -> list[int]:
         return list(numbers)
     last = len(numbers) - 1
     return [numbers[round(place * last / (most - 1))] for place in range(most)]
-
-
-async def open_of_group(
-    rt: Reading, job: Job, group: int, newer: list[ChunkRef]
-) -> list[Chunk]:
-    """Return the chunks of a group that have not ended."""
-    chunks = chunks_of_group(rt.table, job.ref, group, newer)
-    return [chunk async for chunk in chunks if not chunk.status.terminal]
 
 
 async def read_join(rt: Reading, job: Job) -> Chunk | None:

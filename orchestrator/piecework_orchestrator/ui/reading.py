@@ -23,11 +23,15 @@ from piecework.store.breakers import Breakers
 from piecework.store.completion import all_chunks
 from piecework.store.limits import FleetQuotas, read_quota
 from piecework.store.workers import read_reports
-from piecework_orchestrator.explain.causes import find
-from piecework_orchestrator.explain.findings import Finding
-from piecework_orchestrator.explain.situation import OpenChunks, read_situation
+from piecework_orchestrator.explain.finish_time import ChunkTimes
+from piecework_orchestrator.explain.situation import OpenChunks
 from piecework_orchestrator.explain.waiting import wait_of
-from piecework_orchestrator.inspector import Document, progress_of, require_chunk
+from piecework_orchestrator.inspector import (
+    Document,
+    explain,
+    progress_of,
+    require_chunk,
+)
 from piecework_orchestrator.results import read_group, result_json
 
 #: Seconds between two reads of a job's item.
@@ -50,14 +54,14 @@ class ChunkTable:
         statuses: The status of each chunk, by number.
         codes: How many chunks ended with each error code.
         listed: The first chunks of each status in `LISTED`, as documents.
-        findings: Why the job has not ended, the most important first.
+        explained: Why the job has not ended, and when it probably ends.
         read_at: Epoch seconds.
     """
 
     statuses: Sequence[str]
     codes: Counter[str]
     listed: Sequence[Document]
-    findings: Sequence[Finding]
+    explained: Document
     read_at: float
 
     @property
@@ -99,21 +103,20 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
     statuses: list[str] = []
     codes: Counter[str] = Counter()
     listed: dict[str, list[Document]] = {str(status): [] for status in LISTED}
-    unended: list[Chunk] = []
+    open_ = OpenChunks(ChunkTimes(job.gen))
     read_at = rt.clock()
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        open_.add(chunk)
         status = str(chunk.status)
         statuses.append(status)
-        if not chunk.status.terminal:
-            unended.append(chunk)
-        elif chunk.error_code:
+        if chunk.status.terminal and chunk.error_code:
             codes[chunk.error_code] += 1
         if len(listed.get(status, range(MAX_LISTED))) < MAX_LISTED:
             wait = wait_of(chunk, read_at)
             listed[status].append(chunk.facts | {"wait": wait.text if wait else ""})
     rows = [row for status in LISTED for row in listed[str(status)]]
-    situation = await read_situation(rt, job, OpenChunks(tuple(unended)))
-    return ChunkTable(statuses, codes, rows, find(situation), read_at)
+    explained = await explain(rt, job, open_)
+    return ChunkTable(statuses, codes, rows, explained, read_at)
 
 
 # ── the deployment ────────────────────────────────────────────────────────────

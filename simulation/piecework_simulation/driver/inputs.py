@@ -137,8 +137,8 @@ def draw_metering(rng: Random) -> list[Item]:
     """Draw a job whose dependencies have limits; some need more than a minute."""
     errors = ["", "", "", "confirm:permanent", "confirm:transient"]
     return [
-        Item(n=n, calls=rng.choice((1, 4, 12)), trouble=rng.choice(errors))
-        for n in range(rng.choice((1, 3, 5)))
+        Item(n=n, calls=rng.choice((1, 2, 6)), trouble=rng.choice(errors))
+        for n in range(rng.choice((1, 2, 4)))
     ]
 
 

@@ -28,13 +28,13 @@ def weigh(n: int) -> int:
     return 10 + n % 50
 
 
-meter = replace(mill, name="meter", limits=Limits(requests_per_minute=40, concurrent=3))
+meter = replace(mill, name="meter", limits=Limits(requests_per_minute=16, concurrent=3))
 scale = replace(
-    mill, name="scale", limits=Limits(tokens_per_minute=900), estimate=weigh
+    mill, name="scale", limits=Limits(tokens_per_minute=400), estimate=weigh
 )
-cable = replace(cart, name="cable", limits=Limits(requests_per_minute=30))
-fax = replace(gate, name="fax", limits=Limits(requests_per_minute=20))
-wire = replace(horn, name="wire", limits=Limits(requests_per_minute=20))
+cable = replace(cart, name="cable", limits=Limits(requests_per_minute=12))
+fax = replace(gate, name="fax", limits=Limits(requests_per_minute=8))
+wire = replace(horn, name="wire", limits=Limits(requests_per_minute=8))
 
 
 async def measure(ctx: Context[Item]) -> list[int]:

@@ -43,12 +43,12 @@ RESTART_S = 8.0
 #: What an operator sets: less, more and none of what the pipelines declare, and a limit
 #: where they declare none.
 LIMIT_CHANGES = (
-    ("meter", Limits(requests_per_minute=20)),
-    ("meter", Limits(requests_per_minute=80, concurrent=6)),
+    ("meter", Limits(requests_per_minute=8)),
+    ("meter", Limits(requests_per_minute=32, concurrent=6)),
     ("meter", Limits()),
-    ("scale", Limits(tokens_per_minute=450)),
+    ("scale", Limits(tokens_per_minute=200)),
     ("scale", Limits(requests_per_minute=30)),
-    ("cable", Limits(requests_per_minute=60)),
+    ("cable", Limits(requests_per_minute=24)),
     ("mill", Limits(requests_per_minute=30)),
 )
 

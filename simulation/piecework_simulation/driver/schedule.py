@@ -127,7 +127,7 @@ def attach_checkers(world: World, invariants: Invariants, provider: Provider) ->
     """Attach the checkers and the log to a world; return the log."""
     invariants.provider = provider
     provider.claimed_as_suspect = invariants.claimed_as_suspect
-    provider.note_start = invariants.quotas.note_start
+    provider.check_start = invariants.check_start
     world.dynamodb.on_write = invariants.check_write
     world.sqs.on_delete = invariants.check_deleted_message
     PROVIDER.set(provider)

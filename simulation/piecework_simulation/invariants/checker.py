@@ -29,12 +29,13 @@ from piecework_simulation.invariants.ownership import (
     oversized,
     undeserved_death,
 )
+from piecework_simulation.invariants.pauses import PauseInvariants
 from piecework_simulation.invariants.pivots import PivotInvariants
 from piecework_simulation.invariants.quotas import QuotaInvariants
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
-    from piecework_simulation.provider import ChunkKey, Provider
+    from piecework_simulation.provider import ChunkKey, OutgoingCall, Provider
 
 Item = dict[str, Any]
 #: The states of a job that last as long as its chunks wait.
@@ -63,9 +64,11 @@ class Invariants:
     letters: DeadLetterInvariants = field(init=False)
     quotas: QuotaInvariants = field(init=False)
     pivots: PivotInvariants = field(init=False)
+    pauses: PauseInvariants = field(init=False)
 
     def __post_init__(self) -> None:
-        """Create the checks of the dead letters and of the limits."""
+        """Create the checks of dead letters, limits, pivots and pauses."""
+        self.pauses = PauseInvariants(self.world, self.report_violation)
         self.quotas = QuotaInvariants(self.world, self.report_violation)
         self.pivots = PivotInvariants(self.report_violation)
         self.letters = DeadLetterInvariants(self.report_violation)
@@ -196,6 +199,7 @@ class Invariants:
         old = self.jobs.get(change.pk)
         new = from_item(change.new)
         self.jobs[change.pk] = new
+        self.pauses.check_job(change.pk, new)
         was = old["status"] if old else None
         if was == new["status"]:
             return
@@ -235,7 +239,17 @@ class Invariants:
         ):
             self.report_violation(f"I12: job {new['job']} succeeded without all chunks")
 
-    # ── effects and messages ────────────────────────────────────────────────
+    # ── calls, effects and messages ────────────────────────────────────────────
+
+    def check_start(
+        self, call: OutgoingCall, args: Sequence[Any], *, is_lookup: bool = False
+    ) -> None:
+        """Check the start of a call, or of a lookup."""
+        scope = call.scope
+        job_pk = keys.job_pk(scope.tenant, scope.job)
+        checker = self.chunks[job_pk].get(scope.chunk)
+        self.pauses.check_start(job_pk, checker.item if checker else None)
+        self.quotas.check_start(call.dependency, args, is_lookup=is_lookup)
 
     def check_effect(self, change: Change) -> None:
         """Copy an effect's ledger state to the provider's records, and check it."""

@@ -34,7 +34,7 @@ class PivotInvariants:
 
     def check_effect(self, job: Item, job_pk: str, chunk: Item, row: Item) -> None:
         """Check a write to an effect of a chunk."""
-        if self.pivots.get(job.get("pipeline", "")) != row["stage"]:
+        if self.pivots.get(job.get("pipeline", "")) != row.get("stage"):
             return
         key, acted = row["effect_key"], self.acted[job_pk, chunk["chunk"]]
         first = not acted and row["state"] == INTENT

@@ -60,7 +60,7 @@ class QuotaInvariants:
         if new.operator != (old.operator if old else Limits()):
             self.operators[name].append((self.world.loop.moment, new.operator))
 
-    def note_start(
+    def check_start(
         self, dependency: Dependency, args: Any, *, is_lookup: bool = False
     ) -> None:
         """Count a start, and check the minute that it ends."""

@@ -10,7 +10,6 @@ from piecework_orchestrator.watch import (
     POLL_S,
     ProgressSnapshot,
     Watcher,
-    estimate_remaining_s,
     is_active,
     poll_interval_s,
     watch,
@@ -38,14 +37,6 @@ def test_a_chunk_is_active_until_its_lease_or_its_wait_expires(
 ) -> None:
     chunk = Chunk.read(JobRef("default", "a").chunk(0), {"gen": 1, **item})
     assert expected is is_active(chunk, NOW)
-
-
-def test_the_time_left_follows_from_the_rate() -> None:
-    assert (30.0, 0.0, None) == (
-        estimate_remaining_s(left=15, done=5, seconds=10.0),
-        estimate_remaining_s(left=0, done=5, seconds=10.0),
-        estimate_remaining_s(left=15, done=0, seconds=10.0),
-    )
 
 
 def test_a_large_job_is_polled_less_often() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from piecework.domain.model import iso
 from piecework.errors import WaitTimeoutError
 from piecework.settings import Settings
 from piecework_orchestrator.watch import (
@@ -15,7 +16,7 @@ from piecework_orchestrator.watch import (
     Watcher,
     watch,
 )
-from tests.unit.orchestrator.cli.deployment import Deployment
+from tests.unit.orchestrator.cli.deployment import NOW, Deployment
 from tests.unit.virtual import run_virtually
 
 SOON, LATELY = "2027-01-15T08:00:05.000Z", "2027-01-15T07:59:55.000Z"
@@ -73,15 +74,26 @@ def claims(number: int, until: str) -> Change:
     )
 
 
-def test_the_time_left_counts_only_what_ended_during_the_watch() -> None:
-    """Four of ten chunks had ended before; one more after five seconds."""
-    seen, _ = watched(deployment_of(10, ended=4), {5.0: ends(4), 10.0: ends(5)}, 12.0)
-    assert seen[4.5].eta is None
-    assert (5, 25.0) == (seen[5.0].ended, seen[5.0].eta)
-    assert (6, 20.0) == (seen[10.0].ended, seen[10.0].eta)
+def test_the_time_left_comes_from_an_explanation_and_shrinks_until_the_next() -> None:
+    deployment = deployment_of(40, ended=0)
+    for number in range(20):
+        times = {
+            "claimed_at": iso(NOW - 40 + number),
+            "settled_at": iso(NOW - 20 + number),
+        }
+        deployment.chunk("a", number, "SUCCEEDED", **times)
+    deployment.chunk("a", 20, "RUNNING", claimed_at=iso(NOW), claim_expires_at=LATER)
+    seen, _ = watched(deployment, {}, 12.0)
+
+    assert seen[9.5].finish_s is None
+    first, later = seen[10.0].finish_s, seen[11.5].finish_s
+    assert first is not None
+    assert first[0] < first[1]
+    assert later == (first[0] - 1.5, first[1] - 1.5)
+    assert "ends in " in seen[10.0].details
 
 
-def test_a_long_wait_is_shown_in_place_of_a_time_that_grows() -> None:
+def test_a_long_wait_is_shown() -> None:
     """The last of two chunks waits for an hour, as a provider requested."""
 
     def waits(deployment: Deployment) -> None:
@@ -90,19 +102,17 @@ def test_a_long_wait_is_shown_in_place_of_a_time_that_grows() -> None:
         deployment.chunk("a", 1, "WAITING", retry_at=hour)
 
     seen, said = watched(deployment_of(2, ended=0), {5.0: waits}, 30.0)
-    assert "eta" not in seen[4.5].details
     assert {"RUNNING  1 waiting  longest wait 1:00:00"} == {
         snapshot.details for second, snapshot in seen.items() if second >= 5.0
     }
-    assert (4.5, 4.5) == (seen[10.0].eta, seen[29.5].eta)
-    assert {HINT: 5.0 + EXPLAIN_AFTER_S} == said
+    assert {HINT: 20.0} == said
 
 
 @pytest.mark.parametrize(
     ("changes", "second"),
     [
         ({}, EXPLAIN_AFTER_S),
-        ({6.0: ends(0)}, 6.0 + EXPLAIN_AFTER_S),
+        ({6.0: ends(0)}, 2 * EXPLAIN_AFTER_S),
         ({4.0: claims(0, LATER), 17.0: claims(0, LATELY)}, 2 * EXPLAIN_AFTER_S),
     ],
     ids=["nothing happens", "a chunk ends", "a lease expires"],

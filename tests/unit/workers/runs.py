@@ -56,9 +56,13 @@ class Journal:
     """A journal that records how it was closed."""
 
     kept: bool | None = None
+    is_late = False
 
     async def close(self, *, keep: bool) -> None:
         self.kept = keep
+
+    async def write_late(self) -> None:
+        self.is_late = True
 
 
 def chunk_run(

@@ -62,22 +62,22 @@ async def test_an_outage_of_the_store_defers_the_chunk_and_a_refused_write_relea
 
 
 @virtually
-async def test_a_lost_claim_journals_no_more_calls() -> None:
+async def test_a_lost_claim_writes_its_calls_only_for_the_bill() -> None:
     one, began = chunk_run(run=hang), time()
     with pytest.raises(ClaimLostError):
         await ran(one)
     assert time() - began == pytest.approx(LEASE * 0.9)
-    assert one.journal.kept is False
+    assert one.journal.is_late
 
 
-async def test_a_claim_that_a_write_found_lost_journals_no_more_calls() -> None:
+async def test_a_claim_that_a_write_found_lost_writes_its_calls_for_the_bill() -> None:
     async def finds_out(_: Any) -> None:
         raise ClaimLostError
 
     one = chunk_run(run=finds_out)
     with pytest.raises(ClaimLostError):
         await ran(one)
-    assert one.journal.kept is False
+    assert one.journal.is_late
 
 
 @virtually

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from piecework.calls.usage import ClaimUsage
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.outcome import Cancelled, Retry, Succeeded
@@ -38,6 +39,9 @@ class Journal:
     async def close(self, *, keep: bool) -> None:
         self.kept = keep
 
+    async def write_late(self) -> None:
+        """The bill has it: see tests/scenarios/test_costs.py."""
+
 
 def chunk_run(
     outcome: Any = None,
@@ -48,9 +52,7 @@ def chunk_run(
     checkpoints = checkpoints_of(pipeline)
     for name, value in kept.items():
         setattr(checkpoints, name, value)
-    counts = SimpleNamespace(
-        made=1, cached=2, tokens_in=0, tokens_out=0, replayed=0, retried=0
-    )
+    counts = SimpleNamespace(made=1, cached=2, replayed=0, retried=0)
     return SimpleNamespace(
         claim=owned or claim(),
         outcome=outcome,
@@ -58,6 +60,7 @@ def chunk_run(
         pipeline=pipeline,
         checkpoints=checkpoints,
         journal=Journal(),
+        usage=ClaimUsage(),
         error_history=[],
         snapshot=None,
         certificate=None,

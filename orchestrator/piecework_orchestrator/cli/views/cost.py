@@ -43,15 +43,18 @@ def summary(bill: Document) -> list[tuple[str, object]]:
     """Return the names and values below the lines."""
     per_thousand = bill["chunk_usd"] * 1000
     return [
+        ("models", models_text(bill)),
+        ("paid twice", usage_text(bill["calls"]["paid_twice"])),
+        ("possibly paid", possibly_text(bill["calls"]["possibly_paid"])),
+        ("dead chunks", usage_text(bill["calls"]["paid_by_dead_chunks"])),
+        ("saved", saved_text(bill["calls"])),
+        ("AWS", f"{format_money(bill['aws_usd'], FINE)} USD"),
+        ("by process", actor_costs_text(bill["by_actor_usd"])),
         (
             "total",
             f"{format_money(bill['total_usd'], FINE)} USD for {bill['chunks']} chunks",
         ),
         ("per 1,000 chunks", f"{format_money(per_thousand, FINE)} USD"),
-        ("by process", actor_costs_text(bill["by_actor_usd"])),
-        ("paid calls", usage_text(bill["calls"]["paid"])),
-        ("without result", without_result_text(bill["calls"])),
-        ("saved", saved_text(bill["calls"])),
         (
             "retries",
             f"{format_amount(bill['retries'])} requests" if bill["retries"] else "",
@@ -69,6 +72,22 @@ def actor_costs_text(sums: Document) -> str:
     )
 
 
+def models_text(bill: Document) -> str:
+    """Return the cost of all paid calls; without any price, say so."""
+    paid = bill["calls"]["paid"]
+    if not paid["calls"]:
+        return "no paid calls"
+    if bill["model_usd"] is None:
+        return f"no price is known; paid calls: {usage_text(paid)}"
+    usd = format_money(bill["model_usd"], FINE)
+    return f"{usd} USD; paid calls: {usage_text({**paid, 'usd': 0})}"
+
+
+def possibly_text(part: Document) -> str:
+    """Return the calls that a lost claim may have paid before, as an upper bound."""
+    return f"at most {usage_text(part)} more" if part["calls"] else ""
+
+
 def usage_text(part: Document) -> str:
     """Return calls, tokens and cost as text; empty without calls."""
     if not part["calls"]:
@@ -78,17 +97,6 @@ def usage_text(part: Document) -> str:
     if tokens:
         text += f", {part['tokens_in']:,} tokens in, {part['tokens_out']:,} out"
     return f"{text}, {format_money(part['usd'], FINE)} USD" if part["usd"] else text
-
-
-def without_result_text(calls: Document) -> str:
-    """Return the paid calls of lost claims and of dead chunks."""
-    parts = [
-        ("by lost claims, paid twice", calls["paid_by_lost_claims"]),
-        ("by dead chunks", calls["paid_by_dead_chunks"]),
-    ]
-    return "\n".join(
-        f"{name}: {usage_text(part)}" for name, part in parts if part["calls"]
-    )
 
 
 def saved_text(calls: Document) -> str:

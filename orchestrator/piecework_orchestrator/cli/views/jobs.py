@@ -90,6 +90,7 @@ def job_view(job: Document, now: float) -> View:
                         f"{reason['code']}: {reason['message']}" if reason else "",
                     ),
                     ("finding", finding_text(job, now)),
+                    ("ends", finish_text(job)),
                     (
                         "notified",
                         "\n".join(map(notification_text, job.get("notifications", ()))),
@@ -113,6 +114,17 @@ def finding_text(job: Document, now: float) -> str:
     facts = ", ".join(filter(None, (chunks, f"until {until}" if until else "")))
     more = f"; {len(findings) - 1} more" if len(findings) > 1 else ""
     return f"{first['code']}: {first['message']} ({facts}{more})"
+
+
+def finish_text(job: Document) -> str:
+    """Return when a running job probably ends; empty for an ended one."""
+    if "finish" not in job:
+        return ""
+    finish = job["finish"]
+    if finish is None:
+        return "unknown"
+    p50, p90 = format_span(finish["p50_s"]), format_span(finish["p90_s"])
+    return f"in {p50} (P50) to {p90} (P90)"
 
 
 def chunks_text(finding: Document) -> str:

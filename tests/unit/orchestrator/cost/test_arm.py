@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from piecework.settings import Settings
-from piecework_orchestrator.cost.bill import TaskSize, bill_lines
+from piecework_orchestrator.cost.bill import TaskSize, aws_lines
 from piecework_orchestrator.cost.idle import IdleDeployment, idle_lines
 from piecework_orchestrator.cost.prices import PRICE_NAMES, Price, Prices, load_prices
 
@@ -26,7 +26,7 @@ PRICES = Prices(dated=date(2026, 1, 1), regions={"here": BY_NAME})
 def test_the_busy_hours_of_a_job_have_the_price_of_their_processor(
     names: list[str], *, arm: bool
 ) -> None:
-    lines = bill_lines(
+    lines = aws_lines(
         {"busy_ms": 3_600_000}, PRICES, "here", TaskSize(vcpu=1, gb=1, arm=arm)
     )
     expected = [price.usd for name, price in BY_NAME.items() if name in names]

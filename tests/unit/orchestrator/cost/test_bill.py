@@ -4,11 +4,13 @@ from datetime import date
 
 import pytest
 
+from piecework.domain.call_usage import CallUsage
 from piecework_orchestrator.cost.bill import (
     BILLED,
     BillLine,
     TaskSize,
-    bill_lines,
+    aws_lines,
+    call_lines,
     sum_counts,
     total,
 )
@@ -24,7 +26,7 @@ NOTHING = TaskSize()
 
 
 def bill(counts: dict[str, int], task: TaskSize = NOTHING) -> list[BillLine]:
-    return bill_lines(counts, PRICES, "here", task)
+    return aws_lines(counts, PRICES, "here", task)
 
 
 @pytest.mark.parametrize(
@@ -71,26 +73,26 @@ def test_busy_time_is_priced_if_the_task_size_is_known() -> None:
 
 
 def test_calls_are_billed_by_reported_cost_else_by_tokens() -> None:
-    counts = {
-        "paid__bank__calls": 4,
-        "paid__bank__nano_usd": 3_000_000_000,
-        "paid__large_1__calls": 2,
-        "paid__large_1__tokens_in": 10,
-        "paid__large_1__tokens_out": 4,
-        "paid__small__calls": 1,
-        "paid__small__tokens_in": 9,
-        "paid__fax__calls": 5,
-        "replayed__large_1__calls": 9,
-        "replayed__large_1__tokens_in": 99,
-    }
-    found = {line.item: line.usd for line in bill(counts)}
+    usage = CallUsage.read(
+        {
+            "paid": {
+                "bank": [4, 0, 0, 3_000_000_000],
+                "large-1": [2, 10, 4],
+                "small": [1, 9],
+                "fax": [5],
+                "edited": "by hand",
+            },
+            "replayed": {"large-1": [9, 99]},
+        }
+    )
+    found = {line.item: line.usd for line in call_lines(usage, PRICES)}
 
     assert found == {
         "bank": 3.0,
         "fax": None,
-        "large_1": None,
-        "large_1, in": 5.0,
-        "large_1, out": 6.0,
+        "large-1": None,
+        "large-1, in": 5.0,
+        "large-1, out": 6.0,
         "small": None,
         "small, in": None,
     }

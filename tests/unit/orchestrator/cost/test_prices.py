@@ -57,8 +57,7 @@ def test_a_file_overrides_the_shipped_prices(tmp_path: Path) -> None:
     assert 0.000002 == prices.price("eu-north-1", "sqs_request").unit_price
     shipped = load_prices().price("us-east-1", "s3_put")
     assert shipped == prices.price("us-east-1", "s3_put")
-    # By the name that the counts use.
-    assert 0.000003 == prices.model_prices("large_4_5")["tokens_in"].unit_price
+    assert 0.000003 == prices.model_prices("large-4.5")["tokens_in"].unit_price
     assert {} == prices.model_prices("small")
 
 

@@ -102,11 +102,12 @@ def test_each_waiting_chunk_says_for_what_it_waits() -> None:
 
 def test_a_large_job_is_explained_from_a_sample_in_few_requests() -> None:
     measured = large(10_000)
+    [finding] = measured.findings
 
     assert measured.requests <= 20
-    assert [f["code"] for f in measured.findings] == ["workers.none", "retry.waiting"]
-    assert [f["exact"] for f in measured.findings] == [False, False]
-    assert measured.findings[0]["chunks"] == pytest.approx(3_856, rel=0.05)
+    assert (finding["code"], finding["exact"]) == ("retry.waiting", False)
+    assert finding["chunks"] == pytest.approx(3_856, rel=0.05)
+    assert measured.finish["p50_s"] == pytest.approx(38.56, rel=0.15)
 
 
 def test_a_sample_has_both_ends() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from piecework.aws.queue import Message
 from piecework.cost.attribution import MESSAGE, RECEIPTS_KEPT, owner_of_message, shared
-from piecework.cost.meter import CostMeter, SharedTime, acting_as, plain
-from piecework.dependency import Usage
+from piecework.cost.meter import CostMeter, SharedTime, acting_as
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.model import JobRef
 
@@ -189,36 +188,6 @@ async def test_who_asks_is_told_by_where_the_code_runs() -> None:
 
     requests = {who: a.requests for (who, _), a in meter.accounts.items()}
     assert {"worker": 2, "reconciler": 1} == requests
-
-
-def test_calls_are_counted_by_their_model_and_how_they_were_answered() -> None:
-    meter = CostMeter()
-    usage = Usage(tokens_in=10, tokens_out=2, usd=0.003, model="large-4.5")
-    meter.spent(A, "model", "paid", usage)
-    meter.spent(A, "model", "paid", usage)
-    meter.spent(A, "model", "replayed", Usage(tokens_in=10))
-    meter.spent(A, "fax", "paid", Usage())
-
-    assert counts(meter, A) == {
-        "paid__large_4_5__calls": 2,
-        "paid__large_4_5__tokens_in": 20,
-        "paid__large_4_5__tokens_out": 4,
-        "paid__large_4_5__nano_usd": 6_000_000,
-        "replayed__model__calls": 1,
-        "replayed__model__tokens_in": 10,
-        "paid__fax__calls": 1,
-    }
-
-
-def test_more_models_than_a_bill_can_hold_are_the_others() -> None:
-    meter = CostMeter()
-    for number in range(300):
-        meter.spent(A, "model", "paid", Usage(model=f"made-up-{number}"))
-    meter.spent(A, "model", "paid", Usage(model="x" * 999))
-
-    assert 201 == len(counts(meter, A))
-    assert 101 == counts(meter, A)["paid__others__calls"]
-    assert 48 == len(plain("x" * 999))
 
 
 def test_an_attempt_without_an_answer_is_a_request_and_a_retry_is_told() -> None:

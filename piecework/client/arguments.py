@@ -1,13 +1,31 @@
-"""Read the times and spans that a program passes to a client."""
+"""Read what a program passes to a client: rows, deadlines, timeouts."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from piecework.domain.model import iso
 from piecework.errors import UsageError
+from piecework.pipelines import Pipeline
+from piecework.runtime import Runtime
+from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.intake.limits import printable_name
+from piecework_orchestrator.intake.rows import row_chunks
+from piecework_orchestrator.intake.source import chunk_inputs
 from piecework_orchestrator.times import is_span, parse_deadline, parse_span
 
+P = TypeVar("P", bound=BaseModel)
+
+#: Payloads, or mappings of their fields; or a path or an address as `piecework submit`
+#: reads it.
+Rows = (
+    Iterable[P | Mapping[str, Any]] | AsyncIterable[P | Mapping[str, Any]] | str | Path
+)
 #: A time, a span from now, or either one as text: `2h`, `2026-11-22T18:00:00Z`.
 Deadline = datetime | timedelta | str
 #: Seconds, or a span as text: `90s`, `15m`.
@@ -75,3 +93,24 @@ def seconds_of(timeout: object) -> float | None:
     message = f"The timeout {timeout!r} is not a span of time."
     step = 'Pass seconds, a text such as "10s", or a timedelta.'
     raise UsageError(message, next_step=step)
+
+
+def read_rows(
+    rt: Runtime, pipeline: Pipeline, rows: Rows[Any]
+) -> tuple[AsyncIterator[ChunkInput], str]:
+    """Return the chunks of any source, and the origin for the record.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: one row in place of an iterable.
+    """
+    if isinstance(rows, str | Path):
+        source = str(rows)
+        name = "standard input" if source == "-" else printable_name(source)
+        chunks = chunk_inputs(source, pipeline, s3=rt.objects.client)
+        return chunks, name
+    if isinstance(rows, Mapping | BaseModel) or not isinstance(
+        rows, Iterable | AsyncIterable
+    ):
+        message = f"A {type(rows).__name__} is not a list of rows."
+        raise UsageError(message, next_step="Pass a list, even for one row: `[row]`.")
+    return row_chunks(rows, pipeline), "a program"

@@ -1,0 +1,87 @@
+"""What the calls of a job used, from its records: true also after a crash.
+
+A settled claim has written its usage on the chunk. A claim that was lost, or that still
+runs, has it on its last page of the journal and on the effects that it completed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from piecework.domain import keys
+from piecework.domain.call_usage import CallUsage
+from piecework.domain.model import Chunk, ChunkStatus, Job
+from piecework.domain.rows import CallsRow
+from piecework.store.checkpoints import read_work
+from piecework.store.completion import all_chunks, read_chunk
+from piecework.store.table import Table
+
+
+@dataclass(slots=True)
+class Paid:
+    """What the calls of a job used.
+
+    Attributes:
+        usage: Everything that is on record.
+        twice: The part that lost claims paid after another claim had begun.
+        on_dead_chunks: The part of the dead chunks.
+        lost_claims: The claims that never settled.
+        unrepeated: The chunks that no claim has taken over from a lost one: its calls
+            in flight are in no other figure.
+    """
+
+    usage: CallUsage = field(default_factory=CallUsage)
+    twice: CallUsage = field(default_factory=CallUsage)
+    on_dead_chunks: CallUsage = field(default_factory=CallUsage)
+    lost_claims: int = 0
+    unrepeated: int = 0
+
+    def add(self, chunk: Chunk, found: tuple[CallUsage, CallUsage]) -> None:
+        """Add a chunk with its usage, and the part of it that was paid twice."""
+        usage, twice = found
+        self.usage.merge(usage)
+        self.twice.merge(twice)
+        if chunk.status is ChunkStatus.DEAD and not chunk.ref.is_join:
+            self.on_dead_chunks.merge(usage)
+        self.lost_claims += len(chunk.lost_fences)
+        self.unrepeated += chunk.fence in chunk.lost_fences
+
+
+async def paid_by(table: Table, job: Job) -> Paid:
+    """Return what a job's calls used; only chunks with an open claim cost a query."""
+    found = Paid(job.join_usage)
+    async for chunk in all_chunks(table, job.ref, job.chunks):
+        found.add(chunk, await usage_of(table, chunk))
+    join = await read_chunk(table, job.ref.chunk(keys.JOIN_CHUNK))
+    if join is not None:
+        found.add(join, await usage_of(table, join))
+    return found
+
+
+async def usage_of(table: Table, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
+    """Return what the calls of a chunk used, and the part that was paid twice."""
+    usage, twice = chunk.call_usage, CallUsage()
+    unsettled = chunk.lost_fences
+    if chunk.status is ChunkStatus.RUNNING:
+        unsettled |= {chunk.fence}
+    if unsettled:
+        work = await read_work(table, chunk.ref)
+        for fence in unsettled:
+            gen = chunk.gen if chunk.ref.is_join else None
+            last, in_time = last_usages(work.calls_of(fence, gen))
+            usage.merge(last)
+            twice.merge(last.less(in_time))
+        for effect in work.effects:
+            if effect.paid_fence in unsettled:
+                usage.merge(effect.usage)
+    return usage, twice
+
+
+def last_usages(pages: Sequence[CallsRow]) -> tuple[CallUsage, CallUsage]:
+    """Return the usage on a claim's last page, and on its last page in time."""
+    in_time = [page for page in pages if not page.is_late]
+    last, last_in_time = (
+        some[-1].usage if some else CallUsage() for some in (pages, in_time)
+    )
+    return last, last_in_time

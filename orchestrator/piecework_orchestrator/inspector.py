@@ -61,6 +61,10 @@ JOB_FACTS = (
     "reopened_by",
     "reopen_reason",
     "deadline_at",
+    "tolerated_chunks",
+    "failed_chunks",
+    "stopped_at",
+    "stopped_code",
     "manifest",
     "manifest_sha256",
 )

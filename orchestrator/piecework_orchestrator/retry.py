@@ -105,7 +105,7 @@ async def retry(rt: Runtime, request: RetryRequest) -> tuple[int, int]:
             to_reopen.append(
                 ReopenRequest(chunk.to_reopen(), letter if is_open else None)
             )
-    if not to_reopen and job.status is JobStatus.PARTIAL:
+    if not to_reopen and job.status in {JobStatus.PARTIAL, JobStatus.SUCCEEDED}:
         message = f"Job {job.ref.job} has no chunk left to reopen."
         step = f"`piecework results {job.ref.job}`"
         raise UsageError(message, code="job.retry.nothing_left", next_step=step)
@@ -124,7 +124,8 @@ async def require_reopenable(rt: Runtime, ref: JobRef) -> Job:
     if job is None:
         message = f"Job {ref.job} does not exist."
         raise NotFoundError(message, code="job.record.not_found")
-    if job.status not in {*REOPENABLE, JobStatus.REOPENING}:
+    tolerant = job.status is JobStatus.SUCCEEDED and job.tolerated_chunks > 0
+    if job.status not in {*REOPENABLE, JobStatus.REOPENING} and not tolerant:
         message = f"Job {ref.job} is {job.status}: it cannot be reopened now."
         raise UsageError(
             message,

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from typing import IO
 
 from piecework.aws.objects import PACK_SIZE, PayloadRef
@@ -36,6 +38,8 @@ class Submission:
         deadline: The time, in epoch seconds, at which the job is cancelled unless it
             has ended; None: never.
         deadline_requested: The deadline as it was requested: a span, or a time.
+        tolerate: How many chunks may fail in a job that succeeds, as a number or, such
+            as `2%`, as a share of the chunks.
     """
 
     ref: JobRef
@@ -44,6 +48,7 @@ class Submission:
     submitted_by: str
     deadline: float | None = None
     deadline_requested: str = ""
+    tolerate: str | int = 0
 
 
 async def submit(
@@ -71,6 +76,7 @@ async def create_and_fan_out(
 ) -> tuple[Job, bool]:
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
+    tolerated_of(submission.tolerate, 0)  # refuse it before the rows are read
     with tempfile.TemporaryFile() as spool:
         count = await pack(rt, ref, chunks, spool, progress)
         manifest, sha256 = await write_manifest(rt.objects, ref.tenant, ref.job, spool)
@@ -82,7 +88,7 @@ async def create_and_fan_out(
         "manifest_sha256": sha256,
         "source": submission.source,
         "submitted_by": submission.submitted_by,
-        **optional_facts(submission),
+        **optional_facts(submission, count),
     }
     progress("written", 0)  # a submit interrupted after this may have created the job
     existing = await rt.jobs.create(ref, facts)
@@ -97,9 +103,11 @@ async def create_and_fan_out(
     return job, existing is None
 
 
-def optional_facts(submission: Submission) -> dict[str, object]:
+def optional_facts(submission: Submission, chunks: int) -> dict[str, object]:
     """Return the facts that are recorded only if the submission sets them."""
     facts: dict[str, object] = {}
+    if tolerated := tolerated_of(submission.tolerate, chunks):
+        facts["tolerated_chunks"] = tolerated
     if submission.deadline is not None:
         facts["deadline_at"] = iso(submission.deadline)
     if submission.deadline_requested:
@@ -107,6 +115,27 @@ def optional_facts(submission: Submission) -> dict[str, object]:
     if submission.pipeline.notify is not None:
         facts["has_notify_hook"] = True
     return facts
+
+
+def tolerated_of(tolerate: str | int, chunks: int) -> int:
+    """Return the number of chunks that a number or a share of them stands for.
+
+    A share is rounded down.
+
+    Raises:
+        UsageError: `submit.tolerance.invalid`.
+    """
+    text = str(tolerate).strip()
+    number, percent, rest = text.partition("%")
+    with suppress(InvalidOperation):
+        value = Decimal(number)
+        most = 100 if percent else keys.MAX_CHUNK_NUMBER
+        is_count = bool(percent) or value == value.to_integral_value()
+        if not rest and 0 <= value <= most and is_count:
+            return int(value * chunks / 100 if percent else value)
+    message = f"{text!r} is not a number of chunks, or a share of them."
+    step = "Use a number such as 20, or a share such as 2%."
+    raise UsageError(message, code="submit.tolerance.invalid", next_step=step)
 
 
 async def pack(
@@ -176,8 +205,9 @@ def check_same(job: Job, facts: dict[str, object]) -> None:
     for name, stored, what in (
         ("pipeline", job.pipeline, "another pipeline"),
         ("manifest_sha256", job.manifest_sha256, "other chunks"),
+        ("tolerated_chunks", job.tolerated_chunks, "another tolerance"),
     ):
-        if stored != facts[name]:
+        if stored != facts.get(name, stored):
             raise UsageError(
                 f"Job {job.ref.job} exists with {what}: nothing was submitted.",
                 code="submit.token.conflict",

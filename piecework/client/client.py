@@ -138,6 +138,7 @@ class Client:
         *,
         id: str | None = None,
         deadline: Deadline | None = None,
+        tolerate: str | int = 0,
         source: str = "",
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
@@ -149,6 +150,7 @@ class Client:
         *,
         id: str | None = None,
         deadline: Deadline | None = None,
+        tolerate: str | int = 0,
         source: str = "",
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
@@ -159,6 +161,7 @@ class Client:
         *,
         id: str | None = None,  # noqa: A002 -- the word of the command line
         deadline: Deadline | None = None,
+        tolerate: str | int = 0,
         source: str = "",
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
@@ -170,11 +173,14 @@ class Client:
             id: The job id; None: a new one. An empty id is refused.
             deadline: When the job is cancelled and compensated, unless it has ended. A
                 repeated submit may leave it out, and cannot change it.
+            tolerate: How many chunks may fail in a job that succeeds: a number, or a
+                share such as `2%`. If more fail, no further chunk starts.
             source: What the record says about the origin of the rows.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
             UsageError: `input.…`: a row is invalid, and no job was created;
+                `submit.tolerance.invalid`;
                 `submit.token.conflict`: a job with this id has other content, or
                 another deadline.
         """
@@ -185,7 +191,7 @@ class Client:
         chunks, origin = read_rows(rt, pipeline, rows)
         requested = requested_text(deadline, until)
         submission = Submission(
-            ref, pipeline, source or origin, self._actor, until, requested
+            ref, pipeline, source or origin, self._actor, until, requested, tolerate
         )
         _, created = await submit(rt, submission, chunks, on_progress)
         return JobHandle(ref.job, rt, self._actor, pipeline, created)
@@ -389,6 +395,7 @@ class SyncClient:
         *,
         id: str | None = None,
         deadline: Deadline | None = None,
+        tolerate: str | int = 0,
         source: str = "",
         on_progress: Progress = ...,
     ) -> SyncJob[R]: ...
@@ -400,6 +407,7 @@ class SyncClient:
         *,
         id: str | None = None,
         deadline: Deadline | None = None,
+        tolerate: str | int = 0,
         source: str = "",
         on_progress: Progress = ...,
     ) -> SyncJob[Any]: ...

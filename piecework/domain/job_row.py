@@ -234,13 +234,27 @@ class JobRow:
     @property
     def calls_after_cancel(self) -> int:
         """The calls that ended after the cancel request."""
-        what = f"The record of job {self.ref.job}"
-        return records.read_int(self.item, "calls_after_cancel", what)
+        return self._int("calls_after_cancel")
 
     @property
     def has_notify_hook(self) -> bool:
         """Whether its pipeline has a notify hook."""
         return bool(self.item.get("has_notify_hook"))
+
+    @property
+    def tolerated_chunks(self) -> int:
+        """How many chunks may have no result in a job that succeeds."""
+        return self._count("tolerated_chunks")
+
+    @property
+    def failed_chunks(self) -> int:
+        """How many chunks became dead letters in this generation, if it tolerates."""
+        return self._count("failed_chunks")
+
+    @property
+    def stopped_code(self) -> str:
+        """Why no further chunk starts; empty: chunks start."""
+        return self._optional("stopped_code")
 
     @property
     def deadline_at(self) -> str:
@@ -255,6 +269,12 @@ class JobRow:
     def pick(self, names: Collection[str]) -> dict[str, Any]:
         """Return those of the attributes that it has."""
         return {name: self.item[name] for name in names if name in self.item}
+
+    def _count(self, name: str) -> int:
+        return self._int(name) if name in self.item else 0
+
+    def _int(self, name: str) -> int:
+        return records.read_int(self.item, name, f"The record of job {self.ref.job}")
 
     def _text(self, name: str) -> str:
         return records.read_text(self.item, name, f"The record of job {self.ref.job}")

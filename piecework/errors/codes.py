@@ -882,14 +882,28 @@ ROWS: Final = (
         "A job with this token exists and has other content.",
         "Use another `--job-id`, or see that job with `piecework jobs show JOB`.",
     ),
+    Code(
+        "submit.tolerance.invalid",
+        PERMANENT,
+        "The tolerance is not a number of chunks, or a share of them.",
+        "Use a number such as 20, or a share such as 2%.",
+    ),
     # job
+    Code(
+        "job.tolerance.exceeded",
+        PERMANENT,
+        "More chunks became dead letters than the job tolerates. No further chunk "
+        "starts; those that had not started are cancelled.",
+        "Fix the causes that `piecework dlq stats` lists, then run `piecework jobs "
+        "retry JOB`: it also runs the chunks that did not start.",
+    ),
     Code(
         "job.cancel.requested",
         PERMANENT,
         "The job was cancelled. A dead letter with this code: the compensation of "
         "the chunk failed, and effects of its stages remain.",
         "`piecework jobs show JOB` shows the actor and the reason. `piecework dlq show "
-        "JOB CHUNK` names the uncompensated stages. `piecework jobs resume JOB` runs "
+        "JOB CHUNK` names the uncompensated stages. `piecework jobs retry JOB` runs "
         "the missing chunks.",
     ),
     Code(
@@ -914,8 +928,8 @@ ROWS: Final = (
     Code(
         "job.deadline.passed",
         PERMANENT,
-        "The job had not ended at its deadline. It was cancelled and its chunks "
-        "were compensated.",
+        "The job had not ended at its deadline. Its open chunks were cancelled, and "
+        "compensated if their pivot had not acted.",
         "Run `piecework jobs retry JOB --deadline 2h`, or leave out the deadline.",
     ),
     Code(

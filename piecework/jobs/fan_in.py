@@ -43,6 +43,8 @@ class Certificate(BaseModel):
         missing: Every chunk without a result, with its status and error code.
         compensations: How many chunks without a result have each result of the
             compensation.
+        tolerated: How many chunks without a result the job tolerates.
+        stopped: The code of the reason for which no further chunk started; or empty.
         patched: The number of each chunk whose payload a redrive has replaced, and the
             SHA-256 of the new payload.
     """
@@ -63,6 +65,8 @@ class Certificate(BaseModel):
     compensations: dict[str, int] = {}
     patched: dict[int, str] = {}
     join_error: str = ""
+    tolerated: int = 0
+    stopped: str = ""
 
 
 async def start_finalizing(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | None:
@@ -190,7 +194,7 @@ def certify(
         tenant=job.ref.tenant,
         pipeline=job.pipeline,
         gen=job.gen,
-        status=status or status_from(snapshot, join_error),
+        status=status or status_from(snapshot, join_error, job.tolerated_chunks),
         finished_at=iso(finished_at),
         chunks=job.chunks,
         manifest=job.manifest,
@@ -206,15 +210,22 @@ def certify(
         compensations=dict(sorted(snapshot.by_compensation.items())),
         patched={r.chunk: r.patched_sha256 for r in snapshot.rows if r.patched_sha256},
         join_error=join_error,
+        tolerated=job.tolerated_chunks,
+        stopped=job.stopped_code,
     )
 
 
-def status_from(snapshot: JobSnapshot, join_error: str) -> JobStatus:
-    """Return the final status that follows from the chunks and the join."""
+def status_from(
+    snapshot: JobSnapshot, join_error: str, tolerated: int = 0
+) -> JobStatus:
+    """Return the final status that follows from the chunks and the join.
+
+    `tolerated`: how many chunks may have no result in a job that succeeds.
+    """
     succeeded = snapshot.by_status[ChunkStatus.SUCCEEDED]
     if join_error or succeeded == 0:
         return JobStatus.FAILED
-    if succeeded == len(snapshot.rows):
+    if succeeded >= len(snapshot.rows) - tolerated:
         return JobStatus.SUCCEEDED
     return JobStatus.PARTIAL
 

@@ -27,6 +27,11 @@ from piecework.jobs.cancellation import sweep
 from piecework.jobs.fan_in import finish_cancel, start_finalizing, start_join
 from piecework.jobs.fan_out import fan_out
 from piecework.jobs.pausing import redispatch
+from piecework.jobs.tolerance import (
+    cancel_all_unstarted,
+    has_not_started,
+    stop_exceeded,
+)
 from piecework.reconciler.pass_state import PassContext
 from piecework.runtime import Runtime
 from piecework.store.cancellation import cancel_unclaimed
@@ -164,14 +169,22 @@ async def reconcile_chunks(context: PassContext, job: Job) -> Counter[str]:
         return Counter({"submit finished": 1})
     if job.resume_is_unsent:
         return await finish_resume(context, job)
+    stopped = await stop_exceeded(rt, job)
     open_chunks = 0
     newer: list[ChunkRef] = []
     groups = await groups_to_read(rt.tallies, job)
     context.leases.keep_only(job.ref, groups)
     for group in sorted(groups):
+        unstarted: list[Chunk] = []
         async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
             open_chunks += not chunk.status.terminal
-            actions += await reconcile_chunk(context, job, chunk)
+            if stopped and has_not_started(chunk, job):
+                unstarted.append(chunk)
+            else:
+                actions += await reconcile_chunk(context, job, chunk)
+        cancelled = await cancel_all_unstarted(rt, unstarted)
+        open_chunks -= cancelled
+        actions["cancelled"] += cancelled
     if open_chunks == 0 and not newer:
         started = await start_finalizing(rt, job.ref)
         if started is not None:

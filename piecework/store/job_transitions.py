@@ -22,6 +22,10 @@ from piecework.store.jobs import active_mark, event_put, new_chunk
 from piecework.store.notifications import notification_put
 from piecework.store.table import Action, Refused, Table, Written
 
+#: Why no further chunk of a job starts.
+TOLERANCE_CODE = "job.tolerance.exceeded"
+#: Attributes that a new generation does not inherit.
+OF_A_GENERATION = "failed_chunks, stopped_at, stopped_code"
 IN_STATE = "#status = :from AND gen = :gen"
 #: A resume ends the pause that its caller has read, not a later one.
 THIS_PAUSE = f"{IN_STATE} AND paused_at = :paused_at AND pause_code = :pause_code"
@@ -56,6 +60,39 @@ class JobTransitions:
         """Record that every chunk's message was sent."""
         facts = {"sent_at": iso(self.clock())}
         return await self._move(ref, gen, JobStatus.RUNNING, JobStatus.RUNNING, facts)
+
+    async def stop_starting(self, job: Job) -> bool:
+        """Record that no further chunk of a RUNNING job starts.
+
+        More chunks failed than it tolerates. Chunks that have started go on.
+        """
+        now = self.clock()
+        facts = {"stopped_at": iso(now), "stopped_code": TOLERANCE_CODE}
+        move = self._moving(
+            job.ref,
+            job.gen,
+            JobStatus.RUNNING,
+            JobStatus.RUNNING,
+            facts,
+            condition=f"{IN_STATE} AND attribute_not_exists(stopped_at)",
+        )
+        told = {"code": TOLERANCE_CODE, "failed": job.failed_chunks, "gen": job.gen}
+        event = event_put(self.table, job.ref, "stopped", now, told)
+        return isinstance(await self.table.transact([move, event]), Written)
+
+    def counting_failure(self, job: Job) -> Action:
+        """Return the write that counts a dead letter, for the chunk's transaction.
+
+        The chunk dies once, so the count is exact although it is not a set.
+        """
+        return self.table.action(
+            "Update",
+            job.ref.pk,
+            keys.META_SK,
+            condition="gen = :gen",
+            update="ADD failed_chunks :one",
+            values={"gen": job.gen, "one": 1},
+        )
 
     async def finalize(self, job: Job, join: dict[str, Any]) -> bool:
         """Move RUNNING | CANCELLING -> FINALIZING and create the join with it.
@@ -123,7 +160,8 @@ class JobTransitions:
             JobStatus.REOPENING,
             facts,
             next_gen=job.gen + 1,
-            remove="deadline_at" if passed and "deadline_at" not in facts else "",
+            remove=OF_A_GENERATION
+            + (", deadline_at" if passed and "deadline_at" not in facts else ""),
         )
         reply = await self.table.transact(
             [move, active_mark(self.table, job.ref, "Put"), *also]

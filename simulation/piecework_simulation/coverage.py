@@ -104,7 +104,7 @@ def job_transitions(old: Item | None, new: Item) -> list[str]:
         (J.REOPENING, J.SUBMITTING): "J9",
         **{(J.FINALIZING, outcome): "J3" for outcome in OUTCOMES},
         **{(state, J.CANCELLING): "J4" for state in CANCELLABLE},
-        **{(o, J.REOPENING): "J8" for o in {*OUTCOMES - {J.SUCCEEDED}, J.CANCELLED}},
+        **{(o, J.REOPENING): "J8" for o in {*OUTCOMES, J.CANCELLED}},
     }
     transition = transitions.get((J(before), J(after)))
     return [transition] if transition else []

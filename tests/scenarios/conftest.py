@@ -120,11 +120,14 @@ class Scenario:
         items: Sequence[pipelines.Item],
         job: str = "job-1",
         deadline_s: float | None = None,
+        tolerate: str = "0",
     ) -> tuple[Job, bool]:
         """Submit a job."""
         ref = JobRef("default", job)
         until = None if deadline_s is None else self.rt.clock() + deadline_s
-        asked = Submission(ref, pipeline, "scenario", "tester", until)
+        asked = Submission(
+            ref, pipeline, "scenario", "tester", until, tolerate=tolerate
+        )
         return await submit(self.rt, asked, chunk_inputs(pipeline, items))
 
     @asynccontextmanager

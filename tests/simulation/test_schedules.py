@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from piecework_simulation.driver import actions
+from piecework_simulation.driver import actions, schedule
 from piecework_simulation.driver.inputs import WORKLOADS, Inputs
 from piecework_simulation.driver.schedule import run_schedule
+from piecework_simulation.engine.faults import swarm
 from piecework_simulation.engine.world import World
 from piecework_simulation.runner import run_schedules
-from tests.simulation.planted import PLANTED, SLOW_TO_SHOW
+from tests.simulation.planted import NEEDED, PLANTED, SLOW_TO_SHOW
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,6 +66,8 @@ def test_a_removed_guard_is_detected(
 ) -> None:
     taken_away, invariants = PLANTED[plant]
     taken_away(monkeypatch)
+    needed = dict.fromkeys(NEEDED.get(plant, ()), 0.5)
+    monkeypatch.setattr(schedule, "swarm", lambda rng: swarm(rng) | needed)
     monkeypatch.setattr(actions, "MAX_END_S", 900.0)
     assert any(violations(seed) & invariants for seed in range(1, 400))
 

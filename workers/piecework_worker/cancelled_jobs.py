@@ -7,6 +7,7 @@
     is cancelled, and the chunk may need a worker        is handled, after a sweep of it
     is paused                                            is deleted; the resume sends it
     is paused, and the chunk compensates                 is handled
+    has failed too often, and the chunk has not started  is handled, after its cancel
 
 So a cancel is quiet as soon as the workers have read the job, however many chunks the
 sweep still has to mark. The messages of a cancelled job pass as fast as SQS deletes
@@ -23,6 +24,7 @@ from piecework.domain import keys
 from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus
 from piecework.domain.protocols import CancelRequest
 from piecework.jobs.cancellation import CancelSweep
+from piecework.jobs.tolerance import cancel_unstarted
 from piecework.runtime import Runtime
 from piecework.store.completion import chunks_of_group, read_chunk
 
@@ -97,6 +99,8 @@ async def reason_not_to_claim(  # noqa: PLR0911 -- a return a row of the table
     if job.status is JobStatus.PAUSED:
         compensates = await groups.may_need_worker(rt, ref, gen, paused=True)
         return "" if compensates else "paused"
+    if job.stopped_code and job.status is JobStatus.RUNNING:
+        await cancel_unstarted(rt, ref, job)
     if job.status is not JobStatus.CANCELLING:
         return ""
     request = CancelRequest(job.cancelled_at, job.compensates_on_cancel)

@@ -40,6 +40,7 @@ from piecework.domain.outcome import (
 )
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import SchemaTooNewError, StoreError
+from piecework.jobs.tolerance import stop_if_exceeded
 from piecework.pipelines import Pipeline
 from piecework.saga import engine
 from piecework.saga.compensation import cancellation_cause, may_compensate
@@ -135,6 +136,8 @@ async def execute(
         except ClaimLostError:
             telemetry.emit(log, "lease.lost", reason=str(lease.reason or "refused"))
             return MessageAction.KEEP
+    if job.tolerated_chunks and isinstance(chunk_run.outcome, DeadLettered):
+        await stop_if_exceeded(services.rt, job.ref)
     if delay is not None:
         paused = isinstance(chunk_run.outcome, Paused)
         return await keep_for_next_attempt(work_item, delay, services, paused=paused)

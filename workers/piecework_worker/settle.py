@@ -168,6 +168,8 @@ async def dead_letter(
         runbook=chunk_run.pipeline.runbook,
     )
     also = await job_end(chunk_run, job, services, join_error=dead.failure.code)
+    if job.tolerated_chunks and not chunk_run.claim.ref.is_join:
+        also.append(services.rt.transitions.counting_failure(job))
     return await services.settlements.dead_letter(
         chunk_run.claim,
         dead,

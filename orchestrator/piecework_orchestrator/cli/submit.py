@@ -32,7 +32,7 @@ from piecework_orchestrator.times import parse_limit
 FIRST_LABELS = 5
 
 
-def submit(
+def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     pipeline: PipelineArgument,
     source: Annotated[
         str,
@@ -51,6 +51,14 @@ def submit(
         ),
     ] = None,
     deadline: DeadlineOption = "",
+    tolerate: Annotated[
+        str,
+        typer.Option(
+            metavar="N|N%",
+            help="Succeed although so many chunks fail; if more fail, start no more.",
+            show_default="none",
+        ),
+    ] = "",
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the job has ended.")
     ] = False,
@@ -71,7 +79,9 @@ def submit(
         if dry_run:
             await show_estimate(out, found, source)
             return None
-        request = SubmitRequest(pipeline, found, source, job_id, deadline)
+        request = SubmitRequest(
+            pipeline, found, source, job_id, deadline, tolerate or "0"
+        )
         async with connection(out) as rt, Client(runtime=rt) as client:
             return await start_job(client, out, request, wait=wait, limit_s=limit_s)
 
@@ -167,6 +177,7 @@ class SubmitRequest:
     source: str
     job_id: str | None
     deadline: str = ""
+    tolerate: str = "0"
 
     @property
     def module(self) -> str:
@@ -229,6 +240,7 @@ async def submit_with_progress(
                 request.source,
                 id=job,
                 deadline=request.deadline or None,
+                tolerate=request.tolerate,
                 on_progress=report,
             )
     except (asyncio.CancelledError, StoreError):

@@ -77,6 +77,7 @@ def job_view(job: Document, now: float) -> View:
                     ("took", duration_text(job, now)),
                     ("reopened", reopening_text(job)),
                     ("deadline", deadline_text(job, now)),
+                    ("tolerates", tolerance_text(job)),
                     ("paused", pause_text(job, now)),
                     ("cancelled", cancel_text(job)),
                     ("quiesced", quiescence_text(job)),
@@ -165,6 +166,15 @@ def pause_text(job: Document, now: float) -> str:
         return ""
     ago = format_ago(pause["at"], now)
     return f"{pause['code']}: {pause['message']}  (by {pause['actor']}, {ago})"
+
+
+def tolerance_text(job: Document) -> str:
+    """Return how many chunks may fail in a job that succeeds; empty: none may."""
+    if not (tolerated := job.get("tolerated_chunks")):
+        return ""
+    failed, code = job.get("failed_chunks", 0), job.get("stopped_code")
+    text = f"{tolerated} chunks without a result; {failed} failed in this generation"
+    return f"{text}; {code}: no further chunk starts" if code else text
 
 
 def cancel_text(job: Document) -> str:

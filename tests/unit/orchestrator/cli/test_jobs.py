@@ -167,7 +167,7 @@ def test_a_status_reason_is_shown_until_the_job_ends(
     assert "runtime.pipeline.unknown: worker w1 does not have pipeline toy" in shown
     assert "piecework-worker --pipelines MODULE" in shown
     for over in ("b", "c"):
-        assert "unknown" not in run("jobs", "show", over).stdout
+        assert "pipeline.unknown" not in run("jobs", "show", over).stdout
         assert "status_reason" not in run("jobs", "show", over, "-o", "json").stdout
 
 

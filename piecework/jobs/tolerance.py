@@ -1,0 +1,54 @@
+"""Tolerated failure: stop starting chunks once a job cannot succeed any more.
+
+The transaction that writes a dead letter counts it on the job, if the job tolerates
+any. When more have failed than it tolerates, one write stops it: chunks that have
+started go on to their end, the others are cancelled, and the job ends by its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef, JobStatus
+from piecework.runtime import Runtime
+from piecework.store.cancellation import cancel_all_unclaimed, cancel_unclaimed
+from piecework.store.completion import read_chunk
+
+#: Chunks that one transaction cancels.
+CHUNKS_AT_ONCE = 64
+
+
+async def stop_if_exceeded(rt: Runtime, ref: JobRef) -> bool:
+    """Stop a job if more chunks have failed than it tolerates; return whether it is."""
+    job = await rt.jobs.read(ref)
+    return job is not None and await stop_exceeded(rt, job)
+
+
+async def stop_exceeded(rt: Runtime, job: Job) -> bool:
+    """Stop a job as `stop_if_exceeded`, by its record."""
+    if job.status is not JobStatus.RUNNING or job.stopped_code:
+        return bool(job.stopped_code)
+    exceeded = 0 < job.tolerated_chunks < job.failed_chunks
+    return exceeded and await rt.transitions.stop_starting(job)
+
+
+def has_not_started(chunk: Chunk, job: Job) -> bool:
+    """Return whether a chunk has not started in the generation of its job."""
+    return chunk.status is ChunkStatus.PENDING and chunk.gen == job.gen
+
+
+async def cancel_unstarted(rt: Runtime, ref: ChunkRef, job: Job) -> None:
+    """Cancel a chunk of a stopped job, unless it has started."""
+    chunk = await read_chunk(rt.table, ref)
+    if chunk is not None and has_not_started(chunk, job):
+        await cancel_unclaimed(rt.table, chunk, rt.clock())
+
+
+async def cancel_all_unstarted(rt: Runtime, chunks: Sequence[Chunk]) -> int:
+    """Cancel chunks that have not started, up to 256; return how many still had not."""
+    cancelled = 0
+    for first in range(0, len(chunks), CHUNKS_AT_ONCE):
+        some = chunks[first : first + CHUNKS_AT_ONCE]
+        changed = await cancel_all_unclaimed(rt.table, some, rt.clock())
+        cancelled += len(some) - len(changed)
+    return cancelled

@@ -83,7 +83,7 @@ class JobTransitions:
     def counting_failure(self, job: Job) -> Action:
         """Return the write that counts a dead letter, for the chunk's transaction.
 
-        The chunk dies once, so the count is exact although it is not a set.
+        A chunk dies once in a generation, so the count is exact.
         """
         return self.table.action(
             "Update",

@@ -9,7 +9,9 @@ from piecework.domain import keys
 from piecework.reconciler import jobs as reconciling
 from piecework.standalone import idempotent
 from piecework.store.idempotency import TableIdempotency
+from piecework.store.workers import WorkerReports
 from piecework_orchestrator import submit as submitting
+from piecework_orchestrator.ui.reading import read_fleet, read_workers
 from tests.scenarios.command_line import COUNTING, manifest
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item
@@ -38,6 +40,7 @@ async def run_every_command(actors: Actors) -> None:
     await submit_jobs(actors)
     await run_workers(actors)
     await run_reading_commands(actors)
+    await read_the_page(actors)
     await reconcile_leftovers(actors)
     await run_writing_commands(actors)
     await deploy_stacks(actors)
@@ -77,6 +80,7 @@ async def run_workers(actors: Actors) -> None:
         await scenario.ended("fax", PATIENCE_S)
         await submit(actors, "waited", [Item(n=1)], "--wait")
         await use_idempotency(scenario)
+        await report(scenario)
         await submit(actors, "leaning", [Item(n=n) for n in range(4)], pipeline=LEANING)
         breakers = scenario.rt.table
         await scenario.until(lambda: breakers.first(keys.BREAKERS_PK, 1), PATIENCE_S)
@@ -94,6 +98,15 @@ async def use_idempotency(scenario: Scenario) -> None:
     assert [1, 1] == [await order(1), await order(1)]
 
 
+async def report(scenario: Scenario) -> None:
+    """Report a worker, as each worker's process does."""
+    reports = WorkerReports(scenario.rt.table, "w1", scenario.rt.clock)
+    await reports.report(
+        ("counting",), max_chunks=1, in_progress=0, lease_s=10.0, due_in_s=60.0
+    )
+    await reports.stop()
+
+
 async def run_reading_commands(actors: Actors) -> None:
     """Run every command that changes nothing."""
     for words, code in (
@@ -101,6 +114,7 @@ async def run_reading_commands(actors: Actors) -> None:
         ("config show", 0),
         ("jobs list", 0),
         ("jobs show small", 0),
+        ("jobs explain small", 0),
         ("jobs watch small", DIED),
         ("jobs events small", 0),
         ("jobs cancel small --compensate --dry-run", 0),
@@ -117,6 +131,15 @@ async def run_reading_commands(actors: Actors) -> None:
         ("dlq export --payload", 0),
     ):
         await actors.command(READ, *words.split(), code=code)
+
+
+async def read_the_page(actors: Actors) -> None:
+    """Read what the web page shows besides what commands read, as each operator."""
+    for actor in (READ, WRITE):
+        async with actors.connected(actor) as rt:
+            assert await read_fleet(rt)
+            assert await read_workers(rt)
+    actors.commands_run.append(("ui",))
 
 
 async def reconcile_leftovers(actors: Actors) -> None:

@@ -116,16 +116,25 @@ class Backlogs:
         return found if found is not None and found.gen == job.gen else None
 
     async def set_priority(self, job: Job, priority: Priority) -> bool:
-        """Change the priority of a job's backlog; return whether it has one."""
-        action = self.table.action(
-            "Update",
-            keys.ACTIVE_PK,
-            keys.backlog_sk(job.queue, job.ref.tenant, job.ref.job),
-            condition="gen = :gen",
-            update="SET priority = :priority",
-            values={"gen": job.gen, "priority": priority},
-        )
-        return isinstance(await self.table.update(action, returning="NONE"), Written)
+        """Change the priority of a job and its backlog; False: it has no backlog."""
+        actions = [
+            self.table.action(
+                "Update",
+                pk,
+                sk,
+                condition="gen = :gen",
+                update="SET priority = :priority",
+                values={"gen": job.gen, "priority": priority},
+            )
+            for pk, sk in (
+                (job.ref.pk, keys.META_SK),
+                (
+                    keys.ACTIVE_PK,
+                    keys.backlog_sk(job.queue, job.ref.tenant, job.ref.job),
+                ),
+            )
+        ]
+        return isinstance(await self.table.transact(actions), Written)
 
 
 def closing(table: Table, job: Job) -> list[Action]:

@@ -18,10 +18,9 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from piecework.aws.objects import Objects
-from piecework.calls.usage import ClaimUsage
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.model import Chunk, ChunkStatus, Effect, iso, moment
@@ -37,6 +36,9 @@ from piecework.domain.rows import EffectRow, Row
 from piecework.store.claims import OWNED, ownership_values
 from piecework.store.reopen import ENDED_AS_READ
 from piecework.store.table import Action, Item, Refused, Table, Written
+
+if TYPE_CHECKING:
+    from piecework.calls.usage import ClaimUsage
 
 INTENT, DONE, COMPENSATED = "INTENT", "DONE", "COMPENSATED"
 REFUSED, UNKNOWN = "REFUSED", "UNKNOWN"
@@ -54,6 +56,13 @@ SAME_GEN = "gen = :gen"
 OWN_IN_PROGRESS = f"{IN_PROGRESS} AND {SAME_GEN}"
 #: DONE is final, and it also replaces the refusal of another claim.
 NOT_ENDED = f"#state IN (:intent, :unknown, :refused) AND {SAME_GEN}"
+
+
+def new_usage() -> ClaimUsage:
+    """Return a usage of no call."""
+    from piecework.calls.usage import ClaimUsage  # pydantic, which no reader needs
+
+    return ClaimUsage()
 
 
 @dataclass(slots=True)
@@ -74,7 +83,7 @@ class EffectLedger:
     pivot: str = ""
     cancel: CancelRequest | None = None
     cancel_of_lease: Callable[[], CancelRequest | None] = lambda: None
-    usage: ClaimUsage = field(default_factory=ClaimUsage)
+    usage: ClaimUsage = field(default_factory=new_usage)
     _rows: dict[str, Item] = field(default_factory=dict)
     #: Two effects of a pivot ask one after the other: the first intent decides.
     _first_at_pivot: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -84,8 +84,8 @@ def chunk_run(
     progress = Progress(["first", "second"], reached_stage=reached_stage)
     if reached_stage == "second":
         progress.completed = {"first": "null"}
-    nothing: Any = None
-    parts: Any = {"checkpoints": progress, "journal": Journal(), "ledger": nothing}
+    ledger = SimpleNamespace(cancel=None)
+    parts: Any = {"checkpoints": progress, "journal": Journal(), "ledger": ledger}
     return ChunkRun(
         claim=claim,
         lease=Lease(claim, None, SETTINGS.lease_s, 0.0, 0.0),

@@ -40,7 +40,12 @@ from tests.unit.piecework.store.tables import REF, claim
 
 TURN = WorkItem(REF, 2, 3, "receipt")
 JOB: Any = SimpleNamespace(
-    ref=REF.of, pipeline="review", gen=2, status=JobStatus.RUNNING
+    ref=REF.of,
+    pipeline="review",
+    gen=2,
+    status=JobStatus.RUNNING,
+    stopped_code="",
+    tolerated_chunks=0,
 )
 
 

@@ -95,7 +95,8 @@ def test_an_unknown_code_is_refused_and_similar_codes_are_named() -> None:
 
 def test_commands_in_recoveries_are_commands_that_exist() -> None:
     known = {
-        "chunks list", "dev", "dlq list", "dlq redrive", "dlq show", "doctor", "down",
+        "chunks list", "dev", "dlq list", "dlq redrive", "dlq show", "dlq stats",
+        "doctor", "down",
             "effects list", "effects resolve",
         "infra deploy", "infra destroy", "infra status",
         "limits", "jobs cancel", "jobs list", "jobs resume", "jobs retry", "jobs show",

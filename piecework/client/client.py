@@ -31,6 +31,7 @@ from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline
@@ -140,6 +141,7 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
+        priority: str = "normal",
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
     @overload
@@ -152,6 +154,7 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
+        priority: str = "normal",
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
     async def submit(
@@ -163,6 +166,7 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
+        priority: str = "normal",
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
         """Submit rows as a job; a repeated submit of one id creates one job.
@@ -176,6 +180,7 @@ class Client:
             tolerate: How many chunks may fail in a job that succeeds: a number, or a
                 share such as `2%`. If more fail, no further chunk starts.
             source: What the record says about the origin of the rows.
+            priority: `high`, `normal` or `low`: the share of the job in the workers.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
@@ -191,7 +196,14 @@ class Client:
         chunks, origin = read_rows(rt, pipeline, rows)
         requested = requested_text(deadline, until)
         submission = Submission(
-            ref, pipeline, source or origin, self._actor, until, requested, tolerate
+            ref,
+            pipeline,
+            source or origin,
+            self._actor,
+            until,
+            requested,
+            tolerate,
+            parse_priority(priority),
         )
         _, created = await submit(rt, submission, chunks, on_progress)
         return JobHandle(ref.job, rt, self._actor, pipeline, created)
@@ -397,6 +409,7 @@ class SyncClient:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
+        priority: str = "normal",
         on_progress: Progress = ...,
     ) -> SyncJob[R]: ...
     @overload
@@ -409,6 +422,7 @@ class SyncClient:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
+        priority: str = "normal",
         on_progress: Progress = ...,
     ) -> SyncJob[Any]: ...
     def submit(

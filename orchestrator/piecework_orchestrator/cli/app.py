@@ -94,6 +94,9 @@ COMMANDS = {
     "jobs cancel": Row(
         "cancel:cancel_job", "Cancel a job; chunks that have a result keep it."
     ),
+    "jobs set-priority": Row(
+        "pause:set_priority", "Change the share of a job in the workers."
+    ),
     "jobs retry": Row(
         "retry:retry_job", "Retry a job that ended PARTIAL, FAILED or CANCELLED."
     ),

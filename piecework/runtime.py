@@ -41,6 +41,7 @@ from piecework.cost.persistence import Keeper, keeping
 from piecework.errors import UnreachableError, UsageError
 from piecework.errors.classify import classify
 from piecework.settings import Settings
+from piecework.store.backlogs import Backlogs
 from piecework.store.completion import SnapshotCache, Tallies
 from piecework.store.costs import Costs
 from piecework.store.job_transitions import JobTransitions
@@ -88,6 +89,11 @@ class Runtime:
     #: Meters the cost of requests and calls for each job.
     cost: CostMeter = field(default_factory=CostMeter)
     snapshots: SnapshotCache = field(default_factory=SnapshotCache)
+
+    @property
+    def backlogs(self) -> Backlogs:
+        """The backlogs of the deployment."""
+        return Backlogs(self.table)
 
 
 @asynccontextmanager

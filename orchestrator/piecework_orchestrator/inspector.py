@@ -65,6 +65,7 @@ JOB_FACTS = (
     "failed_chunks",
     "stopped_at",
     "stopped_code",
+    "priority",
     "manifest",
     "manifest_sha256",
 )

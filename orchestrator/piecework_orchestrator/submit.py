@@ -19,6 +19,7 @@ from piecework.aws.objects import PACK_SIZE, PayloadRef
 from piecework.cost.meter import acting_as
 from piecework.domain import keys
 from piecework.domain.model import Job, JobRef, iso
+from piecework.domain.priority import Priority, backlog_start
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest
@@ -40,6 +41,7 @@ class Submission:
         deadline_requested: The deadline as it was requested: a span, or a time.
         tolerate: How many chunks may fail in a job that succeeds, as a number or, such
             as `2%`, as a share of the chunks.
+        priority: Its share of the workers. The first submit of an id decides it.
     """
 
     ref: JobRef
@@ -49,6 +51,7 @@ class Submission:
     deadline: float | None = None
     deadline_requested: str = ""
     tolerate: str | int = 0
+    priority: Priority = Priority.NORMAL
 
 
 async def submit(
@@ -104,8 +107,13 @@ async def create_and_fan_out(
 
 
 def optional_facts(submission: Submission, chunks: int) -> dict[str, object]:
-    """Return the facts that are recorded only if the submission sets them."""
+    """Return the facts that only some jobs have."""
     facts: dict[str, object] = {}
+    priority = submission.priority
+    if priority is not Priority.NORMAL:
+        facts["priority"] = priority
+    if (start := backlog_start(priority, chunks)) is not None:
+        facts["backlog_start"] = start
     if tolerated := tolerated_of(submission.tolerate, chunks):
         facts["tolerated_chunks"] = tolerated
     if submission.deadline is not None:

@@ -35,7 +35,7 @@ from piecework.resilience.breaker import (
     breaker_open_error,
     is_rate_limited,
 )
-from piecework.resilience.limits import Start, micros
+from piecework.resilience.limits import Start, dependency_paused_error, micros
 from piecework.resilience.retry import (
     WAITS_FOR_THE_FLEET,
     Answered,
@@ -273,24 +273,25 @@ class Attempts:
 
         Raises:
             PermanentError: `runtime.quota.call_too_large`.
-            TransientError: `runtime.quota.exhausted`.
+            TransientError: `runtime.quota.exhausted`, `runtime.dependency.paused`.
         """
         dependency, start = attempts.call.dependency, None
         limiter = None if self.limits is None else self.limits.of(dependency)
         if limiter is None and attempts.ledger is None:
-            return await self._plain_slot()
+            return await self._plain_slot(dependency)
         tokens = 0
         if limiter is not None and limiter.limits.tokens_per_minute and not is_lookup:
             tokens = estimated_tokens(dependency, attempts.call.bound)
         while True:
             await self.gate.wait()
+            self._refuse_paused(dependency)
             async with AsyncExitStack() as held:
                 if limiter is not None:
                     latest = self.latest_start()
                     start = await limiter.start(tokens, latest, self.progress)
                     held.callback(limiter.release)
                 await held.enter_async_context(self.slots)
-                if not self._is_late(start) and not self.gate.is_closed:
+                if not self._is_late(start) and self._may_start(dependency):
                     intent = await attempts.write_intent()
                     if not self._is_late(start):
                         attempts.limiter, attempts.estimate = limiter, tokens
@@ -300,14 +301,31 @@ class Attempts:
             if limiter is not None:
                 limiter.settle(tokens, 0)
 
-    async def _plain_slot(self) -> HeldSlot:
+    async def _plain_slot(self, dependency: Dependency) -> HeldSlot:
         """Return the slot of a call that needs nothing else of the fleet."""
         while True:
             await self.gate.wait()
+            self._refuse_paused(dependency)
             await self.slots.__aenter__()
-            if not self.gate.is_closed:
+            if self._may_start(dependency):
                 return HeldSlot(self.slots)
             await self.slots.__aexit__(None, None, None)
+
+    def _may_start(self, dependency: Dependency) -> bool:
+        """Return whether neither the job nor the dependency is paused."""
+        return not self.gate.is_closed and not self._paused(dependency)
+
+    def _paused(self, dependency: Dependency) -> str:
+        return "" if self.limits is None else self.limits.paused(dependency)
+
+    def _refuse_paused(self, dependency: Dependency) -> None:
+        """Refuse a call to a paused dependency.
+
+        Raises:
+            TransientError: `runtime.dependency.paused`.
+        """
+        if paused := self._paused(dependency):
+            raise dependency_paused_error(dependency.name, paused)
 
     def _is_late(self, start: Start | None) -> bool:
         """Return whether a start cannot be used any more; None: the call needs none."""

@@ -490,6 +490,11 @@ class FleetLimits:
         limiter.declared = declared or NO_LIMITS
         return limiter if limiter.is_limited() else None
 
+    def paused(self, dependency: Dependency) -> str:
+        """Return why a dependency is paused, as far as this process knows; or empty."""
+        limiter = self.by_name.get(dependency.name)
+        return "" if limiter is None else limiter.quota.paused
+
     def note_answer(self, dependency: Dependency) -> None:
         """Remember that a call was answered: a refusal is judged by their share."""
         self.answers[dependency.name].append(micros(self.clock()))

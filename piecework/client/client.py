@@ -29,7 +29,9 @@ from piecework.client.sync import Blocking, BlockingIterator, SyncJob
 from piecework.client.views import JobFacts, limits_document
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline
@@ -139,6 +141,7 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
+        priority: str = "normal",
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
     @overload
@@ -151,6 +154,7 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
+        priority: str = "normal",
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
     async def submit(
@@ -162,6 +166,7 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
+        priority: str = "normal",
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
         """Submit rows as a job; a repeated submit of one id creates one job.
@@ -175,6 +180,7 @@ class Client:
             tolerate: How many chunks may fail in a job that succeeds: a number, or a
                 share such as `2%`. If more fail, no further chunk starts.
             source: What the record says about the origin of the rows.
+            priority: `high`, `normal` or `low`: the share of the job in the workers.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
@@ -190,7 +196,14 @@ class Client:
         chunks, origin = read_rows(rt, pipeline, rows)
         requested = requested_text(deadline, until)
         submission = Submission(
-            ref, pipeline, source or origin, self._actor, until, requested, tolerate
+            ref,
+            pipeline,
+            source or origin,
+            self._actor,
+            until,
+            requested,
+            tolerate,
+            parse_priority(priority),
         )
         _, created = await submit(rt, submission, chunks, on_progress)
         return JobHandle(ref.job, rt, self._actor, pipeline, created)
@@ -309,6 +322,20 @@ class Client:
         row = await self._quotas().set_limits(dependency, limits)
         return limits_document(dependency, row)
 
+    async def pause_dependency(self, dependency: str, reason: str = "") -> Document:
+        """Start no further call to a dependency, in any job, until it is resumed.
+
+        Workers use it within seconds; calls in flight finish.
+        """
+        pause = Pause(PauseCode.PERSON, reason, self._actor)
+        row = await self._quotas().set_pause(dependency, pause)
+        return limits_document(dependency, row)
+
+    async def resume_dependency(self, dependency: str) -> Document:
+        """End the pause of a dependency; workers use it within seconds."""
+        row = await self._quotas().set_pause(dependency, None)
+        return limits_document(dependency, row)
+
     def _quotas(self) -> FleetQuotas:
         rt = self.runtime
         return FleetQuotas(rt.table, self._actor, rt.clock, rt.rng)
@@ -337,6 +364,8 @@ class SyncClient:
     discard = Blocking(Client.discard)
     limits = Blocking(Client.limits)
     set_limits = Blocking(Client.set_limits)
+    pause_dependency = Blocking(Client.pause_dependency)
+    resume_dependency = Blocking(Client.resume_dependency)
 
     def __init__(self, client: Client) -> None:
         self.inner = client
@@ -380,6 +409,7 @@ class SyncClient:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
+        priority: str = "normal",
         on_progress: Progress = ...,
     ) -> SyncJob[R]: ...
     @overload
@@ -392,6 +422,7 @@ class SyncClient:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
+        priority: str = "normal",
         on_progress: Progress = ...,
     ) -> SyncJob[Any]: ...
     def submit(

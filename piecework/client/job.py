@@ -17,6 +17,8 @@ from piecework.client.views import ChunkError, Done, Failed, JobFacts, JobView
 from piecework.domain import values
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef
+from piecework.domain.priority import parse_priority
+from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline, Stage
 from piecework.runtime import Runtime
@@ -278,6 +280,22 @@ class JobHandle(Generic[R]):
         request = PlanRequest(record, self.pipeline, chunk)
         async for steps in compensation_plans(self.rt, request):
             yield steps
+
+    async def set_priority(self, priority: str) -> JobFacts:
+        """Change the share of the job in the workers: `high`, `normal` or `low`.
+
+        Chunks that have a message keep their place in the queue.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: not a priority, or the job has no backlog.
+        """
+        wanted, job = parse_priority(priority), await self._record()
+        if not await self.rt.backlogs.set_priority(job, wanted):
+            message = f"Job {self.id} has no backlog: each chunk has a message already."
+            raise UsageError(message, next_step=f"`piecework jobs show {self.id}`")
+        facts = {"actor": self.actor, "priority": str(wanted)}
+        await self.rt.jobs.record(self.ref, "priority", facts)
+        return await self.facts()
 
     async def retry(self, reason: str = "", deadline: Deadline | None = None) -> int:
         """Reopen the chunks without a result of a job that has ended; return how many.

@@ -122,6 +122,7 @@ class SyncJob(Generic[R]):
     compensation_plan = BlockingIterator(JobHandle.compensation_plan)
     export_dead_letters = Blocking(JobHandle.export_dead_letters)
     cancel = Blocking(JobHandle.cancel)
+    set_priority = Blocking(JobHandle.set_priority)
     retry = Blocking(JobHandle.retry)
     pause = Blocking(JobHandle.pause)
     resume = Blocking(JobHandle.resume)

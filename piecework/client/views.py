@@ -118,6 +118,7 @@ def limits_document(dependency: str, row: Mapping[str, Any]) -> Document:
         "dependency": dependency,
         **{name: getattr(quota.limits, name) for name in NAMES},
         **{f"declared_{name}": getattr(quota.declared, name) for name in NAMES},
+        "paused": quota.paused,
         "set_by": row.get("set_by", "") if quota.operator else "",
         "set_at": row.get("set_at", "") if quota.operator else "",
     }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys, records
 from piecework.domain.call_usage import CallUsage
+from piecework.domain.priority import Priority
 
 if TYPE_CHECKING:
     from piecework.domain.model import JobRef, JobStatus
@@ -265,6 +266,25 @@ class JobRow:
     def deadline_requested(self) -> str:
         """The deadline of its submit, as a span or a time; empty: none."""
         return self._optional("deadline_requested")
+
+    @property
+    def queue(self) -> str:
+        """The queue of its pipeline; empty: the default one."""
+        return self._optional("queue")
+
+    @property
+    def priority(self) -> Priority:
+        """Its priority; an unknown one counts as normal."""
+        found = self._optional("priority")
+        return Priority(found) if found in set(Priority) else Priority.NORMAL
+
+    @property
+    def backlog_start(self) -> int | None:
+        """The first chunk of its backlog; None: each chunk gets a message at once."""
+        if "backlog_start" not in self.item:
+            return None
+        what = f"The record of job {self.ref.job}"
+        return records.read_int(self.item, "backlog_start", what)
 
     def pick(self, names: Collection[str]) -> dict[str, Any]:
         """Return those of the attributes that it has."""

@@ -62,6 +62,7 @@ EVENT_PREFIX = "EVENT#"
 NOTIFICATION_PREFIX = "NOTIFICATION#"
 COST_PREFIX = "COST#"
 LIMITS_PREFIX = "LIMITS#"
+BACKLOG_PREFIX = "BACKLOG#"
 RECORD_SK = "RECORD"
 HEAD_SK = "HEAD"
 RESPONSE_SK = "RESPONSE"
@@ -115,6 +116,15 @@ def job_of_active_sk(sk: str) -> tuple[str, str] | None:
     """Return tenant and job of an active job; None: it is another row."""
     tenant, _, job = sk.partition("#")
     return (tenant, job) if is_name(tenant) and is_name(job) else None
+
+
+def backlog_sk(queue: str, tenant: str, job: str) -> str:
+    """Return the sort key of the backlog of a job, among the active jobs.
+
+    Without tenant and job it is the beginning of the keys of a queue.
+    """
+    beginning = f"{BACKLOG_PREFIX}{queue}#"
+    return f"{beginning}{tenant}#{job}" if job else beginning
 
 
 def event_sk(at: str, event: str, token: str) -> str:

@@ -428,6 +428,13 @@ ROWS: Final = (
         "Wait: the chunk is retried later.",
     ),
     Code(
+        "runtime.dependency.paused",
+        TRANSIENT,
+        "An operator has paused the dependency, so its call was not made.",
+        "Wait: the chunk is deferred without spending an attempt. `piecework limits "
+        "list` shows who paused it and why; `piecework limits resume` ends the pause.",
+    ),
+    Code(
         "runtime.quota.exhausted",
         TRANSIENT,
         "A call was not made because the limits of its dependency had no quota for it "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -92,7 +92,14 @@ async def count_chunks(
 
 
 async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
-    """Send the message of every chunk; an ended chunk does not run again."""
+    """Send the messages of the chunks; those of its backlog get none.
+
+    An ended chunk does not run again. A job whose backlog has every chunk sends one
+    message, which wakes a worker.
+    """
+    start = job.backlog_start
+    if start is not None:
+        await rt.backlogs.open(job, start)
     sent, life = Counter("sent", progress), ProgressHeartbeat(rt, job)
 
     async def send(entries: list[Entry]) -> None:
@@ -100,8 +107,11 @@ async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
         sent.add(await rt.work.send(messages))
         await life.beat_if_due()
 
-    entries = read_manifest(rt.objects, job)
-    await gather_limited(send, batched(entries, BATCH), SENDERS)
+    async with aclosing(read_manifest(rt.objects, job)) as entries:
+        some = entries if start is None else limited(entries, max(start, 1))
+        await gather_limited(send, batched(some, BATCH), SENDERS)
+    if start is not None:
+        sent.add(job.chunks - sent.done)
 
 
 @dataclass(slots=True)
@@ -156,6 +166,16 @@ async def interleave(entries: AsyncIterator[Entry]) -> AsyncIterator[list[Entry]
         for offset in range(step):
             for some in lists[offset::step]:
                 yield some
+
+
+async def limited(entries: AsyncIterator[Entry], most: int) -> AsyncIterator[Entry]:
+    """Yield the first entries."""
+    left = most
+    async for entry in entries:
+        yield entry
+        left -= 1
+        if not left:
+            return
 
 
 async def batched(things: AsyncIterator[T], size: int) -> AsyncIterator[list[T]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import IO
 
@@ -81,7 +81,7 @@ def _plain(line: bytes) -> Entry | None:
     return Entry(int(found[1]), label, found[3].decode(), found[5].decode())
 
 
-async def read_manifest(objects: Objects, job: Job) -> AsyncIterator[Entry]:
+async def read_manifest(objects: Objects, job: Job) -> AsyncGenerator[Entry, None]:
     """Yield the entries of a job's manifest, without holding it.
 
     Raises:

@@ -68,10 +68,17 @@ async def redispatch(
 
 
 async def open_chunks(rt: Runtime, job: Job) -> AsyncIterator[ChunkRef]:
-    """Yield the chunks that need a message: open, unowned, and due within minutes."""
+    """Yield the chunks that need a message: open, unowned, and due within minutes.
+
+    Workers draw what is left of the backlog.
+    """
     newer: list[ChunkRef] = []
+    backlog = None if job.backlog_start is None else await rt.backlogs.of_job(job)
+    left = job.chunks if backlog is None else backlog.next
     async for chunk in all_chunks(rt.table, job.ref, job.chunks, newer):
         if chunk.status.terminal or chunk.status is ChunkStatus.RUNNING:
+            continue
+        if chunk.status is ChunkStatus.PENDING and chunk.ref.chunk >= left:
             continue
         wait = moment(chunk.retry_at) - rt.clock() if chunk.retry_at else 0.0
         if not leaves_queue(wait):

@@ -47,6 +47,8 @@ from piecework.store.reclaim import Reclaimer
 
 async def reconcile_job(context: PassContext, job: Job) -> Counter[str]:
     """Do what the status, the deadline and the notifications of a job require."""
+    if job.status is not JobStatus.RUNNING:
+        context.drawn.forget(job.ref)
     actions = await act_by_status(context, job)
     await context.send()
     return actions
@@ -170,6 +172,7 @@ async def reconcile_chunks(context: PassContext, job: Job) -> Counter[str]:
     if job.resume_is_unsent:
         return await finish_resume(context, job)
     stopped = await stop_exceeded(rt, job)
+    await note_backlog(context, job)
     open_chunks = 0
     newer: list[ChunkRef] = []
     groups = await groups_to_read(rt.tallies, job)
@@ -226,6 +229,18 @@ async def release_expired(context: PassContext, chunk: Chunk) -> Counter[str]:
     return Counter({"expired lease released": 1})
 
 
+async def note_backlog(context: PassContext, job: Job) -> None:
+    """Read how far the backlog of a job is drawn; without its row it is drawn."""
+    if job.backlog_start is None:
+        return
+    backlog = await context.rt.backlogs.of_job(job)
+    if backlog is None and job.reopened_at:
+        context.drawn.forget(job.ref)
+        return
+    drawn = job.chunks if backlog is None else min(backlog.next, job.chunks)
+    context.drawn.note(job, drawn, asyncio.get_running_loop().time())
+
+
 async def reconcile_chunk(context: PassContext, job: Job, chunk: Chunk) -> Counter[str]:
     """Dispatch a chunk again if its lease expired or its message is overdue."""
     rt = context.rt
@@ -237,7 +252,7 @@ async def reconcile_chunk(context: PassContext, job: Job, chunk: Chunk) -> Count
             await context.dispatch(chunk.ref, chunk.gen)
         return released
     context.leases.forget_chunk(chunk.ref)
-    if chunk.status.terminal or not due(chunk, job, rt):
+    if chunk.status.terminal or not due(chunk, job, context):
         return Counter()
     if not await reclaimer.mark_redispatched(chunk):
         return Counter()
@@ -245,16 +260,25 @@ async def reconcile_chunk(context: PassContext, job: Job, chunk: Chunk) -> Count
     return Counter({"redispatched": 1})
 
 
-def due(chunk: Chunk, job: Job, rt: Runtime) -> bool:
+def due(chunk: Chunk, job: Job, context: PassContext) -> bool:
     """Return whether a waiting chunk should have been claimed by now."""
+    rt = context.rt
     if chunk.redispatch_at:
         return moment(chunk.redispatch_at) <= rt.clock()
+    if in_backlog(chunk, job) and context.drawn.knows(job.ref):
+        return context.drawn.is_lost(chunk, asyncio.get_running_loop().time())
     # A reopened chunk may never have been sent; a join is sent once. Both are sent
     # again soon.
     soon = bool(job.reopened_at) or chunk.ref.is_join
     return quiet_for(rt, job) >= (
         SUBMIT_TIMEOUT_S if soon else rt.settings.redispatch_s
     )
+
+
+def in_backlog(chunk: Chunk, job: Job) -> bool:
+    """Return whether a chunk was in the backlog of its job, and was never claimed."""
+    start, is_new = job.backlog_start, chunk.status is ChunkStatus.PENDING
+    return start is not None and is_new and chunk.ref.chunk >= start
 
 
 # ── the groups with chunks that may not have ended ──────────────────────────

@@ -89,6 +89,7 @@ class Reconciler:
             duration_ms=round(took * 1000),
             overdue_s=self._context.overdue.seconds(),
             open_dead_letters=self._alarms.open_count,
+            backlog=self._context.drawn.left,
             oldest_dead_letter_s=self._alarms.oldest_s(self.rt.clock()),
         )
         return actions
@@ -102,6 +103,7 @@ class Reconciler:
         self._next_pass.pop(ref, None)
         self.leases.forget(ref)
         self._context.overdue.forget(ref)
+        self._context.drawn.forget(ref)
 
     async def _job(self, ref: JobRef) -> Counter[str]:
         """Reconcile one job; its failure does not end the pass over the others."""

@@ -57,6 +57,51 @@ def overdue_since(job: Job, chunk: Chunk) -> str:
     return job.dispatched_at
 
 
+# ── chunks that a worker drew from a backlog and did not claim ────────────────
+
+#: Seconds after which a drawn chunk that was never claimed counts as lost. A worker
+#: claims a chunk as soon as it has drawn it.
+DRAW_LOST_S = 30.0
+
+
+@dataclass(slots=True)
+class DrawnChunks:
+    """How far the backlog of each job was drawn at the passes that this process saw."""
+
+    _seen: dict[JobRef, list[tuple[float, int]]] = field(default_factory=dict)
+    _left: dict[JobRef, int] = field(default_factory=dict)
+
+    @property
+    def left(self) -> int:
+        """The chunks of all backlogs."""
+        return sum(self._left.values())
+
+    def note(self, job: Job, next_chunk: int, now: float) -> None:
+        """Record the next chunk of a job's backlog at a time of the loop."""
+        seen = self._seen.setdefault(job.ref, [])
+        long_ago = [each for each in seen if each[0] <= now - DRAW_LOST_S]
+        self._seen[job.ref] = [
+            *long_ago[-1:],
+            *seen[len(long_ago) :],
+            (now, next_chunk),
+        ]
+        self._left[job.ref] = job.chunks - next_chunk
+
+    def knows(self, ref: JobRef) -> bool:
+        """Return whether the job has, or had, a backlog."""
+        return ref in self._seen
+
+    def is_lost(self, chunk: Chunk, now: float) -> bool:
+        """Return whether a chunk without a claim was drawn long ago."""
+        at, next_chunk = self._seen[chunk.ref.of][0]
+        return at <= now - DRAW_LOST_S and chunk.ref.chunk < next_chunk
+
+    def forget(self, ref: JobRef) -> None:
+        """Drop a job that has ended."""
+        self._seen.pop(ref, None)
+        self._left.pop(ref, None)
+
+
 async def refuse_chunk(ref: ChunkRef, gen: int) -> bool:
     """Refuse every chunk: the default without a worker in this process."""
     del ref, gen
@@ -76,6 +121,7 @@ class PassContext:
     take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
     leases: LeaseObserver = field(default_factory=LeaseObserver)
     overdue: Overdue = field(default_factory=Overdue)
+    drawn: DrawnChunks = field(default_factory=DrawnChunks)
     progress: Progress = lambda *_: None
     _unsent: list[Message] = field(default_factory=list)
 

@@ -23,6 +23,10 @@ from piecework.resilience.shares import Share
 #: The code of a call that had no quota in time, and was not made.
 QUOTA_CODE: Final = "runtime.quota.exhausted"
 #: The code of a call that needs more tokens than the limit has for a whole minute.
+#: The code of a call to a dependency that an operator has paused.
+DEPENDENCY_PAUSED_CODE: Final = "runtime.dependency.paused"
+#: Seconds after which a chunk tries again whether its dependency is still paused.
+PAUSED_RETRY_S: Final = 20.0
 TOO_LARGE_CODE: Final = "runtime.quota.call_too_large"
 
 MICROS: Final = 1_000_000
@@ -108,6 +112,7 @@ class Quota:
         requests_next, tokens_next: The earliest time of the next start.
         pace: The rate that the dependency's refusals allow.
         shares: The calls in flight that each worker may have.
+        paused: Why and by whom the dependency is paused; empty: it is not.
     """
 
     seq: int = 0
@@ -117,6 +122,7 @@ class Quota:
     tokens_next: int = 0
     pace: Pace = field(default=UNPACED)
     shares: Mapping[str, Share] = field(default_factory=dict)
+    paused: str = ""
 
     @property
     def limits(self) -> Limits:
@@ -195,5 +201,15 @@ def quota_exhausted_error(dependency: str, seconds: float) -> TransientError:
         f"The limits of {dependency} had no quota for this call in time.",
         code=QUOTA_CODE,
         retry_after=seconds,
+        dependency=dependency,
+    )
+
+
+def dependency_paused_error(dependency: str, paused: str) -> TransientError:
+    """Return the error of a call to a paused dependency."""
+    return TransientError(
+        f"Dependency {dependency} is paused: {paused}",
+        code=DEPENDENCY_PAUSED_CODE,
+        retry_after=PAUSED_RETRY_S,
         dependency=dependency,
     )

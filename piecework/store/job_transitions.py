@@ -18,6 +18,7 @@ from typing import Any
 from piecework.domain import keys
 from piecework.domain.job_row import Pause
 from piecework.domain.model import DEADLINE_CODE, Job, JobRef, JobStatus, iso
+from piecework.store.backlogs import closing
 from piecework.store.jobs import active_mark, event_put, new_chunk
 from piecework.store.notifications import notification_put
 from piecework.store.table import Action, Refused, Table, Written
@@ -132,6 +133,7 @@ class JobTransitions:
         return [
             self._moving(job.ref, job.gen, source, target, ended),
             event_put(self.table, job.ref, "finished", now, told),
+            *closing(self.table, job),
             *self._after_end(job, now, {"status": target, **facts}),
         ]
 

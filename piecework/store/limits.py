@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from piecework.calls.fleet_limits import Reply
 from piecework.domain import keys
+from piecework.domain.job_row import Pause
 from piecework.domain.model import iso
-from piecework.domain.records import SCHEMA, read_int, require_known
+from piecework.domain.records import SCHEMA, read_int, read_text, require_known
 from piecework.errors import PermanentError, UsageError
 from piecework.resilience.limits import Limits, Quota
 from piecework.resilience.pace import Pace
@@ -28,6 +29,8 @@ FIRST_OR_SEEN: Final = "attribute_not_exists(seq) OR seq = :seen"
 KNOWN_VERSION: Final = "attribute_not_exists(v) OR v <= :v"
 #: The limits of a row: those that the code declares and those that an operator has set.
 NAMES: Final = ("requests_per_minute", "tokens_per_minute", "concurrent")
+#: The attributes of the pause of a dependency.
+PAUSE: Final = ("pause_code", "pause_message", "paused_by", "paused_at")
 OPERATORS: Final = tuple(f"operator_{name}" for name in NAMES)
 
 
@@ -108,11 +111,39 @@ class FleetQuotas:
         reply = await self.table.update(action)
         return require_known(reply.item or {})
 
+    async def set_pause(self, name: str, pause: Pause | None) -> Item:
+        """Pause a dependency, or end its pause; return the row.
+
+        A pause that is repeated replaces the reason.
+        """
+        update, values = "REMOVE " + ", ".join(PAUSE), {}
+        if pause is not None:
+            facts = (pause.code, pause.message, pause.actor, iso(self.clock()))
+            values = dict(zip(PAUSE, facts, strict=True))
+            update = "SET v = :v, " + ", ".join(f"{each} = :{each}" for each in PAUSE)
+        action = self.table.action(
+            "Update",
+            keys.BREAKERS_PK,
+            keys.limits_sk(name),
+            condition=KNOWN_VERSION,
+            update=update,
+            values={**values, "v": SCHEMA},
+        )
+        reply = await self.table.update(action)
+        return require_known(reply.item or {})
+
     async def rows(self, beginning: str = "") -> AsyncIterator[tuple[str, Item]]:
         """Yield the row of each dependency whose name begins so, with its name."""
         rows = self.table.query(keys.BREAKERS_PK, keys.limits_sk(beginning))
         async for row in rows:
             yield row["sk"].removeprefix(keys.LIMITS_PREFIX), row
+
+
+def read_pause(row: Item) -> Pause | None:
+    """Return the pause of a row; None: the dependency is not paused."""
+    if PAUSE[0] not in row:
+        return None
+    return Pause(*(read_text(row, each, "A limit") for each in PAUSE))
 
 
 def read_quota(row: Item) -> Quota:
@@ -123,6 +154,7 @@ def read_quota(row: Item) -> Quota:
     """
     row = require_known(row)
     try:
+        pause = read_pause(row)
         return Quota(
             seq=number(row, "seq"),
             declared=Limits(*(number(row, name) or None for name in NAMES)),
@@ -139,6 +171,7 @@ def read_quota(row: Item) -> Quota:
                 worker: Share(*(number(each, n) for n in ("slots", "wants", "until")))
                 for worker, each in row.get("shares", {}).items()
             },
+            paused="" if pause is None else f"{pause.message} (by {pause.actor})",
         )
     except (PermanentError, UsageError, AttributeError, TypeError):
         return Quota(seq=row["seq"] if type(row.get("seq")) is int else 0)

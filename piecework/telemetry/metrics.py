@@ -187,6 +187,11 @@ _GAUGES: Final = {
         "reconcile.pass",
         "overdue_s",
     ),
+    "ChunksInBacklog": _gauge(
+        "chunks of large jobs that no worker has drawn yet",
+        event="reconcile.pass",
+        name="backlog",
+    ),
     "JobsActive": _gauge(
         "jobs that have not ended", event="reconcile.pass", name="jobs"
     ),

@@ -138,3 +138,13 @@ def test_what_the_image_is_not_made_from_is_not_let_in(name: str) -> None:
 
 def test_a_worker_in_it_has_stopped_before_docker_or_fargate_lose_patience() -> None:
     assert Settings().shutdown_grace_s + SHUTDOWN_MARGIN_S < 30
+
+
+def test_the_pages_say_how_to_sign_an_image_and_where_to_report_a_weakness() -> None:
+    root = Path(__file__).parents[2]
+    deploy = (root / "docs/deploy.md").read_text("utf-8")
+    contact = (root / "SECURITY.md").read_text("utf-8")
+
+    for verb in ("sign", "verify"):
+        assert f"cosign {verb} --key awskms:///alias/piecework-images" in deploy
+    assert "private vulnerability report" in contact

@@ -6,14 +6,17 @@ import asyncio
 
 import pytest
 
+from piecework.domain.job_row import Pause
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.domain.outcome import PAUSE
 from piecework.errors import UsageError
+from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE
+from piecework.store.limits import FleetQuotas
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.inspector import chunk_document, job_facts
 from piecework_orchestrator.pause import pause, resume
 from tests.scenarios.conftest import Scenario
-from tests.scenarios.pipelines import Item, counting
+from tests.scenarios.pipelines import Item, counting, travel
 
 JOB = JobRef("default", "job-1")
 
@@ -55,6 +58,37 @@ async def test_a_pause_ends_at_the_calls_in_flight_and_a_resume_repeats_none(
     assert ended.status is JobStatus.SUCCEEDED
     assert ended.pause is None
     assert len(calls) == len(set(calls)) == 100 * (slots + 4)
+    assert {c.attempts for c in await scenario.chunks()} == {1}
+
+
+async def test_a_paused_dependency_defers_the_chunks_that_need_it_and_no_other(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("piecework.resilience.limits.PAUSED_RETRY_S", 0.5)
+    rt = scenario.rt
+    quotas = FleetQuotas(rt.table, "me", rt.clock, rt.rng)
+    await scenario.submit(counting, [Item(n=n, calls=200) for n in range(4)])
+
+    async def deferred() -> bool:
+        return all(c.item.get("deferrals") for c in await scenario.chunks())
+
+    async with scenario.worker():
+        await scenario.until(lambda: scenario.happened("call") > 20)
+        await quotas.set_pause("model", Pause("person", "price change", "me"))
+        await scenario.until(deferred)
+        made, chunks = scenario.happened("call"), await scenario.chunks()
+        await scenario.submit(travel, [Item(n=n) for n in range(2)], "other")
+        other = await scenario.ended("other")
+        assert other.status is JobStatus.SUCCEEDED
+        assert scenario.happened("call") == made
+        assert {c.item["error_code"] for c in chunks} == {DEPENDENCY_PAUSED_CODE}
+        assert "price change (by me)" in (await scenario.job()).item["status_reason"]
+        await quotas.set_pause("model", None)
+        ended = await scenario.ended()
+
+    calls = [line[1] for line in scenario.ledger if line[0] == "call"]
+    assert ended.status is JobStatus.SUCCEEDED
+    assert len(calls) == len(set(calls)) == 800
     assert {c.attempts for c in await scenario.chunks()} == {1}
 
 

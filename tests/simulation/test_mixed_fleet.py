@@ -1,4 +1,4 @@
-"""Workers with different pipelines on one deployment, in virtual time."""
+"""Pipelines and jobs that share the workers of one deployment, in virtual time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from piecework import Context, Pipeline, Stage
-from piecework.domain.model import JobStatus
+from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.priority import Priority
 from piecework_simulation.driver.pipelines import Item
 from piecework_simulation.driver.processes import FleetDriver
 from tests.unit.orchestrator.simulated import Simulated, simulate
@@ -57,3 +58,33 @@ def test_a_worker_without_the_pipeline_delays_no_job() -> None:
     assert "runtime.pipeline.unknown" == reason["code"]
     assert "does not have pipeline wanted" in reason["message"]
     assert alone == pytest.approx(CHUNKS / 16 * SECONDS, rel=0.2)
+
+
+@pytest.mark.parametrize("large_priority", [Priority.NORMAL, Priority.HIGH])
+def test_a_small_job_starts_among_the_next_chunks_of_a_large_one(
+    large_priority: Priority,
+) -> None:
+    started: list[int] = []
+
+    async def note(ctx: Context[Item]) -> int:
+        started.append(ctx.payload.calls)
+        await asyncio.sleep(SECONDS)
+        return ctx.payload.n
+
+    sharing = Pipeline("sharing", payload=Item, stages=[Stage(note)])
+
+    async def act(sim: Simulated) -> list[int]:
+        large = JobRef("default", "large")
+        items = [Item(n=n, calls=0) for n in range(400)]
+        more: dict[str, Any] = {"priority": large_priority, "mortal": False}
+        assert await sim.fleet.submit(large, sharing, items, **more) == "done"
+        await asyncio.sleep(6 * SECONDS)
+        before = len(started)
+        await sim.submit(sharing, [Item(n=n, calls=1) for n in range(20)])
+        await sim.ended()
+        return started[before:]
+
+    after = simulate(act, [sharing])
+    last = max(n for n, small in enumerate(after) if small)
+    assert sum(after) == 20
+    assert last < 60, "three waves of a worker with 16 slots"

@@ -9,6 +9,7 @@ import pytest
 
 from piecework.calls.fleet_limits import Reply
 from piecework.domain import keys
+from piecework.domain.job_row import Pause
 from piecework.errors import SchemaTooNewError
 from piecework.resilience.limits import Limits, Quota
 from piecework.resilience.pace import Pace
@@ -95,3 +96,23 @@ async def test_a_malformed_row_counts_as_new_and_a_newer_one_is_refused(
     assert Quota(seq=4) == await at.read(of)
     with pytest.raises(SchemaTooNewError):
         read_quota({"v": 99})
+
+
+async def test_a_pause_stands_apart_from_reservations_and_ends_without_a_trace(
+    store: Store,
+) -> None:
+    at, of = quotas(store), name(store)
+    await at.reserve(of, 0, QUOTA)
+    row = await at.set_pause(of, Pause("person", "price change", "me"))
+    assert read_quota(row) == replace(QUOTA, paused="price change (by me)")
+    second = replace(QUOTA, seq=2)
+    assert (await at.reserve(of, 1, second)).quota.paused == "price change (by me)"
+    assert read_quota(await at.set_pause(of, None)) == second
+
+
+async def test_a_dependency_without_limits_is_paused_and_resumed(store: Store) -> None:
+    at, of = quotas(store), name(store)
+    await at.set_pause(of, Pause("person", "why", "me"))
+    assert (await at.read(of)).paused == "why (by me)"
+    await at.set_pause(of, None)
+    assert await at.read(of) == Quota()

@@ -316,4 +316,4 @@ async def test_a_chunk_is_due_by_its_own_word_then_by_its_jobs(
 ) -> None:
     chunk = await store.put_chunk(**chunk_facts)
     job = await running_job(store, **job_facts)
-    assert expected is due(chunk, job, runtime(store))
+    assert expected is due(chunk, job, pass_context(store))

@@ -151,6 +151,7 @@ async def deferred(fleet: Fleet, blocked_on: str, code: str) -> None:
 
 
 NEWER: Final = (NEWER_WORKERS, "runtime.record.schema_too_new")
+PAUSED: Final = ("bank", "runtime.dependency.paused")
 AWS: Final = (STORE, "aws.access.denied")
 
 SINGLE: Final = (
@@ -168,6 +169,11 @@ SINGLE: Final = (
     ),
     Exercise("newer", lambda fleet: deferred(fleet, *NEWER), "version.newer_needed"),
     Exercise("AWS", lambda fleet: deferred(fleet, *AWS), "aws.unavailable"),
+    Exercise(
+        "dependency paused",
+        lambda fleet: deferred(fleet, *PAUSED),
+        "dependency.paused",
+    ),
     Exercise("paused", paused, "job.paused", "retry.waiting"),
     Exercise("cancelled", cancelled, "cancel.unfinished"),
     Exercise("ended", lambda fleet: ends(fleet, "quick"), "job.ended"),

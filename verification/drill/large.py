@@ -77,7 +77,7 @@ async def explain_large(chunks: int) -> Large:
     await WorkerReports(rt.table, "w", rt.clock).report(
         ["p"], max_chunks=1, in_progress=1, lease_s=60.0, due_in_s=20.0
     )
-    rt.table.client = CountingClient(aws, aws.dynamodb)  # type: ignore[assignment]
+    rt.table.client = CountingClient(aws, aws.dynamodb, rt.cost)  # type: ignore[assignment]
     rt.dead_letters.client = rt.table.client
     CountingClient.requests, began = 0, time.perf_counter()
     document = await explain(rt, await require_job(rt, REF.job))

@@ -15,6 +15,11 @@ from typing import Final
 
 from piecework import telemetry
 from verification.flow import limits, processes
+from verification.flow.fairness import (
+    largest_by_smallest_share,
+    low_not_started_percent,
+    small_beside_large,
+)
 from verification.flow.poison import (
     others_delay_s,
     poison_dead_letter_s,
@@ -35,6 +40,9 @@ FIGURES: Final = (
     Figure("poison_dead_letter_s", poison_dead_letter_s, 300.0),
     Figure("poisoned_innocents", poisoned_innocents, 0),
     Figure("poison_delays_other_job_s", others_delay_s, 1.0),
+    Figure("fair_small_beside_large", small_beside_large, 2),
+    Figure("fair_low_not_started_percent", low_not_started_percent, 95),
+    Figure("fair_largest_by_smallest", largest_by_smallest_share, 1.2),
     # In virtual time, with the true attempts and limits.
     Figure("limits_calls_in_a_minute", limits.calls_in_a_minute, 600),
     Figure("limits_requests_unused_percent", limits.requests_unused_percent, 5),

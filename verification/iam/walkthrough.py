@@ -197,6 +197,8 @@ async def run_writing_commands(actors: Actors) -> None:
         await scenario.ended("large", PATIENCE_S)
     await actors.command(WRITE, "dlq", "redrive", "--code", "tool.*", "--dry-run")
     await submit(actors, "unwanted", [Item(n=n) for n in range(3)])
+    for verb in ("pause", "resume"):
+        await actors.command(WRITE, "jobs", verb, "unwanted", *WHY)
     await actors.command(WRITE, "jobs", "cancel", "unwanted", *YES)
     await actors.command(WRITE, "jobs", "retry", "unwanted", *WHY)
     with patch.object(submitting, "fan_out", nothing):

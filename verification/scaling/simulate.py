@@ -124,6 +124,8 @@ def told(
         yield Source(OURS, "ChunksInProgress", "Maximum"), max(in_progress)
     open_ = now >= first and not fleet.over
     yield Source(OURS, "JobsActive", "Maximum"), float(open_)
+    # The policy adds visible messages and backlog, so all that waits is visible here.
+    yield Source(OURS, "ChunksInBacklog", "Maximum"), 0.0
 
 
 def of_queue(fleet: Fleet, now: float) -> Iterator[tuple[Source, float]]:

@@ -84,6 +84,13 @@ def test_within_the_cooldown_only_what_is_beyond_the_last_step_is_added() -> Non
     ("alarm", "values", "tasks", "wanted"),
     [
         ("MoreAlarm", {"visible": 190, "inhand": 16, "tasks": 2}, 2, 3),
+        (
+            "MoreAlarm",
+            {"visible": 64, "waiting": 1000, "inhand": 16, "tasks": 2},
+            2,
+            14,
+        ),
+        ("SleepAlarm", {"visible": 0, "waiting": 9, "inhand": 0}, 3, None),
         ("MoreAlarm", {"visible": 840, "inhand": 16, "tasks": 10}, 10, None),
         ("MoreAlarm", {"visible": 960, "inhand": None, "tasks": None}, 0, 12),
         ("StirAlarm", {"counted": None, "jobs": 1}, 0, 1),
@@ -114,7 +121,7 @@ def test_an_alarm_asks_for_workers_by_its_figures(
     assert wanted == policy.wants(figures(policy, values), tasks, 1000.0)
 
 
-each_figure = pytest.mark.parametrize("late", ["visible", "inhand", "tasks"])
+each_figure = pytest.mark.parametrize("late", ["visible", "inhand", "tasks", "waiting"])
 
 
 @each_figure
@@ -148,7 +155,7 @@ def figures(
     policy: Stepped, values: Mapping[str, float | None], late: str = ""
 ) -> dict[Source, Series]:
     """Return minutes that are all the same, the newest without what is late."""
-    sources = policy.alarm.sources
+    sources, values = policy.alarm.sources, {"waiting": 0.0, **values}
     found: dict[Source, Series] = {
         source: [values[id_]] * policy.alarm.window for id_, source in sources.items()
     }

@@ -1,4 +1,4 @@
-"""Receive as many messages as there are free slots, in up to two requests at once.
+"""Fill the free slots: with messages, in up to two receives at once, and from backlogs.
 
 A receive returns ten messages at most. While receives return ten and there is room for
 ten more, a second receive runs at once, so that the round trip to SQS does not limit
@@ -15,9 +15,11 @@ from math import inf
 
 from piecework import telemetry
 from piecework.aws.queue import BATCH, Delivery
-from piecework.errors import PieceworkError
+from piecework.errors import PieceworkError, StoreError
 from piecework.health import REQUEST_S
+from piecework_worker.draws import Draws
 from piecework_worker.services import WorkerServices, receive_wait_s
+from piecework_worker.turns import MESSAGES
 
 #: Receives in flight at once.
 MAX_RECEIVES = 2
@@ -52,6 +54,7 @@ class Receiver:
     stop: asyncio.Event
     active_count: Callable[[], int]
     on_message: Callable[[Delivery], None]
+    draws: Draws
     slot_freed: asyncio.Event = field(default_factory=asyncio.Event)
     wake_at: float = inf
     receives_in_flight: int = 0
@@ -70,13 +73,13 @@ class Receiver:
         """
         try:
             while not self.stop.is_set():
-                if self._tasks and not self._can_add_receive():
+                if self._is_receiving and not self.draws.wait:
                     await self._wait_for_one()
                     continue
                 free = await self.free_slots()
                 await self._leave_to_others()
                 if not self.stop.is_set() and not self.paused:
-                    self._start_receive(min(free, BATCH))
+                    await self._fill(free)
             while self._tasks:
                 await self._wait_for_one()
         finally:
@@ -92,6 +95,31 @@ class Receiver:
             pause = min(UNKNOWN_S * 2 ** (in_a_row / BATCH), LONGEST_UNKNOWN_S)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.wait(), pause)
+
+    async def _fill(self, free: int) -> None:
+        """Fill free slots with messages or from a backlog, whose turn it is."""
+        services = self.services
+        services.liveness.expect_within("drawing", REQUEST_S)
+        try:
+            await self.draws.read_if_due()
+            turn = self.draws.turn()
+            if turn != MESSAGES:
+                await self.draws.draw(turn, free)
+                services.message_received.set()
+        except StoreError as error:
+            await self._after_outage(error)
+            return
+        finally:
+            services.liveness.suspend("drawing")
+        if turn == MESSAGES and self._is_receiving:
+            await self._wait_for_one()
+        elif turn == MESSAGES:
+            self._start_receive(min(free, BATCH))
+
+    @property
+    def _is_receiving(self) -> bool:
+        """Whether a receive is in flight, and a second one would hardly help."""
+        return bool(self._tasks) and not self._can_add_receive()
 
     def _can_add_receive(self) -> bool:
         """Return whether an additional receive would probably return a full batch."""
@@ -115,7 +143,7 @@ class Receiver:
     async def _receive(self, most: int) -> None:
         """Receive once, and start the work on each message."""
         rt, liveness = self.services.rt, self.services.liveness
-        wait_s = receive_wait_s(rt)
+        wait_s = 0 if self.draws.wait else receive_wait_s(rt)
         liveness.expect_within("receiving", REQUEST_S + wait_s)
         deliveries: list[Delivery] = []
         try:
@@ -123,10 +151,7 @@ class Receiver:
                 most, wait_s=wait_s, hide_s=rt.settings.visibility_s
             )
         except PieceworkError as error:
-            telemetry.emit(
-                self.services.log, "worker.receive_failed", error_code=error.code
-            )
-            await asyncio.sleep(OUTAGE_S)
+            await self._after_outage(error)
         finally:
             self.receives_in_flight -= 1
             self.reserved_slots -= most
@@ -134,6 +159,7 @@ class Receiver:
             if not self.receives_in_flight:
                 liveness.suspend("receiving")
         self.last_was_full = len(deliveries) == BATCH
+        self.draws.received(len(deliveries))
         if self.stop.is_set():
             with suppress(PieceworkError):  # they show again by themselves, later
                 await rt.work.hide([delivery.receipt for delivery in deliveries], 0)
@@ -143,6 +169,12 @@ class Receiver:
             self.services.breakers.prefetch()
         for delivery in deliveries:
             self.on_message(delivery)
+
+    async def _after_outage(self, error: PieceworkError) -> None:
+        """Wait for a moment after a request failed."""
+        log = self.services.log
+        telemetry.emit(log, "worker.receive_failed", error_code=error.code)
+        await asyncio.sleep(OUTAGE_S)
 
     async def free_slots(self) -> int:
         """Wait for a free slot, then briefly for a batch; return their number."""

@@ -24,6 +24,7 @@ from piecework.errors import StoreError
 from piecework.health import Liveness
 from piecework.pipelines import Pipeline
 from piecework.resilience.breaker import BreakerPhase, BreakerState
+from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE
 from piecework.resilience.retry import RetryTokenBucket
 from piecework.runtime import Runtime
 from piecework.saga.recovery import retry_after
@@ -265,6 +266,8 @@ class WorkerServices:
         self._noted_blocked[job.ref, name] = until
         blocker = name if name in {NEWER_WORKERS, STORE} else f"dependency {name}"
         reason = f"waits for {blocker} until {iso(until)}"
+        if deferred.failure.code == DEPENDENCY_PAUSED_CODE:
+            reason = deferred.failure.message  # it names the operator and the reason
         with suppress(StoreError):
             await self.rt.jobs.note(job.ref, deferred.failure.code, reason, until)
 

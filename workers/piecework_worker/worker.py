@@ -19,6 +19,7 @@ from piecework.errors.classify import classify
 from piecework.jobs.fan_in import end_cancelled, start_join
 from piecework_worker.acks import Ack, AckBatcher
 from piecework_worker.cancel_watcher import CancelWatcher
+from piecework_worker.draws import Draws
 from piecework_worker.early_outcomes import defer_to_newer_worker
 from piecework_worker.executor import MessageAction, WorkItem, execute
 from piecework_worker.lease import InterruptReason
@@ -46,6 +47,7 @@ class Worker:
     active_tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     closing: bool = False
     grace_s: float = field(init=False)
+    draws: Draws = field(init=False)
     receiver: Receiver = field(init=False)
     acks: AckBatcher = field(init=False)
 
@@ -53,8 +55,13 @@ class Worker:
         """Create the receiver and the ack batcher."""
         services = self.services
         self.grace_s = services.rt.settings.shutdown_grace_s
+        self.draws = Draws(services, self.on_drawn)
         self.receiver = Receiver(
-            services, self.stop, lambda: len(self.active_tasks), self.on_message
+            services,
+            self.stop,
+            lambda: len(self.active_tasks),
+            self.on_message,
+            self.draws,
         )
         self.acks = AckBatcher(
             services.rt,
@@ -97,6 +104,17 @@ class Worker:
         """Start the work on a message."""
         self.start_task(self.handle(delivery))
 
+    def on_drawn(self, job: Job, number: int) -> None:
+        """Start the work on a chunk that was drawn from a backlog."""
+        self.start_task(self.run_drawn(WorkItem(job.ref.chunk(number), job.gen), job))
+
+    async def run_drawn(self, work_item: WorkItem, job: Job) -> None:
+        """Run a chunk without a message; the reconciler sends one if this fails."""
+        try:
+            await self.perform(work_item, job)
+        except StoreError as error:
+            await self.wait_for_store(error)
+
     def start_task(self, work: Coroutine[Any, Any, object]) -> None:
         """Start a task whose failure affects no other task."""
         task = asyncio.create_task(work)
@@ -137,6 +155,7 @@ class Worker:
         try:
             job = await self.services.job(work_item.ref.of)
             if job is not None:
+                self.draws.hint(job)
                 action = await self.perform(work_item, job)
         except SchemaTooNewError:
             await self.defer(delivery, "record")

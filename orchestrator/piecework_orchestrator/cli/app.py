@@ -94,6 +94,9 @@ COMMANDS = {
     "jobs cancel": Row(
         "cancel:cancel_job", "Cancel a job; chunks that have a result keep it."
     ),
+    "jobs set-priority": Row(
+        "pause:set_priority", "Change the share of a job in the workers."
+    ),
     "jobs retry": Row(
         "retry:retry_job", "Retry a job that ended PARTIAL, FAILED or CANCELLED."
     ),
@@ -135,6 +138,11 @@ COMMANDS = {
     "limits list": Row(
         "limits:list_limits", "List the limits of the dependencies that have any."
     ),
+    "limits pause": Row(
+        "limits:pause_dependency",
+        "Pause a dependency: no further call to it starts.",
+    ),
+    "limits resume": Row("limits:resume_dependency", "Resume a paused dependency."),
     "limits set": Row(
         "limits:set_limits",
         "Change the limits of a dependency in force, without a deployment.",

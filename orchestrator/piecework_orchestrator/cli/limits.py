@@ -11,10 +11,13 @@ from piecework.client import Client
 from piecework.errors import UsageError
 from piecework.resilience.limits import Limits
 from piecework.store.limits import NAMES
-from piecework_orchestrator.cli.options import Format, OutputOption
+from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Column, Output, facts
 from piecework_orchestrator.cli.run import run_client
 
+DependencyArgument = Annotated[
+    str, typer.Argument(help="The name of the dependency, as its code declares it.")
+]
 #: Seconds within which workers that make calls use a changed limit.
 SEEN_WITHIN_S = 3
 
@@ -27,6 +30,7 @@ def list_limits(output: OutputOption = Format.TABLE) -> None:
         columns = [
             Column("DEPENDENCY", "dependency"),
             *(Column(title(name), shown(name), right=True) for name in NAMES),
+            Column("PAUSED", "paused", shrinks=True),
             Column("SET BY", "set_by"),
             Column("SET AT", "set_at"),
         ]
@@ -37,9 +41,7 @@ def list_limits(output: OutputOption = Format.TABLE) -> None:
 
 
 def set_limits(
-    dependency: Annotated[
-        str, typer.Argument(help="The name of the dependency, as its code declares it.")
-    ],
+    dependency: DependencyArgument,
     requests_per_minute: Annotated[
         int | None,
         typer.Option(metavar="N", help="Requests of the fleet in 60 seconds.", min=1),
@@ -69,12 +71,44 @@ def set_limits(
             message = "Name at least one limit, or --unset."
             step = f"piecework limits set {dependency} --requests-per-minute 500"
             raise UsageError(message, next_step=step)
-        document = await client.set_limits(dependency, limits)
-        out.document(document, lambda console: console.print(facts(document.items())))
-        if out.table:
-            out.say(f"workers that call it use this within {SEEN_WITHIN_S} seconds")
+        show(out, dependency, await client.set_limits(dependency, limits))
 
     run_client(run, output)
+
+
+def pause_dependency(
+    dependency: DependencyArgument,
+    reason: ReasonOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Pause a dependency: no further call to it starts.
+
+    Calls in flight finish. Chunks that need it wait and spend no attempt; other chunks
+    go on. `limits resume` ends the pause.
+    """
+
+    async def run(client: Client, out: Output) -> None:
+        show(out, dependency, await client.pause_dependency(dependency, reason))
+
+    run_client(run, output)
+
+
+def resume_dependency(
+    dependency: DependencyArgument, output: OutputOption = Format.TABLE
+) -> None:
+    """Resume a paused dependency."""
+
+    async def run(client: Client, out: Output) -> None:
+        show(out, dependency, await client.resume_dependency(dependency))
+
+    run_client(run, output)
+
+
+def show(out: Output, dependency: str, document: dict[str, Any]) -> None:
+    """Write the limits of a dependency after a change."""
+    out.document(document, lambda console: console.print(facts(document.items())))
+    if out.table:
+        out.say(f"workers that call {dependency} use this in {SEEN_WITHIN_S} seconds")
 
 
 def title(name: str) -> str:

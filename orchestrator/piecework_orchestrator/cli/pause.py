@@ -1,6 +1,10 @@
-"""`jobs pause` and `jobs resume`."""
+"""`jobs pause`, `jobs resume` and `jobs set-priority`."""
 
 from __future__ import annotations
+
+from typing import Annotated
+
+import typer
 
 from piecework.client import Client
 from piecework_orchestrator.cli.options import (
@@ -46,5 +50,24 @@ def resume_job(
         with show_steps(out, facts.chunks) as progress:
             resumed = await handle.resume(reason, on_progress=progress)
         show_facts(out, resumed)
+
+    run_client(run, output)
+
+
+def set_priority(
+    job: JobArgument,
+    priority: Annotated[
+        str, typer.Argument(metavar="high|normal|low", help="The new priority.")
+    ],
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Change the share of a job in the workers.
+
+    Workers see it within seconds. Chunks that have a message already keep their place
+    in the queue.
+    """
+
+    async def run(client: Client, out: Output) -> None:
+        show_facts(out, await client.job(job).set_priority(priority))
 
     run_client(run, output)

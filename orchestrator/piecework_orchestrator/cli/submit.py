@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from piecework.client import Client, JobHandle
+from piecework.domain.priority import parse_priority
 from piecework.errors import StoreError, UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline, lint_stage_order, missing_contacts
@@ -59,6 +60,12 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             show_default="none",
         ),
     ] = "",
+    priority: Annotated[
+        str,
+        typer.Option(
+            metavar="high|normal|low", help="The share of the job in the workers."
+        ),
+    ] = "normal",
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the job has ended.")
     ] = False,
@@ -79,8 +86,9 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
         if dry_run:
             await show_estimate(out, found, source)
             return None
+        parse_priority(priority)
         request = SubmitRequest(
-            pipeline, found, source, job_id, deadline, tolerate or "0"
+            pipeline, found, source, job_id, deadline, tolerate or "0", priority
         )
         async with connection(out) as rt, Client(runtime=rt) as client:
             return await start_job(client, out, request, wait=wait, limit_s=limit_s)
@@ -178,6 +186,7 @@ class SubmitRequest:
     job_id: str | None
     deadline: str = ""
     tolerate: str = "0"
+    priority: str = "normal"
 
     @property
     def module(self) -> str:
@@ -241,6 +250,7 @@ async def submit_with_progress(
                 id=job,
                 deadline=request.deadline or None,
                 tolerate=request.tolerate,
+                priority=request.priority,
                 on_progress=report,
             )
     except (asyncio.CancelledError, StoreError):

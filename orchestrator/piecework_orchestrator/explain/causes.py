@@ -78,7 +78,12 @@ class View:
     def waits(self) -> list[tuple[Chunk, Wait]]:
         """The WAITING chunks, each with its wait; without the join."""
         found = ((chunk, wait_of(chunk, self.at.now)) for chunk in self.at.open.chunks)
-        return [(chunk, wait) for chunk, wait in found if wait is not None]
+        # A chunk that a pause of its job gave back waits for a worker after the resume.
+        return [
+            (chunk, wait)
+            for chunk, wait in found
+            if wait is not None and wait != Wait(WaitReason.PAUSED)
+        ]
 
     @cached_property
     def due(self) -> list[Chunk]:
@@ -236,6 +241,16 @@ def newer_needed(view: View) -> Iterator[Finding]:
         message = "A newer version of Piecework wrote these chunks."
         number = view.at.open.estimate(number)
         yield view.finding("version.newer_needed", message, number)
+
+
+def dependencies_paused(view: View) -> Iterator[Finding]:
+    """Find dependencies that an operator has paused."""
+    for name, chunks in by_blocker(view, WaitReason.PAUSED).items():
+        message = f"Dependency {name} is paused."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding(
+            "dependency.paused", message, chunks, until=until, dependency=name
+        )
 
 
 def breakers_open(view: View) -> Iterator[Finding]:
@@ -426,6 +441,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     job_paused,
     workers_missing,
     newer_needed,
+    dependencies_paused,
     breakers_open,
     limits_reached,
     retries_waiting,

@@ -108,6 +108,13 @@ FINDINGS: Final = {
             "piecework dlq stats --job {job}",
         ),
         Kind(
+            "dependency.paused",
+            Rank.NEEDS_OPERATOR,
+            "An operator has paused a dependency, and chunks need it.",
+            "Correct the reason of the pause, then resume the dependency.",
+            "piecework limits resume {dependency}",
+        ),
+        Kind(
             "breaker.open",
             Rank.PASSES,
             "Too many calls to a dependency failed, so its circuit breaker is open.",

@@ -9,7 +9,7 @@ from typing import Any, Final
 from piecework.domain.model import Chunk, ChunkStatus, moment
 from piecework.domain.outcome import NEWER_WORKERS, PAUSE, STORE
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
-from piecework.resilience.limits import QUOTA_CODE
+from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
 
 
 class WaitReason(StrEnum):
@@ -20,7 +20,7 @@ class WaitReason(StrEnum):
     RATE_LIMIT = "rate_limit"
     NEWER_WORKERS = "newer_workers"
     AWS = "aws"
-    #: Its job is paused, or was when a worker gave the chunk back.
+    #: Its dependency or its job is paused, or was when a worker gave the chunk back.
     PAUSED = "paused"
     #: Its time has come: it waits for a worker.
     WORKER = "worker"
@@ -32,6 +32,7 @@ BY_BLOCKER: Final = {NEWER_WORKERS: WaitReason.NEWER_WORKERS, STORE: WaitReason.
 BY_CODE: Final = {
     OPEN_CODE: WaitReason.BREAKER,
     QUOTA_CODE: WaitReason.RATE_LIMIT,
+    DEPENDENCY_PAUSED_CODE: WaitReason.PAUSED,
     **dict.fromkeys(RATE_LIMIT_CODES, WaitReason.RATE_LIMIT),
 }
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 
 from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.priority import Priority
 from piecework.pipelines import Pipeline
 from piecework_simulation.driver.input_faults import draw_input_fault
 from piecework_simulation.driver.processes import RESTART_S, FleetDriver
@@ -41,7 +42,11 @@ MIN_SKIPPED_S = 300.0
 SECOND_TENANT = "neighbour"
 
 #: The arguments of a submit: the job, its pipeline, payloads and deadline.
-SubmitRequest: TypeAlias = tuple[JobRef, Pipeline, Sequence[BaseModel], float | None]
+SubmitRequest: TypeAlias = tuple[
+    JobRef, Pipeline, Sequence[BaseModel], float | None, Priority
+]
+#: The chunks of a job with another priority than normal are drawn from its backlog.
+PRIORITIES = (Priority.NORMAL, Priority.NORMAL, Priority.HIGH, Priority.LOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,12 @@ class ScheduleDriver:
         work = rng.choice(list(self.workloads))
         late = faults.fires("operator.deadline")
         deadline = self.world.now() + rng.uniform(5.0, FAULTS_S) if late else None
-        asked = (ref, work.pipeline, self.draw_payloads(ref, work), deadline)
+        payloads = self.draw_payloads(ref, work)
+        # A copy of the generator: the other draws of a seed stay as they were.
+        apart = Random()
+        apart.setstate(rng.getstate())
+        priority = apart.choice(PRIORITIES)
+        asked = (ref, work.pipeline, payloads, deadline, priority)
         await asyncio.sleep(rng.random() * 5.0)
         again = [fleet.submit(*asked, mortal=True)]
         if faults.fires("operator.submit_again"):

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from piecework.context import Context
 from piecework.domain.model import JobRef
+from piecework.domain.priority import Priority
 from piecework.errors import PieceworkError
 from piecework.pipelines import Pipeline, Stage
 from piecework.reconciler.loop import reconcile_for_ever
@@ -204,12 +205,19 @@ class FleetDriver:
         pipeline: Pipeline,
         items: Sequence[BaseModel],
         deadline: float | None = None,
+        priority: Priority = Priority.NORMAL,
         **more: Any,
     ) -> str:
         """Submit a job; some jobs tolerate the failure of a quarter of their chunks."""
         tolerate = "0" if len(items) % 3 else "25%"
         request = Submission(
-            ref, pipeline, "simulation", "operator", deadline, tolerate=tolerate
+            ref,
+            pipeline,
+            "simulation",
+            "operator",
+            deadline,
+            tolerate=tolerate,
+            priority=priority,
         )
         return await self.command(
             "submit",

@@ -31,6 +31,8 @@ def foreign_writes(change: Change, tenant: str) -> Iterator[str]:
     row = change.new or change.old or {}
     place = f"{change.pk} {change.sk}"
     of_pk = change.sk if change.pk == keys.ACTIVE_PK else change.pk.removeprefix("T#")
+    if of_pk.startswith(keys.BACKLOG_PREFIX):
+        of_pk = of_pk.split("#", 2)[2]  # after the queue
     owner = of_pk.partition("#")[0]
     named = row.get("tenant", {}).get("S", owner)
     if change.pk.startswith(("T#", keys.ACTIVE_PK)) and named != owner:

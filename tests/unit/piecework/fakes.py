@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -21,6 +21,7 @@ from piecework.pipelines import Pipeline
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
 from piecework.saga.recovery import RecoveryLimits
+from piecework.store.backlogs import Backlog
 from piecework.testing.memory import MemoryCheckpoints, MemoryJournal
 
 NOW = 1_700_000_000.0
@@ -57,6 +58,14 @@ class Highest(Random):
     def uniform(self, a: float, b: float) -> float:
         del a
         return b
+
+
+class NoBacklogs:
+    """Backlogs of a deployment without large jobs."""
+
+    async def of_queue(self, _: str) -> AsyncIterator[Backlog]:
+        for backlog in ():
+            yield backlog
 
 
 class Lowest(Random):

@@ -310,7 +310,8 @@ def test_a_stopped_worker_releases_its_chunk_without_an_attempt() -> None:
         at.fleet.stop_worker()
         at.fleet.worker(reconcile=True)
 
-    end = life_of(trip, stop, shutdown_grace_s=0.0)
+    # A long poll of the stopping worker would receive the released message.
+    end = life_of(trip, stop, shutdown_grace_s=0.0, receive_wait_s=0)
 
     assert [*GOOD, "second"] == trip.did
     assert ("SUCCEEDED", "", "", 1) == end.facts

@@ -28,7 +28,7 @@ from piecework_worker.ecs import (
 from piecework_worker.receiver import GATHER_S
 from piecework_worker.solitude import Solitude
 from piecework_worker.worker import Worker
-from tests.unit.piecework.fakes import Log
+from tests.unit.piecework.fakes import Log, NoBacklogs
 from tests.unit.virtual import run_virtually
 from tests.unit.workers.virtual_leases import time, virtually
 
@@ -97,6 +97,7 @@ def services(aws: Aws) -> Any:
             settings=Settings(max_chunks=2),
             endpoint=SimpleNamespace(loopback=False),
             work=aws,
+            backlogs=NoBacklogs(),
         ),
         lease_renewer=SimpleNamespace(leases={}),
         liveness=Liveness(),

@@ -15,9 +15,10 @@ from piecework.aws.queue import BATCH
 from piecework.errors import StoreError
 from piecework.health import Liveness
 from piecework.settings import Settings
+from piecework_worker.draws import Draws
 from piecework_worker.receiver import MAX_RECEIVES, OUTAGE_S, Receiver
 from piecework_worker.solitude import Solitude
-from tests.unit.piecework.fakes import Log
+from tests.unit.piecework.fakes import Log, NoBacklogs
 from tests.unit.workers.virtual_leases import time, virtually
 
 #: Seconds of the way to SQS and back, of a long poll, and of a chunk.
@@ -96,6 +97,7 @@ async def receiving(
             settings=Settings(max_chunks=slots),
             endpoint=SimpleNamespace(loopback=False),
             work=sqs,
+            backlogs=NoBacklogs(),
         ),
         liveness=Liveness(),
         solitude=Solitude(),
@@ -104,7 +106,13 @@ async def receiving(
         log=Log(),
         unknown_in_a_row=0,
     )
-    one = Receiver(services, asyncio.Event(), lambda: len(hands.active), hands.begin)
+    one = Receiver(
+        services,
+        asyncio.Event(),
+        lambda: len(hands.active),
+        hands.begin,
+        Draws(services, lambda *_: None),
+    )
     hands.receiver = one
     running = asyncio.create_task(one.run())
     yield one, hands, running

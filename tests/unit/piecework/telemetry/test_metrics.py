@@ -44,6 +44,7 @@ MAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "OldestDeadLetterSeconds": ("reconcile.pass", {"oldest_dead_letter_s": 1}),
     "OldestOverdueChunkSeconds": ("reconcile.pass", {"overdue_s": 1}),
     "JobsActive": ("reconcile.pass", {"jobs": 1}),
+    "ChunksInBacklog": ("reconcile.pass", {"backlog": 1}),
     "ChunkSeconds": ("chunk.cancelled", {"duration_ms": 1000}),
     "CallSeconds": ("call.attempt", {"duration_ms": 1000}),
     "ReconcilerPassSeconds": ("reconcile.pass", {"duration_ms": 1000}),
@@ -180,7 +181,7 @@ def test_a_line_says_nothing_but_figures_whatever_the_events_said(
 ) -> None:
     for name, event in EVENTS.items():
         numbers = {"duration_ms", "replayed", "jobs", "dependency"}
-        numbers |= {"overdue_s", "open_dead_letters", "oldest_dead_letter_s"}
+        numbers |= {"overdue_s", "open_dead_letters", "oldest_dead_letter_s", "backlog"}
         words = event.fields - numbers
         told = dict.fromkeys(event.fields, 0) | dict.fromkeys(words, "jane@example.com")
         ids = {"tenant": "acme", "job": "contract-of-jane", "worker": "host-1"}

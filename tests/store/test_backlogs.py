@@ -1,0 +1,101 @@
+"""The chunks of a large job that have no message: each is drawn once, or sent again."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from piecework.aws.queue import Message
+from piecework.domain.model import Job, JobStatus, iso
+from piecework.domain.priority import Priority, backlog_start
+from piecework.reconciler import pass_state
+from piecework.reconciler.jobs import reconcile_chunks
+from piecework.store.backlogs import Backlog, Backlogs, closing
+from tests.store.conftest import NOW, Store
+from tests.store.deployment import pass_context, sent
+
+ALREADY_SENT = iso(NOW)
+
+
+async def opened(store: Store, start: int = 2, **facts: Any) -> tuple[Job, Backlogs]:
+    job = await store.put_job(JobStatus.RUNNING, backlog_start=start, **facts)
+    backlogs = Backlogs(store.table)
+    await backlogs.open(job, start)
+    return job, backlogs
+
+
+async def known(store: Store) -> list[Backlog]:
+    """Return the backlog of this test's job, as a worker reads it."""
+    found = Backlogs(store.table).of_queue("")
+    return [backlog async for backlog in found if backlog.ref == store.ref]
+
+
+@pytest.mark.parametrize(
+    ("priority", "chunks", "start"),
+    [
+        (Priority.NORMAL, 64, None),
+        (Priority.NORMAL, 65, 64),
+        (Priority.HIGH, 1, 0),
+        (Priority.LOW, 65, 0),
+    ],
+)
+def test_a_backlog_begins_after_the_first_messages(
+    priority: Priority, chunks: int, start: int | None
+) -> None:
+    assert start == backlog_start(priority, chunks)
+
+
+async def test_workers_that_draw_at_once_draw_different_chunks(store: Store) -> None:
+    _, backlogs = await opened(store)
+    [backlog] = await known(store)
+    replies = await asyncio.gather(*(backlogs.draw(backlog, 2) for _ in range(3)))
+    assert [2, 3, 4] == sorted(chain.from_iterable(drawn for drawn, _ in replies))
+    assert None in [after for _, after in replies]
+    assert [] == await known(store)
+
+
+async def test_a_submit_that_is_repeated_opens_no_second_backlog(store: Store) -> None:
+    job, backlogs = await opened(store)
+    [backlog] = await known(store)
+    await backlogs.draw(backlog, 1)
+    await backlogs.open(job, 2)
+    assert [3] == [each.next for each in await known(store)]
+    later = await store.put_job(JobStatus.RUNNING, gen=3, backlog_start=2)
+    await backlogs.open(later, 2)
+    assert (range(0), None) == await backlogs.draw(backlog, 1), "of an earlier gen"
+
+
+async def test_a_priority_is_changed_only_with_a_backlog(store: Store) -> None:
+    job, backlogs = await opened(store)
+    assert await backlogs.set_priority(job, Priority.LOW)
+    assert [Priority.LOW] == [each.priority for each in await known(store)]
+    changed = await store.jobs.read(store.ref)
+    assert changed is not None
+    assert Priority.LOW is changed.priority
+    await store.table.transact(closing(store.table, job))
+    assert not await backlogs.set_priority(job, Priority.HIGH)
+
+
+async def test_a_drawn_chunk_that_no_worker_claims_is_sent_after_half_a_minute(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, backlogs = await opened(store, sent_at=ALREADY_SENT)
+    [backlog] = await known(store)
+    await store.put_chunk()  # chunk 3
+    context = pass_context(store)
+    monkeypatch.setattr(pass_state, "DRAW_LOST_S", 0.0)
+    await reconcile_chunks(context, job)
+    assert [] == sent(context.rt), "it was not drawn"
+
+    await backlogs.draw(backlog, 2)
+    monkeypatch.setattr(pass_state, "DRAW_LOST_S", 30.0)
+    await reconcile_chunks(context, job)
+    assert [] == sent(context.rt), "a worker may be about to claim it"
+
+    monkeypatch.setattr(pass_state, "DRAW_LOST_S", 0.0)
+    await reconcile_chunks(context, job)
+    await context.send()
+    assert [Message.about(store.chunk, 2)] == sent(context.rt)

@@ -1,0 +1,121 @@
+"""Draw chunks from the backlogs of large jobs, beside the messages of the queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from piecework.domain.model import Job, JobRef, JobStatus
+from piecework.domain.priority import Priority
+from piecework.domain.records import MALFORMED_ERRORS
+from piecework.errors import PermanentError, SchemaTooNewError
+from piecework.store.backlogs import Backlog
+from piecework_worker.services import WorkerServices, receive_wait_s
+from piecework_worker.turns import MESSAGES, Turn, Turns
+
+#: Seconds between two reads of the backlogs while there are some: a change of priority
+#: and a new job are seen within this time.
+READ_S: Final = 5.0
+#: Seconds until the next receive before a draw while no message was there. A chunk of a
+#: backlog needs no requests for a message of its own: they would cost more.
+CHECK_S: Final = 0.5
+
+
+@dataclass(slots=True)
+class Draws:
+    """The backlogs that one worker knows, and the turns that it takes.
+
+    Attributes:
+        start: Starts a chunk of a job in a slot of the worker.
+        messages_wait: Whether the last receive returned a message.
+    """
+
+    services: WorkerServices
+    start: Callable[[Job, int], None]
+    messages_wait: bool = False
+    turns: Turns = field(default_factory=Turns)
+    _backlogs: dict[JobRef, Backlog] = field(default_factory=dict)
+    _read_at: float = -inf
+    _checked_at: float = -inf
+
+    @property
+    def wait(self) -> bool:
+        """Whether a known backlog has chunks left."""
+        return bool(self._backlogs)
+
+    def hint(self, job: Job) -> None:
+        """Read the backlogs again soon, because a received message is of such a job."""
+        if job.backlog_start is not None and job.ref not in self._backlogs:
+            self._read_at = min(self._read_at, self._now() - READ_S)
+
+    def received(self, messages: int) -> None:
+        """Note how many messages a receive returned."""
+        self.messages_wait = messages > 0
+        self._checked_at = self._now()
+        self.turns.started(MESSAGES, messages)
+
+    async def read_if_due(self) -> None:
+        """Read the backlogs: rarely while there are none.
+
+        Raises:
+            StoreError: The table does not answer.
+        """
+        rt = self.services.rt
+        pause = READ_S if self._backlogs else max(READ_S, receive_wait_s(rt))
+        if rt.endpoint.loopback:
+            pause = min(pause, receive_wait_s(rt))
+        if self._now() - self._read_at < pause:
+            return
+        self._read_at = self._now()
+        self._backlogs = {b.ref: b async for b in rt.backlogs.of_queue("")}
+
+    def turn(self) -> Turn:
+        """Return whose turn the next free slots are."""
+        waiting: set[Turn] = {each.priority for each in self._backlogs.values()}
+        if not waiting or self._check_is_due():
+            return MESSAGES
+        return self.turns.next(waiting | ({MESSAGES} if self.messages_wait else set()))
+
+    def _check_is_due(self) -> bool:
+        """Return whether to look for messages although there were none."""
+        return not self.messages_wait and self._now() - self._checked_at >= CHECK_S
+
+    async def draw(self, priority: Priority, most: int) -> None:
+        """Start up to `most` chunks of a backlog of this priority.
+
+        Raises:
+            StoreError: The table does not answer.
+        """
+        some = [b for b in self._backlogs.values() if b.priority is priority]
+        backlog = self.turns.next_job(some)
+        job = await self._job(backlog)
+        if job is None:
+            del self._backlogs[backlog.ref]
+            return
+        drawn, after = await self.services.rt.backlogs.draw(backlog, most)
+        if after is None:
+            self._backlogs.pop(backlog.ref, None)
+        else:
+            self._backlogs[backlog.ref] = after
+        self.turns.started(priority, len(drawn), backlog.ref)
+        for number in drawn:
+            self.start(job, number)
+
+    async def _job(self, backlog: Backlog) -> Job | None:
+        """Return the job of a backlog; None: this worker can do nothing for it now."""
+        try:
+            job = await self.services.job(backlog.ref)
+        except (SchemaTooNewError, PermanentError, *MALFORMED_ERRORS):
+            return None
+        if job is None or job.gen != backlog.gen or job.status is not JobStatus.RUNNING:
+            return None
+        if job.pipeline not in self.services.pipelines:
+            await self.services.note_unknown_pipeline(job)
+            return None
+        return job
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -86,6 +86,8 @@ class Runtime:
     tallies: Tallies
     clock: Callable[[], float]
     rng: random.Random
+    #: The identity whose credentials are used, as AWS names it; empty: not on AWS.
+    identity: str = ""
     #: Meters the cost of requests and calls for each job.
     cost: CostMeter = field(default_factory=CostMeter)
     snapshots: SnapshotCache = field(default_factory=SnapshotCache)
@@ -130,6 +132,7 @@ async def connect(
             )
             renewal_timeout_s = max(1.0, settings.lease_s * RENEWAL_TIMEOUT_SHARE)
             renewals = await clients.open("dynamodb", renewal_timeout_s)
+            bucket, identity = await bucket_and_identity(clients, settings, endpoint)
             runtime = Runtime(
                 settings=settings,
                 endpoint=endpoint,
@@ -141,15 +144,13 @@ async def connect(
                 renewal_queue=Queue(
                     await clients.open("sqs", renewal_timeout_s), work, rng
                 ),
-                objects=Objects(
-                    await clients.open("s3"),
-                    await bucket_name(clients, settings, endpoint),
-                ),
+                objects=Objects(await clients.open("s3"), bucket),
                 jobs=Jobs(table, time_of_day),
                 transitions=JobTransitions(table, time_of_day),
                 tallies=Tallies(table),
                 clock=time_of_day,
                 rng=rng,
+                identity=identity,
                 cost=cost,
             )
             await stack.enter_async_context(keeping(Keeper(cost, Costs(table))))
@@ -207,14 +208,20 @@ async def queue_url(sqs: Any, name: str) -> str:
     return str(reply["QueueUrl"])
 
 
-async def bucket_name(clients: Clients, settings: Settings, endpoint: Endpoint) -> str:
-    """Return the name of the bucket; the account number makes it unique."""
+async def bucket_and_identity(
+    clients: Clients, settings: Settings, endpoint: Endpoint
+) -> tuple[str, str]:
+    """Return the name of the bucket, and the caller's identity on AWS.
+
+    The account number makes the name of the bucket unique. Its reply names the caller.
+    """
     if endpoint.source == "embedded":
-        return settings.bucket(EMBEDDED_ACCOUNT, endpoint.region)
+        return settings.bucket(EMBEDDED_ACCOUNT, endpoint.region), ""
     sts = await clients.open("sts")
     reply = await sts.get_caller_identity()
     region = clients.session.region_name or endpoint.region
-    return settings.bucket(reply["Account"], region)
+    identity = str(reply.get("Arn", "")) if endpoint.source == "aws" else ""
+    return settings.bucket(reply["Account"], region), identity
 
 
 @contextmanager

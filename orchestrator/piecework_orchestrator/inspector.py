@@ -238,7 +238,32 @@ async def job_events(rt: Reading, job: Job) -> list[Document]:
     async for letter in dead_letters_of(rt).of_job(job.ref):
         facts = {"chunk": letter.chunk, "code": letter.error_code}
         moments.append({"at": letter.dead_lettered_at, "event": "died", "facts": facts})
+    moments += await claim_events(rt, job)
     return sorted(moments, key=lambda moment: str(moment["at"]))
+
+
+async def claim_events(rt: Reading, job: Job) -> list[Document]:
+    """Return the takeovers of a job, and the waits for dependencies, each once.
+
+    Chunks that wait for the same reason from the same minute on are one event.
+    """
+    takeovers: list[Document] = []
+    waits: dict[tuple[str, ...], Document] = {}
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        for entry in chunk.history:
+            at, code = str(entry["to"]), str(entry.get("code", ""))
+            if entry["end"] == "lost":
+                facts = {"chunk": chunk.ref.chunk, "worker": entry.get("worker", "")}
+                takeovers.append({"at": at, "event": "taken over", "facts": facts})
+            elif entry["end"] == "deferred":
+                name = str(entry.get("blocked_on", ""))
+                started = {"code": code, "blocked_on": name, "chunks": 0}
+                wait = waits.setdefault(
+                    (at[:16], code, name), {"at": at, "event": "wait", "facts": started}
+                )
+                wait["at"] = min(wait["at"], at)
+                wait["facts"]["chunks"] += 1
+    return [*takeovers, *waits.values()]
 
 
 def dead_letters_of(rt: Reading) -> DeadLetters:
@@ -304,11 +329,12 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
 
 def stage_documents(chunk: Chunk, work: Work) -> list[Document]:
     """Return the stages with a stored value, in the order of their end."""
-    names = ("stage", "finished_at", "gen", "fence")
+    names = ("stage", "started_at", "finished_at", "worker", "attempt", "gen", "fence")
     done = [row.document(names) | {"is_result": False} for row in work.stages]
     if is_inline(chunk):
-        values = (chunk.stage, chunk.settled_at, chunk.gen, chunk.fence)
-        done.append(dict(zip(names, values, strict=True)) | {"is_result": True})
+        values = (chunk.stage, chunk.started_at, chunk.settled_at, chunk.ended_by)
+        more = (chunk.attempts, chunk.gen, chunk.fence)
+        done.append(dict(zip(names, values + more, strict=True)) | {"is_result": True})
     elif work.result is not None:
         done.append(work.result.document(names) | {"is_result": True})
     return sorted(done, key=lambda row: str(row["finished_at"]))

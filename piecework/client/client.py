@@ -90,7 +90,7 @@ class Client:
     ) -> None:
         names = {"env": env, "tenant": tenant, "app": app}
         self._overrides = {name: value for name, value in names.items() if value}
-        self._actor = actor or whoami()
+        self._named_actor = actor
         self._runtime = runtime
         self._stack = AsyncExitStack()
 
@@ -118,6 +118,12 @@ class Client:
         """Close the connection; jobs continue."""
         self._runtime = None
         await self._stack.aclose()
+
+    @property
+    def _actor(self) -> str:
+        """The operator in the record: as named, by AWS, or by this machine."""
+        known = self._runtime.identity if self._runtime is not None else ""
+        return self._named_actor or known or whoami()
 
     @property
     def runtime(self) -> Runtime:

@@ -64,6 +64,7 @@ from piecework_orchestrator.results import (
 )
 from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.selection import Filter, LetterFilter, select
+from piecework_orchestrator.timeline import chunk_timeline, job_timeline
 from piecework_orchestrator.watch import Watcher, watch
 
 R = TypeVar("R")
@@ -114,6 +115,20 @@ class JobHandle(Generic[R]):
         Each has `code`, `message`, `chunks`, `next`, and `since` and `until` if known.
         """
         return await explain(self.rt, await self._record())
+
+    async def timeline(self, chunk: int | None = None) -> Document:
+        """Return what happened, and when: `spans` and `events`.
+
+        `chunk`: the claims, waits and stages of this chunk; None: the phases of the
+        job and its slowest chunks.
+
+        Raises:
+            NotFoundError: `job.chunk.not_found`.
+        """
+        record = await self._record()
+        if chunk is None:
+            return await job_timeline(self.rt, record)
+        return await chunk_timeline(self.rt, record, self.ref.chunk(chunk))
 
     async def events(self) -> list[Document]:
         """Return the events of the job, the oldest first."""

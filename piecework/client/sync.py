@@ -112,6 +112,7 @@ class SyncJob(Generic[R]):
     facts = Blocking(JobHandle.facts)
     view = Blocking(JobHandle.view)
     explain = Blocking(JobHandle.explain)
+    timeline = Blocking(JobHandle.timeline)
     events = Blocking(JobHandle.events)
     chunks = BlockingIterator(JobHandle.chunks)
     chunk = Blocking(JobHandle.chunk)

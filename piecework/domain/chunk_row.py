@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Attributes that no document shows.
 HIDDEN = frozenset({"pk", "sk", "v", "claim_token", "value"})
+#: Claims that a chunk remembers: more would make each later write of its row dearer.
+MAX_HISTORY = 10
 
 
 class ChunkRow:
@@ -64,6 +66,11 @@ class ChunkRow:
         return self._optional("claimed_at")
 
     @property
+    def started_at(self) -> str:
+        """When its present or last stage started; empty: it was never claimed."""
+        return self._optional("started_at")
+
+    @property
     def claim_expires_at(self) -> str:
         """When its lease expires unless it is renewed; empty: it has no owner."""
         return self._optional("claim_expires_at")
@@ -97,6 +104,37 @@ class ChunkRow:
     def settled_at(self) -> str:
         """When it ended; empty: it has not ended."""
         return self._optional("settled_at")
+
+    @property
+    def ended_by(self) -> str:
+        """The worker that ended it; empty: it has not ended, or no worker did."""
+        return self._optional("ended_by")
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Its claims that ended with a wait, the last `MAX_HISTORY`; the oldest first.
+
+        Each has `gen`, `attempt`, `worker`, `from`, `to` and `end`, and, if known, the
+        `code`, the `until` of the wait, and what the chunk was `blocked_on`.
+        """
+        found = self.item.get("history", ())
+        return [dict(entry) for entry in found if isinstance(entry, Mapping)]
+
+    def history_with(
+        self, worker: str, to: str, end: str, **more: str
+    ) -> list[dict[str, Any]]:
+        """Return the history with the present claim, which ends with a wait."""
+        entry = {
+            "gen": self.item.get("gen", 0),
+            "attempt": self.attempts,
+            "worker": worker,
+            "from": self.claimed_at,
+            "to": to,
+            "end": end,
+            **more,
+        }
+        known = {name: value for name, value in entry.items() if value != ""}
+        return [*self.history, known][-MAX_HISTORY:]
 
     @property
     def error_code(self) -> str:

@@ -55,6 +55,11 @@ class StageRow(Row):
     WHAT = "The value of a stage"
 
     @property
+    def has_value(self) -> bool:
+        """Whether the stage returned another value than `null`."""
+        return "value" in self.item or "value_at" in self.item
+
+    @property
     def stage(self) -> str:
         """The name of the stage."""
         return self._text("stage")

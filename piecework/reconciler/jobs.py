@@ -51,6 +51,9 @@ async def reconcile_job(context: PassContext, job: Job) -> Counter[str]:
         context.drawn.forget(job.ref)
     actions = await act_by_status(context, job)
     await context.send()
+    if actions["redispatched"]:
+        facts = {"chunks": actions["redispatched"]}
+        await context.rt.jobs.record(job.ref, "sent again", facts)
     return actions
 
 

@@ -1,9 +1,10 @@
 """The checkpoints of a claimed chunk: one write under the fence for each stage.
 
 `stage` on the chunk's row is the cursor: every stage before it is complete. The value
-of a stage has its own row, which is written together with the cursor. The value `null`
-is not written: a complete stage without a row returned it. The value of the result
-stage is the row that the join and `piecework results` read.
+of a stage has its own row, which is written together with the cursor. It tells when the
+stage started and ended, its worker and its attempt. The value `null` is not written: a
+complete stage whose row has no value returned it. The value of the result stage is the
+row that the join and `piecework results` read.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class ChunkCheckpoints:
     failure: ErrorEnvelope | None = None
     reached_stage: str = ""
     cancel: CancelRequest | None = None
+    #: When the present stage started; empty: with the claim.
+    _started_at: str = ""
     _completed: dict[str, str] = field(default_factory=dict)
     _undone: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
 
@@ -102,7 +105,9 @@ class ChunkCheckpoints:
             is_result = index == self.pipeline.result_index
             row = work.result if is_result else work.stage(name)
             self._completed[name] = (
-                await self.objects.get_value(row, self.prefix) if row else NULL
+                await self.objects.get_value(row, self.prefix)
+                if row is not None and row.has_value
+                else NULL
             )
         cause = work.rows.get(keys.compensation_part(self.claim.gen))
         if cause is not None:
@@ -141,6 +146,7 @@ class ChunkCheckpoints:
         if isinstance(reply, Refused):
             self._explain(reply, following)
         self._completed[self.pipeline.stages[index].name] = value
+        self._started_at = step.values["now"]
 
     def _may_go_on(self, following: int) -> str:
         """Return the condition of entering a stage.
@@ -163,9 +169,10 @@ class ChunkCheckpoints:
         raise ClaimLostError
 
     async def value_actions(self, index: int, value: str) -> list[Action]:
-        """Return the write that stores a stage's value; none for `null`.
+        """Return the write that stores a stage's value, and the story of the stage.
 
-        An earlier generation may have left a value there: `null` deletes it.
+        The row of a stage that returned `null` has no value. A result that is `null`
+        has no row: what an earlier generation may have left there is deleted.
         """
         ref, stage = self.claim.ref, self.pipeline.stages[index]
         is_result = index == self.pipeline.result_index
@@ -174,7 +181,7 @@ class ChunkCheckpoints:
             if is_result
             else keys.stage_sk(ref.chunk, stage.name)
         )
-        if value == NULL:
+        if value == NULL and is_result:
             anew = self.claim.gen > 1
             return [self.table.action("Delete", ref.pk, sk)] if anew else []
         gen, fence = self.claim.gen, self.claim.fence
@@ -186,8 +193,11 @@ class ChunkCheckpoints:
             "finished_at": iso(self.clock()),
             "gen": gen,
             "fence": fence,
+            "started_at": self._started_at or self.claim.chunk.claimed_at or None,
+            "worker": self.claim.worker,
+            "attempt": self.claim.attempt,
             "label": self.claim.chunk.label or None,
-            **await self.objects.put_value(value, at),
+            **(await self.objects.put_value(value, at) if value != NULL else {}),
         }
         return [self.table.action("Put", ref.pk, sk, item=item)]
 

@@ -10,7 +10,7 @@ OPEN -> DISCARDED
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ from piecework.store.table import Action, Table, Written
 
 if TYPE_CHECKING:
     from piecework.aws.queue import Delivery
+    from piecework.errors import ErrorEnvelope
 
 OPEN, REDRIVEN, DISCARDED = "OPEN", "REDRIVEN", "DISCARDED"
 #: The last errors that a dead letter has: each has up to 10 KB, an item up to 400.
@@ -68,6 +69,7 @@ class DeadLetters:
         pipeline: str,
         owner: str,
         runbook: str = "",
+        compensated: Mapping[str, ErrorEnvelope | None] | None = None,
     ) -> dict[str, Any]:
         """Return the item that is written when a chunk is dead-lettered."""
         now, item, failure = self.clock(), claim.chunk.item, dead.failure
@@ -102,6 +104,7 @@ class DeadLetters:
             "payload_sha256": read_optional_text(item, "payload_sha256"),
             "compensation": dead.compensation,
             "uncompensated_stages": list(dead.uncompensated_stages) or None,
+            "compensation_errors": compensation_errors(compensated or {}) or None,
             "error_history": json.dumps([*history, last | {"worker": claim.worker}]),
             "created_at": read_optional_text(item, "created_at"),
             "dead_lettered_at": iso(now),
@@ -214,6 +217,17 @@ class DeadLetters:
             "Delete", *open_letter_key(letter.ref, letter.gen, letter.dead_lettered_at)
         )
         return [close, unlist]
+
+
+def compensation_errors(
+    compensated: Mapping[str, ErrorEnvelope | None],
+) -> list[dict[str, str]]:
+    """Return why compensations failed, by stage."""
+    return [
+        {"stage": stage, "code": failure.code, "message": failure.message}
+        for stage, failure in compensated.items()
+        if failure is not None
+    ]
 
 
 def stored_error(row: ErrorRow) -> dict[str, Any]:

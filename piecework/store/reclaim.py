@@ -19,6 +19,8 @@ from piecework.store.table import Table, Written
 
 AS_READ = "#status = :seen AND gen = :gen AND fence = :fence"
 NOT_RENEWED_SINCE = "renewals = :renewals"
+#: The code of a claim whose worker died, froze or was cut off.
+LOST_CODE = "runtime.worker.lost"
 #: Doublings of the wait between two redispatches: 64 hours at 15 minutes.
 MAX_DOUBLINGS = 8
 
@@ -49,7 +51,7 @@ class Reclaimer:
             chunk,
             f"{AS_READ} AND {NOT_RENEWED_SINCE}",
             "SET #status = :waiting, given_back_at = :now, redispatch_at = :due,"
-            " error_code = :code, attempts = attempts - :refund,"
+            " error_code = :code, attempts = attempts - :refund, history = :history,"
             " lost_at = if_not_exists(stage, :no_stage)"
             " ADD takeovers :one, lost_fences :lost"
             " REMOVE claimed_by, claim_expires_at, claim_token",
@@ -58,7 +60,10 @@ class Reclaimer:
                 "waiting": ChunkStatus.WAITING,
                 "now": iso(now),
                 "due": iso(now + self.settings.lease_s / 3),
-                "code": "runtime.worker.lost",
+                "code": LOST_CODE,
+                "history": chunk.history_with(
+                    chunk.claimed_by, iso(now), "lost", code=LOST_CODE
+                ),
                 "refund": refund,
                 "one": 1,
                 "lost": {chunk.fence},

@@ -82,6 +82,7 @@ class Settlements:
             {"code": retry.failure.code},
             retry.delay,
             calls,
+            "retry",
         )
         error = self._error_put(claim, retry.failure)
         return await self._write(claim, ChunkStatus.WAITING, [update, error])
@@ -117,6 +118,7 @@ class Settlements:
             values,
             deferred.delay,
             calls,
+            "deferred",
             also_added=f", {period} :one",
         )
         return await self._write(claim, ChunkStatus.WAITING, [update])
@@ -136,6 +138,7 @@ class Settlements:
             {"one": 1, "refund": refund},
             0.0,
             calls,
+            "released",
             also_added=", releases :one",
         )
         return await self._write(claim, ChunkStatus.WAITING, [update])
@@ -153,6 +156,7 @@ class Settlements:
             {"one": 1, "pause": PAUSE},
             0.0,
             calls,
+            "paused",
         )
         return await self._write(claim, ChunkStatus.WAITING, [update])
 
@@ -222,9 +226,15 @@ class Settlements:
     ) -> Action:
         return self._update(
             claim,
-            f"SET #status = :status, settled_at = :now, {assignments}"
-            f"{calls.assigned} {calls.added} {CLEAR_OWNER}, redispatch_at{remove}",
-            {"status": status, **calls.values, **values},
+            "SET #status = :status, settled_at = :now, ended_by = :worker,"
+            f" {assignments}{calls.assigned} {calls.added} {CLEAR_OWNER},"
+            f" redispatch_at{remove}",
+            {
+                "status": status,
+                "worker": claim.worker,
+                **calls.values,
+                **values,
+            },
         )
 
     def _wait(
@@ -234,19 +244,30 @@ class Settlements:
         values: dict[str, Any],
         delay: float,
         calls: Calls,
+        end: str,
         also_added: str = "",
     ) -> Action:
-        again = self.clock() + delay
+        now = self.clock()
+        again = now + delay
+        history = claim.chunk.history_with(
+            claim.worker,
+            iso(now),
+            end,
+            code=values.get("code", ""),
+            blocked_on=values.get("dependency", ""),
+            until=iso(again) if delay else "",
+        )
         lost_after = 0.0 if leaves_queue(delay) else self.settings.visibility_s
         return self._update(
             claim,
             "SET #status = :status, retry_at = :again, redispatch_at = :due,"
-            f" {assignments}{calls.assigned}"
+            f" history = :history, {assignments}{calls.assigned}"
             f" {calls.added}{also_added} {CLEAR_OWNER}, redispatches, given_back_at",
             {
                 "status": ChunkStatus.WAITING,
                 "again": iso(again),
                 "due": iso(again + lost_after),
+                "history": history,
                 **calls.values,
                 **values,
             },

@@ -224,8 +224,11 @@ class Kept(Between):
 
     async def write(self, send: Any, **request: Any) -> Any:
         self.writes += 1
+        answer = await send(**request)
+        # DynamoDB knows the token of a transaction for ten minutes; the copy is later.
+        request.pop("ClientRequestToken", None)
         self.last = functools.partial(send, **request)
-        return await self.last()
+        return answer
 
     async def once_more(self) -> None:
         """Let the copy arrive; nobody waits for what it is answered."""

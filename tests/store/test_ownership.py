@@ -116,7 +116,7 @@ async def test_a_cancel_stops_a_chunk_between_two_stages(
 async def test_a_cancel_between_two_sends_of_a_step_comes_after_it(
     store: Store,
 ) -> None:
-    claim = await store.running(gen=1)  # whose `null` is one plain update
+    claim = await store.running(gen=1)
     client = store.client
 
     async def request_to_cancel() -> None:
@@ -132,7 +132,7 @@ async def test_a_cancel_between_two_sends_of_a_step_comes_after_it(
 async def test_a_step_that_comes_once_more_after_the_next_takes_nothing_back(
     store: Store,
 ) -> None:
-    claim = await store.running(gen=1)  # whose `null` is one plain update
+    claim = await store.running(gen=1)
     late = Kept(store.client)
     checkpoints = store.checkpoints(claim)
     checkpoints.table.client = late

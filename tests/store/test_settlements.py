@@ -11,7 +11,7 @@ from piecework.domain import keys
 from piecework.domain.model import iso
 from piecework.domain.outcome import STORE, Deferred
 from piecework.domain.protocols import ClaimLostError
-from piecework.domain.rows import EffectRow
+from piecework.domain.rows import EffectRow, StageRow
 from piecework.store.checkpoints import Work
 from piecework.store.settlements import Calls
 from tests.store.conftest import NOW, Store
@@ -57,17 +57,28 @@ async def test_the_result_is_where_the_join_reads_it(store: Store) -> None:
     assert await rows(store) == {}
 
 
-async def test_null_deletes_the_value_of_an_earlier_generation(store: Store) -> None:
+async def test_null_replaces_the_value_of_an_earlier_generation(store: Store) -> None:
     claim = await store.running()
     await complete_value(store, claim)
     await store.change(stage="first")
     await complete_null(store, claim)
-    assert await rows(store) == {}
+    [(part, row)] = (await rows(store)).items()
+    assert part == "STAGE#first"
+    assert not StageRow(row).has_value
 
 
-async def test_null_of_a_first_generation_is_one_request(store: Store) -> None:
-    claim = await store.running(gen=1)
-    assert await store.checkpoints(claim).value_actions(0, "null") == []
+async def test_a_stage_that_returns_nothing_tells_when_and_by_whom_it_ran(
+    store: Store,
+) -> None:
+    claim = await store.running(gen=1, claimed_at="2023-11-14T22:13:00.000Z")
+    await complete_null(store, claim)
+    [row] = (await rows(store)).values()
+    facts = ("started_at", "worker", "attempt")
+    assert StageRow(row).pick(facts) == {
+        "started_at": "2023-11-14T22:13:00.000Z",
+        "worker": claim.worker,
+        "attempt": claim.attempt,
+    }
 
 
 async def test_the_compensation_is_stored(store: Store) -> None:

@@ -166,6 +166,7 @@ async def dead_letter(
         pipeline=chunk_run.pipeline.name,
         owner=chunk_run.pipeline.owner,
         runbook=chunk_run.pipeline.runbook,
+        compensated=chunk_run.checkpoints.compensated,
     )
     also = await job_end(chunk_run, job, services, join_error=dead.failure.code)
     if job.tolerated_chunks and not chunk_run.claim.ref.is_join:

@@ -88,6 +88,9 @@ COMMANDS = {
     "jobs explain": Row(
         "jobs:explain_job", "Explain why a job has not ended, and which command helps."
     ),
+    "jobs timeline": Row(
+        "jobs:show_timeline", "Draw what happened to a job or a chunk, and when."
+    ),
     "jobs events": Row(
         "jobs:list_events", "List the events of a job, the oldest first."
     ),

@@ -14,6 +14,7 @@ from piecework_orchestrator.cli.options import (
     OutputOption,
     TimeoutOption,
     limit_option,
+    parse_chunk,
     take_first,
 )
 from piecework_orchestrator.cli.output import Column, Output
@@ -26,6 +27,7 @@ from piecework_orchestrator.cli.views.jobs import (
     job_view,
     without_certificate,
 )
+from piecework_orchestrator.cli.views.timeline import timeline_view
 from piecework_orchestrator.inspector import (
     explain,
     job_document,
@@ -34,6 +36,7 @@ from piecework_orchestrator.inspector import (
     read_jobs,
     require_job,
 )
+from piecework_orchestrator.timeline import chunk_timeline, job_timeline
 from piecework_orchestrator.times import parse_limit
 
 
@@ -126,6 +129,33 @@ def explain_job(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
                 out.say(f"next: {command}")
         else:
             out.document(document, lambda _: None)
+
+    run_reading(run, output)
+
+
+def show_timeline(
+    job: JobArgument,
+    chunk: Annotated[
+        str,
+        typer.Argument(
+            help="A chunk's number, or `join`.", show_default="the whole job"
+        ),
+    ] = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Draw what happened to a job or a chunk, and when.
+
+    A job has its phases and its slowest chunks; a chunk its claims, waits and stages.
+    """
+
+    async def run(rt: Reading, out: Output) -> None:
+        record = await require_job(rt, job)
+        if chunk:
+            ref = record.ref.chunk(parse_chunk(chunk))
+            document = await chunk_timeline(rt, record, ref)
+        else:
+            document = await job_timeline(rt, record)
+        out.document(document, timeline_view(document))
 
     run_reading(run, output)
 

@@ -56,7 +56,8 @@ def last_change(chunk: Document) -> Any:
 
 def chunk_view(chunk: Document, now: float) -> View:
     """Return a view of a chunk with its stages, effects, errors and compensations."""
-    listed = ("stages", "effects", "errors", "compensated", "wait", "job_paused")
+    listed = {"stages", "effects", "errors", "compensated", "wait", "history"}
+    listed |= {"job_paused"}
     moments = {"created_at", "claimed_at", "started_at", "settled_at"}
     moments |= {"claim_expires_at", "retry_at", "redispatch_at"}
 
@@ -72,6 +73,7 @@ def chunk_view(chunk: Document, now: float) -> View:
             shown.append(("job paused", why))
         console.print(facts(shown))
         section(console, "completed stages", chunk["stages"], STAGE_COLUMNS)
+        section(console, "ended claims", chunk.get("history", []), HISTORY_COLUMNS)
         section(console, "effects", chunk["effects"], EFFECT_COLUMNS)
         section(console, "errors", chunk["errors"], ERROR_HISTORY_COLUMNS)
         section(console, "compensations", chunk["compensated"], COMPENSATION_COLUMNS)
@@ -81,10 +83,22 @@ def chunk_view(chunk: Document, now: float) -> View:
 
 STAGE_COLUMNS = [
     Column("STAGE", "stage"),
+    Column("STARTED", "started_at"),
     Column("FINISHED", "finished_at"),
+    Column("WORKER", "worker", shrinks=True),
+    Column("ATTEMPT", "attempt", right=True),
     Column("GEN", "gen", right=True),
     Column("FENCE", "fence", right=True),
     Column("RESULT", lambda row: "the chunk's result" if row["is_result"] else ""),
+]
+HISTORY_COLUMNS = [
+    Column("ATTEMPT", "attempt", right=True),
+    Column("WORKER", "worker", shrinks=True),
+    Column("FROM", "from"),
+    Column("TO", "to"),
+    Column("END", "end"),
+    Column("CODE", "code", shrinks=True),
+    Column("WAITED UNTIL", "until"),
 ]
 EFFECT_COLUMNS = [
     Column("STAGE", "stage"),

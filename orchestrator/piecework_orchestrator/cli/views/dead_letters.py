@@ -36,6 +36,7 @@ LINE_ATTRIBUTES = (
     "attempts",
     "compensation",
     "uncompensated_stages",
+    "compensation_errors",
     "pipeline",
     "owner",
     "runbook",
@@ -99,6 +100,7 @@ def letter_view(letter: Document, now: float) -> View:
                     ("died", f"{died}, {counters_text(letter)}"),
                     ("compensation", letter.get("compensation")),
                     ("not compensated", ", ".join(uncompensated or ())),
+                    ("because", compensation_errors_text(letter)),
                     ("fingerprint", letter["fingerprint"]),
                     ("origin", origin_text(letter, now)),
                     ("patched", patch_text(letter)),
@@ -124,6 +126,14 @@ def letter_view(letter: Document, now: float) -> View:
         console.print(facts([("\nnext", f"\n{next_command(letter)}")]))
 
     return draw
+
+
+def compensation_errors_text(letter: Document) -> str:
+    """Return why the compensation of each stage failed."""
+    return "\n".join(
+        f"{error['stage']}: {error['code']}: {error['message']}"
+        for error in letter.get("compensation_errors", ())
+    )
 
 
 def state_text(letter: Document, now: float) -> str:

@@ -180,6 +180,7 @@ class Deployment:
             tallies=Tallies(table),
             clock=lambda: NOW,
             rng=random.Random(1),
+            identity="",
             cost=CostMeter(),
         )
 

@@ -177,6 +177,7 @@ async def test_a_submit_interrupted_while_it_creates_the_job_names_the_job(
     out = Output(Format.TABLE, io.StringIO(), io.StringIO())
     bucket = Objects(Bucket(), "bucket")  # type: ignore[arg-type]
     rt: Any = SimpleNamespace(
+        identity="",
         objects=bucket,
         jobs=SimpleNamespace(create=lost),
         settings=Settings(),

@@ -29,8 +29,8 @@ MIN_RECENT: Final = 20
 PLAYS: Final = 80
 MAX_PLAYED: Final = 400
 MAX_DRAWN: Final = 300
-#: The least relative error of a rate: no measured time repeats exactly.
-LEAST_ERROR: Final = 0.08
+#: The least relative error of a rate: workers and dependencies do not keep one.
+LEAST_ERROR: Final = 0.12
 #: The part of the durations, the longest, that tells how much longer one may be.
 TAIL_SHARE: Final = 0.1
 #: The rest of a chunk that has run longer than all others, as a share of its time.

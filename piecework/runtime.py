@@ -13,10 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aioboto3
-from aiobotocore.config import AioConfig
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -26,7 +24,6 @@ from botocore.exceptions import (
     ProfileNotFound,
 )
 
-from piecework.aws.certificates import new_session
 from piecework.aws.endpoint import (
     Endpoint,
     ServiceClock,
@@ -35,7 +32,6 @@ from piecework.aws.endpoint import (
 )
 from piecework.aws.objects import Objects
 from piecework.aws.queue import Queue
-from piecework.aws.transport.client import thin_client
 from piecework.cost.meter import Actor, CostMeter, listen
 from piecework.cost.persistence import Keeper, keeping
 from piecework.errors import UnreachableError, UsageError
@@ -48,6 +44,9 @@ from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
 from piecework.store.table import Table
 from piecework.telemetry.emit import emit_throttles
+
+if TYPE_CHECKING:
+    import aioboto3
 
 #: botocore retries an AWS request only a few times, so that its retries and those of
 #: piecework do not multiply. A request that still fails is retried by piecework.
@@ -163,6 +162,8 @@ def session_for(endpoint: Endpoint) -> aioboto3.Session:
     A broken profile must not stop the embedded AWS, and a valid one must not be used
     for it.
     """
+    from piecework.aws.certificates import new_session  # loads the SDK
+
     embedded = endpoint.source == "embedded"
     return new_session(ignore_profile=embedded, **endpoint.session_arguments())
 
@@ -179,6 +180,10 @@ class Clients:
 
     async def open(self, service: Any, read_timeout: float = READ_TIMEOUT_S) -> Any:
         """Open a client of a service."""
+        from aiobotocore.config import AioConfig
+
+        from piecework.aws.transport.client import thin_client
+
         config = AioConfig(
             retries=RETRIES,
             max_pool_connections=self.settings.max_chunks + 16,

@@ -9,13 +9,15 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final, cast
 
 from piecework.aws.objects import Objects, is_object_key
-from piecework.errors import UsageError
+from piecework.errors import StoreError, UsageError
 from piecework.runtime import Runtime
 from piecework_orchestrator.files import whole_file
 from piecework_orchestrator.intake.json_lines import BUCKET, SCHEME
 
 #: Bytes of an object that one request writes, as S3 limits them.
 MAX_OBJECT: Final = 5 * 1024**3
+#: The answers of S3 that a repeated request does not change.
+REFUSED: Final = frozenset({"aws.access.denied", "aws.resource.not_found"})
 MEDIA_TYPES: Final = {
     ".jsonl": "application/jsonl",
     ".csv": "text/csv",
@@ -28,8 +30,9 @@ async def open_destination(rt: Runtime, to: str | Path) -> AsyncIterator[BinaryI
     """Open a path, or an object `s3://bucket/key`, which is written at the end.
 
     Raises:
-        UsageError: `cli.usage.invalid`: it is neither, or cannot be written.
-        StoreError: S3 cannot be reached, or refuses the object.
+        UsageError: `cli.usage.invalid`: it is neither, or cannot be written;
+            `aws.resource.not_found`, `aws.access.denied`: S3 refuses the object.
+        StoreError: S3 cannot be reached.
     """
     if not is_object(to):
         with whole_file(Path(to)) as file:
@@ -45,7 +48,14 @@ async def open_destination(rt: Runtime, to: str | Path) -> AsyncIterator[BinaryI
         spool.seek(0)
         kind = MEDIA_TYPES.get(PurePosixPath(key).suffix.lower(), "")
         target = Objects(rt.objects.client, bucket)
-        await target.put(key, spool, kind or "binary/octet-stream")
+        try:
+            await target.put(key, spool, kind or "binary/octet-stream")
+        except StoreError as error:
+            if error.code not in REFUSED:
+                raise
+            step = "Check the bucket's name and region, and allow s3:PutObject on it."
+            message = f"{to} cannot be written: {error.message}"
+            raise UsageError(message, code=error.code, next_step=step) from error
 
 
 def is_object(to: str | Path) -> bool:

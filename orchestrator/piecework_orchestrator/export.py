@@ -37,7 +37,7 @@ async def export(rt: Runtime, job: Job, to: str | Path) -> int:
     Raises:
         UsageError: `cli.usage.invalid`: the suffix is unknown; `cli.extra.missing`.
         StateError, PermanentError: A stored result cannot be read.
-        StoreError: S3 cannot be reached, or refuses the object.
+        StoreError: S3 cannot be reached.
     """
     write = writer_of(to)
     count = 0

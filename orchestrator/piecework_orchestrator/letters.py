@@ -119,7 +119,7 @@ async def write_letters(
 
     Raises:
         UsageError: `cli.usage.invalid`: the destination cannot be written.
-        StoreError: S3 cannot be reached, or refuses the object.
+        StoreError: S3 cannot be reached.
     """
     async with open_destination(rt, to) as file:
         async for line in letter_lines(rt, letters, payloads=payloads):

@@ -274,7 +274,7 @@ class Client:
 
         Raises:
             UsageError: `cli.usage.invalid`: the file cannot be written.
-            StoreError: S3 cannot be reached, or refuses the object.
+            StoreError: S3 cannot be reached.
         """
         found = await self.dead_letters(closed=closed, **filters)
         return await write_letters(self.runtime, found, to, payloads=payloads)

@@ -206,7 +206,7 @@ class JobHandle(Generic[R]):
 
         Raises:
             UsageError: `cli.usage.invalid`: another suffix, or a missing library.
-            StoreError: S3 cannot be reached, or refuses the object.
+            StoreError: S3 cannot be reached.
         """
         return await export(self.rt, await self._record(), to)
 

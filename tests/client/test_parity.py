@@ -337,4 +337,5 @@ def test_a_refused_method_has_the_code_of_its_command(
     with pytest.raises(PieceworkError) as refused:
         deployment.act(job, act)
     assert f"error {refused.value.code}: " in done.stderr
+    assert f"next: {refused.value.next_step}\n" in done.stderr
     assert done.exit_code == refused.value.exit_code

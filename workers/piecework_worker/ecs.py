@@ -13,11 +13,12 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
-
-import aiohttp
+from typing import TYPE_CHECKING, Any, Protocol
 
 from piecework import telemetry
+
+if TYPE_CHECKING:
+    import aiohttp
 
 # ── call the ECS agent of a task ──────────────────────────────────────────────
 #
@@ -39,6 +40,8 @@ async def request(url: str, put: dict[str, Any] | None = None) -> dict[str, Any]
     Raises:
         AgentError: The agent did not answer, refused, or sent an unreadable answer.
     """
+    import aiohttp  # only a task of ECS needs it
+
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     try:
         async with (

@@ -10,7 +10,6 @@ from contextlib import aclosing
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
 
-import aiohttp
 from botocore.exceptions import BotoCoreError, ClientError
 
 from piecework.aws.objects import is_object_key
@@ -227,6 +226,8 @@ async def object_blocks(
         UsageError: `input.file.unsupported`, `input.s3.denied`.
         UnreachableError: `input.s3.unreachable`.
     """
+    import aiohttp  # the SDK loads it, too
+
     bucket, key = _location(source)
     if s3 is None:
         raise UnreachableError(

@@ -88,8 +88,8 @@ class CompensatedRow(Row):
 
     @property
     def gen(self) -> int:
-        """The generation in which it was compensated."""
-        return self._int("gen")
+        """The generation in which it was compensated; a row without one: the first."""
+        return self._int("gen") if "gen" in self.item else 1
 
     @property
     def has_failed(self) -> bool:

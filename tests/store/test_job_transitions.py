@@ -46,6 +46,15 @@ async def reopened(store: Store, job: Job) -> Any:
     return await store.transitions.reopened(job)
 
 
+async def stop_starting(store: Store, job: Job) -> Any:
+    return await store.transitions.stop_starting(job)
+
+
+async def count_failure(store: Store, job: Job) -> Any:
+    counted = await store.table.transact([store.transitions.counting_failure(job)])
+    return isinstance(counted, Written)
+
+
 async def pause_job(store: Store, job: Job) -> Any:
     return await store.transitions.pause(job, Pause("person", "why", "me"))
 
@@ -73,6 +82,7 @@ JOB_WRITES: list[tuple[JobWrite, JobStatus, JobStatus, int]] = [
     (reopen_job, S.PARTIAL, S.REOPENING, 1),
     (reopen_job, S.CANCELLED, S.REOPENING, 1),
     (reopened, S.REOPENING, S.SUBMITTING, 0),
+    (stop_starting, S.RUNNING, S.RUNNING, 0),
     (pause_job, S.RUNNING, S.PAUSED, 0),
     (resume_job, S.PAUSED, S.RUNNING, 0),
     (cancel_job, S.SUBMITTING, S.CANCELLING, 0),
@@ -144,6 +154,14 @@ async def test_a_move_whose_answer_was_lost_was_made(
     assert store.client.sent == 1
     item = await store.item(store.ref.pk, keys.META_SK)
     assert (item["status"], item["gen"]) == (target, 2 + raised)
+
+
+async def test_a_dead_letter_is_counted_in_its_own_generation(store: Store) -> None:
+    job = await store.put_job(S.RUNNING)
+    assert await count_failure(store, job) is True
+    await store.change(store.ref.pk, keys.META_SK, gen=3)
+    assert await count_failure(store, job) is False
+    assert (await store.item(store.ref.pk, keys.META_SK))["failed_chunks"] == 1
 
 
 @pytest.mark.parametrize("later", [{"paused_at": iso(NOW)}, {"pause_code": "budget"}])

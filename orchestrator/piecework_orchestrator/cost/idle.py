@@ -65,10 +65,10 @@ class IdleDeployment:
     arm: bool = False
     egress: Egress = "public"
     endpoints: int = 0
-    alarms: int = 38
+    alarms: int = 41
     composites: int = 1
     dashboards: int = 1
-    metrics: int = 6
+    metrics: int = 7
     keys: int = 1
     logs_gb: float = 0.1
     stored_gb: float = 1.0
@@ -92,6 +92,7 @@ class IdleRequests:
     """Average requests per second of idle processes."""
 
     worker_polls: float
+    worker_queries: float
     reconciler_polls: float
     job_queries: float
     dead_letter_queries: float
@@ -104,9 +105,9 @@ def idle_requests(settings: Settings) -> IdleRequests:
     # The reconciler counts dead letters in the first pass after they are due.
     dead_letters_s = math.ceil(shortest / EVALUATIONS / pass_s) * pass_s
     queries = 2 / dead_letters_s if settings.dead_letter_alarm else 0.0
-    return IdleRequests(
-        1 / max(1, settings.receive_wait_s), 1 / pass_s, 1 / pass_s, queries
-    )
+    # A worker looks for new backlogs after each empty poll.
+    polls = 1 / max(1, settings.receive_wait_s)
+    return IdleRequests(polls, polls, 1 / pass_s, 1 / pass_s, queries)
 
 
 def idle_lines(
@@ -120,6 +121,7 @@ def idle_lines(
     rates = idle_requests(settings)
     polls = rates.reconciler_polls + rates.worker_polls * deployment.workers
     reads = rates.job_queries + rates.dead_letter_queries
+    reads += rates.worker_queries * deployment.workers
     reports = deployment.workers * SECONDS // REPORT_S
     found = [
         *tasks(deployment),

@@ -133,6 +133,8 @@ def started(
 ) -> Iterator[None]:
     """Start the emulator for the caller's block; one that runs already keeps running.
 
+    One that was started leaves nothing behind.
+
     Raises:
         UsageError, UnreachableError: As `up`; `cli.usage.invalid`: a variable names
             another endpoint, which would be used instead.
@@ -148,6 +150,9 @@ def started(
     finally:
         if before is None or before.pid != running.pid:
             down()
+            folder = state.resolve_folder(None)
+            with state.lock(folder):
+                state.remove_folder(folder)
 
 
 @contextmanager

@@ -32,7 +32,9 @@ from piecework_orchestrator.embedded.guard import HEALTH, KEY_VARIABLE
 LOOPBACK = "127.0.0.1"
 HEALTH_S = 20.0
 TAIL_LINES = 12
-LOCK_FILE, IGNORE_FILE = "emulator.lock", ".gitignore"
+LOCK_FILE, IGNORE_FILE, LOG_FILE = "emulator.lock", ".gitignore", "emulator.log"
+#: What stays in a state folder without an emulator.
+REMAINS = {LOCK_FILE, IGNORE_FILE, LOG_FILE}
 #: Process information on Linux; other systems use `ps`.
 PROC = Path("/proc")
 #: The guard and MiniStack behind it, as the server's command line names them.
@@ -61,7 +63,7 @@ def start(
         UnreachableError: `embedded.server.not_healthy`.
         UsageError: `embedded.port.in_use`.
     """
-    log = state_dir / "emulator.log"
+    log = state_dir / LOG_FILE
     with open_port(port) as listener:
         port = int(listener.getsockname()[1])
         with log.open("wb") as sink:
@@ -285,12 +287,12 @@ def remove(state_dir: Path) -> None:
 
 
 def remove_folder(state_dir: Path) -> None:
-    """Delete what `lock` wrote, if the folder has no other file, and the folder.
+    """Delete log and lock, if the folder has no other file, and the folder.
 
     A folder that `PIECEWORK_STATE_DIR` names stays.
     """
-    if {file.name for file in state_dir.iterdir()} <= {LOCK_FILE, IGNORE_FILE}:
-        for name in (LOCK_FILE, IGNORE_FILE):
+    if {file.name for file in state_dir.iterdir()} <= REMAINS:
+        for name in REMAINS:
             (state_dir / name).unlink(missing_ok=True)
         if state_dir.name == STATE_FOLDER:
             state_dir.rmdir()

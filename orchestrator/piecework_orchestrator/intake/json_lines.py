@@ -23,6 +23,7 @@ from piecework_orchestrator.intake.chunk import (
     misfit_error,
 )
 from piecework_orchestrator.intake.limits import KIB, IntakeLimits
+from piecework_orchestrator.intake.tables import is_table
 
 SUFFIXES = (".jsonl", ".ndjson")
 
@@ -257,12 +258,12 @@ async def object_blocks(
 def _location(source: str) -> tuple[str, str]:
     """Return bucket and key; not with a URL parser, as keys may contain `?` and `#`."""
     bucket, _, key = source.removeprefix(SCHEME).partition("/")
-    if not (BUCKET.fullmatch(bucket) and is_json_lines(key)):
+    readable = is_json_lines(key) or is_table(key)
+    if not (BUCKET.fullmatch(bucket) and readable):
         raise UsageError(
-            f"{source} does not name a .jsonl object in S3.",
+            f"{source} does not name a .jsonl, .csv or .parquet object in S3.",
             code="input.file.unsupported",
-            next_step=f"Name s3://bucket/key of a file that ends in {SUFFIXES[0]}; "
-            "download documents first.",
+            next_step="Name s3://bucket/key of such a file; download documents first.",
             source=source,
         )
     if not is_object_key(key):

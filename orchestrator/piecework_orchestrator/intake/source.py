@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import tempfile
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 import structlog
@@ -93,16 +94,40 @@ def _open(
         blocks = stream_blocks(stdin or _stdin(), "standard input")
         return json_line_chunks(blocks, "standard input", pipeline, limits)
     if source.startswith(SCHEME):
-        return json_line_chunks(object_blocks(source, s3), source, pipeline, limits)
+        if not is_table(source):
+            blocks = object_blocks(source, s3)
+            chunks = json_line_chunks(blocks, source, pipeline, limits)
+        else:
+            chunks = object_table_chunks(source, s3, pipeline, limits)
+        return chunks
     path = Path(source)
     if _is_directory(path):
         return directory_chunks(path, pipeline, limits)
     if is_json_lines(path.name):
         return json_line_chunks(open_blocks(path), source, pipeline, limits)
     if is_table(path.name):
-        return table_chunks(path, pipeline, limits)
+        return table_chunks(path, source, pipeline, limits)
     name = printable_name(path.name)
     return document_chunks(_without_links(path), name, pipeline, limits)
+
+
+async def object_table_chunks(
+    source: str, s3: S3Reader | None, pipeline: Pipeline, limits: IntakeLimits
+) -> AsyncGenerator[ChunkInput, None]:
+    """Yield the chunks of a table in S3, after copying it to this disk.
+
+    Parquet is read from its end, and a header must be whole.
+    """
+    suffix = PurePosixPath(source).suffix.lower()
+    with tempfile.NamedTemporaryFile(suffix=suffix) as copy:
+        async with aclosing(object_blocks(source, s3)) as blocks:
+            async for block in blocks:
+                copy.write(block)
+        copy.flush()
+        rows = table_chunks(Path(copy.name), source, pipeline, limits)
+        async with aclosing(rows) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
 
 def _stdin() -> BinaryIO:

@@ -34,49 +34,56 @@ def is_table(name: str) -> bool:
 
 
 async def table_chunks(
-    path: Path, pipeline: Pipeline, limits: IntakeLimits
+    path: Path, origin: str, pipeline: Pipeline, limits: IntakeLimits
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield a chunk for each row; the columns are the fields of the payload.
+
+    `origin`: the path or address for messages.
 
     Raises:
         UsageError: `input.rows.invalid_line` with line and column,
             `input.rows.empty`, `input.file.unreadable`.
     """
     is_csv = path.suffix.lower() == CSV
-    rows = csv_rows(path, limits) if is_csv else parquet_rows(path)
+    rows = csv_rows(path, origin, limits) if is_csv else parquet_rows(path, origin)
     validate = validate_cells if is_csv else validate_row
     unit = "line" if is_csv else "row"
     empty = True
     for number, row in rows:
         empty = False
-        location = SourceLocation(str(path), f"{unit} {number}", f"{unit} {number}")
+        location = SourceLocation(origin, f"{unit} {number}", f"{unit} {number}")
         payload = validated(validate, pipeline.payload, row, location)
         yield chunk_input(payload, location, pipeline, limits)
     if empty:
         raise UsageError(
-            f"The table {path} contains no row.",
+            f"The table {origin} contains no row.",
             code="input.rows.empty",
             next_step="Write a header and one chunk per row.",
-            origin=str(path),
+            origin=origin,
         )
 
 
-def csv_rows(path: Path, limits: IntakeLimits) -> Iterator[Row]:
+def csv_rows(path: Path, origin: str, limits: IntakeLimits) -> Iterator[Row]:
     """Yield the rows of a CSV file with a header; a byte order mark is skipped."""
     csv.field_size_limit(limits.line_bytes)
+    last = 0
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file, strict=True)
-            refuse_doubled(path, table.fieldnames or ())
+            refuse_doubled(origin, table.fieldnames or ())
+            last = table.line_num
             for row in table:
+                last = table.line_num
                 if None in row or None in row.values():
-                    raise wrong_width(path, table.line_num)
-                yield table.line_num, row
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise unreadable(path, error) from error
+                    raise wrong_width(origin, last)
+                yield last, row
+    except csv.Error as error:  # it quotes no data
+        raise unreadable(origin, f"the row at line {last + 1}: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(origin, reason_of(error)) from error
 
 
-def refuse_doubled(path: Path, columns: Sequence[str]) -> None:
+def refuse_doubled(origin: str, columns: Sequence[str]) -> None:
     """Refuse a header with two columns of one name: one of them would be lost.
 
     Raises:
@@ -85,15 +92,15 @@ def refuse_doubled(path: Path, columns: Sequence[str]) -> None:
     doubled = sorted({name for name in columns if columns.count(name) > 1})
     if doubled:
         raise UsageError(
-            f"Line 1 of {path} has several columns {', '.join(doubled)}.",
+            f"Line 1 of {origin} has several columns {', '.join(doubled)}.",
             code="input.rows.invalid_line",
             next_step="Give each column a name of its own, then submit again.",
-            origin=str(path),
+            origin=origin,
             line=1,
         )
 
 
-def parquet_rows(path: Path) -> Iterator[Row]:
+def parquet_rows(path: Path, origin: str) -> Iterator[Row]:
     """Yield the rows of a Parquet file.
 
     Raises:
@@ -111,7 +118,7 @@ def parquet_rows(path: Path) -> Iterator[Row]:
                     number += 1
                     yield number, row
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(path, error) from error
+        raise unreadable(origin, reason_of(error)) from error
 
 
 def validate_cells(model: type[BaseModel], row: dict[str, Any]) -> BaseModel:
@@ -146,26 +153,27 @@ def validated(
         raise misfit_error(model, location, error) from None
 
 
-def wrong_width(path: Path, line: int) -> UsageError:
+def wrong_width(origin: str, line: int) -> UsageError:
     """Return the error of a line with more or fewer cells than the header."""
     return UsageError(
-        f"Line {line} of {path} has another number of cells than the header.",
+        f"Line {line} of {origin} has another number of cells than the header.",
         code="input.rows.invalid_line",
         next_step=f"Correct line {line}, then submit again. No job was created.",
-        origin=str(path),
+        origin=origin,
     )
 
 
-def unreadable(path: Path, error: Exception) -> UsageError:
+def reason_of(error: Exception) -> str:
+    """Return why a file cannot be read, without its data."""
+    not_utf8 = isinstance(error, UnicodeDecodeError)
+    return "it is not UTF-8" if not_utf8 else type(error).__name__
+
+
+def unreadable(origin: str, reason: str) -> UsageError:
     """Return the error of a file that is not a table."""
-    reason = type(error).__name__
-    if isinstance(error, csv.Error):  # it quotes no data
-        reason = str(error)
-    elif isinstance(error, UnicodeDecodeError):
-        reason = "it is not UTF-8"
     return UsageError(
-        f"{path} cannot be read as a table: {reason}.",
+        f"{origin} cannot be read as a table: {reason}.",
         code="input.file.unreadable",
         next_step="Save it as UTF-8 CSV with a header, or as Parquet.",
-        origin=str(path),
+        origin=origin,
     )

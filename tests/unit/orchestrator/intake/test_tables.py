@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from piecework import Context, Pipeline, Stage
 from piecework.errors import UsageError
 from piecework_orchestrator.intake.source import chunk_inputs
+from tests.unit.orchestrator.intake.test_s3 import Client
 
 
 class Order(BaseModel):
@@ -75,7 +76,7 @@ async def test_parquet_keeps_the_types_of_its_columns(tmp_path: Path) -> None:
             "columns name",
         ),
         ("o.csv", "name,price\n", "input.rows.empty", "no row"),
-        ("o.csv", 'name,price\n"a,1\n', "input.file.unreadable", "o.csv"),
+        ("o.csv", 'name,price\nb,1\n"a,1\n', "input.file.unreadable", "line 3"),
         ("o.csv", "name\x00,price\n", "input.", "o.csv"),
         ("o.parquet", "not parquet", "input.file.unreadable", "o.parquet"),
     ],
@@ -89,3 +90,22 @@ async def test_a_wrong_table_is_named_with_line_and_column(
     assert refused.value.code.startswith(code)
     assert words in refused.value.message
     assert refused.value.next_step
+
+
+@pytest.mark.parametrize("suffix", ["csv", "PARQUET"])
+async def test_a_table_in_s3_is_read_as_one_on_the_disk(
+    tmp_path: Path, suffix: str
+) -> None:
+    path = tmp_path / "orders"
+    if suffix == "csv":
+        path.write_text("name,price\na,1.5\nb,x\n")
+    else:
+        parquet.write_table(pa.table({"name": ["a", "b"], "price": ["1.5", "x"]}), path)
+    content, source = path.read_bytes(), f"s3://bucket/orders.{suffix}"
+    s3 = Client(content[:7], content[7:])
+    chunks = chunk_inputs(source, orders, s3=s3)
+    first = json.loads((await anext(chunks)).payload)
+    assert (first["name"], first["price"]) == ("a", 1.5)
+    with pytest.raises(UsageError, match=f"of {source} does not fit Order: price"):
+        await anext(chunks)
+    assert s3.request == {"Bucket": "bucket", "Key": f"orders.{suffix}"}

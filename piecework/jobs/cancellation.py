@@ -82,7 +82,7 @@ class CancelSweep:
         changed = await cancel_all_unclaimed(self.rt.table, at_once, now)
         self.cancelled += len(at_once) - len(changed)
         for chunk in changed:
-            await self.request_cancel_of_claimed(chunk)
+            await self.sweep_changed(chunk)
         for chunk in chunks:
             if not self.ends_at_once(chunk):
                 await self.sweep(chunk)
@@ -98,13 +98,20 @@ class CancelSweep:
 
     async def sweep(self, chunk: Chunk) -> None:
         """Cancel a chunk, or request its owner to stop."""
-        if chunk.status is ChunkStatus.RUNNING:
-            if not chunk.is_cancel_requested:
-                self.requested += await request_cancel(
-                    self.rt.table, chunk, self.cancel
-                )
-        elif not chunk.status.terminal and not await self.sweep_waiting(chunk):
-            await self.request_cancel_of_claimed(chunk)
+        if not await self.sweep_once(chunk):
+            await self.sweep_changed(chunk)
+
+    async def sweep_once(self, chunk: Chunk) -> bool:
+        """Sweep a chunk as it was read; False: it has changed since."""
+        if chunk.status.terminal:
+            return True
+        if chunk.status is not ChunkStatus.RUNNING:
+            return await self.sweep_waiting(chunk)
+        if chunk.is_cancel_requested:
+            return True
+        requested = await request_cancel(self.rt.table, chunk, self.cancel)
+        self.requested += requested
+        return requested
 
     async def sweep_waiting(self, chunk: Chunk) -> bool:
         """Cancel or dispatch a chunk without an owner; False: a worker claimed it."""
@@ -122,16 +129,15 @@ class CancelSweep:
             await self.dispatch(chunk)
         return requested
 
-    async def request_cancel_of_claimed(self, seen: Chunk) -> None:
-        """Request the worker to stop that claimed the chunk since it was read."""
-        with suppress(SchemaTooNewError):
-            await self.repeat_requests(seen)
+    async def sweep_changed(self, seen: Chunk) -> None:
+        """Sweep a chunk again that a worker claimed, gave back or ended meanwhile.
 
-    async def repeat_requests(self, seen: Chunk) -> None:
-        """Read the chunk again and request its owner to stop."""
-        chunk = await read_chunk(self.rt.table, seen.ref)
-        if chunk is not None and chunk.gen == seen.gen:
-            self.requested += await request_cancel(self.rt.table, chunk, self.cancel)
+        The reconcilers sweep only half a minute after this sweep.
+        """
+        with suppress(SchemaTooNewError):
+            chunk = await read_chunk(self.rt.table, seen.ref)
+            if chunk is not None and chunk.gen == seen.gen and not chunk.has_direction:
+                await self.sweep_once(chunk)
 
     async def dispatch(self, chunk: Chunk) -> None:
         """Queue the message of a chunk that a worker compensates."""

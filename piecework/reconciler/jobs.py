@@ -129,9 +129,12 @@ async def expire(context: PassContext, job: Job) -> Counter[str]:
 async def finish_cancelling(
     context: PassContext, job: Job, *, sweeps: bool = False
 ) -> Counter[str]:
-    """Cancel chunks with expired leases; sweep if no other process does; end the job.
+    """Cancel chunks that no worker holds any more; sweep if no other process does.
 
-    The sweep of a large job takes long. Two at once would only hinder each other.
+    These chunks have an expired lease, or were given back after their cancel request.
+
+    The sweep of a large job takes long. Two at once would only hinder each other. The
+    job ends if all its chunks have.
     """
     rt = context.rt
     actions: Counter[str] = Counter()
@@ -140,7 +143,12 @@ async def finish_cancelling(
         if chunk.has_direction or chunk.compensate_requested:
             actions += await reconcile_chunk(context, job, chunk)
             continue
-        if chunk.status is not ChunkStatus.RUNNING or chunk.gen > job.gen:
+        if chunk.status.terminal or chunk.gen > job.gen:
+            continue
+        if chunk.status is not ChunkStatus.RUNNING:
+            if chunk.is_cancel_requested:
+                done = await cancel_unclaimed(rt.table, chunk, rt.clock())
+                actions["cancelled"] += done
             continue
         if job.compensates_on_cancel:
             continue  # the sweep requests it; the next pass releases it, see above

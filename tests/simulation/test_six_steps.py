@@ -26,7 +26,7 @@ from piecework_simulation.crash_points.scenarios import (
 
 SCENARIOS = ("six", "six-undo")
 #: The sample interval; each await of the saga is hit at least once.
-EVERY = 24
+EVERY = 22
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -226,6 +226,25 @@ async def test_a_chunk_dispatched_for_compensation_is_due_again_later(
     assert (await store.item())["redispatch_at"] == iso(NOW + SETTINGS.visibility_s)
 
 
+@pytest.mark.parametrize("gives_back", [schedule_retry, defer])
+@pytest.mark.parametrize(
+    ("compensate", "counts"), [(False, (1, 0)), (True, (0, 1))], ids=["stop", "undo"]
+)
+async def test_a_chunk_given_back_during_a_sweep_ends_with_it(
+    store: Store, gives_back: Write, counts: Any, *, compensate: bool
+) -> None:
+    claim = await store.running()
+    seen = Chunk.read(store.chunk, await store.item())
+    assert await gives_back(store, claim)
+    request = CancelRequest(iso(NOW), compensate=compensate)
+    cancel_sweep = sweeping.CancelSweep(runtime(store), request)
+    await cancel_sweep.sweep_all([seen])
+    assert counts == (cancel_sweep.cancelled, cancel_sweep.requested)
+    after = await store.item()
+    assert (after["status"] == "CANCELLED") is not compensate
+    assert "retry_at" not in after or not compensate
+
+
 @pytest.mark.parametrize("deferrals", [schedule_retry, defer])
 async def test_a_chunk_that_defers_after_a_cancel_request_does_not_wait_for_its_retry(
     store: Store, deferrals: Write

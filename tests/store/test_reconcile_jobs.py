@@ -35,6 +35,7 @@ RUNNING = {
     "claimed_by": "other",
 }
 BACK = {**RUNNING, "direction": "compensating"}
+GIVEN_BACK = {"status": "WAITING", "fence": 4}
 
 
 @pytest.fixture
@@ -140,11 +141,13 @@ async def test_what_an_opened_job_did_not_send_is_sent(
         (RUNNING, LEASE - 1, "RUNNING"),
         ({**RUNNING, "gen": 3}, LEASE, "RUNNING"),
         (BACK, LEASE, "WAITING"),
+        (GIVEN_BACK, LEASE, "WAITING"),
+        ({**GIVEN_BACK, "cancel_requested_at": iso(NOW)}, LEASE, "CANCELLED"),
         ({"status": "SUCCEEDED"}, LEASE, "SUCCEEDED"),
         ({"status": "DEAD"}, LEASE, "DEAD"),
     ],
 )
-async def test_a_cancel_takes_what_a_dead_worker_holds_and_nothing_else(
+async def test_a_cancel_takes_what_no_worker_holds_any_more_and_nothing_else(
     store: Store, asked: list[str], state: dict[str, Any], seen: float, status: str
 ) -> None:
     await store.put_chunk(**state)

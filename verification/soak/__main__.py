@@ -101,7 +101,7 @@ def look_again(folder: Path) -> int:
     records = read_records(folder)
     missing = list(blind({type(record).__name__ for record in records}))
     with isolated_environ(PACE):
-        found = check(records, limits(load_settings()))
+        found = check(records, limits(load_settings(), folder))
     for said in (*missing, *found):
         say(str(said))
     sys.stdout.write(f"history_violations={len(found)} records={len(records)}\n")

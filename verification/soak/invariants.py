@@ -34,7 +34,8 @@ class SimulatorInvariants:
             traced=False,
             note=lambda *_: None,
         )
-        self.invariants = Invariants(world)
+        provider: Any = SimpleNamespace(input_faults=limits.poison)
+        self.invariants = Invariants(world, provider)
         self.seen: dict[tuple[str, str], Any] = {}
 
     def judge(self, change: Change) -> Iterator[str]:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from piecework.domain.keys import BREAKERS_PK, WORKERS_PK
+from piecework.domain.keys import (
+    ACTIVE_PK,
+    BACKLOG_PREFIX,
+    BREAKERS_PK,
+    WORKERS_PK,
+)
 from verification.soak.record import Ack, Change, Effect, Said
 from verification.soak.world import CHUNK_ENDED, Rule, World
 
@@ -62,7 +67,10 @@ def own_tenant_only(world: World, change: Change) -> Iterator[str]:
     """I13: no other tenant's keys; breakers, limits and workers are the fleet's."""
     tenant = world.limits.tenant
     mine = change.pk.startswith((f"T#{tenant}#J#", f"T#{tenant}#JOBS"))
-    active = change.pk == "ACTIVE" and change.sk.startswith(f"{tenant}#")
+    place = change.sk
+    if place.startswith(BACKLOG_PREFIX):
+        place = place.split("#", 2)[2]  # after the queue
+    active = change.pk == ACTIVE_PK and place.startswith(f"{tenant}#")
     shared = change.pk in {BREAKERS_PK, WORKERS_PK}
     if not (mine or active or shared):
         yield f"wrote to {change.pk}"

@@ -24,6 +24,8 @@ from piecework import (
     Stage,
 )
 
+#: The trouble of a chunk that kills the process of its stage.
+POISON = "poison"
 RETRY = RetryPolicy(attempts=3, base=0.05, cap=0.2)
 #: Of one attempt: what it left under way has landed by then.
 TIMEOUT_S = 2.0
@@ -144,7 +146,7 @@ async def done(
 
 async def read(ctx: Context[Work]) -> int:
     """Make two calls at once."""
-    if ctx.payload.trouble == "poison" and not await fixed():
+    if ctx.payload.trouble == POISON and not await fixed():
         os.kill(os.getpid(), signal.SIGKILL)
     answers = await asyncio.gather(thought(ctx, "read-a"), thought(ctx, "read-b"))
     return sum(answers)

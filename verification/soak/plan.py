@@ -115,7 +115,7 @@ class Plan:
 def chunk(rng: Random, pipeline: str, n: int) -> Work:
     """Return a chunk's work, with its trouble if it has one."""
     if pipeline == "plain" and rng.random() < len(pipelines.ALL) / POISON_EVERY:
-        return Work(n=n, trouble="poison")
+        return Work(n=n, trouble=pipelines.POISON)
     drawn = rng.uniform(0, 100)
     for trouble, share in TROUBLES[pipeline].items():
         if drawn < share:

@@ -103,6 +103,7 @@ class Limits:
     Attributes:
         stages: Of each pipeline, its stages in order, and the position of its pivot.
         naive: The effects that the provider repeats if asked twice.
+        poison: The chunks that kill the process of their stage, by tenant and job.
     """
 
     lease_s: float
@@ -113,6 +114,7 @@ class Limits:
     stages: Mapping[str, tuple[tuple[str, ...], int]]
     tenant: str = "default"
     naive: frozenset[str] = frozenset()
+    poison: frozenset[tuple[str, str, int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,15 @@ def read_records(folder: Path) -> list[Record]:
     ]
 
 
-def limits(settings: Settings) -> Limits:
+def limits(settings: Settings, folder: Path) -> Limits:
     """Return what the history is held to."""
+    manifests = sorted(folder.glob("*.manifest.jsonl"))
+    poison = {
+        (settings.tenant, path.name.partition(".")[0], n)
+        for path in manifests
+        for n, work in enumerate(lines_of(path))
+        if work["trouble"] == pipelines.POISON
+    }
     return Limits(
         settings.lease_s,
         settings.clock_skew_s,
@@ -39,4 +46,5 @@ def limits(settings: Settings) -> Limits:
             for pipeline in pipelines.ALL
         },
         naive=pipelines.NAIVE,
+        poison=frozenset(poison),
     )

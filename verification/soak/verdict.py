@@ -171,14 +171,15 @@ class Verdict:
 
 def judge(plan: Plan, course: Course) -> Verdict:
     """Ask all judges."""
-    changes, records = course.actors.changes, read_records(course.actors.site.folder)
+    changes, folder = course.actors.changes, course.actors.site.folder
+    records = read_records(folder)
     effects = [record for record in records if isinstance(record, Effect)]
     persons = left_to_a_person(changes.all)
     sagas = {job.name for job in plan.jobs() if job.pipeline == pipelines.saga.name}
     return Verdict(
         plan,
         course,
-        violations=check(records, limits(course.actors.settings)),
+        violations=check(records, limits(course.actors.settings, folder)),
         unsettled=settle_up(
             effects, {job: changes.chunks[job] for job in sorted(sagas)}, persons
         ),

@@ -34,13 +34,13 @@ class PauseInvariants:
         if new["status"] != JobStatus.PAUSED:
             self.paused_at.pop(job_pk, None)
         else:
-            self.paused_at.setdefault(job_pk, self.world.loop.moment)
+            self.paused_at.setdefault(job_pk, self.world.now())
 
     def check_start(self, job_pk: str, chunk: Item | None) -> None:
         """Check the start of a call of a chunk."""
         if job_pk not in self.paused_at or (chunk and "direction" in chunk):
             return
-        seconds = self.world.loop.moment - self.paused_at[job_pk]
+        seconds = self.world.now() - self.paused_at[job_pk]
         if seconds > self.world.settings.lease_s + UNNOTICED_S:
             self.report_violation(
                 f"I19: {job_pk} started a call {seconds:.0f} s after its pause"

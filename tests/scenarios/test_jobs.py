@@ -106,6 +106,7 @@ async def test_the_certificate_names_every_chunk(scenario: Scenario) -> None:
             "label": "item 7",
             "status": "DEAD",
             "error_code": "tool.stock.none",
+            "compensation": "NOT_NEEDED",
         }
     ]
 

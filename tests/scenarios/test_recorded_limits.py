@@ -17,6 +17,8 @@ JOBS = json.loads(FILE.read_text())["jobs"][NAME]
 KNOWN = JOBS["1000"]
 #: What comes with time or chance, not with the work.
 AT_TIMES = {"GetQueueUrl", "POST", "ChangeMessageVisibilityBatch", "ReceiveMessage"}
+#: Rows of the fleet, and those of a backlog, which only the large job has.
+NOT_OF_THE_WORK = {"BREAKERS", "ACTIVE"}
 
 
 def request(job: Any) -> set[tuple[str, str, str]]:
@@ -24,7 +26,7 @@ def request(job: Any) -> set[tuple[str, str, str]]:
         (by, row["operation"], row["kind"])
         for by in ("submitter", "worker")
         for row in job[by]
-        if row["operation"] not in AT_TIMES and row["kind"] != "BREAKERS"
+        if row["operation"] not in AT_TIMES and row["kind"] not in NOT_OF_THE_WORK
     }
 
 

@@ -281,7 +281,7 @@ async def read_chunks(
 
 
 def chunk_facts(chunk: Chunk, now: float) -> Document:
-    """Return the attributes of a chunk, and for what it waits."""
+    """Return the attributes of a chunk, and the reason of its wait."""
     wait = wait_of(chunk, now)
     return {**chunk.facts, **({"wait": wait.document} if wait else {})}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
 from piecework.domain import keys
@@ -147,14 +148,25 @@ async def payload_facts(rt: Runtime, letter: DeadLetterRow) -> Document:
     if not place:
         return {}
     try:
-        payloads = Payloads(rt.objects)
-        content = await payloads.read(
-            ref.tenant, ref.job, PayloadRef.parse(place), letter.payload_sha256
-        )
-        return {"payload_at": place, "payload": read_json(content, Bounds(MOST_BYTES))}
+        payload = await read_payload(rt, ref, place, letter.payload_sha256)
+        return {"payload_at": place, "payload": payload}
     except (PieceworkError, ValueError) as error:
         # A role may show dead letters without their payloads.
         if isinstance(error, StoreError) and error.code != "aws.access.denied":
             raise
         code = error.code if isinstance(error, PieceworkError) else "not JSON"
         return {"payload_at": place, "payload": None, "payload_error": code}
+
+
+async def read_payload(rt: Runtime, ref: ChunkRef, place: str, sha256: str) -> Any:
+    """Return a stored payload as a JSON value, checked by its hash.
+
+    Raises:
+        StateError: `runtime.object.missing`.
+        PermanentError: `runtime.payload.corrupt`.
+        StoreError: The bucket cannot be reached, or refuses the read.
+        ValueError: `place` does not name a payload.
+    """
+    payloads, where = Payloads(rt.objects), PayloadRef.parse(place)
+    content = await payloads.read(ref.tenant, ref.job, where, sha256)
+    return read_json(content, Bounds(MOST_BYTES))

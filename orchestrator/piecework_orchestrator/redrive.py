@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
+from piecework.aws.objects import MOST_BYTES, PayloadRef
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
@@ -27,6 +27,7 @@ from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN, Closing, DeadLetters
 from piecework.store.reopen import Patched
+from piecework_orchestrator.letters import read_payload
 from piecework_orchestrator.retry import (
     ReopenRequest,
     RetryRequest,
@@ -127,7 +128,7 @@ async def edit_payload(
             f"{letter.pipeline}, not {edit.pipeline.name}."
         )
         raise invalid_payload(message)
-    old = await read_payload(rt, letter, required=not edit.whole)
+    old = await payload_of(rt, letter, required=not edit.whole)
     new = edit.apply(old)
     if new == old:
         return None
@@ -144,16 +145,13 @@ async def edit_payload(
     return EditedPayload(content, pack, Patched(str(place), sha256, patch))
 
 
-async def read_payload(rt: Runtime, letter: DeadLetterRow, *, required: bool) -> Any:
+async def payload_of(rt: Runtime, letter: DeadLetterRow, *, required: bool) -> Any:
     """Return the payload that a chunk died with.
 
     If it is not required, return None where it cannot be read.
     """
-    ref = letter.job
-    place, sha256 = PayloadRef.parse(letter.payload), letter.payload_sha256
     try:
-        content = await Payloads(rt.objects).read(ref.tenant, ref.job, place, sha256)
-        return read_json(content, Bounds(MOST_BYTES))
+        return await read_payload(rt, letter.ref, letter.payload, letter.payload_sha256)
     except (PieceworkError, ValueError):
         if required:
             raise

@@ -124,4 +124,9 @@ async def test_hidden_payloads_are_on_no_page(deployment: Deployment) -> None:
                 False,
             )
         assert (await page.get("/jobs/j-1/results"))[0] == 403
+        assert (await page.get("/actions/retry?job=j-1"))[0] == 403
         assert (await page.post("/actions/retry?job=j-1", reason="x"))[0] == 403
+    async with serve(deployment.client, payloads=False) as page:
+        await page.get(f"/?token={TOKEN}")
+        status, text = await page.get("/actions/edit?job=j-1&chunk=1")
+        assert (status, "secret" in text) == (403, False)

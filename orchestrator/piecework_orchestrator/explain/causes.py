@@ -209,7 +209,7 @@ def job_paused(view: View) -> Iterator[Finding]:
 
 
 def workers_missing(view: View) -> Iterator[Finding]:
-    """Find that no worker can take the chunks: there is none, or none has a slot."""
+    """Find that no worker can take the chunks: none runs, or all are busy."""
     if view.at.workers is None or not view.needs_worker:
         return
     chunks, pipeline = view.chunks or view.at.job.chunks, view.at.job.pipeline
@@ -475,5 +475,5 @@ def by_blocker(view: View, reason: WaitReason) -> dict[str, list[Chunk]]:
 
 
 def first(times: Iterable[str]) -> str:
-    """Return the earliest of some times; empty: there is none."""
+    """Return the earliest of some times; the empty text without any."""
     return min(filter(None, times), default="")

@@ -197,8 +197,8 @@ async def read_open_chunks(rt: Reading, job: Job) -> OpenChunks:
 async def list_groups(tallies: Tallies, job: Job) -> tuple[list[int], list[int], float]:
     """Return the groups that are not full and those that are.
 
-    Of a job of several blocks only some are read; also return which part of the groups
-    that are not full these are.
+    If a job has several blocks, only some are read. The last value is the part of the
+    groups that are not full which these are.
     """
     blocks = keys.block_count(job.chunks)
     if blocks == 1:

@@ -1,4 +1,4 @@
-"""Say for what a WAITING chunk waits."""
+"""Name the reason for which a WAITING chunk waits."""
 
 from __future__ import annotations
 

@@ -103,11 +103,13 @@ class Action:
         title: Of its page and its button.
         preview: Reads what it would touch.
         perform: Does it; returns a sentence about the outcome.
+        shows_payload: Whether its form shows a payload.
     """
 
     title: str
     preview: Callable[[Client, Subject], Awaitable[Preview]]
     perform: Callable[[Client, Subject, Fields], Coroutine[None, None, str]]
+    shows_payload: bool = False
 
 
 def count(number: int, noun: str) -> str:
@@ -326,7 +328,9 @@ ACTIONS: Final = {
     "pause": Action("Pause the job", preview_pause, pause),
     "resume": Action("Resume the job", preview_resume, resume),
     "redrive": Action("Redrive dead letters", preview_redrive, redrive),
-    "edit": Action("Edit the payload and redrive", preview_edit, edit),
+    "edit": Action(
+        "Edit the payload and redrive", preview_edit, edit, shows_payload=True
+    ),
     "discard": Action("Discard dead letters", preview_letters, discard),
     "resolve": Action("Resolve the effect", preview_resolve, resolve),
 }

@@ -141,6 +141,10 @@ class Pages:
         action = ACTIONS.get(request.path_params["action"])
         if action is None:
             raise HTTPException(404, "This action does not exist.")
+        if not self.access.actions:
+            raise HTTPException(403, "This page only reads. Use --allow-actions.")
+        if action.shows_payload and not self.access.payloads:
+            raise HTTPException(403, "Payloads are hidden. Use --show-payloads.")
         subject = read_subject(request)
         if request.method != "POST":
             return await self._preview(action, subject)

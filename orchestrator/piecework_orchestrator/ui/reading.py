@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
+from piecework.aws.objects import MOST_BYTES
 from piecework.client import Client
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, moment
+from piecework.domain import keys
+from piecework.domain.model import ChunkRef, ChunkStatus, Job, moment
 from piecework.domain.records import Bounds, read_json
 from piecework.domain.rows import WorkerRow
 from piecework.errors import PieceworkError
@@ -32,6 +33,7 @@ from piecework_orchestrator.inspector import (
     progress_of,
     require_chunk,
 )
+from piecework_orchestrator.letters import read_payload
 from piecework_orchestrator.results import read_group, result_json
 
 #: Seconds between two reads of a job's item.
@@ -179,7 +181,8 @@ async def read_values(rt: Runtime, job: Job, number: int) -> Document:
     chunk = await require_chunk(rt, job.ref.chunk(number))
     values: Document = {}
     try:
-        values["payload"] = await read_payload(rt, chunk)
+        place = (chunk.payload, chunk.payload_sha256)
+        values["payload"] = await read_payload(rt, chunk.ref, *place)
         if chunk.status is ChunkStatus.SUCCEEDED:
             values["result"] = await read_result(rt, job, chunk.ref)
     except PieceworkError as error:
@@ -187,18 +190,9 @@ async def read_values(rt: Runtime, job: Job, number: int) -> Document:
     return values
 
 
-async def read_payload(rt: Runtime, chunk: Chunk) -> Any:
-    """Return the input of a chunk as a JSON value."""
-    ref = PayloadRef.parse(chunk.payload)
-    content = await Payloads(rt.objects).read(
-        chunk.ref.tenant, chunk.ref.job, ref, chunk.payload_sha256
-    )
-    return read_json(content, Bounds(MOST_BYTES))
-
-
 async def read_result(rt: Runtime, job: Job, ref: ChunkRef) -> Any:
     """Return the result of a succeeded chunk as a JSON value."""
-    group = ref.chunk // 256
+    group = keys.partition_of(ref.chunk)
     ended = await read_group(rt, job, group, [ref.chunk])
     text = await result_json(rt, ended[0]) if ended else "null"
     return read_json(text.encode(), Bounds(MOST_BYTES))

@@ -33,7 +33,7 @@ def chunk_columns(now: float) -> list[Column]:
 
 
 def status_cell(chunk: Document) -> str:
-    """Return the status of a chunk, and for what it waits."""
+    """Return the status of a chunk, and the reason of its wait."""
     wait = chunk.get("wait")
     return f"{chunk['status']} ({wait['text']})" if wait else str(chunk["status"])
 

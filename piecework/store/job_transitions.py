@@ -32,6 +32,7 @@ IN_STATE = "#status = :from AND gen = :gen"
 THIS_PAUSE = f"{IN_STATE} AND paused_at = :paused_at AND pause_code = :pause_code"
 #: The messages of an earlier resume are not those of a later one.
 THIS_RESUME = f"{IN_STATE} AND resumed_at = :resumed_at"
+NEVER_RESUMED = f"{IN_STATE} AND attribute_not_exists(resumed_at)"
 #: The attributes of a pause.
 PAUSE = "pause_code, pause_message, paused_by, paused_at"
 EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
@@ -180,9 +181,10 @@ class JobTransitions:
         """Move RUNNING -> PAUSED: no call starts until the job is resumed.
 
         The event is in the same transaction. A refused pause changes nothing: the job
-        has changed, or another process has paused it.
+        has changed, or another process has paused it. A late copy of the request is
+        refused after a resume, because the pause names the resume that it follows.
         """
-        now = self.clock()
+        now, resumed = self.clock(), job.resumed_at
         facts = {
             "pause_code": pause.code,
             "pause_message": pause.message,
@@ -190,8 +192,15 @@ class JobTransitions:
             "paused_at": iso(now),
         }
         move = self._moving(
-            job.ref, job.gen, JobStatus.RUNNING, JobStatus.PAUSED, facts
+            job.ref,
+            job.gen,
+            JobStatus.RUNNING,
+            JobStatus.PAUSED,
+            facts,
+            condition=THIS_RESUME if resumed else NEVER_RESUMED,
         )
+        if resumed:
+            move = replace(move, values={**move.values, "resumed_at": resumed})
         told = {"actor": pause.actor, "code": pause.code, "reason": pause.message}
         event = event_put(self.table, job.ref, "paused", now, told)
         return isinstance(await self.table.transact([move, event]), Written)

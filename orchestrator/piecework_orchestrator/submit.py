@@ -25,6 +25,7 @@ from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
+from piecework_orchestrator.inspector import require_not_deleted
 from piecework_orchestrator.intake.chunk import ChunkInput
 
 #: Chunks between two reports of how many are read.
@@ -65,6 +66,7 @@ async def submit(
     Raises:
         UsageError: `submit.token.conflict`: a job with this id has other content, or
             another deadline.
+        NotFoundError: `job.record.deleted`: a job with this id was deleted.
         PieceworkError: The input is invalid; no job was created.
     """
     with acting_as("orchestrator"):
@@ -80,6 +82,9 @@ async def create_and_fan_out(
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
     tolerated_of(submission.tolerate, 0)  # refuse it before the rows are read
+    # A deleted job must not get new objects: its tombstone answers first.
+    if (found := await rt.jobs.read(ref)) is not None:
+        require_not_deleted(found)
     with tempfile.TemporaryFile() as spool:
         count = await pack(rt, ref, chunks, spool, progress)
         manifest, sha256 = await write_manifest(rt.objects, ref.tenant, ref.job, spool)
@@ -210,6 +215,7 @@ def check_same(job: Job, facts: dict[str, object]) -> None:
     Raises:
         UsageError: `submit.token.conflict`.
     """
+    require_not_deleted(job)
     for name, stored, what in (
         ("pipeline", job.pipeline, "another pipeline"),
         ("manifest_sha256", job.manifest_sha256, "other chunks"),

@@ -127,6 +127,7 @@ class SyncJob(Generic[R]):
     retry = Blocking(JobHandle.retry)
     pause = Blocking(JobHandle.pause)
     resume = Blocking(JobHandle.resume)
+    delete = Blocking(JobHandle.delete)
     dead_letters = Blocking(JobHandle.dead_letters)
     dead_letter = Blocking(JobHandle.dead_letter)
     redrive = Blocking(JobHandle.redrive)

@@ -7,6 +7,7 @@
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
     ACTIVE                             <tenant>#<job>
+    EXPIRY                             <time>#<tenant>#<job>
     BREAKERS                           <dependency>, LIMITS#<dependency>
     WORKERS                            <worker>
     T#acme#I#<sha256>                  RECORD, HEAD, SEQ#<n>
@@ -51,6 +52,7 @@ def is_file_name(text: str) -> bool:
 
 ACTIVE_PK = "ACTIVE"
 BREAKERS_PK = "BREAKERS"
+EXPIRY_PK = "EXPIRY"
 QUARANTINE_PK = "QUARANTINE"
 WORKERS_PK = "WORKERS"
 META_SK = "META"
@@ -116,6 +118,18 @@ def job_of_active_sk(sk: str) -> tuple[str, str] | None:
     """Return tenant and job of an active job; None: it is another row."""
     tenant, _, job = sk.partition("#")
     return (tenant, job) if is_name(tenant) and is_name(job) else None
+
+
+def expiry_sk(at: str, tenant: str, job: str) -> str:
+    """Return the sort key under which the reconciler finds a job that expires."""
+    return f"{at}#{tenant}#{job}"
+
+
+def job_of_expiry_sk(sk: str) -> tuple[str, str, str] | None:
+    """Return time, tenant and job of a job that expires; None: it is another row."""
+    at, _, rest = sk.partition("#")
+    named = job_of_active_sk(rest)
+    return None if named is None else (at, *named)
 
 
 def backlog_sk(queue: str, tenant: str, job: str) -> str:

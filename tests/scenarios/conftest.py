@@ -48,6 +48,7 @@ ALL = {
         pipelines.assembling,
         pipelines.drawing,
         pipelines.scraping,
+        pipelines.revealing,
     )
 }
 #: Seconds that a scenario waits for a state, on a machine with other work, too.

@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 #: The groups of commands, in the order of the help; commands alone come first.
 GROUPS = {
-    "jobs": "List, show and explain jobs; cancel, retry, pause and resume them.",
+    "jobs": "List, show and explain jobs; cancel, retry, pause and delete them.",
     "chunks": "List and show the chunks of a job.",
     "dlq": "List, redrive, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
@@ -97,6 +97,7 @@ COMMANDS = {
     "jobs cancel": Row(
         "cancel:cancel_job", "Cancel a job; chunks that have a result keep it."
     ),
+    "jobs delete": Row("delete:delete_job", "Delete all data of a job that has ended."),
     "jobs set-priority": Row(
         "pause:set_priority", "Change the share of a job in the workers."
     ),

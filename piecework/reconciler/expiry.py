@@ -103,8 +103,8 @@ class Expiries:
         store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
         letters = [letter async for letter in store.of_job(job.ref)]
         match expiry_of(job, letters, now=rt.clock(), days=days):
-            case Kept(until, open_letters):
-                await deletions.postpone(job, until, open_letters)
+            case Kept(until, letters_open):
+                await deletions.postpone(job, until, letters_open)
                 return "expiry postponed"
             case Expired():
                 reason = f"{days} days after its end"

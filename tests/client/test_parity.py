@@ -50,6 +50,7 @@ COMMAND_OF = {
     "compensation_plan": "jobs cancel",
     "set_priority": "jobs set-priority",
     "retry": "jobs retry",
+    "delete": "jobs delete",
     "pause": "jobs pause",
     "resume": "jobs resume",
     "dead_letters": "dlq list",

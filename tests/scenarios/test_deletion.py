@@ -53,7 +53,7 @@ def kind_of(place: str) -> str:
         return place.split("/")[4]
     if "dead-letters" in place:
         return "dead letter"
-    name = place.split()[-1]
+    name = place.rsplit(maxsplit=1)[-1]
     return name.split("#")[2] if name.startswith("WORK#") else name.split("#")[0]
 
 

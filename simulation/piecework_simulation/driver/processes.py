@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from piecework.context import Context
 from piecework.domain.model import JobRef
+from piecework.domain.order_key import read_order_key
 from piecework.domain.priority import Priority
 from piecework.errors import PieceworkError
 from piecework.pipelines import Pipeline, Stage
@@ -285,4 +286,5 @@ async def read_inputs(
     """Yield payloads as the intake does."""
     for item in items:
         label = pipeline.label(item) if pipeline.label else ""
-        yield ChunkInput(label, item.model_dump_json().encode())
+        key = read_order_key(pipeline.ordered_by, item, label)
+        yield ChunkInput(label, item.model_dump_json().encode(), key)

@@ -49,7 +49,7 @@ async def unblock(
         ref.sk,
         condition=BLOCKED_BY_IT,
         update="SET redispatch_at = if_not_exists(redispatch_at, :due)"
-        " REMOVE blocked_by, error_code",
+        " REMOVE blocked_by",
         values={"before": before, "due": due},
     )
     reply = await table.update(action)

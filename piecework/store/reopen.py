@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso
+from piecework.domain.outcome import STOPPED_CODE
 from piecework.store.table import Action, Table, Written
 
 #: The chunk is as it was read, without a result. A result is never discarded.
@@ -95,8 +96,8 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
         "one": 1,
         "stage": chunk.resume_at,
     }
-    if chunk.blocked_by is not None:
-        removed += ", error_code"  # that its key was stopped
+    if chunk.error_code == STOPPED_CODE:
+        removed += ", error_code"
     if chunk.status is ChunkStatus.DEAD:
         assignments += (
             ", replay_of = :gen, origin_gen = if_not_exists(origin_gen, :gen)"

@@ -21,12 +21,12 @@ from piecework.reconciler.loop import reconcile_for_ever
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime
 from piecework.saga.stage import run_in_process
-from piecework.store.dead_letters import DeadLetters
+from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.limits import FleetQuotas
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.pause import pause, resume
-from piecework_orchestrator.redrive import RedriveRequest, redrive
+from piecework_orchestrator.redrive import RedriveRequest, discard, redrive
 from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.submit import Submission, submit
 from piecework_simulation.driver.input_faults import CHILD
@@ -273,6 +273,16 @@ class FleetDriver:
             await redrive(rt, RedriveRequest(ref, rows, "operator", "it is fixed"))
 
         return await self.command("redrive", ref, act, **more)
+
+    async def discard(self, ref: JobRef, **more: Any) -> str:
+        """Discard all open dead letters of a job: it skips chunks with order keys."""
+
+        async def act(rt: Runtime) -> None:
+            letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+            rows = [r async for r in letters.of_job(ref) if r.state == "OPEN"]
+            await discard(rt, ref, rows, Closing("operator", "it is obsolete"))
+
+        return await self.command("discard", ref, act, **more)
 
 
 async def set_stop_event(event: asyncio.Event) -> None:

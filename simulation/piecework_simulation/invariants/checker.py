@@ -24,6 +24,7 @@ from piecework_simulation.coverage import (
 )
 from piecework_simulation.invariants.chunk_invariants import ChunkInvariants
 from piecework_simulation.invariants.dead_letters import DeadLetterInvariants
+from piecework_simulation.invariants.order import order_violations
 from piecework_simulation.invariants.ownership import (
     foreign_writes,
     oversized,
@@ -145,6 +146,8 @@ class Invariants:
             claim = self.world.sender.name, self.chunk_name(job_pk, new["chunk"])
             self.suspects[claim] = new.get("takeovers", 0) > 0
         self.pivots.check_chunk(job_pk, new)
+        for text in order_violations(old, new, self.chunks[job_pk].values()):
+            self.report_violation(f"I20: {checker.name} {text}")
         if new["status"] == ChunkStatus.DEAD and "C7" in transitions:
             self.check_death(job_pk, new)
 

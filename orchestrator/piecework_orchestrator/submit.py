@@ -18,6 +18,7 @@ from typing import IO
 from piecework.aws.objects import PACK_SIZE, PayloadRef
 from piecework.cost.meter import acting_as
 from piecework.domain import keys
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import Job, JobRef, iso
 from piecework.domain.priority import Priority, backlog_start
 from piecework.errors import UsageError
@@ -26,6 +27,7 @@ from piecework.jobs.manifest import Entry, write_manifest
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.models import require_prices
 
 #: Chunks between two reports of how many are read.
 REPORT_EVERY = 256
@@ -42,6 +44,7 @@ class Submission:
         tolerate: How many chunks may fail in a job that succeeds, as a number or, such
             as `2%`, as a share of the chunks.
         priority: Its share of the workers. The first submit of an id decides it.
+        budget: What its calls may spend; the job is paused before they spend more.
     """
 
     ref: JobRef
@@ -52,6 +55,7 @@ class Submission:
     deadline_requested: str = ""
     tolerate: str | int = 0
     priority: Priority = Priority.NORMAL
+    budget: Cap = NO_CAP
 
 
 async def submit(
@@ -63,8 +67,8 @@ async def submit(
     """Start a job; return the job, and whether this submit created it.
 
     Raises:
-        UsageError: `submit.token.conflict`: a job with this id has other content, or
-            another deadline.
+        UsageError: `submit.token.conflict`: a job with this id has other content,
+            another deadline or another budget; `submit.budget.no_price`.
         PieceworkError: The input is invalid; no job was created.
     """
     with acting_as("orchestrator"):
@@ -80,6 +84,7 @@ async def create_and_fan_out(
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
     tolerated_of(submission.tolerate, 0)  # refuse it before the rows are read
+    require_prices(submission.pipeline, submission.budget)
     with tempfile.TemporaryFile() as spool:
         count = await pack(rt, ref, chunks, spool, progress)
         manifest, sha256 = await write_manifest(rt.objects, ref.tenant, ref.job, spool)
@@ -96,7 +101,7 @@ async def create_and_fan_out(
     progress("written", 0)  # a submit interrupted after this may have created the job
     existing = await rt.jobs.create(ref, facts)
     if existing is not None:
-        check_same(existing, facts)
+        check_same(existing, facts, submission.budget)
     job = await rt.jobs.read(ref)
     if job is None:
         message = f"Job {ref.job} was deleted during its submit."
@@ -120,6 +125,10 @@ def optional_facts(submission: Submission, chunks: int) -> dict[str, object]:
         facts["deadline_at"] = iso(submission.deadline)
     if submission.deadline_requested:
         facts["deadline_requested"] = submission.deadline_requested
+    if submission.budget.tokens is not None:
+        facts["budget_tokens"] = submission.budget.tokens
+    if submission.budget.nano_usd is not None:
+        facts["budget_nano_usd"] = submission.budget.nano_usd
     if submission.pipeline.notify is not None:
         facts["has_notify_hook"] = True
     return facts
@@ -204,8 +213,8 @@ class Packer:
         self._pending.clear()
 
 
-def check_same(job: Job, facts: dict[str, object]) -> None:
-    """Refuse a second submit of the same id with another pipeline, content or deadline.
+def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
+    """Refuse a second submit of the same id that differs from the first.
 
     Raises:
         UsageError: `submit.token.conflict`.
@@ -230,4 +239,13 @@ def check_same(job: Job, facts: dict[str, object]) -> None:
             code="submit.token.conflict",
             next_step="Repeat the submit without a deadline. To end the job earlier: "
             f"`piecework jobs cancel {job.ref.job}`",
+        )
+    if budget and budget != job.budget:
+        has = job.budget.text() or "none"
+        raise UsageError(
+            f"Job {job.ref.job} exists, and its budget is {has}, not {budget.text()}: "
+            "nothing was changed.",
+            code="submit.token.conflict",
+            next_step="Repeat the submit without a budget. To change the budget: "
+            f"`piecework jobs set-budget {job.ref.job}`",
         )

@@ -17,6 +17,7 @@ import structlog
 from pydantic import BaseModel
 
 from piecework.aws.endpoint import Emulator
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job, JobRef
 from piecework.pipelines import Pipeline
@@ -121,12 +122,15 @@ class Scenario:
         job: str = "job-1",
         deadline_s: float | None = None,
         tolerate: str = "0",
+        budget: Cap = NO_CAP,
     ) -> tuple[Job, bool]:
         """Submit a job."""
         ref = JobRef("default", job)
         until = None if deadline_s is None else self.rt.clock() + deadline_s
         asked = Submission(
-            ref, pipeline, "scenario", "tester", until, tolerate=tolerate
+            *(ref, pipeline, "scenario", "tester", until),
+            tolerate=tolerate,
+            budget=budget,
         )
         return await submit(self.rt, asked, chunk_inputs(pipeline, items))
 

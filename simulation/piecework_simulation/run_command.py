@@ -100,7 +100,7 @@ def run(
             async with start_worker(out, settings, aws, pipeline, found) as started:
                 return await run_job(out, *started, found, source, save, budget)
 
-    run_async(main, Format.JSONL)
+    run_async(main, Format.JSONL, plain_errors=True)
 
 
 def threads(settings: Settings) -> ThreadPoolExecutor:

@@ -28,9 +28,9 @@ def job_columns(now: float) -> list[Column]:
         Column("JOB", "job"),
         Column("STATUS", status_text),
         Column("DONE", progress_text, right=True),
-        Column("PIPELINE", "pipeline", shrinks=True),
-        Column("CREATED", lambda job: format_ago(job["created_at"], now)),
-        Column("TOOK", lambda job: duration_text(job, now)),
+        Column("PIPELINE", "pipeline", shrinks=True, drops=1),
+        Column("CREATED", lambda job: format_ago(job["created_at"], now), drops=2),
+        Column("TOOK", lambda job: duration_text(job, now), drops=3),
     ]
 
 
@@ -141,8 +141,8 @@ def finding_columns(now: float) -> list[Column]:
         Column("CODE", "code"),
         Column("FINDING", "message", folds=True),
         Column("CHUNKS", lambda row: chunks_text(row).split(" chunk")[0], right=True),
-        Column("SINCE", lambda row: format_ago(row.get("since"), now)),
-        Column("UNTIL", lambda row: format_ago(row.get("until"), now)),
+        Column("SINCE", lambda row: format_ago(row.get("since"), now), drops=2),
+        Column("UNTIL", lambda row: format_ago(row.get("until"), now), drops=1),
     ]
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.aws.objects import OBJECT_LIMIT, own_key, verify
 from piecework.domain import keys, records
+from piecework.domain.budget import NANO
 from piecework.domain.model import (
     Chunk,
     ChunkRef,
@@ -39,6 +40,7 @@ from piecework.store.results import is_inline
 from piecework_orchestrator.explain.waiting import wait_of
 
 if TYPE_CHECKING:
+    from piecework.resilience.budget import Budget
     from piecework_orchestrator.explain.finish_time import FinishTime
     from piecework_orchestrator.explain.situation import OpenChunks
 
@@ -118,6 +120,7 @@ async def job_document(rt: Reading, job: Job) -> Document:
             if job.has_notify_hook
             else {}
         ),
+        **await budget_facts(rt, job),
         "counts": dict(sorted(snapshot.by_status.items())),
         "error_codes": dict(sorted(snapshot.by_code.items())),
         "calls": {"paid": snapshot.calls, "cached": snapshot.cached_calls},
@@ -125,6 +128,35 @@ async def job_document(rt: Reading, job: Job) -> Document:
         **explained,
         "dead_letters": await dead_letters_of(rt).count_open(job.ref),
         "certificate": await read_certificate(rt, job),
+    }
+
+
+async def budget_facts(rt: Reading, job: Job) -> Document:
+    """Return what a job has spent, reserved and may spend; empty without a budget."""
+    if not job.budget:
+        return {}
+    # Imported here: a command that shows a job without a budget does not load it.
+    from piecework.store.budgets import Budgets
+
+    budget = await Budgets(rt.table, rt.clock, rt.table.rng).of_job(job)
+    return {} if budget is None else {"budget": budget_document(budget, rt.clock())}
+
+
+def budget_document(budget: Budget, now: float) -> Document:
+    """Return a budget in tokens and dollars; a kind without a cap has None."""
+    from piecework.resilience.limits import micros
+
+    at, cap = micros(now), budget.cap
+    amounts = {
+        "spent": budget.spent,
+        "reserved": budget.reserved(at),
+        "uncertain": budget.uncertain(at),
+    }
+    return {
+        "cap_tokens": cap.tokens,
+        **{f"{word}_tokens": amount.tokens for word, amount in amounts.items()},
+        "cap_usd": None if cap.nano_usd is None else cap.nano_usd / NANO,
+        **{f"{word}_usd": amount.nano_usd / NANO for word, amount in amounts.items()},
     }
 
 

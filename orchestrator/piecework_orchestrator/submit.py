@@ -18,6 +18,7 @@ from typing import IO
 from piecework.aws.objects import PACK_SIZE, PayloadRef
 from piecework.cost.meter import acting_as
 from piecework.domain import keys
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import Job, JobRef, iso
 from piecework.domain.priority import (
     Priority,
@@ -31,6 +32,7 @@ from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.order import SubmitOrder
+from piecework_orchestrator.models import require_prices
 
 #: Chunks between two reports of how many are read.
 REPORT_EVERY = 256
@@ -47,6 +49,7 @@ class Submission:
         tolerate: How many chunks may fail in a job that succeeds, as a number or, such
             as `2%`, as a share of the chunks.
         priority: Its share of the workers. The first submit of an id decides it.
+        budget: What its calls may spend; the job is paused before they spend more.
     """
 
     ref: JobRef
@@ -57,6 +60,7 @@ class Submission:
     deadline_requested: str = ""
     tolerate: str | int = 0
     priority: Priority = Priority.NORMAL
+    budget: Cap = NO_CAP
 
 
 async def submit(
@@ -68,8 +72,8 @@ async def submit(
     """Start a job; return the job, and whether this submit created it.
 
     Raises:
-        UsageError: `submit.token.conflict`: a job with this id has other content, or
-            another deadline.
+        UsageError: `submit.token.conflict`: a job with this id has other content,
+            another deadline or another budget; `submit.budget.no_price`.
         PieceworkError: The input is invalid; no job was created.
     """
     with acting_as("orchestrator"):
@@ -85,6 +89,7 @@ async def create_and_fan_out(
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
     tolerated_of(submission.tolerate, 0)  # refuse it before the rows are read
+    require_prices(submission.pipeline, submission.budget)
     with tempfile.TemporaryFile() as spool:
         count, order = await pack(rt, ref, chunks, spool, progress)
         with order.completed(spool) as lines:
@@ -104,7 +109,7 @@ async def create_and_fan_out(
     progress("written", 0)  # a submit interrupted after this may have created the job
     existing = await rt.jobs.create(ref, facts)
     if existing is not None:
-        check_same(existing, facts)
+        check_same(existing, facts, submission.budget)
     job = await rt.jobs.read(ref)
     if job is None:
         message = f"Job {ref.job} was deleted during its submit."
@@ -134,6 +139,10 @@ def optional_facts(
         facts["deadline_at"] = iso(submission.deadline)
     if submission.deadline_requested:
         facts["deadline_requested"] = submission.deadline_requested
+    if submission.budget.tokens is not None:
+        facts["budget_tokens"] = submission.budget.tokens
+    if submission.budget.nano_usd is not None:
+        facts["budget_nano_usd"] = submission.budget.nano_usd
     if submission.pipeline.notify is not None:
         facts["has_notify_hook"] = True
     return facts
@@ -227,8 +236,8 @@ class Packer:
         self._pending.clear()
 
 
-def check_same(job: Job, facts: dict[str, object]) -> None:
-    """Refuse a second submit of the same id with another pipeline, content or deadline.
+def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
+    """Refuse a second submit of the same id that differs from the first.
 
     Raises:
         UsageError: `submit.token.conflict`.
@@ -253,4 +262,13 @@ def check_same(job: Job, facts: dict[str, object]) -> None:
             code="submit.token.conflict",
             next_step="Repeat the submit without a deadline. To end the job earlier: "
             f"`piecework jobs cancel {job.ref.job}`",
+        )
+    if budget and budget != job.budget:
+        has = job.budget.text() or "none"
+        raise UsageError(
+            f"Job {job.ref.job} exists, and its budget is {has}, not {budget.text()}: "
+            "nothing was changed.",
+            code="submit.token.conflict",
+            next_step="Repeat the submit without a budget. To change the budget: "
+            f"`piecework jobs set-budget {job.ref.job}`",
         )

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
+from piecework.domain.job_row import PauseCode
 from piecework.domain.model import Chunk, ChunkStatus, Job, JobStatus, moment
 from piecework.errors import WaitTimeoutError
 from piecework.reading import Reading
@@ -206,7 +207,9 @@ async def poll_until_ended(
             watcher.remark_once(describe_cancel(found))
         if (pause := found.pause) is not None:
             why = f"paused by {pause.actor}: {pause.code}: {pause.message}"
-            watcher.remark_once(f"{why}; next: piecework jobs resume {job}")
+            by_budget = pause.code == PauseCode.BUDGET
+            command = "set-budget" if by_budget else "resume"
+            watcher.remark_once(f"{why}; next: piecework jobs {command} {job}")
         elif not counts.active and (reason := status_reason(found, rt.clock())):
             watcher.remark_once(f"notice {reason['code']}: {reason['message']}")
         await asyncio.sleep(poll_interval_s(found.chunks, poll_s))

@@ -28,6 +28,7 @@ from piecework.client.job import JobHandle
 from piecework.client.sync import Blocking, BlockingIterator, SyncJob
 from piecework.client.views import JobFacts, limits_document
 from piecework.declared import PipelineFunction, as_pipeline
+from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import JobRef, JobStatus
@@ -148,6 +149,8 @@ class Client:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "normal",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
     @overload
@@ -161,9 +164,11 @@ class Client:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "normal",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
-    async def submit(
+    async def submit(  # noqa: PLR0913 -- options of a submit
         self,
         pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
         rows: Rows[Any],
@@ -173,6 +178,8 @@ class Client:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "normal",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
         """Submit rows as a job; a repeated submit of one id creates one job.
@@ -187,13 +194,17 @@ class Client:
                 share such as `2%`. If more fail, no further chunk starts.
             source: What the record says about the origin of the rows.
             priority: `high`, `normal` or `low`: the share of the job in the workers.
+            budget_usd: The dollars that its calls may cost. At the cap the job is
+                paused; `JobHandle.set_budget` raises it.
+            budget_tokens: The tokens that its calls may use, in and out.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
             UsageError: `input.…`: a row is invalid, and no job was created;
-                `submit.tolerance.invalid`;
-                `submit.token.conflict`: a job with this id has other content, or
-                another deadline.
+                `submit.tolerance.invalid`; `submit.budget.invalid`;
+                `submit.budget.no_price`: a model of the pipeline has no price;
+                `submit.token.conflict`: a job with this id has other content,
+                another deadline or another budget.
         """
         rt, pipeline = self.runtime, as_pipeline(pipeline)
         require_job_id(id)
@@ -210,6 +221,7 @@ class Client:
             requested,
             tolerate,
             parse_priority(priority),
+            parse_cap(budget_usd, budget_tokens),
         )
         _, created = await submit(rt, submission, chunks, on_progress)
         return JobHandle(ref.job, rt, self._actor, pipeline, created)
@@ -416,6 +428,8 @@ class SyncClient:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "normal",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         on_progress: Progress = ...,
     ) -> SyncJob[R]: ...
     @overload
@@ -429,6 +443,8 @@ class SyncClient:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "normal",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         on_progress: Progress = ...,
     ) -> SyncJob[Any]: ...
     def submit(

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys, records
+from piecework.domain.budget import Cap
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.priority import Priority
 
@@ -38,6 +39,8 @@ class PauseCode(StrEnum):
 
     #: An operator paused it.
     PERSON = "person"
+    #: Its budget, or that of its tenant for the day, is spent.
+    BUDGET = "budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +269,12 @@ class JobRow:
     def deadline_requested(self) -> str:
         """The deadline of its submit, as a span or a time; empty: none."""
         return self._optional("deadline_requested")
+
+    @property
+    def budget(self) -> Cap:
+        """The budget of its submit; an operator may have set another one since."""
+        names = ("budget_tokens", "budget_nano_usd")
+        return Cap(*(self._int(n) if n in self.item else None for n in names))
 
     @property
     def queue(self) -> str:

@@ -1,7 +1,7 @@
 """All formats of stored keys: table keys, object keys and call keys.
 
     partition                          sort key
-    T#acme#J#<job>                     META, JOIN, TALLY, EVENT#<time>#<event>,
+    T#acme#J#<job>                     META, JOIN, TALLY, BUDGET, EVENT#<time>#<event>,
                                        NOTIFICATION#<gen>#<event>, COST#<actor>
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
@@ -63,6 +63,7 @@ NOTIFICATION_PREFIX = "NOTIFICATION#"
 COST_PREFIX = "COST#"
 LIMITS_PREFIX = "LIMITS#"
 BACKLOG_PREFIX = "BACKLOG#"
+BUDGET_SK = "BUDGET"
 RECORD_SK = "RECORD"
 HEAD_SK = "HEAD"
 RESPONSE_SK = "RESPONSE"

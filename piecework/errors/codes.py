@@ -435,6 +435,22 @@ ROWS: Final = (
         "list` shows who paused it and why; `piecework limits resume` ends the pause.",
     ),
     Code(
+        "runtime.budget.reserved",
+        TRANSIENT,
+        "A call was not made because calls in flight had reserved the rest of the "
+        "budget for as long as the worker may wait.",
+        "Wait: the chunk is deferred without spending an attempt. `piecework jobs set-"
+        "budget JOB` raises the budget.",
+    ),
+    Code(
+        "runtime.budget.no_price",
+        PERMANENT,
+        "The job has a budget in dollars, and a dependency declares no price of a "
+        "call, so it was not made.",
+        "Declare `Model(…, price=…)` or `Dependency(…, estimate_usd=…)`, deploy the "
+        f"workers, then run {REDRIVE}.",
+    ),
+    Code(
         "runtime.quota.exhausted",
         TRANSIENT,
         "A call was not made because the limits of its dependency had no quota for it "
@@ -909,7 +925,28 @@ ROWS: Final = (
         "The tolerance is not a number of chunks, or a share of them.",
         "Use a number such as 20, or a share such as 2%.",
     ),
+    Code(
+        "submit.budget.invalid",
+        PERMANENT,
+        "The budget is not an amount of dollars or a number of tokens.",
+        "Use dollars such as 40 or 2.50, and tokens such as 2000000.",
+    ),
+    Code(
+        "submit.budget.no_price",
+        PERMANENT,
+        "A budget in dollars cannot be kept, because a model of the pipeline has no "
+        "price.",
+        "Declare `Model(…, price=…)` or `Dependency(…, estimate_usd=…)`, or use a "
+        "budget in tokens.",
+    ),
     # job
+    Code(
+        "job.budget.none",
+        PERMANENT,
+        "The job was submitted without a budget of that kind, so none can be set.",
+        "Pause or cancel it; submit the next job with `--budget-usd` or "
+        "`--budget-tokens`.",
+    ),
     Code(
         "job.tolerance.exceeded",
         PERMANENT,

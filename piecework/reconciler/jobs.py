@@ -23,6 +23,7 @@ from piecework.domain.model import (
     moment,
 )
 from piecework.errors import SchemaTooNewError, StateError
+from piecework.jobs.budgeting import is_paused_by_budget, review_pause
 from piecework.jobs.cancellation import sweep
 from piecework.jobs.fan_in import finish_cancel, start_finalizing, start_join
 from piecework.jobs.fan_out import fan_out
@@ -238,14 +239,18 @@ async def finish_resume(context: PassContext, job: Job) -> Counter[str]:
 async def reconcile_paused(context: PassContext, job: Job) -> Counter[str]:
     """Release the expired leases of a paused job; dispatch only what compensates."""
     actions: Counter[str] = Counter()
+    running = 0
     groups = await groups_to_read(context.rt.tallies, job)
     context.leases.keep_only(job.ref, groups)
     for group in sorted(groups):
         async for chunk in chunks_of_group(context.rt.table, job.ref, group, []):
+            running += chunk.status is ChunkStatus.RUNNING
             if chunk.has_direction:
                 actions += await reconcile_chunk(context, job, chunk)
             elif chunk.status is ChunkStatus.RUNNING:
                 actions += await release_expired(context, chunk)
+    if not running and is_paused_by_budget(job):
+        actions["budget recounted"] += await review_pause(context.rt, job)
     return actions
 
 

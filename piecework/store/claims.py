@@ -66,7 +66,7 @@ CLAIM = (
 )
 RECOVER = (
     f"{EXISTS} AND {THIS_GEN} AND {NO_CLAIM_SINCE} AND {KNOWN} AND {ATTEMPTS_SPENT}"
-    f" AND {NOT_CANCELLED} AND {OPEN} AND {DUE}"
+    f" AND {NOT_CANCELLED} AND {OPEN} AND {DUE} AND {NOT_BLOCKED}"
 )
 SET_OWNER = (
     "SET v = :schema, #status = :running, claimed_by = :worker, claim_token = :token,"

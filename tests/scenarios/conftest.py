@@ -17,6 +17,7 @@ import structlog
 from pydantic import BaseModel
 
 from piecework.aws.endpoint import Emulator
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job, JobRef
 from piecework.domain.order_key import read_order_key
@@ -125,17 +126,15 @@ class Scenario:
         deadline_s: float | None = None,
         tolerate: str = "0",
         priority: Priority = Priority.NORMAL,
+        budget: Cap = NO_CAP,
     ) -> tuple[Job, bool]:
         """Submit a job."""
         ref = JobRef("default", job)
         until = None if deadline_s is None else self.rt.clock() + deadline_s
         asked = Submission(
-            ref,
-            pipeline,
-            "scenario",
-            "tester",
-            until,
+            *(ref, pipeline, "scenario", "tester", until),
             tolerate=tolerate,
+            budget=budget,
             priority=priority,
         )
         return await submit(self.rt, asked, chunk_inputs(pipeline, items))

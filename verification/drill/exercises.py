@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any, Final, TypeAlias
 
+from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.outcome import NEWER_WORKERS, STORE
 from piecework_simulation.engine.network import Exchange
 from verification.drill.fleet import OTHER, Fleet, final, many, orders, unrelated
@@ -150,6 +151,13 @@ async def in_order(fleet: Fleet, *hows: str) -> None:
     await asyncio.sleep(SETTLED_S)
 
 
+async def budget_spent(fleet: Fleet) -> None:
+    """Pause a job as a worker does whose calls do not fit into the budget."""
+    await fleet.submit("slow", "slow")
+    pause = Pause(PauseCode.BUDGET, "the budget of the job: all is spent", "w1")
+    assert await fleet.rt.transitions.pause(await fleet.job(), pause)
+
+
 async def deferred(fleet: Fleet, blocked_on: str, code: str) -> None:
     """Defer chunks as a worker does in the rare cases that need other processes."""
     await fleet.submit("quick", "quick")
@@ -195,6 +203,7 @@ SINGLE: Final = (
         "retry.waiting",
         "order.waiting",
     ),
+    Exercise("budget spent", budget_spent, "job.budget_spent"),
     Exercise("cancelled", cancelled, "cancel.unfinished"),
     Exercise("ended", lambda fleet: ends(fleet, "quick"), "job.ended"),
     Exercise(

@@ -105,6 +105,9 @@ COMMANDS = {
     "jobs cancel": Row(
         "cancel:cancel_job", "Cancel a job; chunks that have a result keep it."
     ),
+    "jobs set-budget": Row(
+        "pause:set_budget", "Change what the calls of a job may spend, and resume it."
+    ),
     "jobs set-priority": Row(
         "pause:set_priority", "Change the share of a job in the workers."
     ),

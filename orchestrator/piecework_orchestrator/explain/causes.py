@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from piecework.domain.job_row import SUBMIT_TIMEOUT_S
+from piecework.domain.job_row import SUBMIT_TIMEOUT_S, PauseCode
 from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso, moment
 from piecework.domain.rows import WorkerRow
 from piecework.resilience.breaker import BreakerPhase
@@ -222,7 +222,10 @@ def submit_unfinished(view: View) -> Iterator[Finding]:
 def job_paused(view: View) -> Iterator[Finding]:
     """Find that the job is paused."""
     pause = view.at.job.pause
-    if pause is not None:
+    if pause is not None and pause.code == PauseCode.BUDGET:
+        message = f"{pause.message[:1].upper()}{pause.message[1:]}."
+        yield view.finding("job.budget_spent", message, view.chunks, since=pause.at)
+    elif pause is not None:
         message = f"{pause.actor} paused the job: {pause.code}: {pause.message}"
         yield view.finding("job.paused", message, view.chunks, since=pause.at)
 

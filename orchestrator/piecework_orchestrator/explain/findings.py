@@ -60,9 +60,16 @@ FINDINGS: Final = {
         Kind(
             "job.paused",
             Rank.BLOCKS_JOB,
-            "An operator, or a limit of the job, paused it.",
+            "An operator paused the job.",
             "Correct the reason of the pause, then resume the job.",
             "piecework jobs resume {job}",
+        ),
+        Kind(
+            "job.budget_spent",
+            Rank.BLOCKS_JOB,
+            "The budget of the job is spent, so a worker paused the job.",
+            "Raise the budget: the job then continues from its checkpoints.",
+            "piecework jobs set-budget {job}",
         ),
         Kind(
             "workers.none",

@@ -146,8 +146,9 @@ class Invariants:
             claim = self.world.sender.name, self.chunk_name(job_pk, new["chunk"])
             self.suspects[claim] = new.get("takeovers", 0) > 0
         self.pivots.check_chunk(job_pk, new)
-        for text in order_violations(old, new, self.chunks[job_pk].values()):
-            self.report_violation(f"I20: {checker.name} {text}")
+        beside = self.chunks[job_pk].values()
+        for text in order_violations(checker.name, old, new, beside):
+            self.report_violation(text)
         if new["status"] == ChunkStatus.DEAD and "C7" in transitions:
             self.check_death(job_pk, new)
 

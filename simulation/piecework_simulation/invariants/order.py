@@ -18,38 +18,25 @@ Item = Mapping[str, Any]
 
 
 def order_violations(
-    old: Item | None, new: Item, chunks: Iterable[ChunkInvariants]
+    name: str, old: Item | None, new: Item, chunks: Iterable[ChunkInvariants]
 ) -> Iterator[str]:
-    """Yield how a write to a chunk of a job breaks the order of its key.
+    """Yield how a write to a chunk breaks the order of its key.
 
-    `chunks`: the chunks of the job.
+    `chunks`: the chunks of its job.
     """
     if "order_key" not in new or old is None:
         return
-    others = [c.item for c in chunks if c.item.get("order_key") == new["order_key"]]
-    if new["fence"] > old["fence"]:
-        yield from early_claims(new, others)
+    if old["order_key"] != new["order_key"]:
+        yield f"I20: {name} moved to another order key"
     if new["gen"] > old["gen"] and "skipped_at" in old:
-        yield "was reopened after it was skipped"
-    moved = {
-        name for name in ("order_key", "followed_by") if old.get(name) != new.get(name)
-    }
-    if moved:
-        yield f"changed {sorted(moved)}"
-
-
-def early_claims(new: Item, others: Iterable[Item]) -> Iterator[str]:
-    """Yield the chunks of the key that keep a chunk from being claimed."""
+        yield f"I20: {name} was reopened after it was skipped"
+    if new["fence"] == old["fence"]:
+        return
+    others = [c.item for c in chunks if c.item.get("order_key") == new["order_key"]]
     for other in others:
         number, status = other["chunk"], other["status"]
-        if number < new["chunk"] and not has_settled(other):
-            yield f"was claimed while {number} before it is {status}"
-        if number != new["chunk"] and status == ChunkStatus.RUNNING:
-            yield f"was claimed while {number} of its key runs"
-        if number > new["chunk"] and other["fence"] > 0:
-            yield f"was claimed after {number} behind it"
-
-
-def has_settled(item: Item) -> bool:
-    """Return whether a chunk has a result, or an operator has skipped it."""
-    return item["status"] == ChunkStatus.SUCCEEDED or "skipped_at" in item
+        settled = status == ChunkStatus.SUCCEEDED or "skipped_at" in other
+        if number < new["chunk"] and not settled:
+            yield f"I20: {name} was claimed while {number} before it is {status}"
+        if number > new["chunk"] and other["fence"]:
+            yield f"I20: {name} was claimed after {number} behind it"

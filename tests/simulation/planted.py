@@ -231,7 +231,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (cancelled_chunks_are_claimed, {"I11"}),
         (blocked_chunks_are_claimed, {"I20"}),
         (keys_go_on_after_a_dead_letter, {"I20"}),
-        (no_chunk_is_unblocked_again, {"L2"}),
+        (no_chunk_is_unblocked_again, {"I20"}),
         (attempts_are_not_limited, {"I10"}),
         (ended_chunks_are_claimed, {"I4"}),
         (writes_are_not_fenced, {"I2", "I3", "I4"}),
@@ -273,6 +273,7 @@ SLOW_TO_SHOW = {
 }
 #: The faults without which a removed guard does no harm: each schedule has them.
 NEEDED = {
+    "no_chunk_is_unblocked_again": ("process.kill", "request.reply_lost"),
     "tenants_share_their_calls": ("tenant.second",),
     "tenants_share_their_objects": ("tenant.second", "value.large"),
     "tenants_share_their_rows": ("tenant.second",),

@@ -11,6 +11,7 @@ from piecework.calls.call import CallScope
 from piecework.dependency import Dependency
 from piecework.domain import keys
 from piecework.domain.model import Effect, iso
+from piecework.domain.outcome import STOPPED_CODE
 from piecework.resilience.limits import Limits
 from piecework_simulation.engine.process import Process
 from piecework_simulation.provider import CallRecord, OutgoingCall
@@ -209,6 +210,9 @@ WRITES: dict[str, tuple[Step, ...]] = {
     "I17: {name} used {used} of {limited_tokens} tokens": (start_calls(tokens=200),),
     "I19: {job_pk} started a call {seconds:.0f} s after its pause": (
         *(*CLAIMED, *meta("PAUSED"), call_late),
+    ),
+    "I20: {name} ended as stopped, and no dead letter stops it": (
+        *(*KEYED, write(status="CANCELLED", error_code=STOPPED_CODE)),
     ),
     "I20: {name} moved to another order key": (*KEYED, write(order_key="l")),
     "I20: {name} was reopened after it was skipped": (

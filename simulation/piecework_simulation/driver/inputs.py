@@ -151,9 +151,15 @@ def enlarge(item: BaseModel) -> BaseModel:
     return item.model_copy(update={"size": LARGE})
 
 
+#: The chunk of an ordered job that has no order key.
+WITHOUT_KEY = 3
+#: Chunks of one order key, one after another.
+CHUNKS_PER_KEY = 5
+
+
 def order_key(item: Item) -> int | None:
-    """Return the order key of an item of an ordered job; every fifth has none."""
-    return item.n % 2 if item.n % 5 else None
+    """Return the order key of an item of an ordered job."""
+    return None if item.n == WITHOUT_KEY else item.n // CHUNKS_PER_KEY
 
 
 def workload(

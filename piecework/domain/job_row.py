@@ -180,7 +180,8 @@ class JobRow:
         if self.status != "PAUSED":
             return None
         names = ("pause_code", "pause_message", "paused_by", "paused_at")
-        return Pause(*map(self._text, names), self._optional("pause_until"))
+        code, message, actor, at = map(self._text, names)
+        return Pause(code, message, actor, at, self._optional("pause_until"))
 
     @property
     def resume_is_unsent(self) -> bool:

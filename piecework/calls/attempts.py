@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from piecework import telemetry
 from piecework.calls.call import Call, CallAttempts, CallCounts
 from piecework.calls.fleet_breaker import BreakerRegistry
-from piecework.calls.fleet_budgets import JobBudgets
+from piecework.calls.fleet_budgets import JobBudgets, is_priced
 from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
@@ -282,7 +282,7 @@ class Attempts:
         """
         dependency, start = attempts.call.dependency, None
         limiter = None if self.limits is None else self.limits.of(dependency)
-        budgets = None if is_lookup else self.budgets
+        budgets = None if is_lookup else await self._binding_budgets(dependency)
         if limiter is None and attempts.ledger is None and budgets is None:
             return await self._plain_slot(dependency)
         tokens = 0
@@ -314,6 +314,18 @@ class Attempts:
             attempts.settle_budgets(Amount())
             if limiter is not None:
                 limiter.settle(tokens, 0)
+
+    async def _binding_budgets(self, dependency: Dependency) -> JobBudgets | None:
+        """Return the budgets that a call spends from; None: it spends from none.
+
+        The read of the breakers, which the call needs anyway, has those of tenants.
+        """
+        budgets = self.budgets
+        if budgets is None or not is_priced(dependency):
+            return None
+        if self.breakers is not None and dependency.breaker is not None:
+            await self.breakers.refresh()
+        return budgets if budgets.bind() else None
 
     async def _plain_slot(self, dependency: Dependency) -> HeldSlot:
         """Return the slot of a call that needs nothing else of the fleet."""

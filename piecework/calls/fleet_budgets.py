@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from piecework import telemetry
 from piecework.calls.usage import estimated_tokens, estimated_usd
-from piecework.domain.budget import NANO, NOTHING, Amount, Cap
+from piecework.domain.budget import NANO, NO_CAP, NOTHING, Amount, Cap
 from piecework.domain.job_row import Pause, PauseCode
+from piecework.domain.model import iso
 from piecework.errors import StoreError
 from piecework.resilience.budget import (
     RENEW_BEFORE,
@@ -30,7 +31,9 @@ from piecework.resilience.budget import (
     BudgetKey,
     Reply,
     key_of_job,
+    key_of_tenant,
     no_price_error,
+    on_day,
     reserve,
     reserved_error,
 )
@@ -63,6 +66,7 @@ class BudgetRecord(Protocol):
         """Write a budget unless its `seq` is not the one that was seen."""
 
 
+DAY_S: Final = 86_400
 #: Pauses a job whose budget is spent.
 PauseJob = Callable[["JobRef", Pause], Awaitable[None]]
 
@@ -95,6 +99,8 @@ class SharedBudget:
         arrived: The estimates of the calls that came since the last write.
         number, sent: The number of the last write, and what each write reported that
             may have been applied: an answer may be lost.
+        contended: Whether other workers may have written since the last write: then a
+            read comes first, because it costs less than a write that is refused.
     """
 
     key: BudgetKey
@@ -114,6 +120,7 @@ class SharedBudget:
     arrived: Amount = NOTHING
     number: int = 0
     sent: dict[int, Amount] = field(default_factory=dict)
+    contended: bool = True
     _write_at: float = -inf
     _asked: dict[JobRef, float] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -233,15 +240,16 @@ class SharedBudget:
 
     async def _write(self) -> None:
         """Write the slice of this worker, and note the record as it is then."""
-        loop_time = asyncio.get_running_loop().time
+        loop_time, known = asyncio.get_running_loop().time, self.budget.seq
         for progress in {call.progress for call in self.waiting}:
             progress()
         try:
             async with asyncio.timeout(RECORD_TIMEOUT_S):
-                if self.budget.seq == 0:
+                if self.contended:
                     self._note(await self.record.read(self.key))
                 for race in range(TRIES):
                     if await self._write_once():
+                        self.contended = self.budget.seq > known + 1
                         break
                     await asyncio.sleep(self.rng.uniform(0.0, RACE_S * 2**race))
         except (StoreError, TimeoutError) as error:
@@ -290,7 +298,8 @@ class SharedBudget:
 
     def _current(self) -> Budget:
         """Return the record with the cap that the submit or the setting asked for."""
-        return replace(self.budget, requested=self.requested)
+        budget = replace(self.budget, requested=self.requested)
+        return on_day(budget, iso(self.clock())[:10]) if self.key.daily else budget
 
     def _note(self, budget: Budget) -> None:
         """Take the record, and see which of this worker's writes it has."""
@@ -316,7 +325,9 @@ class SharedBudget:
         idle = not (self.held or self.unreported or self.limit)
         if not self.waiting or not idle or budget.reserved(now, without=self.worker):
             return
-        pause = Pause(PauseCode.BUDGET, self._spent_text(budget), self.worker)
+        text = self._spent_text(budget)
+        until = next_day(self.clock()) if self.key.daily else ""
+        pause = Pause(PauseCode.BUDGET, text, self.worker, until=until)
         for job in {call.job for call in self.waiting if not call.granted.done()}:
             if self._asked.get(job, -inf) <= loop_time:
                 self._asked[job] = loop_time + ASK_AGAIN_S
@@ -336,6 +347,11 @@ class SharedBudget:
 
     def _now(self) -> int:
         return micros(self.clock())
+
+
+def next_day(now: float) -> str:
+    """Return when the next day begins in UTC, ISO 8601."""
+    return iso((now // DAY_S + 1) * DAY_S)
 
 
 def _kinds(cap: Cap, amount: Amount) -> tuple[int | None, int | None]:
@@ -362,11 +378,14 @@ class FleetBudgets:
     log: telemetry.Log
     pause_job: PauseJob = leave_running
     by_key: dict[BudgetKey, SharedBudget] = field(default_factory=dict)
+    tenants: dict[str, Cap] = field(default_factory=dict)
 
-    def of_job(self, job: Job) -> JobBudgets | None:
-        """Return the budgets that the calls of a job spend from; None: it has none."""
-        if not job.budget:
-            return None
+    def adopt(self, tenant: str, cap: Cap) -> None:
+        """Take the daily budget of a tenant that was read with the breakers."""
+        self.tenants[tenant] = cap
+
+    def of_job(self, job: Job) -> JobBudgets:
+        """Return the budgets that the calls of a job spend from."""
         return JobBudgets(self, job.ref, job.budget)
 
     def shared(self, key: BudgetKey, requested: Cap) -> SharedBudget:
@@ -423,25 +442,30 @@ class JobBudgets:
     job: JobRef
     requested: Cap
 
+    def bind(self) -> bool:
+        """Return whether there is any budget now."""
+        return bool(self.requested or self.fleet.tenants.get(self.job.tenant))
+
     def shared(self) -> tuple[SharedBudget, ...]:
         """Return the budgets that a call spends from."""
-        return (self.fleet.shared(key_of_job(self.job), self.requested),)
+        found = []
+        if self.requested:
+            found.append(self.fleet.shared(key_of_job(self.job), self.requested))
+        if self.fleet.tenants.get(self.job.tenant):
+            found.append(self.fleet.shared(key_of_tenant(self.job.tenant), NO_CAP))
+        return tuple(found)
 
     async def reserve(
         self, call: Call, until: float, progress: Callable[[], None], *, waits: bool
-    ) -> Reservation | None:
-        """Reserve the estimate of a call; None: it has no price.
+    ) -> Reservation:
+        """Reserve the estimate of a call in each budget.
 
         Raises:
             TransientError: `runtime.budget.reserved`: there was no room in time.
             PermanentError: `runtime.budget.no_price`.
         """
-        dependency = call.dependency
-        if not is_priced(dependency):
-            return None
-        budgets = self.shared()
-        in_dollars = any(each.cap.nano_usd is not None for each in budgets)
-        estimate = estimate_of(call, in_dollars=in_dollars)
+        dependency, budgets = call.dependency, self.shared()
+        estimate = estimate_of(call, in_dollars=self.requested.nano_usd is not None)
         reserved: list[SharedBudget] = []
         try:
             for each in budgets:
@@ -463,15 +487,13 @@ def is_priced(dependency: Dependency) -> bool:
 def estimate_of(call: Call, *, in_dollars: bool) -> Amount:
     """Return what a call is estimated to use, at least the smallest amount.
 
+    `in_dollars`: whether the job has a budget in dollars, which needs a price.
+
     Raises:
         PermanentError: `runtime.budget.no_price`, `runtime.quota.estimate_failed`.
     """
     dependency, bound = call.dependency, call.bound
     tokens = estimated_tokens(dependency, bound)
-    if not in_dollars:
-        return Amount(tokens, 1)
-    if dependency.estimate_usd is None:
-        if dependency.layer == "llm":
-            raise no_price_error(dependency.name)
-        return Amount(tokens, 1)
+    if in_dollars and dependency.estimate_usd is None and dependency.layer == "llm":
+        raise no_price_error(dependency.name)
     return Amount(tokens, max(1, round(estimated_usd(dependency, bound) * NANO)))

@@ -26,14 +26,16 @@ from piecework.client.arguments import (
 )
 from piecework.client.job import JobHandle
 from piecework.client.sync import Blocking, BlockingIterator, SyncJob
-from piecework.client.views import JobFacts, limits_document
+from piecework.client.views import JobFacts, limits_document, tenant_budget_document
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job_row import Pause, PauseCode
+from piecework.domain.keys import is_name
 from piecework.domain.model import JobRef, JobStatus
 from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
+from piecework.jobs.budgeting import set_tenant_budget
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline
 from piecework.resilience.limits import Limits
@@ -354,6 +356,34 @@ class Client:
         row = await self._quotas().set_pause(dependency, None)
         return limits_document(dependency, row)
 
+    async def budgets(self) -> list[Document]:
+        """Return the daily budgets of the tenants that have one."""
+        rt = self.runtime
+        return [
+            tenant_budget_document(tenant, row, rt.clock())
+            async for tenant, row in rt.budgets.tenants()
+        ]
+
+    async def set_daily_budget(
+        self,
+        tenant: str,
+        usd: float | str | None = None,
+        tokens: int | str | None = None,
+    ) -> Document:
+        """Set what all jobs of a tenant may spend in a day (UTC); return the budget.
+
+        Jobs that it has paused go on. What is not passed stays as it is; without any,
+        the tenant has no daily budget.
+
+        Raises:
+            UsageError: `submit.budget.invalid`; `cli.usage.invalid`: not a tenant.
+        """
+        rt, cap = self.runtime, parse_cap(usd, tokens)
+        if not is_name(tenant):
+            raise UsageError(f"{tenant[:64]!r} is not the name of a tenant.")
+        row = await set_tenant_budget(rt, tenant, cap, self._actor)
+        return tenant_budget_document(tenant, row, rt.clock())
+
     def _quotas(self) -> FleetQuotas:
         rt = self.runtime
         return FleetQuotas(rt.table, self._actor, rt.clock, rt.rng)
@@ -382,6 +412,8 @@ class SyncClient:
     discard = Blocking(Client.discard)
     limits = Blocking(Client.limits)
     set_limits = Blocking(Client.set_limits)
+    budgets = Blocking(Client.budgets)
+    set_daily_budget = Blocking(Client.set_daily_budget)
     pause_dependency = Blocking(Client.pause_dependency)
     resume_dependency = Blocking(Client.resume_dependency)
 

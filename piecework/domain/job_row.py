@@ -52,12 +52,14 @@ class Pause:
         message: The reason in words.
         actor: The operator, or the process, that paused the job.
         at: When, ISO 8601; empty until the pause is stored.
+        until: When a reconciler resumes the job, ISO 8601; empty: an operator does.
     """
 
     code: str
     message: str
     actor: str
     at: str = ""
+    until: str = ""
 
     def document(self) -> dict[str, str]:
         """Return the pause as views and events show it."""
@@ -66,6 +68,7 @@ class Pause:
             "message": self.message,
             "actor": self.actor,
             "at": self.at,
+            **({"until": self.until} if self.until else {}),
         }
 
 
@@ -177,7 +180,8 @@ class JobRow:
         if self.status != "PAUSED":
             return None
         names = ("pause_code", "pause_message", "paused_by", "paused_at")
-        return Pause(*map(self._text, names))
+        code, message, actor, at = map(self._text, names)
+        return Pause(code, message, actor, at, self._optional("pause_until"))
 
     @property
     def resume_is_unsent(self) -> bool:

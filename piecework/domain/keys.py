@@ -7,7 +7,8 @@
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
     ACTIVE                             <tenant>#<job>
-    BREAKERS                           <dependency>, LIMITS#<dependency>
+    BREAKERS                           <dependency>, LIMITS#<dependency>,
+                                       BUDGET#<tenant>
     WORKERS                            <worker>
     T#acme#I#<sha256>                  RECORD, HEAD, SEQ#<n>
     T#acme#R#<sha256>                  RESPONSE
@@ -64,6 +65,7 @@ COST_PREFIX = "COST#"
 LIMITS_PREFIX = "LIMITS#"
 BACKLOG_PREFIX = "BACKLOG#"
 BUDGET_SK = "BUDGET"
+BUDGET_PREFIX = "BUDGET#"
 RECORD_SK = "RECORD"
 HEAD_SK = "HEAD"
 RESPONSE_SK = "RESPONSE"
@@ -136,6 +138,11 @@ def event_sk(at: str, event: str, token: str) -> str:
 def notification_sk(gen: int, event: str) -> str:
     """Return the sort key of a notification of a generation of a job."""
     return f"{NOTIFICATION_PREFIX}{gen:04d}#{event}"
+
+
+def budget_sk(tenant: str) -> str:
+    """Return the sort key of a tenant's daily budget, beside the breakers."""
+    return BUDGET_PREFIX + tenant
 
 
 def limits_sk(dependency: str) -> str:

@@ -182,19 +182,29 @@ def recounted(
 
 
 def on_day(budget: Budget, day: str) -> Budget:
-    """Return a daily budget on a day: nothing of it is spent on a new one."""
-    if budget.day == day:
+    """Return a daily budget on a day: nothing of it is spent on a new one.
+
+    A worker whose clock is behind counts on the later day.
+    """
+    if budget.day >= day:
         return budget
-    return replace(budget, day=day, spent=NOTHING, slices={}, recounts=0)
+    return replace(budget, day=day, spent=NOTHING, slices={})
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetKey:
-    """The row of a budget, and what messages call it."""
+    """The row of a budget, and what messages call it; `daily`: it begins each day."""
 
     pk: str
     sk: str
     what: str
+    daily: bool = False
+
+
+def key_of_tenant(tenant: str) -> BudgetKey:
+    """Return the row of a tenant's daily budget."""
+    what = f"the daily budget of tenant {tenant}"
+    return BudgetKey(keys.BREAKERS_PK, keys.budget_sk(tenant), what, daily=True)
 
 
 def key_of_job(job: JobRef) -> BudgetKey:

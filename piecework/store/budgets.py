@@ -1,4 +1,4 @@
-"""The budgets: one row for each job with a cap, in the partition of the job.
+"""The budgets: a row for each job with a cap, and one for each tenant with one.
 
 Workers write what is spent and their slices; an operator writes a new cap. A write of a
 worker names the `seq` that it has read, so no two workers reserve the same dollar.
@@ -6,11 +6,12 @@ worker names the `seq` that it has read, so no two workers reserve the same doll
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
+from piecework.domain import keys
 from piecework.domain.budget import Amount, Cap
 from piecework.domain.model import Job, iso
 from piecework.domain.records import SCHEMA, read_int, require_known
@@ -47,6 +48,17 @@ class Budgets:
         row = await self.table.get(key.pk, key.sk)
         return Budget() if row is None else read_budget(row)
 
+    async def tenants(self) -> AsyncIterator[tuple[str, Item]]:
+        """Yield the row of each tenant that has a daily budget, with its name."""
+        rows = self.table.query(keys.BREAKERS_PK, keys.BUDGET_PREFIX)
+        async for row in rows:
+            if read_budget(row).operator:
+                yield row["sk"].removeprefix(keys.BUDGET_PREFIX), row
+
+    async def row_of_tenant(self, tenant: str) -> Item | None:
+        """Read the row of a tenant's daily budget; None: it never had one."""
+        return await self.table.get(keys.BREAKERS_PK, keys.budget_sk(tenant))
+
     async def of_job(self, job: Job) -> Budget | None:
         """Read the budget of a job with the cap of its submit; None: it has none."""
         if not job.budget:
@@ -72,6 +84,7 @@ class Budgets:
             "spent_nano_usd": budget.spent.nano_usd,
             "recounts": budget.recounts,
             "recounted_pause": budget.recounted_pause,
+            "day": budget.day,
             "slices": {
                 worker: {
                     "tokens": each.amount.tokens,
@@ -94,18 +107,20 @@ class Budgets:
     async def set_cap(self, key: BudgetKey, cap: Cap, actor: str) -> Budget:
         """Set a cap that replaces the requested one; return the budget.
 
-        A kind that is None stays as it is. A worker that has read the earlier cap is
-        refused, and reads again.
+        A kind that is None stays as it is; without any, what was set is removed. A
+        worker that has read the earlier cap is refused, and reads again.
         """
         found = zip(OPERATORS, (cap.tokens, cap.nano_usd), strict=True)
         values = {name: value for name, value in found if value is not None}
-        assigned = ", ".join(f"{name} = :{name}" for name in values)
+        assigned = [f"{name} = :{name}" for name in values]
+        assigned += ["v = :v", "set_by = :by", "set_at = :at"]
+        removed = "" if values else " REMOVE " + ", ".join(OPERATORS)
         action = self.table.action(
             "Update",
             key.pk,
             key.sk,
             condition=KNOWN_VERSION,
-            update=f"SET {assigned}, v = :v, set_by = :by, set_at = :at ADD seq :one",
+            update=f"SET {', '.join(assigned)}{removed} ADD seq :one",
             values={
                 **values,
                 "v": SCHEMA,
@@ -140,6 +155,7 @@ def read_budget(row: Item) -> Budget:
             },
             recounts=number(row, "recounts"),
             recounted_pause=str(row.get("recounted_pause", "")),
+            day=str(row.get("day", "")),
         )
     except (PermanentError, AttributeError, TypeError):
         return Budget(seq=row["seq"] if type(row.get("seq")) is int else 0)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from piecework.domain.budget import Cap, parse_cap
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.errors import UsageError
-from piecework.jobs.budgeting import set_budget
+from piecework.jobs.budgeting import review_pause, set_budget
 from piecework_orchestrator.inspector import explain, job_document
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario
@@ -106,6 +107,44 @@ async def test_what_a_killed_worker_spent_is_counted_by_the_record_of_its_calls(
         )
         ended = await scenario.ended()
     assert ended.status is JobStatus.SUCCEEDED
+
+
+async def test_two_jobs_share_the_daily_budget_of_their_tenant(
+    scenario: Scenario,
+) -> None:
+    rt = scenario.rt
+    budget = ("budgets", "set", "default", "--daily-tokens")
+    await piecework(*budget, "600", "-o", "json")
+    for job in ("one", "two"):
+        items = [Item(n=n, calls=30) for n in range(2)]
+        await scenario.submit(counting, items, job)
+    async with scenario.worker("w1"), scenario.worker("w2"):
+        jobs = [await paused(scenario, job) for job in ("one", "two")]
+        made = scenario.happened("call")
+        assert 600 <= made * TOKENS <= 600 + 16 * TOKENS
+        rows = (await piecework("budgets", "list", "-o", "json")).document
+        assert [(600, made * TOKENS, 0)] == [
+            (r["cap_tokens"], r["spent_tokens"], r["reserved_tokens"]) for r in rows
+        ]
+        for job in jobs:
+            first = (await explain(rt, job))["findings"][0]
+            assert first["code"] == "tenant.budget_spent"
+            assert job.pause is not None
+            assert first["until"] == job.pause.until
+            assert job.pause.until.endswith("T00:00:00.000Z")
+
+        # One job goes on with the next day, both with a higher budget.
+        assert not await review_pause(rt, jobs[0])
+        tomorrow = replace(rt, clock=lambda: rt.clock() + 86_400.0)
+        assert await review_pause(tomorrow, jobs[0])
+        await paused(scenario, "one")
+        raised = await piecework(*budget, "5000", "-o", "json")
+        assert raised.document["cap_tokens"] == 5000
+        ended = [await scenario.ended(job) for job in ("one", "two")]
+
+    calls = Counter(tuple(line[1:]) for line in scenario.ledger if line[0] == "call")
+    assert {job.status for job in ended} == {JobStatus.SUCCEEDED}
+    assert (len(calls), set(calls.values())) == (120, {1})
 
 
 async def test_a_repeated_submit_cannot_change_the_budget(scenario: Scenario) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from piecework.domain.budget import Amount, Cap
 from piecework.errors import SchemaTooNewError
-from piecework.resilience.budget import Budget, Reply, Slice, key_of_job
+from piecework.resilience.budget import Budget, Reply, Slice, key_of_job, key_of_tenant
+from piecework.store.breakers import Breakers
 from piecework.store.budgets import Budgets, read_budget
 from tests.store.conftest import Store, Stutter
 
@@ -50,6 +51,20 @@ async def test_the_cap_of_an_operator_stays_and_refuses_a_worker_that_has_not_re
     assert (await at.write(key, 1, second)).budget.operator == Cap(None, 30)
     both = await at.set_cap(key, Cap(8), "me")
     assert both == replace(second, seq=3, operator=Cap(8, 30))
+    assert await at.set_cap(key, Cap(), "me") == replace(second, seq=4)
+
+
+async def test_workers_learn_a_daily_budget_from_the_read_of_the_breakers(
+    store: Store,
+) -> None:
+    at, tenant, seen = budgets(store), store.ref.tenant, dict[str, Cap]()
+    await at.set_cap(key_of_tenant(tenant), Cap(None, 30), "me")
+    read = Breakers(store.table, "w", store.clock, budget_read=seen.__setitem__)
+    assert f"BUDGET#{tenant}" not in await read.read_all()
+    assert seen[tenant] == Cap(None, 30)
+    assert tenant in [name async for name, _ in at.tenants()]
+    await at.set_cap(key_of_tenant(tenant), Cap(), "me")
+    assert tenant not in [name async for name, _ in at.tenants()]
 
 
 async def test_a_malformed_row_keeps_its_number_and_a_newer_one_is_refused(

@@ -151,10 +151,10 @@ async def in_order(fleet: Fleet, *hows: str) -> None:
     await asyncio.sleep(SETTLED_S)
 
 
-async def budget_spent(fleet: Fleet) -> None:
+async def budget_spent(fleet: Fleet, until: str = "") -> None:
     """Pause a job as a worker does whose calls do not fit into the budget."""
     await fleet.submit("slow", "slow")
-    pause = Pause(PauseCode.BUDGET, "the budget of the job: all is spent", "w1")
+    pause = Pause(PauseCode.BUDGET, "all is spent", "w1", until=until)
     assert await fleet.rt.transitions.pause(await fleet.job(), pause)
 
 
@@ -204,6 +204,11 @@ SINGLE: Final = (
         "order.waiting",
     ),
     Exercise("budget spent", budget_spent, "job.budget_spent"),
+    Exercise(
+        "daily budget spent",
+        lambda fleet: budget_spent(fleet, "2999-01-01T00:00:00.000Z"),
+        "tenant.budget_spent",
+    ),
     Exercise("cancelled", cancelled, "cancel.unfinished"),
     Exercise("ended", lambda fleet: ends(fleet, "quick"), "job.ended"),
     Exercise(

@@ -304,7 +304,8 @@ def open_services(
     liveness = Liveness()
     quotas = FleetQuotas(rt.table, worker, clock, rt.rng)
     limits = FleetLimits(clock, rt.rng, log, quotas, worker)
-    breakers = Breakers(rt.table, worker, clock, limits.adopt)
+    budgets = FleetBudgets(rt.budgets, worker, clock, rt.rng, log)
+    breakers = Breakers(rt.table, worker, clock, limits.adopt, budgets.adopt)
     services = WorkerServices(
         rt=rt,
         worker=worker,
@@ -320,7 +321,7 @@ def open_services(
         call_limiter=CallLimiter(settings.max_calls_in_flight),
         breakers=BreakerRegistry(clock, rt.rng, log, breakers),
         limits=limits,
-        budgets=FleetBudgets(rt.budgets, worker, clock, rt.rng, log),
+        budgets=budgets,
         liveness=liveness,
         isolation=isolation,
     )

@@ -47,6 +47,7 @@ GROUPS = {
     "dlq": "List, redrive, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
     "limits": "List and change what the fleet may use of its dependencies.",
+    "budgets": "List and set what tenants may spend in a day.",
     "infra": "Deploy the stacks to AWS; compare, price and remove them.",
     "config": "Show and validate the settings.",
 }
@@ -160,6 +161,12 @@ COMMANDS = {
     "limits set": Row(
         "limits:set_limits",
         "Change the limits of a dependency in force, without a deployment.",
+    ),
+    "budgets list": Row(
+        "budgets:list_budgets", "List the daily budgets of the tenants that have one."
+    ),
+    "budgets set": Row(
+        "budgets:set_budget", "Set what all jobs of a tenant may spend in a day."
     ),
     "infra deploy": Row(
         "infra:deploy_stacks", "Deploy the stacks after a confirmation."

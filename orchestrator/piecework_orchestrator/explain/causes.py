@@ -224,7 +224,14 @@ def job_paused(view: View) -> Iterator[Finding]:
     pause = view.at.job.pause
     if pause is not None and pause.code == PauseCode.BUDGET:
         message = f"{pause.message[:1].upper()}{pause.message[1:]}."
-        yield view.finding("job.budget_spent", message, view.chunks, since=pause.at)
+        yield view.finding(
+            "tenant.budget_spent" if pause.until else "job.budget_spent",
+            message,
+            view.chunks,
+            since=pause.at,
+            until=pause.until,
+            tenant=view.at.job.ref.tenant,
+        )
     elif pause is not None:
         message = f"{pause.actor} paused the job: {pause.code}: {pause.message}"
         yield view.finding("job.paused", message, view.chunks, since=pause.at)

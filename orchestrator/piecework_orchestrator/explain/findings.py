@@ -72,6 +72,14 @@ FINDINGS: Final = {
             "piecework jobs set-budget {job}",
         ),
         Kind(
+            "tenant.budget_spent",
+            Rank.BLOCKS_JOB,
+            "The daily budget of the tenant is spent, so a worker paused the job.",
+            "Raise the daily budget, or wait: a reconciler resumes the job when the "
+            "next day begins in UTC.",
+            "piecework budgets set {tenant} --daily-usd USD",
+        ),
+        Kind(
             "workers.none",
             Rank.BLOCKS_JOB,
             "No worker of the deployment has reported in time, and none owns a chunk.",

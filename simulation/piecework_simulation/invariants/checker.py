@@ -112,7 +112,7 @@ class Invariants:
         if change.sk.startswith(keys.LIMITS_PREFIX):
             self.quotas.check_write(change)
             return
-        if change.new is None:
+        if change.new is None or change.sk.startswith(keys.BUDGET_PREFIX):
             return
         old = from_item(change.old) if change.old else None
         for text in breaker_violations(old, from_item(change.new)):

@@ -47,6 +47,7 @@ GROUPS = {
     "dlq": "List, redrive, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
     "limits": "List and change what the fleet may use of its dependencies.",
+    "budgets": "List and set what tenants may spend in a day.",
     "infra": "Deploy the stacks to AWS; compare, price and remove them.",
     "config": "Show and validate the settings.",
 }
@@ -106,6 +107,9 @@ COMMANDS = {
         "cancel:cancel_job", "Cancel a job; chunks that have a result keep it."
     ),
     "jobs delete": Row("delete:delete_job", "Delete all data of a job that has ended."),
+    "jobs set-budget": Row(
+        "pause:set_budget", "Change what the calls of a job may spend, and resume it."
+    ),
     "jobs set-priority": Row(
         "pause:set_priority", "Change the share of a job in the workers."
     ),
@@ -158,6 +162,12 @@ COMMANDS = {
     "limits set": Row(
         "limits:set_limits",
         "Change the limits of a dependency in force, without a deployment.",
+    ),
+    "budgets list": Row(
+        "budgets:list_budgets", "List the daily budgets of the tenants that have one."
+    ),
+    "budgets set": Row(
+        "budgets:set_budget", "Set what all jobs of a tenant may spend in a day."
     ),
     "infra deploy": Row(
         "infra:deploy_stacks", "Deploy the stacks after a confirmation."

@@ -78,6 +78,7 @@ def job_view(job: Document, now: float) -> View:
                     ("reopened", reopening_text(job)),
                     ("deadline", deadline_text(job, now)),
                     ("tolerates", tolerance_text(job)),
+                    ("budget", budget_text(job)),
                     ("paused", pause_text(job, now)),
                     ("cancelled", cancel_text(job)),
                     ("quiesced", quiescence_text(job)),
@@ -183,6 +184,26 @@ def pause_text(job: Document, now: float) -> str:
         return ""
     ago = format_ago(pause["at"], now)
     return f"{pause['code']}: {pause['message']}  (by {pause['actor']}, {ago})"
+
+
+def budget_text(job: Document) -> str:
+    """Return what is spent and reserved of each cap; empty without a budget."""
+    budget = job.get("budget") or {}
+    lines = []
+    for kind, form in (("usd", "{:,.6f} USD"), ("tokens", "{:,} tokens")):
+        if budget.get(f"cap_{kind}") is None:
+            continue
+        spent, cap = (form.format(budget[f"{w}_{kind}"]) for w in ("spent", "cap"))
+        more = [
+            f"{form.format(budget[f'{word}_{kind}'])} {text}"
+            for word, text in (
+                ("reserved", "reserved"),
+                ("uncertain", "possibly spent by lost workers"),
+            )
+            if budget[f"{word}_{kind}"]
+        ]
+        lines.append(", ".join([f"{spent} of {cap} spent", *more]))
+    return "\n".join(lines)
 
 
 def tolerance_text(job: Document) -> str:

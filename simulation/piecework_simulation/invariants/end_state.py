@@ -167,10 +167,10 @@ def check_deleted(world: World, invariants: Invariants, ref: JobRef) -> None:
         for row in scan(world, table):
             ours = keys.job_of_pk(row["pk"]) == (ref.tenant, ref.job)
             if ours and row["sk"] not in {keys.META_SK, keys.TALLY_SK, keys.BLOCK_SK}:
-                invariants.report_violation(f"I20: {ref.job} left the row {row['sk']}")
+                invariants.report_violation(f"I22: {ref.job} left the row {row['sk']}")
     for name in world.s3.names(BUCKET):
         if keys.job_of_object(name) == (ref.tenant, ref.job):
-            invariants.report_violation(f"I20: {ref.job} left the object {name}")
+            invariants.report_violation(f"I22: {ref.job} left the object {name}")
 
 
 def scan(world: World, table: str) -> Iterator[Item]:

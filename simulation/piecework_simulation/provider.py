@@ -122,6 +122,7 @@ class Provider:
         claimed_as_suspect: Tells whether a process claimed a chunk that had lost a
             claim.
         check_start: Checks the start of a call, or of a lookup.
+        check_answer: Checks an answer that reaches its worker.
         waits_end_at: The time at which the longest requested wait ends.
         paid: The number of paid calls that were executed.
     """
@@ -138,6 +139,7 @@ class Provider:
     returned: dict[ChunkKey, set[str]] = field(default_factory=dict)
     claimed_as_suspect: Callable[[str, ChunkKey], bool] = lambda *_: False
     check_start: Callable[..., None] = lambda *_, **__: None
+    check_answer: Callable[[OutgoingCall], None] = lambda _: None
     waits_end_at: float = 0.0
     paid: int = 0
     paid_twice: int = 0
@@ -178,6 +180,7 @@ class Provider:
             await asyncio.sleep(outgoing.dependency.timeout * 2)
         if hidden:
             raise ProviderError(504)
+        self.check_answer(outgoing)
         return value
 
     def fails_for(self, scope: CallScope) -> bool:

@@ -14,10 +14,12 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import JobRef, JobStatus
 from piecework.domain.priority import Priority
 from piecework.pipelines import Pipeline
 from piecework_simulation.driver.input_faults import draw_input_fault
+from piecework_simulation.driver.pipelines import CALL_TOKENS
 from piecework_simulation.driver.processes import RESTART_S, FleetDriver
 from piecework_simulation.engine.world import World
 from piecework_simulation.invariants.checker import Invariants
@@ -41,11 +43,16 @@ MIN_SKIPPED_S = 300.0
 #: The tenant of the second job, if that is not the first job's.
 SECOND_TENANT = "neighbour"
 
-#: The arguments of a submit: the job, its pipeline, payloads and deadline.
+#: The arguments of a submit: the job, its pipeline, payloads, deadline, priority and
+#: budget.
 SubmitRequest: TypeAlias = tuple[
-    JobRef, Pipeline, Sequence[BaseModel], float | None, Priority
+    JobRef, Pipeline, Sequence[BaseModel], float | None, Priority, Cap
 ]
 #: The chunks of a job with another priority than normal are drawn from its backlog.
+#: The calls that the budget of a job pays for; 0: it has no budget.
+BUDGETS = (0, 0, 0, 1, 3, 8, 30)
+#: The calls by which a budget is raised at the end: no schedule makes more.
+PLENTY = 1_000_000
 PRIORITIES = (Priority.NORMAL, Priority.NORMAL, Priority.HIGH, Priority.LOW)
 
 
@@ -128,7 +135,9 @@ class ScheduleDriver:
         apart = Random()
         apart.setstate(rng.getstate())
         priority = apart.choice(PRIORITIES)
-        asked = (ref, work.pipeline, payloads, deadline, priority)
+        calls = apart.choice(BUDGETS)
+        budget = Cap(calls * CALL_TOKENS) if calls else NO_CAP
+        asked = (ref, work.pipeline, payloads, deadline, priority, budget)
         await asyncio.sleep(rng.random() * 5.0)
         again = [fleet.submit(*asked, mortal=True)]
         if faults.fires("operator.submit_again"):
@@ -147,6 +156,8 @@ class ScheduleDriver:
         if faults.fires("operator.limits"):
             acts.append(fleet.set_limits)
         rng.shuffle(acts)
+        if budget and apart.random() < 0.5:  # noqa: PLR2004 -- of some jobs
+            acts.append(fleet.set_budget)
         for act in acts:
             left = deadline_at - self.world.loop.moment
             await asyncio.sleep(max(0.0, rng.random() * left))
@@ -189,6 +200,8 @@ class ScheduleDriver:
                 await self.fleet.submit(*asked, mortal=False)
             if self.invariants.jobs[asked[0].pk]["status"] == JobStatus.PAUSED:
                 await self.fleet.resume(asked[0], mortal=False)
+            if asked[-1]:
+                await self.fleet.raise_budget(asked[0], PLENTY, mortal=False)
         loop = asyncio.get_running_loop()
         deadline_at = max(loop.time(), self.provider.waits_end_at) + MAX_END_S
         while unfinished := self.unfinished():

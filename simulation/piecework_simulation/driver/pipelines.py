@@ -20,12 +20,21 @@ from piecework import (
     RetryPolicy,
     Stage,
     TransientError,
+    Usage,
 )
 from piecework_simulation.provider import PROVIDER, ProviderError
 
 SERVICE_UNAVAILABLE = 503
 QUICK = RetryPolicy(attempts=3, base=0.2, cap=2.0)
-model = Dependency("model", retry=QUICK, timeout=8.0)
+#: The tokens of each call of `model` and `mill`, by estimate and by usage.
+CALL_TOKENS = 20
+model = Dependency(
+    "model",
+    retry=QUICK,
+    timeout=8.0,
+    usage=lambda _: Usage(CALL_TOKENS),
+    estimate=lambda *_: CALL_TOKENS,
+)
 shop = Dependency("shop", retry=QUICK, timeout=8.0, effect=Effect.PROVIDER_IDEMPOTENT)
 post = Dependency("post", retry=QUICK, timeout=8.0, effect=Effect.NON_IDEMPOTENT)
 

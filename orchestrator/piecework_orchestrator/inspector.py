@@ -7,7 +7,7 @@ job are counted from its tallies, see `MAX_COUNTED_CHUNKS`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -307,14 +307,15 @@ async def read_chunks(
     rt: Reading, job: Job, status: str | None
 ) -> AsyncIterator[Document]:
     """Yield the chunks of a job, in order."""
+    stopped = await dead_letters_of(rt).stopped_keys(job)
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         if status in (None, str(chunk.status)):
-            yield chunk_facts(chunk, rt.clock())
+            yield chunk_facts(chunk, rt.clock(), stopped)
 
 
-def chunk_facts(chunk: Chunk, now: float) -> Document:
+def chunk_facts(chunk: Chunk, now: float, stopped: Collection[str]) -> Document:
     """Return the attributes of a chunk, and the reason of its wait."""
-    wait = wait_of(chunk, now)
+    wait = wait_of(chunk, now, stopped)
     return {**chunk.facts, **({"wait": wait.document} if wait else {})}
 
 
@@ -338,10 +339,14 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
     An open chunk of a paused job has the pause, too.
     """
     ref = job.ref.chunk(number)
-    chunk, work = await asyncio.gather(require_chunk(rt, ref), read_work(rt.table, ref))
+    chunk, work, stopped = await asyncio.gather(
+        require_chunk(rt, ref),
+        read_work(rt.table, ref),
+        dead_letters_of(rt).stopped_keys(job),
+    )
     pause = None if chunk.status.terminal else job.pause
     return {
-        **chunk_facts(chunk, rt.clock()),
+        **chunk_facts(chunk, rt.clock(), stopped),
         **({} if pause is None else {"job_paused": pause.document()}),
         "stages": stage_documents(chunk, work),
         "calls_in_journal": sum(

@@ -20,13 +20,18 @@ from piecework.cost.meter import acting_as
 from piecework.domain import keys
 from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import Job, JobRef, iso
-from piecework.domain.priority import Priority, backlog_start
+from piecework.domain.priority import (
+    Priority,
+    backlog_start,
+    ordered_backlog_start,
+)
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.intake.order import SubmitOrder
 from piecework_orchestrator.models import require_prices
 
 #: Chunks between two reports of how many are read.
@@ -86,8 +91,11 @@ async def create_and_fan_out(
     tolerated_of(submission.tolerate, 0)  # refuse it before the rows are read
     require_prices(submission.pipeline, submission.budget)
     with tempfile.TemporaryFile() as spool:
-        count = await pack(rt, ref, chunks, spool, progress)
-        manifest, sha256 = await write_manifest(rt.objects, ref.tenant, ref.job, spool)
+        count, order = await pack(rt, ref, chunks, spool, progress)
+        with order.completed(spool) as lines:
+            manifest, sha256 = await write_manifest(
+                rt.objects, ref.tenant, ref.job, lines
+            )
     facts = {
         "pipeline": submission.pipeline.name,
         "first_stage": submission.pipeline.stages[0].name,
@@ -96,7 +104,7 @@ async def create_and_fan_out(
         "manifest_sha256": sha256,
         "source": submission.source,
         "submitted_by": submission.submitted_by,
-        **optional_facts(submission, count),
+        **optional_facts(submission, count, order),
     }
     progress("written", 0)  # a submit interrupted after this may have created the job
     existing = await rt.jobs.create(ref, facts)
@@ -111,13 +119,19 @@ async def create_and_fan_out(
     return job, existing is None
 
 
-def optional_facts(submission: Submission, chunks: int) -> dict[str, object]:
+def optional_facts(
+    submission: Submission, chunks: int, order: SubmitOrder
+) -> dict[str, object]:
     """Return the facts that only some jobs have."""
     facts: dict[str, object] = {}
     priority = submission.priority
     if priority is not Priority.NORMAL:
         facts["priority"] = priority
-    if (start := backlog_start(priority, chunks)) is not None:
+    start = backlog_start(priority, chunks)
+    if order.has_keys:
+        facts["ordered"] = True
+        start = ordered_backlog_start(priority, order.heads)
+    if start is not None:
         facts["backlog_start"] = start
     if tolerated := tolerated_of(submission.tolerate, chunks):
         facts["tolerated_chunks"] = tolerated
@@ -161,8 +175,11 @@ async def pack(
     chunks: AsyncIterator[ChunkInput],
     spool: IO[bytes],
     progress: Progress,
-) -> int:
-    """Store the payloads in packs and spool the manifest; return the chunk count."""
+) -> tuple[int, SubmitOrder]:
+    """Store the payloads in packs and spool the manifest.
+
+    Return the number of chunks, and their order.
+    """
     packer = Packer(rt, ref, spool)
     read = 0
     async for chunk in chunks:
@@ -172,7 +189,7 @@ async def pack(
             progress("read", read)
     await packer.close()
     progress("read", packer.packed)
-    return packer.packed
+    return packer.packed, packer.order
 
 
 @dataclass(slots=True)
@@ -183,13 +200,18 @@ class Packer:
     ref: JobRef
     spool: IO[bytes]
     packed: int = 0
+    order: SubmitOrder = field(init=False)
     _content: bytearray = field(default_factory=bytearray)
-    #: The label and the payload length of each chunk in the pack.
-    _pending: list[tuple[str, int]] = field(default_factory=list)
+    #: The label, the payload length and the order key of each chunk in the pack.
+    _pending: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Start without a chunk."""
+        self.order = SubmitOrder(self.ref)
 
     async def add(self, chunk: ChunkInput) -> None:
         """Add a payload; store the pack if it is full."""
-        self._pending.append((chunk.label, len(chunk.payload)))
+        self._pending.append((chunk.label, len(chunk.payload), chunk.order_key))
         self._content += chunk.payload
         self._content += b"\n"
         if len(self._content) >= PACK_SIZE:
@@ -204,10 +226,11 @@ class Packer:
         key = keys.pack_key(self.ref.tenant, self.ref.job, pack)
         await self.rt.objects.put(key, content, "application/jsonl")
         offset = 0
-        for label, length in self._pending:
+        for label, length, key in self._pending:
             place = str(PayloadRef(pack, offset, length))
             sha256 = keys.sha256(content[offset : offset + length])
-            self.spool.write(Entry(self.packed, label, place, sha256).line())
+            order = self.order.add(self.packed, key)
+            self.spool.write(Entry(self.packed, label, place, sha256, *order).line())
             offset += length + 1
             self.packed += 1
         self._pending.clear()

@@ -292,6 +292,11 @@ class JobRow:
         return Priority(found) if found in set(Priority) else Priority.NORMAL
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether its chunks have order keys."""
+        return "ordered" in self.item
+
+    @property
     def backlog_start(self) -> int | None:
         """The first chunk of its backlog; None: each chunk gets a message at once."""
         if "backlog_start" not in self.item:

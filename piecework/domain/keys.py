@@ -376,6 +376,11 @@ def sha256_of(*parts: str | int) -> str:
     return sha256(json.dumps(parts, separators=(",", ":")).encode())
 
 
+def order_key(tenant: str, job: str, key: str) -> str:
+    """Return the stored form of an order key: a hash that differs in each job."""
+    return sha256_of("order", tenant, job, key)[:32]
+
+
 def provider_key(key: str, gen: int) -> str:
     """Return the idempotency key that the provider sees."""
     return sha256(f"{key}#{gen}".encode())

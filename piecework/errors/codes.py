@@ -709,6 +709,14 @@ ROWS: Final = (
         "or was cut off.",
         f"Check the workers' logs for memory limits and crashes, then run {REDRIVE}.",
     ),
+    Code(
+        "runtime.order.stopped",
+        PERMANENT,
+        "The job ended while the order key of the chunk was stopped by a dead letter "
+        "of an earlier chunk.",
+        f"Run {REDRIVE} for that dead letter: it also runs the chunks behind it. Or "
+        "discard it, then run `piecework jobs retry JOB`.",
+    ),
     # input
     Code(
         "input.chunks.too_many",
@@ -757,6 +765,19 @@ ROWS: Final = (
         PERMANENT,
         "The pipeline's `label` raised an error, or did not return a text.",
         "Correct it; it must return a short text for any payload.",
+    ),
+    Code(
+        "input.order.failed",
+        PERMANENT,
+        "The pipeline's `ordered_by` raised an error.",
+        "Correct it; it must accept any payload.",
+    ),
+    Code(
+        "input.order.invalid",
+        PERMANENT,
+        "The pipeline's `ordered_by` returned another value than a text of 1 to 256 "
+        "characters, an integer or None.",
+        "Return an identifier, such as the number of an account.",
     ),
     Code(
         "input.rows.empty",

@@ -130,6 +130,14 @@ FINDINGS: Final = {
             "piecework limits resume {dependency}",
         ),
         Kind(
+            "order.stopped",
+            Rank.NEEDS_OPERATOR,
+            "A dead letter stops its order key, and later chunks of the key wait.",
+            "Discard the dead letter, and the key goes on without its chunk. Or wait "
+            "for the end of the job, then redrive it: the later chunks follow it.",
+            "piecework dlq list --job {job}",
+        ),
+        Kind(
             "breaker.open",
             Rank.PASSES,
             "Too many calls to a dependency failed, so its circuit breaker is open.",
@@ -199,9 +207,18 @@ FINDINGS: Final = {
         Kind(
             "dead_letters.open",
             Rank.NOTE,
-            "Some chunks are dead letters. The other chunks do not wait for them.",
+            "Some chunks are dead letters. Only chunks of the same order key wait for "
+            "them.",
             "Correct the causes; redrive the dead letters after the end of the job.",
             "piecework dlq stats --job {job}",
+        ),
+        Kind(
+            "order.waiting",
+            Rank.NOTE,
+            "Chunks wait for an earlier chunk of their order key. They run one after "
+            "another.",
+            "Wait. More keys, or shorter chunks, let more of them run at once.",
+            "piecework chunks list {job} --status PENDING",
         ),
         Kind(
             "limit.used",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeAlias
 
@@ -48,11 +48,13 @@ SECOND_TENANT = "neighbour"
 SubmitRequest: TypeAlias = tuple[
     JobRef, Pipeline, Sequence[BaseModel], float | None, Priority, Cap
 ]
-#: The chunks of a job with another priority than normal are drawn from its backlog.
+#: The share of jobs whose chunks have order keys.
+ORDERED_SHARE = 0.4
 #: The calls that the budget of a job pays for; 0: it has no budget.
 BUDGETS = (0, 0, 0, 1, 3, 8, 30)
 #: The calls by which a budget is raised at the end: no schedule makes more.
 PLENTY = 1_000_000
+#: The chunks of a job with another priority than normal are drawn from its backlog.
 PRIORITIES = (Priority.NORMAL, Priority.NORMAL, Priority.HIGH, Priority.LOW)
 
 
@@ -65,12 +67,14 @@ class Workload:
         enlarge: Returns a payload whose stages return large values; None: there are no
             such payloads.
         stubs: Maps each function that would use the network to its replacement.
+        ordered_by: The order keys of some of its jobs; None: no job is ordered.
     """
 
     pipeline: Pipeline
     payloads: Callable[[Random], Sequence[BaseModel]]
     stubs: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     enlarge: Callable[[BaseModel], BaseModel] | None = None
+    ordered_by: Callable[[Any], str | int | None] | None = None
 
 
 @dataclass(slots=True)
@@ -135,9 +139,11 @@ class ScheduleDriver:
         apart = Random()
         apart.setstate(rng.getstate())
         priority = apart.choice(PRIORITIES)
-        calls = apart.choice(BUDGETS)
-        budget = Cap(calls * CALL_TOKENS) if calls else NO_CAP
-        asked = (ref, work.pipeline, payloads, deadline, priority, budget)
+        pipeline, ordered = work.pipeline, False
+        if work.ordered_by is not None and apart.random() < ORDERED_SHARE:
+            pipeline, ordered = replace(pipeline, ordered_by=work.ordered_by), True
+        budget = draw_budget(apart)
+        asked = (ref, pipeline, payloads, deadline, priority, budget)
         await asyncio.sleep(rng.random() * 5.0)
         again = [fleet.submit(*asked, mortal=True)]
         if faults.fires("operator.submit_again"):
@@ -155,9 +161,10 @@ class ScheduleDriver:
             acts += [fleet.pause, fleet.resume, fleet.pause]
         if faults.fires("operator.limits"):
             acts.append(fleet.set_limits)
+        if ordered:
+            acts += [fleet.discard] * apart.choice((0, 0, 1, 2))
         rng.shuffle(acts)
-        if budget and apart.random() < 0.5:  # noqa: PLR2004 -- of some jobs
-            acts.append(fleet.set_budget)
+        acts += [fleet.set_budget] * (bool(budget) * apart.choice((0, 1)))
         for act in acts:
             left = deadline_at - self.world.loop.moment
             await asyncio.sleep(max(0.0, rng.random() * left))
@@ -257,3 +264,9 @@ class ScheduleDriver:
                 continue
             await self.fleet.retry(ref, mortal=False)
         await self.wait_until_jobs_end()
+
+
+def draw_budget(rng: Random) -> Cap:
+    """Draw the budget of a job, in calls of the simulated pipelines."""
+    calls = rng.choice(BUDGETS)
+    return Cap(calls * CALL_TOKENS) if calls else NO_CAP

@@ -25,6 +25,7 @@ from piecework_simulation.coverage import (
 from piecework_simulation.invariants.budgets import BudgetInvariants
 from piecework_simulation.invariants.chunk_invariants import ChunkInvariants
 from piecework_simulation.invariants.dead_letters import DeadLetterInvariants
+from piecework_simulation.invariants.order import order_violations
 from piecework_simulation.invariants.ownership import (
     foreign_writes,
     oversized,
@@ -150,6 +151,9 @@ class Invariants:
             claim = self.world.sender.name, self.chunk_name(job_pk, new["chunk"])
             self.suspects[claim] = new.get("takeovers", 0) > 0
         self.pivots.check_chunk(job_pk, new)
+        beside = self.chunks[job_pk].values()
+        for text in order_violations(checker.name, old, new, beside):
+            self.report_violation(text)
         if new["status"] == ChunkStatus.DEAD and "C7" in transitions:
             self.check_death(job_pk, new)
 

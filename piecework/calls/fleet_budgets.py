@@ -325,6 +325,9 @@ class SharedBudget:
         idle = not (self.held or self.unreported or self.limit)
         if not self.waiting or not idle or budget.reserved(now, without=self.worker):
             return
+        first = budget.cap.counted(self.waiting[0].amount)
+        if first.fits(budget.room(now, without=self.worker)):
+            return  # it came while the slice was written
         text = self._spent_text(budget)
         until = next_day(self.clock()) if self.key.daily else ""
         pause = Pause(PauseCode.BUDGET, text, self.worker, until=until)

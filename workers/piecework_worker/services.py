@@ -216,8 +216,9 @@ class WorkerServices:
             if job is not None and job.status is JobStatus.RUNNING:
                 also = [self.rt.budgets.unchanged(key, seen)]
                 if await self.rt.transitions.pause(job, pause, also):
-                    facts = {"job": ref.job, "message": pause.message}
-                    telemetry.emit(self.log, "budget.spent", **facts)
+                    telemetry.emit(
+                        self.log, "budget.spent", job=ref.job, message=pause.message
+                    )
                 job = await self.fresh_job(ref)
             if job is not None:
                 leases = self.lease_renewer.leases.values()

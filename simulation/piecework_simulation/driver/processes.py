@@ -267,7 +267,7 @@ class FleetDriver:
 
         async def act(rt: Runtime) -> None:
             job = await rt.jobs.read(ref)
-            budget = job and await rt.budgets.of_job(job)
+            budget = None if job is None else await rt.budgets.of_job(job)
             if job is not None and budget is not None and budget.cap.tokens:
                 cap = Cap(budget.cap.tokens + calls * CALL_TOKENS)
                 await set_budget(rt, job, cap, actor="operator", reason="go on")

@@ -39,6 +39,8 @@ WAITS_S: Mapping[str, tuple[float, float]] = {
     "call.wait_hours": (43_200.0, 86_400.0),
 }
 
+#: The tokens of each call of `model` and `mill`, by estimate and by usage.
+CALL_TOKENS = 20
 #: Tenant, job and number of a chunk.
 ChunkKey: TypeAlias = tuple[str, str, int]
 #: The scope of a call that is made apart from any stage.

@@ -19,12 +19,11 @@ from piecework.domain.model import JobRef, JobStatus
 from piecework.domain.priority import Priority
 from piecework.pipelines import Pipeline
 from piecework_simulation.driver.input_faults import draw_input_fault
-from piecework_simulation.driver.pipelines import CALL_TOKENS
 from piecework_simulation.driver.processes import RESTART_S, FleetDriver
 from piecework_simulation.engine.world import World
 from piecework_simulation.invariants.checker import Invariants
 from piecework_simulation.invariants.end_state import check_final_state
-from piecework_simulation.provider import Provider
+from piecework_simulation.provider import CALL_TOKENS, Provider
 
 #: Seconds that the faults last, at most.
 FAULTS_S = 90.0

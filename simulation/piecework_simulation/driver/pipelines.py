@@ -22,12 +22,10 @@ from piecework import (
     TransientError,
     Usage,
 )
-from piecework_simulation.provider import PROVIDER, ProviderError
+from piecework_simulation.provider import CALL_TOKENS, PROVIDER, ProviderError
 
 SERVICE_UNAVAILABLE = 503
 QUICK = RetryPolicy(attempts=3, base=0.2, cap=2.0)
-#: The tokens of each call of `model` and `mill`, by estimate and by usage.
-CALL_TOKENS = 20
 model = Dependency(
     "model",
     retry=QUICK,

@@ -32,10 +32,10 @@ from piecework_orchestrator.redrive import RedriveRequest, discard, redrive
 from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.submit import Submission, submit
 from piecework_simulation.driver.input_faults import CHILD
-from piecework_simulation.driver.pipelines import CALL_TOKENS
 from piecework_simulation.engine.process import Process
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
+from piecework_simulation.provider import CALL_TOKENS
 from piecework_worker.__main__ import serve
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.services import open_services

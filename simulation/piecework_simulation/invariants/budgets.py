@@ -16,8 +16,8 @@ from piecework.domain import keys
 from piecework.store.budgets import read_budget
 from piecework.store.serialization import from_item
 from piecework_simulation.aws.dynamodb import Change
-from piecework_simulation.driver.pipelines import CALL_TOKENS
 from piecework_simulation.engine.process import PROCESS, Process
+from piecework_simulation.provider import CALL_TOKENS
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World

@@ -10,6 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
@@ -93,11 +94,9 @@ class Invariants:
         """Check the writes of one request."""
         metas = []
         tenant = self.world.sender.tenant if self.world.sender else ""
-        for change in changes:
+        for change in filterfalse(self.is_deletion, changes):
             for text in (*foreign_writes(change, tenant), *oversized(change)):
                 self.report_violation(text)
-            if change.new is None and self.is_deleting(change.pk):
-                continue
             if change.table != self.world.settings.checkpoints_table:
                 self.letters.check_write(change)
                 continue
@@ -114,10 +113,11 @@ class Invariants:
         for change in metas:
             self.check_job(change)
 
-    def is_deleting(self, pk: str) -> bool:
-        """Return whether a partition belongs to a job whose rows may be deleted."""
-        job = self.jobs.get(pk.partition("#G#")[0])
-        return job is not None and JobStatus(job["status"]).gone
+    def is_deletion(self, change: Change) -> bool:
+        """Return whether a write deletes a row of a job that is being deleted."""
+        job = self.jobs.get(change.pk.partition("#G#")[0])
+        gone = job is not None and JobStatus(job["status"]).gone
+        return change.new is None and gone
 
     def check_breaker(self, change: Change) -> None:
         """Check a write to a breaker, or to the limits of a dependency."""

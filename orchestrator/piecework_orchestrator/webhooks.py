@@ -151,7 +151,9 @@ async def remove_webhook(rt: Runtime, name: str) -> None:
     await rt.table.transact([rt.table.action("Delete", pk, hook.name)])
 
 
-async def retry_failed(rt: Runtime, name: str, event: str = "") -> list[WebhookDelivery]:
+async def retry_failed(
+    rt: Runtime, name: str, event: str = ""
+) -> list[WebhookDelivery]:
     """Send the failed deliveries of a webhook again, or one of them; return them.
 
     Raises:

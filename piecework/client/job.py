@@ -15,10 +15,12 @@ from piecework.client.arguments import Deadline, Timeout, epoch_of, seconds_of
 from piecework.client.progress import OnProgress, progress_bar
 from piecework.client.views import ChunkError, Done, Failed, JobFacts, JobView
 from piecework.domain import values
+from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef
 from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
+from piecework.jobs.budgeting import set_budget
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline, Stage
 from piecework.runtime import Runtime
@@ -310,6 +312,27 @@ class JobHandle(Generic[R]):
             raise UsageError(message, next_step=f"`piecework jobs show {self.id}`")
         facts = {"actor": self.actor, "priority": str(wanted)}
         await self.rt.jobs.record(self.ref, "priority", facts)
+        return await self.facts()
+
+    async def set_budget(
+        self,
+        usd: float | str | None = None,
+        tokens: int | str | None = None,
+        reason: str = "",
+        *,
+        on_progress: Progress = lambda *_: None,
+    ) -> JobFacts:
+        """Set what the calls of the job may spend; resume it if its budget paused it.
+
+        Raises:
+            UsageError: `submit.budget.invalid`; `job.budget.none`: the job was
+                submitted without a budget of that kind.
+        """
+        cap, job = parse_cap(usd, tokens), await self._record()
+        if not cap:
+            raise UsageError("No budget was given.", next_step="Pass usd= or tokens=.")
+        who = {"actor": self.actor, "reason": reason}
+        await set_budget(self.rt, job, cap, **who, progress=on_progress)
         return await self.facts()
 
     async def retry(self, reason: str = "", deadline: Deadline | None = None) -> int:

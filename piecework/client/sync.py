@@ -126,6 +126,7 @@ class SyncJob(Generic[R]):
     set_priority = Blocking(JobHandle.set_priority)
     retry = Blocking(JobHandle.retry)
     pause = Blocking(JobHandle.pause)
+    set_budget = Blocking(JobHandle.set_budget)
     resume = Blocking(JobHandle.resume)
     dead_letters = Blocking(JobHandle.dead_letters)
     dead_letter = Blocking(JobHandle.dead_letter)

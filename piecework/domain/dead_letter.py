@@ -106,6 +106,11 @@ class DeadLetterRow(Row):
         return str(self.item.get("label", ""))
 
     @property
+    def order_key(self) -> str:
+        """The hash of the chunk's order key; empty: it has none."""
+        return records.read_optional_text(self.item, "order_key") or ""
+
+    @property
     def error(self) -> str:
         """The message of the last error."""
         return str(self.item.get("error", ""))

@@ -1,7 +1,7 @@
 """All formats of stored keys: table keys, object keys and call keys.
 
     partition                          sort key
-    T#acme#J#<job>                     META, JOIN, TALLY, EVENT#<time>#<event>,
+    T#acme#J#<job>                     META, JOIN, TALLY, BUDGET, EVENT#<time>#<event>,
                                        NOTIFICATION#<gen>#<event>, COST#<actor>
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
@@ -9,7 +9,8 @@
     T#acme#WEBHOOKS                    <webhook>
     T#acme#OUTBOX                      DELIVERY#<webhook>#<event>, DUE#<time>#...
     ACTIVE                             <tenant>#<job>, OUTBOX#T#<tenant>
-    BREAKERS                           <dependency>, LIMITS#<dependency>
+    BREAKERS                           <dependency>, LIMITS#<dependency>,
+                                       BUDGET#<tenant>
     WORKERS                            <worker>
     T#acme#I#<sha256>                  RECORD, HEAD, SEQ#<n>
     T#acme#R#<sha256>                  RESPONSE
@@ -68,6 +69,8 @@ BACKLOG_PREFIX = "BACKLOG#"
 DUE_PREFIX = "DUE#"
 DELIVERY_PREFIX = "DELIVERY#"
 OUTBOX_PREFIX = "OUTBOX#T#"
+BUDGET_SK = "BUDGET"
+BUDGET_PREFIX = "BUDGET#"
 RECORD_SK = "RECORD"
 HEAD_SK = "HEAD"
 RESPONSE_SK = "RESPONSE"
@@ -175,6 +178,11 @@ def event_sk(at: str, event: str, token: str) -> str:
 def notification_sk(gen: int, event: str) -> str:
     """Return the sort key of a notification of a generation of a job."""
     return f"{NOTIFICATION_PREFIX}{gen:04d}#{event}"
+
+
+def budget_sk(tenant: str) -> str:
+    """Return the sort key of a tenant's daily budget, beside the breakers."""
+    return BUDGET_PREFIX + tenant
 
 
 def limits_sk(dependency: str) -> str:
@@ -406,6 +414,11 @@ def sha256(content: bytes) -> str:
 def sha256_of(*parts: str | int) -> str:
     """Return a SHA-256 that differs if any part differs, or its type."""
     return sha256(json.dumps(parts, separators=(",", ":")).encode())
+
+
+def order_key(tenant: str, job: str, key: str) -> str:
+    """Return the stored form of an order key: a hash that differs in each job."""
+    return sha256_of("order", tenant, job, key)[:32]
 
 
 def provider_key(key: str, gen: int) -> str:

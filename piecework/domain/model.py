@@ -182,7 +182,8 @@ class Chunk(ChunkRow):
 
     def to_reopen(self) -> Chunk:
         """Return it with only the attributes that a reopening reads, to save memory."""
-        names = {"stage", "resume_at"} & self.item.keys()
+        read = {"stage", "resume_at", "blocked_by", "error_code"}
+        names = read & self.item.keys()
         return replace(self, item={name: self.item[name] for name in names})
 
 

@@ -435,6 +435,22 @@ ROWS: Final = (
         "list` shows who paused it and why; `piecework limits resume` ends the pause.",
     ),
     Code(
+        "runtime.budget.reserved",
+        TRANSIENT,
+        "A call was not made because calls in flight had reserved the rest of the "
+        "budget for as long as the worker may wait.",
+        "Wait: the chunk is deferred without spending an attempt. `piecework jobs set-"
+        "budget JOB` raises the budget.",
+    ),
+    Code(
+        "runtime.budget.no_price",
+        PERMANENT,
+        "The job has a budget in dollars, and a dependency declares no price of a "
+        "call, so it was not made.",
+        "Declare `Model(…, price=…)` or `Dependency(…, estimate_usd=…)`, deploy the "
+        f"workers, then run {REDRIVE}.",
+    ),
+    Code(
         "runtime.quota.exhausted",
         TRANSIENT,
         "A call was not made because the limits of its dependency had no quota for it "
@@ -693,6 +709,14 @@ ROWS: Final = (
         "or was cut off.",
         f"Check the workers' logs for memory limits and crashes, then run {REDRIVE}.",
     ),
+    Code(
+        "runtime.order.stopped",
+        PERMANENT,
+        "The job ended while the order key of the chunk was stopped by a dead letter "
+        "of an earlier chunk.",
+        f"Run {REDRIVE} for that dead letter: it also runs the chunks behind it. Or "
+        "discard it, then run `piecework jobs retry JOB`.",
+    ),
     # input
     Code(
         "input.chunks.too_many",
@@ -741,6 +765,19 @@ ROWS: Final = (
         PERMANENT,
         "The pipeline's `label` raised an error, or did not return a text.",
         "Correct it; it must return a short text for any payload.",
+    ),
+    Code(
+        "input.order.failed",
+        PERMANENT,
+        "The pipeline's `ordered_by` raised an error.",
+        "Correct it; it must accept any payload.",
+    ),
+    Code(
+        "input.order.invalid",
+        PERMANENT,
+        "The pipeline's `ordered_by` returned another value than a text of 1 to 256 "
+        "characters, an integer or None.",
+        "Return an identifier, such as the number of an account.",
     ),
     Code(
         "input.rows.empty",
@@ -888,7 +925,28 @@ ROWS: Final = (
         "The tolerance is not a number of chunks, or a share of them.",
         "Use a number such as 20, or a share such as 2%.",
     ),
+    Code(
+        "submit.budget.invalid",
+        PERMANENT,
+        "The budget is not an amount of dollars or a number of tokens.",
+        "Use dollars such as 40 or 2.50, and tokens such as 2000000.",
+    ),
+    Code(
+        "submit.budget.no_price",
+        PERMANENT,
+        "A budget in dollars cannot be kept, because a model of the pipeline has no "
+        "price.",
+        "Declare `Model(…, price=…)` or `Dependency(…, estimate_usd=…)`, or use a "
+        "budget in tokens.",
+    ),
     # job
+    Code(
+        "job.budget.none",
+        PERMANENT,
+        "The job was submitted without a budget of that kind, so none can be set.",
+        "Pause or cancel it; submit the next job with `--budget-usd` or "
+        "`--budget-tokens`.",
+    ),
     Code(
         "job.tolerance.exceeded",
         PERMANENT,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.dead_letter import DeadLetterRow, OpenLetterRow
-from piecework.domain.model import ChunkRef, JobRef, iso
+from piecework.domain.model import ChunkRef, Job, JobRef, iso
 from piecework.domain.outcome import DeadLettered
 from piecework.domain.records import (
     read_document,
@@ -84,6 +84,7 @@ class DeadLetters:
             "chunk": claim.ref.chunk,
             "label": read_optional_text(item, "label"),
             "gen": claim.gen,
+            "order_key": read_optional_text(item, "order_key"),
             "replay_of": read_optional_int(item, "replay_of"),
             "origin_gen": read_optional_int(item, "origin_gen"),
             "patched_in_gen": read_optional_int(item, "patched_in_gen"),
@@ -162,6 +163,14 @@ class DeadLetters:
         found = self.table.query(ref.pk)
         return sum([item.get("state") == OPEN async for item in found])
 
+    async def stopped_keys(self, job: Job) -> frozenset[str]:
+        """Return the order keys of a job that an open dead letter stops."""
+        if not job.is_ordered:
+            return frozenset()
+        letters = [letter async for letter in self.of_job(job.ref)]
+        open_ = {letter.order_key for letter in letters if letter.state == OPEN}
+        return frozenset(open_ - {""})
+
     def redrive_actions(
         self,
         letter: DeadLetterRow,
@@ -187,14 +196,19 @@ class DeadLetters:
             }
         return self._closing(letter, update, values, by)
 
-    async def discard(self, letter: DeadLetterRow, by: Closing) -> bool:
-        """Move OPEN -> DISCARDED: an operator decided that the chunk stays dead."""
+    async def discard(
+        self, letter: DeadLetterRow, by: Closing, also: Sequence[Action] = ()
+    ) -> bool:
+        """Move OPEN -> DISCARDED: an operator decided that the chunk stays dead.
+
+        `also` is written in the same transaction, such as the skip of the chunk.
+        """
         update = (
             "SET #state = :discarded, discarded_at = :now,"
             " discarded_by = :actor, discard_reason = :reason"
         )
         actions = self._closing(letter, update, {"discarded": DISCARDED}, by)
-        return isinstance(await self.table.transact(actions), Written)
+        return isinstance(await self.table.transact([*actions, *also]), Written)
 
     def _closing(
         self, letter: DeadLetterRow, update: str, values: dict[str, Any], by: Closing

@@ -35,7 +35,7 @@ THIS_PAUSE = f"{IN_STATE} AND paused_at = :paused_at AND pause_code = :pause_cod
 #: The messages of an earlier resume are not those of a later one.
 THIS_RESUME = f"{IN_STATE} AND resumed_at = :resumed_at"
 #: The attributes of a pause.
-PAUSE = "pause_code, pause_message, paused_by, paused_at"
+PAUSE = "pause_code, pause_message, paused_by, paused_at, pause_until"
 EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
 #: The attributes of a job that its deadline cancelled.
 BY_DEADLINE = {
@@ -191,6 +191,7 @@ class JobTransitions:
             "pause_message": pause.message,
             "paused_by": pause.actor,
             "paused_at": iso(now),
+            **({"pause_until": pause.until} if pause.until else {}),
         }
         move = self._moving(
             job.ref, job.gen, JobStatus.RUNNING, JobStatus.PAUSED, facts

@@ -215,6 +215,14 @@ _STAGE: Final = {
         "dependency error",
         "warning",
     ),
+    "budget.spent": event(
+        "a budget is spent; the worker pauses the job", "job message", "warning"
+    ),
+    "budget.record_unreachable": event(
+        "a budget could not be written; calls beyond the worker's slice wait",
+        "budget error",
+        "warning",
+    ),
     "usage.failed": event(
         "the usage function of a dependency failed; the call is metered without usage",
         "dependency error",

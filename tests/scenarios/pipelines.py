@@ -406,3 +406,31 @@ async def draw_scarce(ctx: Context[Item]) -> int:
 
 drawing = Pipeline(name="drawing", payload=Item, stages=[Stage(draw_metered)])
 scraping = Pipeline(name="scraping", payload=Item, stages=[Stage(draw_scarce)])
+
+
+# ── postings of accounts, in their order ────────────────────────────────────
+
+
+class Posting(Item):
+    """A chunk of an account; empty: of none."""
+
+    account: str = ""
+
+
+async def post(ctx: Context[Posting]) -> int:
+    """Post to the account: first, on its second attempt, or with trouble."""
+    item = ctx.payload
+    note("begin", item.account or "-", item.n)
+    if item.trouble == "once" and ctx.attempt == 1:
+        raise TransientError("not now", code="tool.stock.busy", retry_after=0.1)
+    await trouble(ctx)
+    note("end", item.account or "-", item.n)
+    return item.n
+
+
+posting = Pipeline(
+    name="posting",
+    payload=Posting,
+    stages=[Stage(post)],
+    ordered_by=lambda item: item.account or None,
+)

@@ -11,6 +11,7 @@ from piecework.calls.call import CallScope
 from piecework.dependency import Dependency
 from piecework.domain import keys
 from piecework.domain.model import Effect, iso
+from piecework.domain.outcome import STOPPED_CODE
 from piecework.resilience.limits import Limits
 from piecework_simulation.engine.process import Process
 from piecework_simulation.provider import CallRecord, OutgoingCall
@@ -108,6 +109,13 @@ def read_a_foreign_value(story: Story) -> None:
 SUBMIT: Step = Story.submit_job
 UNOPENED = meta("SUBMITTING", gen=1, chunks=2)
 CLAIMED: tuple[Step, ...] = (SUBMIT, claim())
+SECOND = keys.chunk_sk(1)
+#: Two chunks of one order key.
+KEYED: tuple[Step, ...] = (
+    *meta("SUBMITTING", gen=1, chunks=2),
+    create(order_key="k"),
+    lambda story: story.create(SECOND, order_key="k"),
+)
 ENDED = (*CLAIMED, write(status="SUCCEEDED", claimed_by=None))
 CANCELLED = (SUBMIT, write(status="CANCELLED"))
 CLOSED = write("model", pk=keys.BREAKERS_PK, breaker_state="closed", gen=1)
@@ -202,6 +210,21 @@ WRITES: dict[str, tuple[Step, ...]] = {
     "I17: {name} used {used} of {limited_tokens} tokens": (start_calls(tokens=200),),
     "I19: {job_pk} started a call {seconds:.0f} s after its pause": (
         *(*CLAIMED, *meta("PAUSED"), call_late),
+    ),
+    "I20: {name} ended as stopped, and no dead letter stops it": (
+        *(*KEYED, write(status="CANCELLED", error_code=STOPPED_CODE)),
+    ),
+    "I20: {name} moved to another order key": (*KEYED, write(order_key="l")),
+    "I20: {name} was reopened after it was skipped": (
+        *(*KEYED, write(status="DEAD", skipped_at="now")),
+        write(status="PENDING", gen=2),
+    ),
+    "I20: {name} was claimed while {number} before it is {status}": (
+        *(*KEYED, lambda story: story.claim(SECOND)),
+    ),
+    "I20: {name} was claimed after {number} behind it": (
+        *(*KEYED, write(status="SUCCEEDED"), lambda story: story.claim(SECOND)),
+        claim(status="RUNNING"),
     ),
     "L3: {self.name} was claimed before it was due": (SUBMIT, claim_early),
     "L3: {self.name} was claimed while it had an owner": (

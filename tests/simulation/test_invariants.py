@@ -14,6 +14,7 @@ from piecework_simulation.invariants import (
     checker,
     chunk_invariants,
     end_state,
+    order,
     ownership,
     pauses,
     quotas,
@@ -22,7 +23,10 @@ from tests.simulation.planted_ends import ENDS, alter_certificate, violations_of
 from tests.simulation.planted_writes import WRITES
 from tests.simulation.story import CHUNK, REF, Story
 
-CHECKERS = (checker, chunk_invariants, end_state, ownership, pauses, quotas, provider)
+CHECKERS = (
+    *(checker, chunk_invariants, end_state, order, ownership, pauses, quotas),
+    provider,
+)
 #: Matches `report_violation(f"..."` and `yield f"I1..."` in sources of the checkers.
 SAYS = re.compile(r"(?:report_violation\(\s*f?|yield f(?=.I))\"([^\"]+)\"")
 

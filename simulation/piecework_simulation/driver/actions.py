@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeAlias
 
@@ -45,6 +45,8 @@ SECOND_TENANT = "neighbour"
 SubmitRequest: TypeAlias = tuple[
     JobRef, Pipeline, Sequence[BaseModel], float | None, Priority
 ]
+#: The share of jobs whose chunks have order keys.
+ORDERED_SHARE = 0.4
 #: The chunks of a job with another priority than normal are drawn from its backlog.
 PRIORITIES = (Priority.NORMAL, Priority.NORMAL, Priority.HIGH, Priority.LOW)
 
@@ -58,12 +60,14 @@ class Workload:
         enlarge: Returns a payload whose stages return large values; None: there are no
             such payloads.
         stubs: Maps each function that would use the network to its replacement.
+        ordered_by: The order keys of some of its jobs; None: no job is ordered.
     """
 
     pipeline: Pipeline
     payloads: Callable[[Random], Sequence[BaseModel]]
     stubs: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     enlarge: Callable[[BaseModel], BaseModel] | None = None
+    ordered_by: Callable[[Any], str | int | None] | None = None
 
 
 @dataclass(slots=True)
@@ -128,7 +132,10 @@ class ScheduleDriver:
         apart = Random()
         apart.setstate(rng.getstate())
         priority = apart.choice(PRIORITIES)
-        asked = (ref, work.pipeline, payloads, deadline, priority)
+        pipeline, ordered = work.pipeline, False
+        if work.ordered_by is not None and apart.random() < ORDERED_SHARE:
+            pipeline, ordered = replace(pipeline, ordered_by=work.ordered_by), True
+        asked = (ref, pipeline, payloads, deadline, priority)
         await asyncio.sleep(rng.random() * 5.0)
         again = [fleet.submit(*asked, mortal=True)]
         if faults.fires("operator.submit_again"):
@@ -146,6 +153,8 @@ class ScheduleDriver:
             acts += [fleet.pause, fleet.resume, fleet.pause]
         if faults.fires("operator.limits"):
             acts.append(fleet.set_limits)
+        if ordered:
+            acts += [fleet.discard] * apart.choice((0, 0, 1, 2))
         rng.shuffle(acts)
         for act in acts:
             left = deadline_at - self.world.loop.moment

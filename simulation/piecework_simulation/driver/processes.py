@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from piecework.context import Context
 from piecework.domain.model import JobRef
+from piecework.domain.order_key import read_order_key
 from piecework.domain.priority import Priority
 from piecework.errors import PieceworkError
 from piecework.pipelines import Pipeline, Stage
@@ -20,12 +21,12 @@ from piecework.reconciler.loop import reconcile_for_ever
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime
 from piecework.saga.stage import run_in_process
-from piecework.store.dead_letters import DeadLetters
+from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.limits import FleetQuotas
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.pause import pause, resume
-from piecework_orchestrator.redrive import RedriveRequest, redrive
+from piecework_orchestrator.redrive import RedriveRequest, discard, redrive
 from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.submit import Submission, submit
 from piecework_simulation.driver.input_faults import CHILD
@@ -273,6 +274,16 @@ class FleetDriver:
 
         return await self.command("redrive", ref, act, **more)
 
+    async def discard(self, ref: JobRef, **more: Any) -> str:
+        """Discard all open dead letters of a job: it skips chunks with order keys."""
+
+        async def act(rt: Runtime) -> None:
+            letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+            rows = [r async for r in letters.of_job(ref) if r.state == "OPEN"]
+            await discard(rt, ref, rows, Closing("operator", "it is obsolete"))
+
+        return await self.command("discard", ref, act, **more)
+
 
 async def set_stop_event(event: asyncio.Event) -> None:
     """Set an event in the process that waits for it."""
@@ -285,4 +296,5 @@ async def read_inputs(
     """Yield payloads as the intake does."""
     for item in items:
         label = pipeline.label(item) if pipeline.label else ""
-        yield ChunkInput(label, item.model_dump_json().encode())
+        key = read_order_key(pipeline.ordered_by, item, label)
+        yield ChunkInput(label, item.model_dump_json().encode(), key)

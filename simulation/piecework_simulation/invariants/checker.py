@@ -24,6 +24,7 @@ from piecework_simulation.coverage import (
 )
 from piecework_simulation.invariants.chunk_invariants import ChunkInvariants
 from piecework_simulation.invariants.dead_letters import DeadLetterInvariants
+from piecework_simulation.invariants.order import order_violations
 from piecework_simulation.invariants.ownership import (
     foreign_writes,
     oversized,
@@ -111,7 +112,7 @@ class Invariants:
         if change.sk.startswith(keys.LIMITS_PREFIX):
             self.quotas.check_write(change)
             return
-        if change.new is None:
+        if change.new is None or change.sk.startswith(keys.BUDGET_PREFIX):
             return
         old = from_item(change.old) if change.old else None
         for text in breaker_violations(old, from_item(change.new)):
@@ -145,6 +146,9 @@ class Invariants:
             claim = self.world.sender.name, self.chunk_name(job_pk, new["chunk"])
             self.suspects[claim] = new.get("takeovers", 0) > 0
         self.pivots.check_chunk(job_pk, new)
+        beside = self.chunks[job_pk].values()
+        for text in order_violations(checker.name, old, new, beside):
+            self.report_violation(text)
         if new["status"] == ChunkStatus.DEAD and "C7" in transitions:
             self.check_death(job_pk, new)
 

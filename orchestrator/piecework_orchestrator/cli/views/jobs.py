@@ -28,9 +28,9 @@ def job_columns(now: float) -> list[Column]:
         Column("JOB", "job"),
         Column("STATUS", status_text),
         Column("DONE", progress_text, right=True),
-        Column("PIPELINE", "pipeline", shrinks=True),
-        Column("CREATED", lambda job: format_ago(job["created_at"], now)),
-        Column("TOOK", lambda job: duration_text(job, now)),
+        Column("PIPELINE", "pipeline", shrinks=True, drops=1),
+        Column("CREATED", lambda job: format_ago(job["created_at"], now), drops=2),
+        Column("TOOK", lambda job: duration_text(job, now), drops=3),
     ]
 
 
@@ -78,6 +78,7 @@ def job_view(job: Document, now: float) -> View:
                     ("reopened", reopening_text(job)),
                     ("deadline", deadline_text(job, now)),
                     ("tolerates", tolerance_text(job)),
+                    ("budget", budget_text(job)),
                     ("paused", pause_text(job, now)),
                     ("cancelled", cancel_text(job)),
                     ("quiesced", quiescence_text(job)),
@@ -140,8 +141,8 @@ def finding_columns(now: float) -> list[Column]:
         Column("CODE", "code"),
         Column("FINDING", "message", folds=True),
         Column("CHUNKS", lambda row: chunks_text(row).split(" chunk")[0], right=True),
-        Column("SINCE", lambda row: format_ago(row.get("since"), now)),
-        Column("UNTIL", lambda row: format_ago(row.get("until"), now)),
+        Column("SINCE", lambda row: format_ago(row.get("since"), now), drops=2),
+        Column("UNTIL", lambda row: format_ago(row.get("until"), now), drops=1),
     ]
 
 
@@ -166,6 +167,26 @@ def pause_text(job: Document, now: float) -> str:
         return ""
     ago = format_ago(pause["at"], now)
     return f"{pause['code']}: {pause['message']}  (by {pause['actor']}, {ago})"
+
+
+def budget_text(job: Document) -> str:
+    """Return what is spent and reserved of each cap; empty without a budget."""
+    budget = job.get("budget") or {}
+    lines = []
+    for kind, form in (("usd", "{:,.6f} USD"), ("tokens", "{:,} tokens")):
+        if budget.get(f"cap_{kind}") is None:
+            continue
+        spent, cap = (form.format(budget[f"{w}_{kind}"]) for w in ("spent", "cap"))
+        more = [
+            f"{form.format(budget[f'{word}_{kind}'])} {text}"
+            for word, text in (
+                ("reserved", "reserved"),
+                ("uncertain", "possibly spent by lost workers"),
+            )
+            if budget[f"{word}_{kind}"]
+        ]
+        lines.append(", ".join([f"{spent} of {cap} spent", *more]))
+    return "\n".join(lines)
 
 
 def tolerance_text(job: Document) -> str:

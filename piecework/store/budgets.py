@@ -27,6 +27,7 @@ from piecework.store.table import Action, Item, Refused, Table
 
 #: The budget is still the one that was read. The first write creates the row.
 FIRST_OR_SEEN: Final = "attribute_not_exists(seq) OR seq = :seen"
+SEEN: Final = "seq = :seen"
 #: The row was not written by a newer version.
 KNOWN_VERSION: Final = "attribute_not_exists(v) OR v <= :v"
 #: The attributes of the cap that an operator has set.
@@ -102,6 +103,15 @@ class Budgets:
             condition=FIRST_OR_SEEN,
             update="SET " + ", ".join(f"#{fact} = :{fact}" for fact in facts),
             values={**facts, "seen": seen},
+        )
+
+    def unchanged(self, key: BudgetKey, seen: int) -> Action:
+        """Return the check that a budget is still the one with `seq` = `seen`.
+
+        Without it, a job could be paused after an operator has raised its budget.
+        """
+        return self.table.action(
+            "ConditionCheck", key.pk, key.sk, condition=SEEN, values={"seen": seen}
         )
 
     async def set_cap(self, key: BudgetKey, cap: Cap, actor: str) -> Budget:

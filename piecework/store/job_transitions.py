@@ -179,11 +179,12 @@ class JobTransitions:
         target = JobStatus.RUNNING if opened else JobStatus.SUBMITTING
         return await self._move(job.ref, job.gen, JobStatus.REOPENING, target, {})
 
-    async def pause(self, job: Job, pause: Pause) -> bool:
+    async def pause(self, job: Job, pause: Pause, also: Sequence[Action] = ()) -> bool:
         """Move RUNNING -> PAUSED: no call starts until the job is resumed.
 
-        The event is in the same transaction. A refused pause changes nothing: the job
-        has changed, or another process has paused it.
+        The event is in the same transaction, and so is `also`, such as the check that
+        a spent budget is still the one that the worker has read. A refused pause
+        changes nothing: the job has changed, or another process has paused it.
         """
         now = self.clock()
         facts = {
@@ -199,9 +200,8 @@ class JobTransitions:
         told = {"actor": pause.actor, "code": pause.code, "reason": pause.message}
         event = event_put(self.table, job.ref, "paused", now, told)
         deliveries = await tell(self.table, paused_event(job, pause, now), now)
-        return isinstance(
-            await self.table.transact([move, event, *deliveries]), Written
-        )
+        actions = [move, event, *also, *deliveries]
+        return isinstance(await self.table.transact(actions), Written)
 
     async def resume(self, job: Job, actor: str, reason: str) -> bool:
         """Move PAUSED -> RUNNING; the caller then sends the messages of open chunks.

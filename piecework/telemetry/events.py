@@ -216,7 +216,7 @@ _STAGE: Final = {
         "warning",
     ),
     "budget.spent": event(
-        "a budget is spent; the worker pauses the job", "job message", "warning"
+        "a budget is spent; the worker pauses the job", "message", "warning"
     ),
     "budget.record_unreachable": event(
         "a budget could not be written; calls beyond the worker's slice wait",

@@ -60,12 +60,12 @@ class BudgetInvariants:
     def check_write(self, change: Change) -> None:
         """Check a write to a budget, and note the cap that an operator has set."""
         if change.new is None:
-            self.report_violation(f"I20: the budget of {change.pk} was deleted")
+            self.report_violation(f"I21: the budget of {change.pk} was deleted")
             return
         new = read_budget(from_item(change.new))
         old = read_budget(from_item(change.old)) if change.old else None
         if new.seq != (old.seq if old else 0) + 1:
-            self.report_violation(f"I20: {change.pk} moved to {new.seq}")
+            self.report_violation(f"I21: {change.pk} moved to {new.seq}")
         if new.operator.tokens is not None:
             highest = max(new.operator.tokens, self.caps.get(change.pk, 0))
             self.caps[change.pk] = highest
@@ -82,7 +82,7 @@ class BudgetInvariants:
             unknown = set(new.slices) - set(old.slices)
             # A frozen worker comes back after its slice was recounted.
             if not (unknown and old.recounts):
-                self.report_violation(f"I20: {job_pk} reserved {after} of the cap")
+                self.report_violation(f"I21: {job_pk} reserved {after} of the cap")
 
     def check_answer(self, call: OutgoingCall) -> None:
         """Count an answer that a living worker has received."""
@@ -98,7 +98,7 @@ class BudgetInvariants:
         used = CALL_TOKENS * sum(map(self.is_recorded, answers.values()))
         if used > self.caps[job_pk]:
             self.report_violation(
-                f"I20: {job_pk} used {used} of {self.caps[job_pk]} tokens"
+                f"I21: {job_pk} used {used} of {self.caps[job_pk]} tokens"
             )
 
     def is_recorded(self, answer: Answer) -> bool:

@@ -34,6 +34,8 @@ UNCONDITIONAL = {
     ("jobs.py", "active_mark"): "goes with a conditional transition",
     ("deletions.py", "_unlisting"): "an entry of the index, which decides nothing",
     ("deletions.py", "expiry_mark"): "goes with a conditional transition",
+    ("outbox.py", "due_mark"): "goes with the write of its delivery",
+    ("outbox.py", "outbox_mark"): "goes with a delivery; the last token counts",
     ("backlogs.py", "closing"): "goes with the conditional end of its job",
     ("dead_letters.py", "open_mark"): "goes with the write of its dead letter",
     ("dead_letters.py", "_closing"): "the mark goes with the end of its letter",

@@ -72,7 +72,7 @@ COMMAND_OF = {
 NOT_OF_A_JOB = {
     *("demo", "init", "run", "dev", "up", "down", "doctor", "reconcile", "worker"),
     *("simulate", "explain-code", "ui"),
-    *(name for name in COMMANDS if name.startswith(("infra ", "config "))),
+    *(name for name in COMMANDS if name.startswith(("infra ", "config ", "webhooks "))),
 }
 #: What opens a job, connects or closes: a program needs it, and a command does not.
 OPENS = {"job", "sync", "runtime", "ref"}

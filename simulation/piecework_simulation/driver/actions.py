@@ -270,7 +270,7 @@ class ScheduleDriver:
         for ref, *_ in self.submitted:
             if not JobStatus(self.invariants.jobs[ref.pk]["status"]).ended:
                 continue  # its violation is reported
-            await self.fleet.delete(ref, mortal=False, dies_in_s=apart.random())
+            await self.fleet.delete(ref, mortal=False, dies_in_s=apart.random() / 2)
             deadline_at = loop.time() + MAX_DELETION_S
             # An operator may die before the mark of the deletion; the next one deletes.
             if JobStatus(self.invariants.jobs[ref.pk]["status"]).ended:

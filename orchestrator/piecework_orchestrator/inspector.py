@@ -7,12 +7,13 @@ job are counted from its tallies, see `MAX_COUNTED_CHUNKS`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from piecework.aws.objects import OBJECT_LIMIT, own_key, verify
 from piecework.domain import keys, records
+from piecework.domain.budget import NANO
 from piecework.domain.model import (
     Chunk,
     ChunkRef,
@@ -39,6 +40,7 @@ from piecework.store.results import is_inline
 from piecework_orchestrator.explain.waiting import wait_of
 
 if TYPE_CHECKING:
+    from piecework.resilience.budget import Budget
     from piecework_orchestrator.explain.finish_time import FinishTime
     from piecework_orchestrator.explain.situation import OpenChunks
 
@@ -65,6 +67,8 @@ JOB_FACTS = (
     "failed_chunks",
     "stopped_at",
     "stopped_code",
+    "delete_after",
+    "kept_at",
     "priority",
     "manifest",
     "manifest_sha256",
@@ -90,6 +94,17 @@ async def require_job(rt: Reading, job: str) -> Job:
     """Return a job.
 
     Raises:
+        NotFoundError: `job.record.not_found`; `job.record.deleted`.
+    """
+    found = await read_job(rt, job)
+    require_not_deleted(found)
+    return found
+
+
+async def read_job(rt: Reading, job: str) -> Job:
+    """Return a job, or the tombstone of a deleted one.
+
+    Raises:
         NotFoundError: `job.record.not_found`.
     """
     ref = JobRef(rt.settings.tenant, job)
@@ -98,6 +113,24 @@ async def require_job(rt: Reading, job: str) -> Job:
         message = f"Job {job[:128]} of tenant {rt.settings.tenant} does not exist."
         raise NotFoundError(message, code="job.record.not_found")
     return found
+
+
+def require_not_deleted(job: Job) -> None:
+    """Refuse a deleted job, and one that is being deleted.
+
+    Raises:
+        NotFoundError: `job.record.deleted`, with actor, reason and time.
+    """
+    if not job.status.gone:
+        return
+    facts = job.deletion
+    done = job.status is JobStatus.DELETED
+    at = facts.get("deleted_at") or facts.get("delete_requested_at", "")
+    message = (
+        f"Job {job.ref.job} {'was' if done else 'is being'} deleted: by "
+        f"{facts.get('deleted_by', '')}, {at}, {facts.get('delete_reason', '')!r}."
+    )
+    raise NotFoundError(message, code="job.record.deleted")
 
 
 async def job_document(rt: Reading, job: Job) -> Document:
@@ -118,6 +151,7 @@ async def job_document(rt: Reading, job: Job) -> Document:
             if job.has_notify_hook
             else {}
         ),
+        **await budget_facts(rt, job),
         "counts": dict(sorted(snapshot.by_status.items())),
         "error_codes": dict(sorted(snapshot.by_code.items())),
         "calls": {"paid": snapshot.calls, "cached": snapshot.cached_calls},
@@ -125,6 +159,35 @@ async def job_document(rt: Reading, job: Job) -> Document:
         **explained,
         "dead_letters": await dead_letters_of(rt).count_open(job.ref),
         "certificate": await read_certificate(rt, job),
+    }
+
+
+async def budget_facts(rt: Reading, job: Job) -> Document:
+    """Return what a job has spent, reserved and may spend; empty without a budget."""
+    if not job.budget:
+        return {}
+    # Imported here: a command that shows a job without a budget does not load it.
+    from piecework.store.budgets import Budgets
+
+    budget = await Budgets(rt.table, rt.clock, rt.table.rng).of_job(job)
+    return {} if budget is None else {"budget": budget_document(budget, rt.clock())}
+
+
+def budget_document(budget: Budget, now: float) -> Document:
+    """Return a budget in tokens and dollars; a kind without a cap has None."""
+    from piecework.resilience.limits import micros
+
+    at, cap = micros(now), budget.cap
+    amounts = {
+        "spent": budget.spent,
+        "reserved": budget.reserved(at),
+        "uncertain": budget.uncertain(at),
+    }
+    return {
+        "cap_tokens": cap.tokens,
+        **{f"{word}_tokens": amount.tokens for word, amount in amounts.items()},
+        "cap_usd": None if cap.nano_usd is None else cap.nano_usd / NANO,
+        **{f"{word}_usd": amount.nano_usd / NANO for word, amount in amounts.items()},
     }
 
 
@@ -147,8 +210,16 @@ def job_facts(job: Job, now: float) -> Document:
         "pause": None if pause is None else pause.document(),
         "status_reason": status_reason(job, now),
         "cancel": cancel_facts(job),
+        "deletion": deletion_facts(job),
     }
     return document | {name: part for name, part in parts.items() if part}
+
+
+def deletion_facts(job: Job) -> Document | None:
+    """Return by which operator, why and when a job was deleted, and its proof."""
+    if not job.status.gone:
+        return None
+    return {**job.deletion, **job.pick(("certificate_sha256", "outcomes"))}
 
 
 def status_reason(job: Job, now: float) -> Document | None:
@@ -275,14 +346,15 @@ async def read_chunks(
     rt: Reading, job: Job, status: str | None
 ) -> AsyncIterator[Document]:
     """Yield the chunks of a job, in order."""
+    stopped = await dead_letters_of(rt).stopped_keys(job)
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         if status in (None, str(chunk.status)):
-            yield chunk_facts(chunk, rt.clock())
+            yield chunk_facts(chunk, rt.clock(), stopped)
 
 
-def chunk_facts(chunk: Chunk, now: float) -> Document:
+def chunk_facts(chunk: Chunk, now: float, stopped: Collection[str]) -> Document:
     """Return the attributes of a chunk, and the reason of its wait."""
-    wait = wait_of(chunk, now)
+    wait = wait_of(chunk, now, stopped)
     return {**chunk.facts, **({"wait": wait.document} if wait else {})}
 
 
@@ -306,10 +378,14 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
     An open chunk of a paused job has the pause, too.
     """
     ref = job.ref.chunk(number)
-    chunk, work = await asyncio.gather(require_chunk(rt, ref), read_work(rt.table, ref))
+    chunk, work, stopped = await asyncio.gather(
+        require_chunk(rt, ref),
+        read_work(rt.table, ref),
+        dead_letters_of(rt).stopped_keys(job),
+    )
     pause = None if chunk.status.terminal else job.pause
     return {
-        **chunk_facts(chunk, rt.clock()),
+        **chunk_facts(chunk, rt.clock(), stopped),
         **({} if pause is None else {"job_paused": pause.document()}),
         "stages": stage_documents(chunk, work),
         "calls_in_journal": sum(
@@ -408,7 +484,7 @@ async def read_jobs(
 
 async def progress_of(rt: Reading, job: Job) -> Document:
     """Return the number of ended chunks, and the outcomes of an ended job."""
-    if job.status.ended:
+    if job.status.ended or job.status.gone:
         outcomes = dict(job.outcomes or {})
         return {"ended_chunks": sum(outcomes.values()), "outcomes": outcomes}
     if job.status is JobStatus.SUBMITTING:

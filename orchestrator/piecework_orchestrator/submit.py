@@ -18,14 +18,22 @@ from typing import IO
 from piecework.aws.objects import PACK_SIZE, PayloadRef
 from piecework.cost.meter import acting_as
 from piecework.domain import keys
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import Job, JobRef, iso
-from piecework.domain.priority import Priority, backlog_start
+from piecework.domain.priority import (
+    Priority,
+    backlog_start,
+    ordered_backlog_start,
+)
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
+from piecework_orchestrator.inspector import require_not_deleted
 from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.intake.order import SubmitOrder
+from piecework_orchestrator.models import require_prices
 
 #: Chunks between two reports of how many are read.
 REPORT_EVERY = 256
@@ -42,6 +50,7 @@ class Submission:
         tolerate: How many chunks may fail in a job that succeeds, as a number or, such
             as `2%`, as a share of the chunks.
         priority: Its share of the workers. The first submit of an id decides it.
+        budget: What its calls may spend; the job is paused before they spend more.
     """
 
     ref: JobRef
@@ -52,6 +61,7 @@ class Submission:
     deadline_requested: str = ""
     tolerate: str | int = 0
     priority: Priority = Priority.NORMAL
+    budget: Cap = NO_CAP
 
 
 async def submit(
@@ -63,8 +73,9 @@ async def submit(
     """Start a job; return the job, and whether this submit created it.
 
     Raises:
-        UsageError: `submit.token.conflict`: a job with this id has other content, or
-            another deadline.
+        UsageError: `submit.token.conflict`: a job with this id has other content,
+            another deadline or another budget; `submit.budget.no_price`.
+        NotFoundError: `job.record.deleted`: a job with this id was deleted.
         PieceworkError: The input is invalid; no job was created.
     """
     with acting_as("orchestrator"):
@@ -80,9 +91,16 @@ async def create_and_fan_out(
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
     tolerated_of(submission.tolerate, 0)  # refuse it before the rows are read
+    # A deleted job must not get new objects: its tombstone answers first.
+    if (found := await rt.jobs.read(ref)) is not None:
+        require_not_deleted(found)
+    require_prices(submission.pipeline, submission.budget)
     with tempfile.TemporaryFile() as spool:
-        count = await pack(rt, ref, chunks, spool, progress)
-        manifest, sha256 = await write_manifest(rt.objects, ref.tenant, ref.job, spool)
+        count, order = await pack(rt, ref, chunks, spool, progress)
+        with order.completed(spool) as lines:
+            manifest, sha256 = await write_manifest(
+                rt.objects, ref.tenant, ref.job, lines
+            )
     facts = {
         "pipeline": submission.pipeline.name,
         "first_stage": submission.pipeline.stages[0].name,
@@ -91,12 +109,12 @@ async def create_and_fan_out(
         "manifest_sha256": sha256,
         "source": submission.source,
         "submitted_by": submission.submitted_by,
-        **optional_facts(submission, count),
+        **optional_facts(submission, count, order),
     }
     progress("written", 0)  # a submit interrupted after this may have created the job
     existing = await rt.jobs.create(ref, facts)
     if existing is not None:
-        check_same(existing, facts)
+        check_same(existing, facts, submission.budget)
     job = await rt.jobs.read(ref)
     if job is None:
         message = f"Job {ref.job} was deleted during its submit."
@@ -106,13 +124,19 @@ async def create_and_fan_out(
     return job, existing is None
 
 
-def optional_facts(submission: Submission, chunks: int) -> dict[str, object]:
+def optional_facts(
+    submission: Submission, chunks: int, order: SubmitOrder
+) -> dict[str, object]:
     """Return the facts that only some jobs have."""
     facts: dict[str, object] = {}
     priority = submission.priority
     if priority is not Priority.NORMAL:
         facts["priority"] = priority
-    if (start := backlog_start(priority, chunks)) is not None:
+    start = backlog_start(priority, chunks)
+    if order.has_keys:
+        facts["ordered"] = True
+        start = ordered_backlog_start(priority, order.heads)
+    if start is not None:
         facts["backlog_start"] = start
     if tolerated := tolerated_of(submission.tolerate, chunks):
         facts["tolerated_chunks"] = tolerated
@@ -120,6 +144,10 @@ def optional_facts(submission: Submission, chunks: int) -> dict[str, object]:
         facts["deadline_at"] = iso(submission.deadline)
     if submission.deadline_requested:
         facts["deadline_requested"] = submission.deadline_requested
+    if submission.budget.tokens is not None:
+        facts["budget_tokens"] = submission.budget.tokens
+    if submission.budget.nano_usd is not None:
+        facts["budget_nano_usd"] = submission.budget.nano_usd
     if submission.pipeline.notify is not None:
         facts["has_notify_hook"] = True
     return facts
@@ -152,8 +180,11 @@ async def pack(
     chunks: AsyncIterator[ChunkInput],
     spool: IO[bytes],
     progress: Progress,
-) -> int:
-    """Store the payloads in packs and spool the manifest; return the chunk count."""
+) -> tuple[int, SubmitOrder]:
+    """Store the payloads in packs and spool the manifest.
+
+    Return the number of chunks, and their order.
+    """
     packer = Packer(rt, ref, spool)
     read = 0
     async for chunk in chunks:
@@ -163,7 +194,7 @@ async def pack(
             progress("read", read)
     await packer.close()
     progress("read", packer.packed)
-    return packer.packed
+    return packer.packed, packer.order
 
 
 @dataclass(slots=True)
@@ -174,13 +205,18 @@ class Packer:
     ref: JobRef
     spool: IO[bytes]
     packed: int = 0
+    order: SubmitOrder = field(init=False)
     _content: bytearray = field(default_factory=bytearray)
-    #: The label and the payload length of each chunk in the pack.
-    _pending: list[tuple[str, int]] = field(default_factory=list)
+    #: The label, the payload length and the order key of each chunk in the pack.
+    _pending: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Start without a chunk."""
+        self.order = SubmitOrder(self.ref)
 
     async def add(self, chunk: ChunkInput) -> None:
         """Add a payload; store the pack if it is full."""
-        self._pending.append((chunk.label, len(chunk.payload)))
+        self._pending.append((chunk.label, len(chunk.payload), chunk.order_key))
         self._content += chunk.payload
         self._content += b"\n"
         if len(self._content) >= PACK_SIZE:
@@ -195,21 +231,23 @@ class Packer:
         key = keys.pack_key(self.ref.tenant, self.ref.job, pack)
         await self.rt.objects.put(key, content, "application/jsonl")
         offset = 0
-        for label, length in self._pending:
+        for label, length, key in self._pending:
             place = str(PayloadRef(pack, offset, length))
             sha256 = keys.sha256(content[offset : offset + length])
-            self.spool.write(Entry(self.packed, label, place, sha256).line())
+            order = self.order.add(self.packed, key)
+            self.spool.write(Entry(self.packed, label, place, sha256, *order).line())
             offset += length + 1
             self.packed += 1
         self._pending.clear()
 
 
-def check_same(job: Job, facts: dict[str, object]) -> None:
-    """Refuse a second submit of the same id with another pipeline, content or deadline.
+def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
+    """Refuse a second submit of the same id that differs from the first.
 
     Raises:
         UsageError: `submit.token.conflict`.
     """
+    require_not_deleted(job)
     for name, stored, what in (
         ("pipeline", job.pipeline, "another pipeline"),
         ("manifest_sha256", job.manifest_sha256, "other chunks"),
@@ -230,4 +268,13 @@ def check_same(job: Job, facts: dict[str, object]) -> None:
             code="submit.token.conflict",
             next_step="Repeat the submit without a deadline. To end the job earlier: "
             f"`piecework jobs cancel {job.ref.job}`",
+        )
+    if budget and budget != job.budget:
+        has = job.budget.text() or "none"
+        raise UsageError(
+            f"Job {job.ref.job} exists, and its budget is {has}, not {budget.text()}: "
+            "nothing was changed.",
+            code="submit.token.conflict",
+            next_step="Repeat the submit without a budget. To change the budget: "
+            f"`piecework jobs set-budget {job.ref.job}`",
         )

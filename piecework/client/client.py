@@ -26,13 +26,16 @@ from piecework.client.arguments import (
 )
 from piecework.client.job import JobHandle
 from piecework.client.sync import Blocking, BlockingIterator, SyncJob
-from piecework.client.views import JobFacts, limits_document
+from piecework.client.views import JobFacts, limits_document, tenant_budget_document
 from piecework.declared import PipelineFunction, as_pipeline
+from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job_row import Pause, PauseCode
+from piecework.domain.keys import is_name
 from piecework.domain.model import JobRef, JobStatus
 from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
+from piecework.jobs.budgeting import set_tenant_budget
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline
 from piecework.resilience.limits import Limits
@@ -148,6 +151,8 @@ class Client:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "normal",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
     @overload
@@ -161,9 +166,11 @@ class Client:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "normal",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
-    async def submit(
+    async def submit(  # noqa: PLR0913 -- options of a submit
         self,
         pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
         rows: Rows[Any],
@@ -173,6 +180,8 @@ class Client:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "normal",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
         """Submit rows as a job; a repeated submit of one id creates one job.
@@ -187,13 +196,17 @@ class Client:
                 share such as `2%`. If more fail, no further chunk starts.
             source: What the record says about the origin of the rows.
             priority: `high`, `normal` or `low`: the share of the job in the workers.
+            budget_usd: The dollars that its calls may cost. At the cap the job is
+                paused; `JobHandle.set_budget` raises it.
+            budget_tokens: The tokens that its calls may use, in and out.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
             UsageError: `input.…`: a row is invalid, and no job was created;
-                `submit.tolerance.invalid`;
-                `submit.token.conflict`: a job with this id has other content, or
-                another deadline.
+                `submit.tolerance.invalid`; `submit.budget.invalid`;
+                `submit.budget.no_price`: a model of the pipeline has no price;
+                `submit.token.conflict`: a job with this id has other content,
+                another deadline or another budget.
         """
         rt, pipeline = self.runtime, as_pipeline(pipeline)
         require_job_id(id)
@@ -210,6 +223,7 @@ class Client:
             requested,
             tolerate,
             parse_priority(priority),
+            parse_cap(budget_usd, budget_tokens),
         )
         _, created = await submit(rt, submission, chunks, on_progress)
         return JobHandle(ref.job, rt, self._actor, pipeline, created)
@@ -342,6 +356,34 @@ class Client:
         row = await self._quotas().set_pause(dependency, None)
         return limits_document(dependency, row)
 
+    async def budgets(self) -> list[Document]:
+        """Return the daily budgets of the tenants that have one."""
+        rt = self.runtime
+        return [
+            tenant_budget_document(tenant, row, rt.clock())
+            async for tenant, row in rt.budgets.tenants()
+        ]
+
+    async def set_daily_budget(
+        self,
+        tenant: str,
+        usd: float | str | None = None,
+        tokens: int | str | None = None,
+    ) -> Document:
+        """Set what all jobs of a tenant may spend in a day (UTC); return the budget.
+
+        Jobs that it has paused go on. What is not passed stays as it is; without any,
+        the tenant has no daily budget.
+
+        Raises:
+            UsageError: `submit.budget.invalid`; `cli.usage.invalid`: not a tenant.
+        """
+        rt, cap = self.runtime, parse_cap(usd, tokens)
+        if not is_name(tenant):
+            raise UsageError(f"{tenant[:64]!r} is not the name of a tenant.")
+        row = await set_tenant_budget(rt, tenant, cap, self._actor)
+        return tenant_budget_document(tenant, row, rt.clock())
+
     def _quotas(self) -> FleetQuotas:
         rt = self.runtime
         return FleetQuotas(rt.table, self._actor, rt.clock, rt.rng)
@@ -370,6 +412,8 @@ class SyncClient:
     discard = Blocking(Client.discard)
     limits = Blocking(Client.limits)
     set_limits = Blocking(Client.set_limits)
+    budgets = Blocking(Client.budgets)
+    set_daily_budget = Blocking(Client.set_daily_budget)
     pause_dependency = Blocking(Client.pause_dependency)
     resume_dependency = Blocking(Client.resume_dependency)
 
@@ -416,6 +460,8 @@ class SyncClient:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "normal",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         on_progress: Progress = ...,
     ) -> SyncJob[R]: ...
     @overload
@@ -429,6 +475,8 @@ class SyncClient:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "normal",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         on_progress: Progress = ...,
     ) -> SyncJob[Any]: ...
     def submit(

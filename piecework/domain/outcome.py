@@ -34,6 +34,8 @@ NEWER_WORKERS = "newer workers"
 STORE = "AWS"
 #: What a chunk waits for whose job is paused; it has no due time.
 PAUSE = "pause"
+#: Why a chunk has no result whose order key was stopped until the end of its job.
+STOPPED_CODE = "runtime.order.stopped"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,16 @@ from piecework.declared import PipelineFunction, as_pipeline
 from piecework.dependency import Usage
 from piecework.domain import keys, values
 from piecework.domain.model import Effect
-from piecework.domain.outcome import DeadLettered, Deferred, Outcome, Retry, Succeeded
+from piecework.domain.order_key import read_order_key
+from piecework.domain.outcome import (
+    STOPPED_CODE,
+    Cancelled,
+    DeadLettered,
+    Deferred,
+    Outcome,
+    Retry,
+    Succeeded,
+)
 from piecework.domain.protocols import (
     AlreadyDone,
     MissingChunk,
@@ -185,7 +194,8 @@ async def run_in_memory(
     """Run every payload through the pipeline, then the join; waits cost no time.
 
     Isolated stages run in this process, too, and know no memory limit. Each chunk has
-    each of the faults.
+    each of the faults. A chunk without a result stops its order key: the later chunks
+    of the key are cancelled.
 
     Raises:
         AssertionError: A fault happened in no chunk; its name may be misspelt.
@@ -194,13 +204,18 @@ async def run_in_memory(
     run, rng = MemoryRun(), Random(seed)
     limits = RecoveryLimits(max_attempts, lambda: now, rng)
     stored, missing = [], []
-    happened = set[Fault]()
+    happened, stopped = set[Fault](), set[str]()
     for number, payload in enumerate(payloads):
+        label = pipeline.label(payload) if pipeline.label else ""
+        key = read_order_key(pipeline.ordered_by, payload, f"payload {number}")
+        if key in stopped:
+            run.outcomes[number] = Cancelled(pipeline.stages[0].name)
+            missing.append(MissingChunk(number, label, "CANCELLED", STOPPED_CODE))
+            continue
         chunk = MemoryChunk(pipeline, number, limits, run, ChunkFaults(faults))
         outcome, checkpoints = await chunk.run(payload)
         happened |= chunk.faults.happened.keys()
         run.outcomes[number] = outcome
-        label = pipeline.label(payload) if pipeline.label else ""
         if isinstance(outcome, Succeeded):
             stage = pipeline.stages[pipeline.result_index]
             text = {**checkpoints.completed, pipeline.stages[-1].name: outcome.value}
@@ -208,6 +223,7 @@ async def run_in_memory(
             run.results[number] = values.decode(stage.run, text[stage.name])
         else:
             missing.append(_missing(number, label, outcome))
+            stopped |= {key} - {""}
     if never := [fault for fault in faults if fault not in happened]:
         raise AssertionError(never_happened(never))
     if pipeline.join is not None:

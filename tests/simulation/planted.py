@@ -14,11 +14,13 @@ from piecework.domain import keys
 from piecework.domain.claim import Busy, Claim, explain_refusal
 from piecework.domain.outcome import Retry
 from piecework.errors import StoreError
+from piecework.jobs import order
 from piecework.reconciler import jobs, liveness
 from piecework.resilience.limits import Start
 from piecework.resilience.retry import Answered
 from piecework.saga.stage import describe_failure
 from piecework.store import (
+    budgets,
     checkpoints,
     claims,
     completion,
@@ -203,14 +205,39 @@ def workers_share_their_starts(patch: Patch) -> None:
     without(patch, limits, "FIRST_OR_SEEN", "seq = :seen", f"{seen} OR seq > :seen")
 
 
+def workers_share_their_slices(patch: Patch) -> None:
+    seen = budgets.FIRST_OR_SEEN
+    without(patch, budgets, "FIRST_OR_SEEN", "seq = :seen", f"{seen} OR seq > :seen")
+
+
 def late_starts_are_used(patch: Patch) -> None:
     patch.setattr(Start, "is_late", lambda *_: False)
+
+
+def blocked_chunks_are_claimed(patch: Patch) -> None:
+    without(patch, claims, "CLAIM", f" AND {claims.NOT_BLOCKED}")
+    patch.setattr(order.BlockedChunks, "note", lambda *_: False)
+
+
+def keys_go_on_after_a_dead_letter(patch: Patch) -> None:
+    patch.setattr(order, "has_settled", lambda chunk: chunk.status.terminal)
+
+
+def no_chunk_is_unblocked_again(patch: Patch) -> None:
+    async def repair(*_: object) -> list[object]:
+        return []
+
+    patch.setattr(order.BlockedChunks, "repair", repair)
+    patch.setattr(executor, "has_settled", lambda _: False)
 
 
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
     plant.__name__: (plant, invariants)
     for plant, invariants in (
         (cancelled_chunks_are_claimed, {"I11"}),
+        (blocked_chunks_are_claimed, {"I20"}),
+        (keys_go_on_after_a_dead_letter, {"I20"}),
+        (no_chunk_is_unblocked_again, {"I20"}),
         (attempts_are_not_limited, {"I10"}),
         (ended_chunks_are_claimed, {"I4"}),
         (writes_are_not_fenced, {"I2", "I3", "I4"}),
@@ -237,6 +264,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (long_waits_are_forgotten, {"L2"}),
         (waits_are_not_waited_for, {"L3"}),
         (workers_share_their_starts, {"I17"}),
+        (workers_share_their_slices, {"I21"}),
         (late_starts_are_used, {"I17"}),
     )
 }
@@ -252,6 +280,7 @@ SLOW_TO_SHOW = {
 }
 #: The faults without which a removed guard does no harm: each schedule has them.
 NEEDED = {
+    "no_chunk_is_unblocked_again": ("process.kill", "request.reply_lost"),
     "tenants_share_their_calls": ("tenant.second",),
     "tenants_share_their_objects": ("tenant.second", "value.large"),
     "tenants_share_their_rows": ("tenant.second",),

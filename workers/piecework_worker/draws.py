@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -12,7 +12,9 @@ from piecework.domain.model import Job, JobRef, JobStatus
 from piecework.domain.priority import Priority
 from piecework.domain.records import MALFORMED_ERRORS
 from piecework.errors import PermanentError, SchemaTooNewError
+from piecework.jobs.pausing import is_drawn
 from piecework.store.backlogs import Backlog
+from piecework.store.completion import read_chunks
 from piecework_worker.services import WorkerServices, receive_wait_s
 from piecework_worker.turns import MESSAGES, Turn, Turns
 
@@ -100,9 +102,19 @@ class Draws:
             self._backlogs.pop(backlog.ref, None)
         else:
             self._backlogs[backlog.ref] = after
-        self.turns.started(priority, len(drawn), backlog.ref)
-        for number in drawn:
+        started = await self._heads(job, drawn) if job.is_ordered else drawn
+        self.turns.started(priority, len(started), backlog.ref)
+        for number in started:
             self.start(job, number)
+
+    async def _heads(self, job: Job, drawn: range) -> Sequence[int]:
+        """Return the drawn chunks that no other chunk precedes in an order key.
+
+        The process that unblocks one of the others has sent it, or will.
+        """
+        refs = [job.ref.chunk(number) for number in drawn]
+        chunks = await read_chunks(self.services.rt.table, refs)
+        return [c.ref.chunk for c in chunks if c.blocked_by is None and is_drawn(c)]
 
     async def _job(self, backlog: Backlog) -> Job | None:
         """Return the job of a backlog; None: this worker can do nothing for it now."""

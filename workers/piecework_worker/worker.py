@@ -330,7 +330,7 @@ async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
         await asyncio.wait(active_tasks, timeout=min(seconds_left, POLL_S))
     try:
         async with asyncio.timeout(ACK_FLUSH_S):
-            await worker.acks.flush()
+            await asyncio.gather(worker.acks.flush(), services.budgets.close())
     except TimeoutError:
         telemetry.emit(services.log, "acks.failed", error="TimeoutError")
 

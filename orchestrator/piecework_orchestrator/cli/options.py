@@ -59,6 +59,22 @@ DeadlineOption = Annotated[
         show_default="none",
     ),
 ]
+BudgetUsdOption = Annotated[
+    str,
+    typer.Option(
+        metavar="USD",
+        help="Pause the job before its calls cost more: 40, 2.50.",
+        show_default="none",
+    ),
+]
+BudgetTokensOption = Annotated[
+    str,
+    typer.Option(
+        metavar="N",
+        help="Pause the job before its calls use more tokens, in and out.",
+        show_default="none",
+    ),
+]
 PipelineArgument = Annotated[
     str,
     typer.Argument(

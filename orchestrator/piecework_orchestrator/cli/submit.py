@@ -15,6 +15,8 @@ from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline, lint_stage_order, missing_contacts
 from piecework.settings import load_settings
 from piecework_orchestrator.cli.options import (
+    BudgetTokensOption,
+    BudgetUsdOption,
     DeadlineOption,
     Format,
     OutputOption,
@@ -66,6 +68,8 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             metavar="high|normal|low", help="The share of the job in the workers."
         ),
     ] = "normal",
+    budget_usd: BudgetUsdOption = "",
+    budget_tokens: BudgetTokensOption = "",
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the job has ended.")
     ] = False,
@@ -88,7 +92,9 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             return None
         parse_priority(priority)
         request = SubmitRequest(
-            pipeline, found, source, job_id, deadline, tolerate or "0", priority
+            *(pipeline, found, source, job_id, deadline, tolerate or "0", priority),
+            budget_usd=budget_usd,
+            budget_tokens=budget_tokens,
         )
         async with connection(out) as rt, Client(runtime=rt) as client:
             return await start_job(client, out, request, wait=wait, limit_s=limit_s)
@@ -187,6 +193,8 @@ class SubmitRequest:
     deadline: str = ""
     tolerate: str = "0"
     priority: str = "normal"
+    budget_usd: str = ""
+    budget_tokens: str = ""
 
     @property
     def module(self) -> str:
@@ -251,6 +259,8 @@ async def submit_with_progress(
                 deadline=request.deadline or None,
                 tolerate=request.tolerate,
                 priority=request.priority,
+                budget_usd=request.budget_usd,
+                budget_tokens=request.budget_tokens,
                 on_progress=report,
             )
     except (asyncio.CancelledError, StoreError):

@@ -1,7 +1,8 @@
-"""Name the reason for which a WAITING chunk waits."""
+"""Name the reason for which a WAITING or a blocked chunk waits."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -22,6 +23,10 @@ class WaitReason(StrEnum):
     AWS = "aws"
     #: Its dependency or its job is paused, or was when a worker gave the chunk back.
     PAUSED = "paused"
+    #: An earlier chunk of its order key has not ended.
+    ORDER = "order"
+    #: A dead letter of an earlier chunk stops its order key.
+    ORDER_STOPPED = "order_stopped"
     #: Its time has come: it waits for a worker.
     WORKER = "worker"
 
@@ -43,7 +48,8 @@ class Wait:
 
     Attributes:
         until: The time before which no worker claims it, ISO 8601; empty: it is due.
-        blocked_on: The dependency that blocks it; empty: none does.
+        blocked_on: The dependency, or the chunk before it in its order key, that
+            blocks it; empty: none does.
     """
 
     reason: WaitReason
@@ -68,8 +74,15 @@ class Wait:
         return {name: value for name, value in facts.items() if value}
 
 
-def wait_of(chunk: Chunk, now: float) -> Wait | None:
-    """Return the wait of a chunk; None: it is not WAITING."""
+def wait_of(chunk: Chunk, now: float, stopped: Collection[str] = ()) -> Wait | None:
+    """Return the wait of a chunk; None: it is neither WAITING nor blocked.
+
+    `stopped`: the order keys that a dead letter stops.
+    """
+    if chunk.blocked_by is not None and not chunk.status.terminal:
+        is_stopped = chunk.order_key in stopped
+        reason = WaitReason.ORDER_STOPPED if is_stopped else WaitReason.ORDER
+        return Wait(reason, blocked_on=f"chunk {chunk.blocked_by}")
     if chunk.status is not ChunkStatus.WAITING:
         return None
     if chunk.blocked_on == PAUSE:
@@ -78,5 +91,5 @@ def wait_of(chunk: Chunk, now: float) -> Wait | None:
     if not until or moment(until) <= now:
         return Wait(WaitReason.WORKER)
     blocked_on = chunk.blocked_on
-    reason = BY_BLOCKER.get(blocked_on) or BY_CODE.get(chunk.error_code)
-    return Wait(reason or WaitReason.RETRY, until, blocked_on)
+    cause = BY_BLOCKER.get(blocked_on) or BY_CODE.get(chunk.error_code)
+    return Wait(cause or WaitReason.RETRY, until, blocked_on)

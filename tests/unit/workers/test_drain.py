@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from piecework.calls.fleet_budgets import FleetBudgets
 from piecework_worker.lease import InterruptReason, Lease
 from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
 from piecework_worker.worker import (
@@ -46,6 +47,7 @@ def worker_with(**mostly_takes: float) -> tuple[Any, dict[str, FakeLease]]:
         running_stages={name: RunningStage("review", name, now) for name in leases},
         stage_durations=known,
         log=Log(),
+        budgets=FleetBudgets(*[None] * 5),  # type: ignore[arg-type]
     )
     return Worker(services, asyncio.Event()), leases  # type: ignore[arg-type]
 
@@ -141,6 +143,7 @@ async def test_a_claim_after_the_drain_is_released() -> None:
         running_stages={},
         stage_durations=StageDurations(),
         log=Log(),
+        budgets=FleetBudgets(*[None] * 5),  # type: ignore[arg-type]
     )
     worker = Worker(services, asyncio.Event())
     lease = new_lease()

@@ -23,12 +23,12 @@ def chunk_columns(now: float) -> list[Column]:
     return [
         Column("CHUNK", "chunk", right=True),
         Column("STATUS", status_cell),
-        Column("STAGE", "stage"),
-        Column("ATTEMPTS", lambda chunk: chunk.get("attempts", 0), right=True),
-        Column("CALLS", "calls", right=True),
-        Column("CHANGED", lambda chunk: format_ago(last_change(chunk), now)),
-        Column("ERROR", lambda chunk: error_cell(chunk, now)),
-        Column("LABEL", "label", shrinks=True),
+        Column("STAGE", "stage", drops=2),
+        Column("ATTEMPTS", lambda chunk: chunk.get("attempts", 0), right=True, drops=4),
+        Column("CALLS", "calls", right=True, drops=5),
+        Column("CHANGED", lambda chunk: format_ago(last_change(chunk), now), drops=3),
+        Column("ERROR", lambda chunk: error_cell(chunk, now), folds=True),
+        Column("LABEL", "label", shrinks=True, drops=1),
     ]
 
 
@@ -83,28 +83,28 @@ def chunk_view(chunk: Document, now: float) -> View:
 
 STAGE_COLUMNS = [
     Column("STAGE", "stage"),
-    Column("STARTED", "started_at"),
+    Column("STARTED", "started_at", drops=1),
     Column("FINISHED", "finished_at"),
-    Column("WORKER", "worker", shrinks=True),
-    Column("ATTEMPT", "attempt", right=True),
-    Column("GEN", "gen", right=True),
-    Column("FENCE", "fence", right=True),
-    Column("RESULT", lambda row: "the chunk's result" if row["is_result"] else ""),
+    Column("WORKER", "worker", shrinks=True, drops=2),
+    Column("ATTEMPT", "attempt", right=True, drops=3),
+    Column("GEN", "gen", right=True, detail=True),
+    Column("FENCE", "fence", right=True, detail=True),
+    Column("RESULT", lambda row: "of the chunk" if row["is_result"] else "", drops=4),
 ]
 HISTORY_COLUMNS = [
     Column("ATTEMPT", "attempt", right=True),
-    Column("WORKER", "worker", shrinks=True),
-    Column("FROM", "from"),
+    Column("WORKER", "worker", shrinks=True, drops=3),
+    Column("FROM", "from", drops=2),
     Column("TO", "to"),
     Column("END", "end"),
-    Column("CODE", "code", shrinks=True),
-    Column("WAITED UNTIL", "until"),
+    Column("CODE", "code"),
+    Column("WAITED UNTIL", "until", drops=1),
 ]
 EFFECT_COLUMNS = [
     Column("STAGE", "stage"),
     Column("STATE", "state"),
-    Column("KIND", "effect"),
-    Column("STARTED", "started_at"),
+    Column("KIND", "effect", drops=1),
+    Column("STARTED", "started_at", drops=2),
     Column("KEY", lambda row: str(row["effect_key"])[:16]),
 ]
 COMPENSATION_COLUMNS = [

@@ -225,14 +225,6 @@ def test_a_job_is_not_cancelled_without_confirmation(
     assert "error cli.confirmation.needed" in done.stderr
 
 
-def test_the_endpoint_is_reported_once_and_only_for_tables(
-    run: Run, deployment: Deployment
-) -> None:
-    remark = "embedded AWS at http://127.0.0.1:4566\n"
-    assert 1 == run("jobs", "list").stderr.count(remark)
-    assert "" == run("jobs", "list", "-o", "json").stderr
-
-
 @pytest.mark.parametrize(("chunks", "reported"), [(3, False), (60_000, True)])
 def test_a_large_cancel_reports_when_it_is_on_record(
     run: Run,

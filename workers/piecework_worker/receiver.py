@@ -1,4 +1,4 @@
-"""Fill the free slots: with messages, in up to two receives at once, and from backlogs.
+"""Fill the free slots: with messages, in up to two receives at once, and with draws.
 
 A receive returns ten messages at most. While receives return ten and there is room for
 ten more, a second receive runs at once, so that the round trip to SQS does not limit
@@ -73,6 +73,7 @@ class Receiver:
         """
         try:
             while not self.stop.is_set():
+                self._forget({task for task in self._tasks if task.done()})
                 if self._is_receiving and not self.draws.wait:
                     await self._wait_for_one()
                     continue
@@ -81,7 +82,7 @@ class Receiver:
                 if not self.stop.is_set() and not self.paused:
                     await self._fill(free)
             while self._tasks:
-                await self._wait_for_one()
+                await self._wait_for(*self._tasks)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -102,7 +103,7 @@ class Receiver:
         services.liveness.expect_within("drawing", REQUEST_S)
         try:
             await self.draws.read_if_due()
-            turn = self.draws.turn()
+            turn = self.draws.turn(receiving=self._is_receiving)
             if turn != MESSAGES:
                 await self.draws.draw(turn, free)
                 services.message_received.set()
@@ -128,9 +129,24 @@ class Receiver:
         return full and room >= BATCH and len(self._tasks) < MAX_RECEIVES
 
     async def _wait_for_one(self) -> None:
-        """Wait until one receive has ended, and raise its error if it failed."""
-        first = asyncio.FIRST_COMPLETED
-        done, self._tasks = await asyncio.wait(self._tasks, return_when=first)
+        """Wait until one receive has ended, or a next chunk waits for a slot."""
+        added = asyncio.create_task(self._wait_for_next_chunk())
+        try:
+            await self._wait_for(added, *self._tasks)
+        finally:
+            added.cancel()
+
+    async def _wait_for_next_chunk(self) -> None:
+        await self.services.next_chunks.added.wait()
+
+    async def _wait_for(self, *tasks: asyncio.Task[None]) -> None:
+        """Wait until one task has ended, and raise the error of a failed receive."""
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        self._forget(done)
+
+    def _forget(self, done: set[asyncio.Task[None]]) -> None:
+        """Forget receives that have ended, and raise the error of a failed one."""
+        self._tasks -= done
         for task in done:
             task.result()
 

@@ -147,7 +147,7 @@ innocents: setup ## put five guilty chunks among thirty: no other chunk may die 
 outage: setup ## take a provider away for 30 s under 64 calls: no attempt may be spent
 	@$(BIN)/python -m verification.outage $(ARGS)
 
-flow: setup ## measure how work flows: limits, a poison input; fails if a figure exceeds its limit (ARGS=poison)
+flow: setup ## measure how work flows: limits, order, a poison input; fails if a figure exceeds its limit (ARGS=poison)
 	@$(BIN)/python -m verification.flow $(ARGS)
 
 drill: setup ## stop a job by each cause and explain it: the first finding must be right (ARGS=busy)

@@ -49,12 +49,13 @@ class Draws:
     @property
     def wait(self) -> bool:
         """Whether a known backlog has chunks left, or a next chunk waits."""
-        return bool(self._backlogs) or self.services.next_chunks.added.is_set()
+        return bool(self._backlogs) or bool(self.services.next_chunks.jobs)
 
     def hint(self, job: Job) -> None:
         """Read the backlogs again soon, because a received message is of such a job."""
         if job.backlog_start is not None and job.ref not in self._backlogs:
-            self._read_at = min(self._read_at, self._now() - READ_S)
+            self._read_at = -inf
+            self.services.next_chunks.wake.set()
 
     def received(self, messages: int) -> None:
         """Note how many messages a receive returned."""
@@ -77,16 +78,16 @@ class Draws:
         self._read_at = self._now()
         self._backlogs = {b.ref: b async for b in rt.backlogs.of_queue("")}
 
-    def turn(self, *, receiving: bool) -> Turn:
+    def turn(self, *, polling: bool) -> Turn:
         """Return whose turn the next free slots are.
 
-        While `receiving`, messages get their own slots.
+        While SQS waits for a message (`polling`), messages have slots of their own.
         """
         waiting: set[Turn] = {each.priority for each in self._backlogs.values()}
         waiting |= {each.turn for each in self.services.next_chunks.jobs}
-        if not waiting or (self._check_is_due() and not receiving):
+        if not waiting or (self._check_is_due() and not polling):
             return MESSAGES
-        messages = self.messages_wait and not receiving
+        messages = self.messages_wait and not polling
         return self.turns.next(waiting | ({MESSAGES} if messages else set()))
 
     def _check_is_due(self) -> bool:

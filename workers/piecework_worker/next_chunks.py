@@ -47,11 +47,11 @@ class NextChunks:
     """The unblocked chunks that wait for a slot of this worker.
 
     Attributes:
-        added: Set while there are some.
+        wake: Set when the receiver must look again for chunks without a message.
         closed: Returns whether the worker takes no new chunk.
     """
 
-    added: asyncio.Event = field(default_factory=asyncio.Event)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
     closed: Callable[[], bool] = lambda: False
     _jobs: dict[JobRef, JobChunks] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ class NextChunks:
         waiting = JobChunks(job, known.chunks if known else deque())
         self._jobs[job.ref] = waiting  # with the latest priority
         waiting.chunks.append((chunk.ref, chunk.gen))
-        self.added.set()
+        self.wake.set()
 
     @property
     def jobs(self) -> list[JobChunks]:
@@ -77,13 +77,10 @@ class NextChunks:
             yield waiting.chunks.popleft()
         if not waiting.chunks:
             self._jobs.pop(waiting.ref, None)
-        if not self._jobs:
-            self.added.clear()
 
     async def send_all(self, rt: Runtime) -> None:
         """Send the waiting chunks as messages, for other workers."""
         chunks = [chunk for each in self.jobs for chunk in each.chunks]
         self._jobs.clear()
-        self.added.clear()
         if chunks:
             await rt.work.send([Message.about(ref, gen) for ref, gen in chunks])

@@ -45,6 +45,7 @@ class Receiver:
         wake_at: Active tasks at which a wait for several slots ends.
         receives_in_flight: Receives that SQS has not answered yet.
         reserved_slots: Slots that the receives in flight may fill.
+        long_polls: Receives of these for which SQS waits for a message.
         last_was_full: Whether the last receive returned as many messages as possible.
         paused: Whether the worker takes no new chunk, until its ECS protection changes
             or it stops.
@@ -59,6 +60,7 @@ class Receiver:
     wake_at: float = inf
     receives_in_flight: int = 0
     reserved_slots: int = 0
+    long_polls: int = 0
     last_was_full: bool = False
     paused: bool = False
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -74,6 +76,7 @@ class Receiver:
         try:
             while not self.stop.is_set():
                 self._forget({task for task in self._tasks if task.done()})
+                self.services.next_chunks.wake.clear()
                 if self._is_receiving and not self.draws.wait:
                     await self._wait_for_one()
                     continue
@@ -103,7 +106,7 @@ class Receiver:
         services.liveness.expect_within("drawing", REQUEST_S)
         try:
             await self.draws.read_if_due()
-            turn = self.draws.turn(receiving=self._is_receiving)
+            turn = self.draws.turn(polling=self.long_polls > 0)
             if turn != MESSAGES:
                 await self.draws.draw(turn, free)
                 services.message_received.set()
@@ -129,15 +132,15 @@ class Receiver:
         return full and room >= BATCH and len(self._tasks) < MAX_RECEIVES
 
     async def _wait_for_one(self) -> None:
-        """Wait until one receive has ended, or a next chunk waits for a slot."""
-        added = asyncio.create_task(self._wait_for_next_chunk())
+        """Wait until one receive has ended, or a chunk without a message may start."""
+        woken = asyncio.create_task(self._wait_for_wake())
         try:
-            await self._wait_for(added, *self._tasks)
+            await self._wait_for(woken, *self._tasks)
         finally:
-            added.cancel()
+            woken.cancel()
 
-    async def _wait_for_next_chunk(self) -> None:
-        await self.services.next_chunks.added.wait()
+    async def _wait_for_wake(self) -> None:
+        await self.services.next_chunks.wake.wait()
 
     async def _wait_for(self, *tasks: asyncio.Task[None]) -> None:
         """Wait until one task has ended, and raise the error of a failed receive."""
@@ -162,6 +165,7 @@ class Receiver:
         wait_s = 0 if self.draws.wait else receive_wait_s(rt)
         liveness.expect_within("receiving", REQUEST_S + wait_s)
         deliveries: list[Delivery] = []
+        self.long_polls += wait_s > 0
         try:
             deliveries = await rt.work.receive(
                 most, wait_s=wait_s, hide_s=rt.settings.visibility_s
@@ -170,6 +174,7 @@ class Receiver:
             await self._after_outage(error)
         finally:
             self.receives_in_flight -= 1
+            self.long_polls -= wait_s > 0
             self.reserved_slots -= most
             self.slot_freed.set()
             if not self.receives_in_flight:

@@ -294,7 +294,7 @@ class Worker:
     def pause_intake(self, *, on: bool) -> None:
         """Pause or resume the intake of new chunks."""
         self.receiver.pause(on=on)
-        if on and self.services.next_chunks.added.is_set():
+        if on and self.services.next_chunks.jobs:
             self.start_task(self.services.next_chunks.send_all(self.services.rt))
 
     def takes_no_chunk(self) -> bool:

@@ -53,7 +53,7 @@ RACE_S: Final = 0.02
 #: Seconds that a worker waits for the record.
 RECORD_TIMEOUT_S: Final = 2.0
 #: Seconds after which a call that still waits asks again for the pause of its job.
-ASK_AGAIN_S: Final = 5.0
+ASK_AGAIN_S: Final = 2.0
 
 
 class BudgetRecord(Protocol):
@@ -67,13 +67,13 @@ class BudgetRecord(Protocol):
 
 
 DAY_S: Final = 86_400
-#: Pauses a job whose budget is spent.
-PauseJob = Callable[["JobRef", Pause], Awaitable[None]]
+#: Pauses a job whose budget is spent, if the budget still has this `seq`.
+PauseJob = Callable[["JobRef", Pause, BudgetKey, int], Awaitable[None]]
 
 
-async def leave_running(job: JobRef, pause: Pause) -> None:
+async def leave_running(job: JobRef, pause: Pause, key: BudgetKey, seen: int) -> None:
     """Pause nothing: the calls of the job only wait."""
-    del job, pause
+    del job, pause, key, seen
 
 
 @dataclass(slots=True)
@@ -325,13 +325,16 @@ class SharedBudget:
         idle = not (self.held or self.unreported or self.limit)
         if not self.waiting or not idle or budget.reserved(now, without=self.worker):
             return
+        first = budget.cap.counted(self.waiting[0].amount)
+        if first.fits(budget.room(now, without=self.worker)):
+            return  # it came while the slice was written
         text = self._spent_text(budget)
         until = next_day(self.clock()) if self.key.daily else ""
         pause = Pause(PauseCode.BUDGET, text, self.worker, until=until)
         for job in {call.job for call in self.waiting if not call.granted.done()}:
             if self._asked.get(job, -inf) <= loop_time:
                 self._asked[job] = loop_time + ASK_AGAIN_S
-                await self.pause_job(job, pause)
+                await self.pause_job(job, pause, self.key, budget.seq)
 
     def _spent_text(self, budget: Budget) -> str:
         """Return in words that the next call does not fit."""

@@ -39,6 +39,12 @@ class Amount:
         """Return whether it is at most the room."""
         return self.tokens <= room.tokens and self.nano_usd <= room.nano_usd
 
+    def at_least(self, other: Amount) -> Amount:
+        """Return the larger of both."""
+        return Amount(
+            max(self.tokens, other.tokens), max(self.nano_usd, other.nano_usd)
+        )
+
     def at_most(self, other: Amount) -> Amount:
         """Return the smaller of both, but nothing below zero."""
         return Amount(

@@ -38,6 +38,11 @@ class OpenLetterRow(Row):
         """When the chunk was dead-lettered, ISO 8601."""
         return self._text("dead_lettered_at")
 
+    @property
+    def pipeline(self) -> str:
+        """The pipeline of its job."""
+        return str(self.item.get("pipeline", ""))
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRow(Row):

@@ -6,7 +6,9 @@
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
-    ACTIVE                             <tenant>#<job>
+    T#acme#WEBHOOKS                    <webhook>
+    T#acme#OUTBOX                      DELIVERY#<webhook>#<event>, DUE#<time>#...
+    ACTIVE                             <tenant>#<job>, OUTBOX#T#<tenant>
     BREAKERS                           <dependency>, LIMITS#<dependency>,
                                        BUDGET#<tenant>
     WORKERS                            <worker>
@@ -64,6 +66,9 @@ NOTIFICATION_PREFIX = "NOTIFICATION#"
 COST_PREFIX = "COST#"
 LIMITS_PREFIX = "LIMITS#"
 BACKLOG_PREFIX = "BACKLOG#"
+DUE_PREFIX = "DUE#"
+DELIVERY_PREFIX = "DELIVERY#"
+OUTBOX_PREFIX = "OUTBOX#T#"
 BUDGET_SK = "BUDGET"
 BUDGET_PREFIX = "BUDGET#"
 RECORD_SK = "RECORD"
@@ -119,6 +124,41 @@ def job_of_active_sk(sk: str) -> tuple[str, str] | None:
     """Return tenant and job of an active job; None: it is another row."""
     tenant, _, job = sk.partition("#")
     return (tenant, job) if is_name(tenant) and is_name(job) else None
+
+
+def webhooks_pk(tenant: str) -> str:
+    """Return the partition of a tenant's webhooks."""
+    return f"T#{tenant}#WEBHOOKS"
+
+
+def outbox_pk(tenant: str) -> str:
+    """Return the partition of a tenant's deliveries to webhooks."""
+    return f"T#{tenant}#OUTBOX"
+
+
+def delivery_sk(webhook: str, event: str) -> str:
+    """Return the sort key of an event on its way to a webhook.
+
+    Without an event it is the beginning that all deliveries of a webhook have; without
+    a webhook, the beginning of all.
+    """
+    return f"{DELIVERY_PREFIX}{webhook}#{event}" if webhook else DELIVERY_PREFIX
+
+
+def due_sk(due_at: str, webhook: str, event: str) -> str:
+    """Return the sort key under which a delivery is found when it is due."""
+    return f"{DUE_PREFIX}{due_at}#{webhook}#{event}"
+
+
+def outbox_sk(tenant: str) -> str:
+    """Return the sort key, among the active jobs, of an outbox with deliveries."""
+    return OUTBOX_PREFIX + tenant
+
+
+def tenant_of_outbox_sk(sk: str) -> str | None:
+    """Return the tenant of an outbox with deliveries; None: it is another row."""
+    tenant = sk.removeprefix(OUTBOX_PREFIX)
+    return tenant if tenant != sk and is_name(tenant) else None
 
 
 def backlog_sk(queue: str, tenant: str, job: str) -> str:

@@ -11,7 +11,7 @@ because a reader looks a code up here. The layers:
     input     the input of `submit`           embedded  the emulator on this machine
     pipeline  the user's declaration          cli       the command line
 
-    infra         stacks on AWS
+    infra         stacks on AWS               webhook   telling other systems
     idempotency   functions outside a pipeline, wrapped with `idempotent`
 """
 
@@ -1339,6 +1339,47 @@ ROWS: Final = (
         TRANSIENT,
         "The job had not ended when the time to wait was over.",
         "The job goes on. Watch it with `piecework jobs watch JOB`.",
+    ),
+    # webhook
+    Code(
+        "webhook.address.refused",
+        PERMANENT,
+        "The address of the webhook is not a public https:// address.",
+        "Use https://. For a private receiver set `PIECEWORK_WEBHOOK_NETWORKS` of the "
+        "reconciler.",
+    ),
+    Code(
+        "webhook.delivery.failed",
+        PERMANENT,
+        "The receiver of a webhook did not accept an event in nine attempts.",
+        "See the reason with `piecework webhooks show WEBHOOK`, repair the receiver, "
+        "then run `piecework webhooks retry WEBHOOK`.",
+    ),
+    Code(
+        "webhook.record.not_found",
+        PERMANENT,
+        "No webhook has this name, or it has no such event.",
+        "List the webhooks with `piecework webhooks list`.",
+    ),
+    Code(
+        "webhook.secret.weak",
+        PERMANENT,
+        "The secret of the webhook is too short, or is not base64 after `whsec_`.",
+        "Set a random secret: `python -c 'import secrets; "
+        "print(secrets.token_urlsafe(32))'`.",
+    ),
+    Code(
+        "webhook.subscription.invalid",
+        PERMANENT,
+        "The webhook has an option that is not valid.",
+        "Correct the option; see `piecework webhooks set --help`.",
+    ),
+    Code(
+        "webhook.variable.missing",
+        PERMANENT,
+        "The process that delivers lacks the variable that the webhook refers to.",
+        "Set the variable for the reconciler; its name begins with "
+        "`PIECEWORK_WEBHOOK_`.",
     ),
 )
 

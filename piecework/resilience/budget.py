@@ -163,7 +163,7 @@ def tidied(slices: Mapping[str, Slice], now: int) -> dict[str, Slice]:
 def recounted(
     budget: Budget, paid: Amount, uncertain: Amount, now: int, pause: str
 ) -> Budget:
-    """Return the budget with what the record of the calls says in place of reports.
+    """Return the budget with what was paid by the record of the calls.
 
     `uncertain`: what lost workers may have paid for without a record; it replaces the
     expired slices. `pause`: the time of the job's pause, which is recounted once.

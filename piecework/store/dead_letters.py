@@ -260,27 +260,45 @@ def stored_error(row: ErrorRow) -> dict[str, Any]:
 
 #: The alarm was never raised, or its quiet time is over.
 NOT_RAISED = "attribute_not_exists(pk) OR quiet_until <= :now"
+#: And a dead letter has arrived since.
+NEWS = "attribute_not_exists(newest) OR newest < :newest"
+NOT_RAISED_FOR = f"({NOT_RAISED}) AND ({NEWS})"
 
 
 async def raise_alarm(
-    table: Table, tenant: str, about: str, *, now: float, quiet_s: float
+    table: Table,
+    tenant: str,
+    about: str,
+    *,
+    now: float,
+    quiet_s: float,
+    newest: str = "",
+    also: Sequence[Action] = (),
 ) -> bool:
-    """Record an alarm for `quiet_s` seconds; return whether this process raised it."""
+    """Record an alarm for `quiet_s` seconds; return whether this process raised it.
+
+    With `newest`, the time of a dead letter, an alarm is raised only if it is later
+    than that of the alarm before. `also` is written in the same transaction.
+    """
     token = f"{table.rng.getrandbits(128):032x}"
+    facts = {
+        "kind": "alarm",
+        "raised_at": iso(now),
+        "quiet_until": iso(now + quiet_s),
+        "alarm_token": token,
+    }
+    if newest:
+        facts["newest"] = newest
     action = table.action(
         "Update",
         keys.alarms_pk(tenant),
         about,
-        condition=NOT_RAISED,
-        update="SET kind = :kind, raised_at = :now, quiet_until = :until,"
-        " alarm_token = :token",
-        values={
-            "kind": "alarm",
-            "now": iso(now),
-            "until": iso(now + quiet_s),
-            "token": token,
-        },
+        condition=NOT_RAISED_FOR if newest else NOT_RAISED,
+        update="SET " + ", ".join(f"{name} = :{name}" for name in facts),
+        values={**facts, "now": iso(now)},
     )
+    if also:
+        return isinstance(await table.transact([action, *also]), Written)
     reply = await table.update(action, returning="NONE")
     # A refusal with our own token: the first copy was applied, its answer lost.
     return isinstance(reply, Written) or (reply.item or {}).get("alarm_token") == token
@@ -306,7 +324,10 @@ def expires_at(now: float, days: float) -> int:
 
 def open_mark(table: Table, letter: dict[str, Any]) -> Action:
     """Return the write of the mark of a new dead letter."""
-    names = ("tenant", "job", "chunk", "gen", "dead_lettered_at", "expires_at")
+    names = (
+        *("tenant", "job", "chunk", "gen", "pipeline"),
+        *("dead_lettered_at", "expires_at"),
+    )
     facts = {name: letter[name] for name in names if name in letter}
     ref = ChunkRef(letter["tenant"], letter["job"], letter["chunk"])
     return table.action(

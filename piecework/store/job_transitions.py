@@ -18,9 +18,11 @@ from typing import Any
 from piecework.domain import keys
 from piecework.domain.job_row import Pause
 from piecework.domain.model import DEADLINE_CODE, Job, JobRef, JobStatus, iso
+from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.backlogs import closing
 from piecework.store.jobs import active_mark, event_put, new_chunk
 from piecework.store.notifications import notification_put
+from piecework.store.outbox import tell
 from piecework.store.table import Action, Refused, Table, Written
 
 #: Why no further chunk of a job starts.
@@ -118,13 +120,13 @@ class JobTransitions:
         )
         return isinstance(await self.table.transact([move, put]), Written)
 
-    def ending(
+    async def ending(
         self, job: Job, status: JobStatus, facts: dict[str, Any]
     ) -> list[Action]:
         """Return the writes of the job's end, for the transaction of the join."""
-        return self._ending(job, JobStatus.FINALIZING, status, facts)
+        return await self._ending(job, JobStatus.FINALIZING, status, facts)
 
-    def _ending(
+    async def _ending(
         self, job: Job, source: JobStatus, target: JobStatus, facts: dict[str, Any]
     ) -> list[Action]:
         now = self.clock()
@@ -135,6 +137,7 @@ class JobTransitions:
             event_put(self.table, job.ref, "finished", now, told),
             *closing(self.table, job),
             *self._after_end(job, now, {"status": target, **facts}),
+            *await tell(self.table, ended_event(job, target, facts, now), now),
         ]
 
     def _after_end(self, job: Job, now: float, facts: dict[str, Any]) -> list[Action]:
@@ -176,11 +179,12 @@ class JobTransitions:
         target = JobStatus.RUNNING if opened else JobStatus.SUBMITTING
         return await self._move(job.ref, job.gen, JobStatus.REOPENING, target, {})
 
-    async def pause(self, job: Job, pause: Pause) -> bool:
+    async def pause(self, job: Job, pause: Pause, also: Sequence[Action] = ()) -> bool:
         """Move RUNNING -> PAUSED: no call starts until the job is resumed.
 
-        The event is in the same transaction. A refused pause changes nothing: the job
-        has changed, or another process has paused it.
+        The event is in the same transaction, and so is `also`, such as the check that
+        a spent budget is still the one that the worker has read. A refused pause
+        changes nothing: the job has changed, or another process has paused it.
         """
         now = self.clock()
         facts = {
@@ -195,7 +199,9 @@ class JobTransitions:
         )
         told = {"actor": pause.actor, "code": pause.code, "reason": pause.message}
         event = event_put(self.table, job.ref, "paused", now, told)
-        return isinstance(await self.table.transact([move, event]), Written)
+        deliveries = await tell(self.table, paused_event(job, pause, now), now)
+        actions = [move, event, *also, *deliveries]
+        return isinstance(await self.table.transact(actions), Written)
 
     async def resume(self, job: Job, actor: str, reason: str) -> bool:
         """Move PAUSED -> RUNNING; the caller then sends the messages of open chunks.
@@ -267,7 +273,8 @@ class JobTransitions:
 
     async def cancelled(self, job: Job, facts: dict[str, Any]) -> bool:
         """Move CANCELLING -> CANCELLED after every chunk has ended."""
-        actions = self._ending(job, JobStatus.CANCELLING, JobStatus.CANCELLED, facts)
+        ended = JobStatus.CANCELLED
+        actions = await self._ending(job, JobStatus.CANCELLING, ended, facts)
         return isinstance(await self.table.transact(actions), Written)
 
     async def _move(
@@ -309,3 +316,46 @@ class JobTransitions:
             + (f" REMOVE {remove}" if remove else ""),
             values={"from": source, "to": target, "gen": gen, **facts},
         )
+
+
+# ── what webhooks are told of a job ───────────────────────────────────────────
+
+
+def ended_event(
+    job: Job, status: JobStatus, facts: dict[str, Any], now: float
+) -> WebhookEvent:
+    """Return the event of the end of a job."""
+    outcomes = facts.get("outcomes", {})
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(outcomes.items()))
+    return WebhookEvent(
+        kind="job.ended",
+        id=event_id(job.ref.tenant, job.ref.job, job.gen, "ended"),
+        at=iso(now),
+        tenant=job.ref.tenant,
+        pipeline=job.pipeline,
+        job=job.ref.job,
+        text=f"Job {job.ref.job} ended {status}: {counts or 'no chunk'}.",
+        command=f"piecework jobs show {job.ref.job}",
+        data={
+            "status": str(status),
+            "gen": job.gen,
+            "chunks": job.chunks,
+            "outcomes": dict(outcomes),
+        },
+    )
+
+
+def paused_event(job: Job, pause: Pause, now: float) -> WebhookEvent:
+    """Return the event of the pause of a job."""
+    why = f": {pause.message}" if pause.message else ""
+    return WebhookEvent(
+        kind="job.paused",
+        id=event_id(job.ref.tenant, job.ref.job, job.gen, "paused", iso(now)),
+        at=iso(now),
+        tenant=job.ref.tenant,
+        pipeline=job.pipeline,
+        job=job.ref.job,
+        text=f"Job {job.ref.job} was paused by {pause.actor} ({pause.code}){why}",
+        command=f"piecework jobs show {job.ref.job}",
+        data={"code": str(pause.code), "reason": pause.message, "actor": pause.actor},
+    )

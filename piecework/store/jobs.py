@@ -157,15 +157,19 @@ class Jobs:
             if job is not None:
                 yield JobRef(tenant, job)
 
-    async def active(self) -> AsyncIterator[JobRef]:
+    async def active(self, outboxes: set[str] | None = None) -> AsyncIterator[JobRef]:
         """Yield every active job; skip items that are not marks of a job.
 
-        Only keys are read, because keys cannot be edited in place.
+        Add to `outboxes` each tenant whose webhooks have pending deliveries. Only keys
+        are read, because keys cannot be edited in place.
         """
         async for item in self.table.query(keys.ACTIVE_PK, any_version=True):
             job = keys.job_of_active_sk(item["sk"])
             if job is not None:
                 yield JobRef(*job)
+            tenant = keys.tenant_of_outbox_sk(item["sk"])
+            if tenant is not None and outboxes is not None:
+                outboxes.add(tenant)
 
     def _put(self, pk: str, sk: str, item: dict[str, Any]) -> Action:
         return self.table.action("Put", pk, sk, condition=NEW, item=item)

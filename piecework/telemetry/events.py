@@ -152,6 +152,25 @@ _NOTIFICATION: Final = {
         "error",
     ),
 }
+_WEBHOOK: Final = {
+    "webhook.delivered": event(
+        "the receiver of a webhook accepted an event", "webhook about event_id"
+    ),
+    "webhook.attempt_failed": event(
+        "the receiver of a webhook did not accept an event; it is sent again later",
+        "webhook about event_id attempts reason delay_s",
+        "warning",
+    ),
+    "webhook.failed": event(
+        "an event is not sent to its webhook any more; `piecework webhooks show` says"
+        " why",
+        "error_code webhook about event_id attempts reason",
+        "error",
+    ),
+    "webhook.delivery_interrupted": event(
+        "AWS failed during a delivery; the next pass delivers again", level="exception"
+    ),
+}
 _STAGE: Final = {
     "stage.completed": event(
         "a stage's checkpoint is written",
@@ -197,7 +216,7 @@ _STAGE: Final = {
         "warning",
     ),
     "budget.spent": event(
-        "a budget is spent; the worker pauses the job", "job message", "warning"
+        "a budget is spent; the worker pauses the job", "message", "warning"
     ),
     "budget.record_unreachable": event(
         "a budget could not be written; calls beyond the worker's slice wait",
@@ -357,7 +376,7 @@ _WORKER: Final = {
     ),
     "dlq.alarm": event(
         "too many dead letters arrived in the window, or the oldest is too old",
-        "about more_than? window_s? age_s? dead_lettered_at?",
+        "about at_least? window_s? age_s? dead_lettered_at?",
         "error",
     ),
     "reconcile.pass": event(
@@ -402,6 +421,7 @@ EVENTS: Final[Mapping[str, Event]] = MappingProxyType(
         **_CHUNK,
         **_COMPENSATION,
         **_NOTIFICATION,
+        **_WEBHOOK,
         **_STAGE,
         **_OPERATION,
         **_WORKER,

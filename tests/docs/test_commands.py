@@ -237,6 +237,8 @@ def test_every_setting_that_a_page_names_exists() -> None:
     texts = [page.read_text("utf-8") for page in PAGES]
     named = {n for text in texts for n in re.findall(r"PIECEWORK_([A-Z_]+[A-Z])", text)}
     others = {"STATE_DIR", "CACHE_DIR", "LOG_LEVEL", "CONFORMANCE_ENDPOINT", "UI_TOKEN"}
+    # Variables of users, to which webhooks refer.
+    others |= {"WEBHOOK", "WEBHOOK_SECRET", "WEBHOOK_SLACK"}
 
     assert set() == {n.lower() for n in named - others} - {
         each.name for each in fields(Settings)

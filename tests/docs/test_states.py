@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from piecework.domain.model import ChunkStatus, JobStatus
-from piecework.store import dead_letters, effects, notifications
+from piecework.store import dead_letters, effects, notifications, outbox
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
@@ -29,6 +29,7 @@ STORES = (
     JobTransitions,
     Jobs,
     Notifications,
+    outbox.Outbox,
     Reclaimer,
     Settlements,
 )
@@ -67,6 +68,7 @@ EFFECT_STATES = {
         ("Job", set(JobStatus)),
         ("Chunk", set(ChunkStatus)),
         ("Effect", EFFECT_STATES),
+        ("Delivery", {outbox.PENDING, outbox.DELIVERED, outbox.FAILED}),
         ("Dead letter", {"OPEN", "REDRIVEN", "DISCARDED"}),
         (
             "Notification",

@@ -20,6 +20,7 @@ from piecework.resilience.limits import Start
 from piecework.resilience.retry import Answered
 from piecework.saga.stage import describe_failure
 from piecework.store import (
+    budgets,
     checkpoints,
     claims,
     completion,
@@ -204,6 +205,11 @@ def workers_share_their_starts(patch: Patch) -> None:
     without(patch, limits, "FIRST_OR_SEEN", "seq = :seen", f"{seen} OR seq > :seen")
 
 
+def workers_share_their_slices(patch: Patch) -> None:
+    seen = budgets.FIRST_OR_SEEN
+    without(patch, budgets, "FIRST_OR_SEEN", "seq = :seen", f"{seen} OR seq > :seen")
+
+
 def late_starts_are_used(patch: Patch) -> None:
     patch.setattr(Start, "is_late", lambda *_: False)
 
@@ -249,6 +255,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (long_waits_are_forgotten, {"L2"}),
         (waits_are_not_waited_for, {"L3"}),
         (workers_share_their_starts, {"I17"}),
+        (workers_share_their_slices, {"I21"}),
         (late_starts_are_used, {"I17"}),
     )
 }

@@ -11,6 +11,7 @@ import pytest
 from piecework_simulation import provider
 from piecework_simulation.driver.actions import ScheduleDriver
 from piecework_simulation.invariants import (
+    budgets,
     checker,
     chunk_invariants,
     end_state,
@@ -25,7 +26,7 @@ from tests.simulation.story import CHUNK, REF, Story
 
 CHECKERS = (
     *(checker, chunk_invariants, end_state, order, ownership, pauses, quotas),
-    provider,
+    *(budgets, provider),
 )
 #: Matches `report_violation(f"..."` and `yield f"I1..."` in sources of the checkers.
 SAYS = re.compile(r"(?:report_violation\(\s*f?|yield f(?=.I))\"([^\"]+)\"")

@@ -103,10 +103,11 @@ class Spending:
         calls = (self.chunk(rng, slots, budgets) for _ in range(AT_ONCE))
         return fleet, [asyncio.create_task(each) for each in calls]
 
-    async def pause(self, job: JobRef, pause: Pause) -> None:
+    async def pause(self, job: JobRef, pause: Pause, key: BudgetKey, seen: int) -> None:
         """Note that a worker pauses the job."""
-        del job, pause
-        self.paused.set()
+        del job, pause, key
+        if seen == self.record.budget.seq:
+            self.paused.set()
 
     async def kill(
         self, workers: list[tuple[FleetBudgets, list[asyncio.Task[None]]]]

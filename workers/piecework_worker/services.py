@@ -27,6 +27,7 @@ from piecework.errors import StoreError
 from piecework.health import Liveness
 from piecework.pipelines import Pipeline
 from piecework.resilience.breaker import BreakerPhase, BreakerState
+from piecework.resilience.budget import BudgetKey
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE
 from piecework.resilience.retry import RetryTokenBucket
 from piecework.runtime import Runtime
@@ -209,15 +210,18 @@ class WorkerServices:
     _noted_unknown: set[JobRef] = field(default_factory=set)
     _noted_blocked: dict[tuple[JobRef, str], float] = field(default_factory=dict)
 
-    async def pause_for_budget(self, ref: JobRef, pause: Pause) -> None:
+    async def pause_for_budget(
+        self, ref: JobRef, pause: Pause, key: BudgetKey, seen: int
+    ) -> None:
         """Pause a job whose budget is spent, and keep back its calls here at once."""
         with suppress(StoreError):
             job = await self.fresh_job(ref)
             if job is not None and job.status is JobStatus.RUNNING:
-                telemetry.emit(
-                    self.log, "budget.spent", job=ref.job, message=pause.message
-                )
-                await self.rt.transitions.pause(job, pause)
+                also = [self.rt.budgets.unchanged(key, seen)]
+                if await self.rt.transitions.pause(job, pause, also):
+                    telemetry.emit(
+                        self.log, "budget.spent", job=ref.job, message=pause.message
+                    )
                 job = await self.fresh_job(ref)
             if job is not None:
                 leases = self.lease_renewer.leases.values()

@@ -202,7 +202,7 @@ async def job_end(
     snapshot = chunk_run.snapshot or await take_snapshot(rt.table, job.ref, job.chunks)
     certificate = chunk_run.certificate = certify(job, snapshot, rt.clock(), join_error)
     facts = await store_certificate(rt, certificate)
-    return rt.transitions.ending(job, certificate.status, facts)
+    return await rt.transitions.ending(job, certificate.status, facts)
 
 
 # ── emit the event of a claim's end once it is written ────────────────────────

@@ -69,7 +69,7 @@ class Turns:
         return min(waiting, key=lambda turn: (self._started[turn], -SHARES[turn]))
 
     def next_job(self, some: Sequence[S]) -> S:
-        """Return the one whose job has had the fewest chunks from this worker."""
+        """Return the chunks of the job that has had the fewest from this worker."""
         present = {each.ref for each in some}
         known = {ref: n for ref, n in self._jobs.items() if ref in present}
         least = min(known.values(), default=0)

@@ -47,6 +47,7 @@ GROUPS = {
     "dlq": "List, redrive, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
     "limits": "List and change what the fleet may use of its dependencies.",
+    "webhooks": "Tell other systems of events: set, show and try webhooks.",
     "budgets": "List and set what tenants may spend in a day.",
     "infra": "Deploy the stacks to AWS; compare, price and remove them.",
     "config": "Show and validate the settings.",
@@ -161,6 +162,29 @@ COMMANDS = {
     "limits set": Row(
         "limits:set_limits",
         "Change the limits of a dependency in force, without a deployment.",
+    ),
+    "webhooks list": Row(
+        "webhooks:list_webhooks",
+        "List the webhooks, and how many events are pending or failed.",
+    ),
+    "webhooks set": Row(
+        "webhooks:set_webhook", "Set a webhook: an address that is told of events."
+    ),
+    "webhooks show": Row(
+        "webhooks:show_webhook",
+        "Show a webhook and its events, with the reason of each failure.",
+    ),
+    "webhooks test": Row(
+        "webhooks:try_webhook",
+        "Write a test event for a webhook; the reconciler delivers it.",
+    ),
+    "webhooks retry": Row(
+        "webhooks:retry_webhook",
+        "Send the failed events of a webhook again, with nine new attempts.",
+    ),
+    "webhooks remove": Row(
+        "webhooks:remove_webhook",
+        "Remove a webhook; its pending events are not sent any more.",
     ),
     "budgets list": Row(
         "budgets:list_budgets", "List the daily budgets of the tenants that have one."

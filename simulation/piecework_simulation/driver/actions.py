@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import JobRef, JobStatus
 from piecework.domain.priority import Priority
 from piecework.pipelines import Pipeline
@@ -22,7 +23,7 @@ from piecework_simulation.driver.processes import RESTART_S, FleetDriver
 from piecework_simulation.engine.world import World
 from piecework_simulation.invariants.checker import Invariants
 from piecework_simulation.invariants.end_state import check_final_state
-from piecework_simulation.provider import Provider
+from piecework_simulation.provider import CALL_TOKENS, Provider
 
 #: Seconds that the faults last, at most.
 FAULTS_S = 90.0
@@ -41,12 +42,17 @@ MIN_SKIPPED_S = 300.0
 #: The tenant of the second job, if that is not the first job's.
 SECOND_TENANT = "neighbour"
 
-#: The arguments of a submit: the job, its pipeline, payloads and deadline.
+#: The arguments of a submit: the job, its pipeline, payloads, deadline, priority and
+#: budget.
 SubmitRequest: TypeAlias = tuple[
-    JobRef, Pipeline, Sequence[BaseModel], float | None, Priority
+    JobRef, Pipeline, Sequence[BaseModel], float | None, Priority, Cap
 ]
 #: The share of jobs whose chunks have order keys.
 ORDERED_SHARE = 0.4
+#: The calls that the budget of a job pays for; 0: it has no budget.
+BUDGETS = (0, 0, 0, 1, 3, 8, 30)
+#: The calls by which a budget is raised at the end: no schedule makes more.
+PLENTY = 1_000_000
 #: The chunks of a job with another priority than normal are drawn from its backlog.
 PRIORITIES = (Priority.NORMAL, Priority.NORMAL, Priority.HIGH, Priority.LOW)
 
@@ -135,7 +141,8 @@ class ScheduleDriver:
         pipeline, ordered = work.pipeline, False
         if work.ordered_by is not None and apart.random() < ORDERED_SHARE:
             pipeline, ordered = replace(pipeline, ordered_by=work.ordered_by), True
-        asked = (ref, pipeline, payloads, deadline, priority)
+        budget = draw_budget(apart)
+        asked = (ref, pipeline, payloads, deadline, priority, budget)
         await asyncio.sleep(rng.random() * 5.0)
         again = [fleet.submit(*asked, mortal=True)]
         if faults.fires("operator.submit_again"):
@@ -156,6 +163,7 @@ class ScheduleDriver:
         if ordered:
             acts += [fleet.discard] * apart.choice((0, 0, 1, 2))
         rng.shuffle(acts)
+        acts += [fleet.set_budget] * (bool(budget) * apart.choice((0, 1)))
         for act in acts:
             left = deadline_at - self.world.loop.moment
             await asyncio.sleep(max(0.0, rng.random() * left))
@@ -198,6 +206,8 @@ class ScheduleDriver:
                 await self.fleet.submit(*asked, mortal=False)
             if self.invariants.jobs[asked[0].pk]["status"] == JobStatus.PAUSED:
                 await self.fleet.resume(asked[0], mortal=False)
+            if asked[-1]:
+                await self.fleet.raise_budget(asked[0], PLENTY, mortal=False)
         loop = asyncio.get_running_loop()
         deadline_at = max(loop.time(), self.provider.waits_end_at) + MAX_END_S
         while unfinished := self.unfinished():
@@ -253,3 +263,9 @@ class ScheduleDriver:
                 continue
             await self.fleet.retry(ref, mortal=False)
         await self.wait_until_jobs_end()
+
+
+def draw_budget(rng: Random) -> Cap:
+    """Draw the budget of a job, in calls of the simulated pipelines."""
+    calls = rng.choice(BUDGETS)
+    return Cap(calls * CALL_TOKENS) if calls else NO_CAP

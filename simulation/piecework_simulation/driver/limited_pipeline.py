@@ -30,7 +30,11 @@ def weigh(n: int) -> int:
 
 meter = replace(mill, name="meter", limits=Limits(requests_per_minute=16, concurrent=3))
 scale = replace(
-    mill, name="scale", limits=Limits(tokens_per_minute=400), estimate=weigh
+    mill,
+    name="scale",
+    limits=Limits(tokens_per_minute=400),
+    estimate=weigh,
+    usage=None,
 )
 cable = replace(cart, name="cable", limits=Limits(requests_per_minute=12))
 fax = replace(gate, name="fax", limits=Limits(requests_per_minute=8))

@@ -12,10 +12,12 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from piecework.context import Context
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import JobRef
 from piecework.domain.order_key import read_order_key
 from piecework.domain.priority import Priority
 from piecework.errors import PieceworkError
+from piecework.jobs.budgeting import set_budget
 from piecework.pipelines import Pipeline, Stage
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.resilience.limits import Limits
@@ -33,6 +35,7 @@ from piecework_simulation.driver.input_faults import CHILD
 from piecework_simulation.engine.process import Process
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
+from piecework_simulation.provider import CALL_TOKENS
 from piecework_worker.__main__ import serve
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.services import open_services
@@ -207,6 +210,7 @@ class FleetDriver:
         items: Sequence[BaseModel],
         deadline: float | None = None,
         priority: Priority = Priority.NORMAL,
+        budget: Cap = NO_CAP,
         **more: Any,
     ) -> str:
         """Submit a job; some jobs tolerate the failure of a quarter of their chunks."""
@@ -219,6 +223,7 @@ class FleetDriver:
             deadline,
             tolerate=tolerate,
             priority=priority,
+            budget=budget,
         )
         return await self.command(
             "submit",
@@ -252,6 +257,22 @@ class FleetDriver:
         """Resume a job."""
         act = functools.partial(resume, ref=ref, actor="operator", reason="go on")
         return await self.command("resume", ref, act, **more)
+
+    async def set_budget(self, ref: JobRef, **more: Any) -> str:
+        """Raise the budget of a job for some calls."""
+        return await self.raise_budget(ref, self.world.rng.randrange(1, 20), **more)
+
+    async def raise_budget(self, ref: JobRef, calls: int, **more: Any) -> str:
+        """Raise the budget of a job for so many calls."""
+
+        async def act(rt: Runtime) -> None:
+            job = await rt.jobs.read(ref)
+            budget = None if job is None else await rt.budgets.of_job(job)
+            if job is not None and budget is not None and budget.cap.tokens:
+                cap = Cap(budget.cap.tokens + calls * CALL_TOKENS)
+                await set_budget(rt, job, cap, actor="operator", reason="go on")
+
+        return await self.command("budget", ref, act, **more)
 
     async def set_limits(self, ref: JobRef, **more: Any) -> str:
         """Change a limit in force, or go back to the declared ones."""

@@ -22,6 +22,7 @@ from piecework_simulation.coverage import (
     chunk_transitions,
     job_transitions,
 )
+from piecework_simulation.invariants.budgets import BudgetInvariants
 from piecework_simulation.invariants.chunk_invariants import ChunkInvariants
 from piecework_simulation.invariants.dead_letters import DeadLetterInvariants
 from piecework_simulation.invariants.order import order_violations
@@ -66,9 +67,11 @@ class Invariants:
     quotas: QuotaInvariants = field(init=False)
     pivots: PivotInvariants = field(init=False)
     pauses: PauseInvariants = field(init=False)
+    budgets: BudgetInvariants = field(init=False)
 
     def __post_init__(self) -> None:
-        """Create the checks of dead letters, limits, pivots and pauses."""
+        """Create the checks of dead letters, limits, budgets, pivots and pauses."""
+        self.budgets = BudgetInvariants(self.world, self.report_violation)
         self.pauses = PauseInvariants(self.world, self.report_violation)
         self.quotas = QuotaInvariants(self.world, self.report_violation)
         self.pivots = PivotInvariants(self.report_violation)
@@ -100,6 +103,8 @@ class Invariants:
                 self.check_chunk(change)
             elif change.sk == keys.META_SK:
                 metas.append(change)
+            elif change.sk == keys.BUDGET_SK:
+                self.budgets.check_write(change)
             elif "#EFFECT#" in change.sk:
                 self.check_effect(change)
             elif change.pk == keys.BREAKERS_PK:
@@ -204,6 +209,7 @@ class Invariants:
         new = from_item(change.new)
         self.jobs[change.pk] = new
         self.pauses.check_job(change.pk, new)
+        self.budgets.check_job(change.pk, new)
         was = old["status"] if old else None
         if was == new["status"]:
             return

@@ -31,7 +31,7 @@ from piecework.calls.call import CallScope, copy_arguments, key_of
 from piecework.calls.caller import Caller
 from piecework.calls.fallback import FallbackUsed, call_function
 from piecework.calls.invoke import as_failure
-from piecework.calls.usage import estimated_tokens
+from piecework.calls.usage import estimated_tokens, estimated_usd
 from piecework.context import Context
 from piecework.dependency import Dependency, key_argument, outside_chunk
 from piecework.domain import values
@@ -178,7 +178,9 @@ class ChildCalls:
         context = contextvars.copy_context()
         self.pending[number] = PendingCall(dependency, bound, context, answer)
         tokens = estimated_tokens(dependency, bound)
-        self.channel.send(Call(number, spec, name, text, digest, plain, tokens))
+        has_price = dependency.estimate_usd is not None
+        usd = estimated_usd(dependency, bound) if has_price else None
+        self.channel.send(Call(number, spec, name, text, digest, plain, tokens, usd))
         return await self.wait_for_result(number, self.pending[number])
 
     async def wait_for_result(self, number: int, pending: PendingCall) -> Answered[str]:

@@ -151,7 +151,9 @@ async def connect(
                 ),
                 objects=Objects(await clients.open("s3"), bucket),
                 jobs=Jobs(table, time_of_day),
-                transitions=JobTransitions(table, time_of_day),
+                transitions=JobTransitions(
+                    table, time_of_day, settings.job_retention_days
+                ),
                 tallies=Tallies(table),
                 clock=time_of_day,
                 rng=rng,

@@ -155,11 +155,10 @@ class Settings:
     #: quarter of its CPU. `sdk`: all requests go through the SDK.
     aws_transport: Literal["thin", "sdk"] = setting("thin", words=("thin", "sdk"))
 
-    #: Days after which DynamoDB may delete the remembered calls and errors of a job,
-    #: and the dead letters. Jobs, chunks and results stay until an operator deletes
-    #: them.
-    job_retention_days: int = setting(45, ge=1)
-    dead_letter_retention_days: int = setting(90, ge=14)
+    #: Days from the end of a job to its deletion by a reconciler: its record, chunks,
+    #: payloads, results, dead letters and files go together. A job with an open dead
+    #: letter stays. 0: jobs stay until an operator deletes them.
+    job_retention_days: int = setting(90, ge=0)
 
     def __post_init__(self) -> None:
         """Convert and check every value."""

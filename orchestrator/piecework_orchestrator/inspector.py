@@ -67,6 +67,8 @@ JOB_FACTS = (
     "failed_chunks",
     "stopped_at",
     "stopped_code",
+    "delete_after",
+    "kept_at",
     "priority",
     "manifest",
     "manifest_sha256",
@@ -92,6 +94,17 @@ async def require_job(rt: Reading, job: str) -> Job:
     """Return a job.
 
     Raises:
+        NotFoundError: `job.record.not_found`; `job.record.deleted`.
+    """
+    found = await read_job(rt, job)
+    require_not_deleted(found)
+    return found
+
+
+async def read_job(rt: Reading, job: str) -> Job:
+    """Return a job, or the tombstone of a deleted one.
+
+    Raises:
         NotFoundError: `job.record.not_found`.
     """
     ref = JobRef(rt.settings.tenant, job)
@@ -100,6 +113,24 @@ async def require_job(rt: Reading, job: str) -> Job:
         message = f"Job {job[:128]} of tenant {rt.settings.tenant} does not exist."
         raise NotFoundError(message, code="job.record.not_found")
     return found
+
+
+def require_not_deleted(job: Job) -> None:
+    """Refuse a deleted job, and one that is being deleted.
+
+    Raises:
+        NotFoundError: `job.record.deleted`, with actor, reason and time.
+    """
+    if not job.status.gone:
+        return
+    facts = job.deletion
+    done = job.status is JobStatus.DELETED
+    at = facts.get("deleted_at") or facts.get("delete_requested_at", "")
+    message = (
+        f"Job {job.ref.job} {'was' if done else 'is being'} deleted: by "
+        f"{facts.get('deleted_by', '')}, {at}, {facts.get('delete_reason', '')!r}."
+    )
+    raise NotFoundError(message, code="job.record.deleted")
 
 
 async def job_document(rt: Reading, job: Job) -> Document:
@@ -179,8 +210,16 @@ def job_facts(job: Job, now: float) -> Document:
         "pause": None if pause is None else pause.document(),
         "status_reason": status_reason(job, now),
         "cancel": cancel_facts(job),
+        "deletion": deletion_facts(job),
     }
     return document | {name: part for name, part in parts.items() if part}
+
+
+def deletion_facts(job: Job) -> Document | None:
+    """Return by which operator, why and when a job was deleted, and its proof."""
+    if not job.status.gone:
+        return None
+    return {**job.deletion, **job.pick(("certificate_sha256", "outcomes"))}
 
 
 def status_reason(job: Job, now: float) -> Document | None:
@@ -445,7 +484,7 @@ async def read_jobs(
 
 async def progress_of(rt: Reading, job: Job) -> Document:
     """Return the number of ended chunks, and the outcomes of an ended job."""
-    if job.status.ended:
+    if job.status.ended or job.status.gone:
         outcomes = dict(job.outcomes or {})
         return {"ended_chunks": sum(outcomes.values()), "outcomes": outcomes}
     if job.status is JobStatus.SUBMITTING:

@@ -30,6 +30,7 @@ from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
+from piecework_orchestrator.inspector import require_not_deleted
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.order import SubmitOrder
 from piecework_orchestrator.models import require_prices
@@ -74,6 +75,7 @@ async def submit(
     Raises:
         UsageError: `submit.token.conflict`: a job with this id has other content,
             another deadline or another budget; `submit.budget.no_price`.
+        NotFoundError: `job.record.deleted`: a job with this id was deleted.
         PieceworkError: The input is invalid; no job was created.
     """
     with acting_as("orchestrator"):
@@ -89,6 +91,9 @@ async def create_and_fan_out(
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
     tolerated_of(submission.tolerate, 0)  # refuse it before the rows are read
+    # A deleted job must not get new objects: its tombstone answers first.
+    if (found := await rt.jobs.read(ref)) is not None:
+        require_not_deleted(found)
     require_prices(submission.pipeline, submission.budget)
     with tempfile.TemporaryFile() as spool:
         count, order = await pack(rt, ref, chunks, spool, progress)
@@ -242,6 +247,7 @@ def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
     Raises:
         UsageError: `submit.token.conflict`.
     """
+    require_not_deleted(job)
     for name, stored, what in (
         ("pipeline", job.pipeline, "another pipeline"),
         ("manifest_sha256", job.manifest_sha256, "other chunks"),

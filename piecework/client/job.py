@@ -43,6 +43,7 @@ from piecework_orchestrator.compensation_plan import (
 from piecework_orchestrator.cost.bill import TaskSize
 from piecework_orchestrator.cost.job import job_bill, region_of
 from piecework_orchestrator.cost.prices import load_prices
+from piecework_orchestrator.deletion import delete
 from piecework_orchestrator.effects import ResolutionRequest, effects_in_doubt, resolve
 from piecework_orchestrator.export import export
 from piecework_orchestrator.inspector import (
@@ -55,6 +56,7 @@ from piecework_orchestrator.inspector import (
     job_facts,
     parse_status,
     read_chunks,
+    read_job,
     require_job,
 )
 from piecework_orchestrator.letters import dead_letter_document, write_letters
@@ -104,8 +106,12 @@ class JobHandle(Generic[R]):
     # ── read ──────────────────────────────────────────────────────────────────
 
     async def facts(self) -> JobFacts:
-        """Return the facts on the job's own item: one request, whatever its size."""
-        return JobFacts.read(job_facts(await self._record(), self.rt.clock()))
+        """Return the facts on the job's own item: one request, whatever its size.
+
+        Those of a deleted job are its tombstone.
+        """
+        record = await read_job(self.rt, self.id)
+        return JobFacts.read(job_facts(record, self.rt.clock()))
 
     async def view(self) -> JobView:
         """Return the state of the job now, with its chunks by status."""
@@ -367,6 +373,26 @@ class JobHandle(Generic[R]):
         """
         await self._record()
         job = await resume(
+            self.rt, self.ref, actor=self.actor, reason=reason, progress=on_progress
+        )
+        return JobFacts.read(job_facts(job, self.rt.clock()))
+
+    async def delete(
+        self, reason: str, *, on_progress: Progress = lambda *_: None
+    ) -> JobFacts:
+        """Delete all data of the job, which must have ended; return its tombstone.
+
+        The id cannot be used again. A repeated call continues an interrupted one.
+
+        Args:
+            reason: Kept in the tombstone.
+            on_progress: Receives the rows and objects that are deleted so far.
+
+        Raises:
+            UsageError: `job.state.not_deletable`, `redrive.reason.missing`.
+        """
+        await read_job(self.rt, self.id)
+        job = await delete(
             self.rt, self.ref, actor=self.actor, reason=reason, progress=on_progress
         )
         return JobFacts.read(job_facts(job, self.rt.clock()))

@@ -128,6 +128,7 @@ class SyncJob(Generic[R]):
     pause = Blocking(JobHandle.pause)
     set_budget = Blocking(JobHandle.set_budget)
     resume = Blocking(JobHandle.resume)
+    delete = Blocking(JobHandle.delete)
     dead_letters = Blocking(JobHandle.dead_letters)
     dead_letter = Blocking(JobHandle.dead_letter)
     redrive = Blocking(JobHandle.redrive)

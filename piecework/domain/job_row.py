@@ -30,6 +30,7 @@ PROGRESS = (
     "reopened_at",
     "resumed_at",
     "cancelled_at",
+    "delete_requested_at",
     "progress_at",
 )
 
@@ -303,6 +304,22 @@ class JobRow:
             return None
         what = f"The record of job {self.ref.job}"
         return records.read_int(self.item, "backlog_start", what)
+
+    @property
+    def delete_after(self) -> str:
+        """When a reconciler deletes it, ISO 8601; empty: it stays."""
+        return self._optional("delete_after")
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its open dead letters kept it past its retention."""
+        return "kept_at" in self.item
+
+    @property
+    def deletion(self) -> dict[str, str]:
+        """By which operator, why and when it was deleted; empty: it was not."""
+        names = ("deleted_by", "delete_reason", "delete_requested_at", "deleted_at")
+        return {name: self._text(name) for name in names if name in self.item}
 
     def pick(self, names: Collection[str]) -> dict[str, Any]:
         """Return those of the attributes that it has."""

@@ -9,6 +9,7 @@
     T#acme#WEBHOOKS                    <webhook>
     T#acme#OUTBOX                      DELIVERY#<webhook>#<event>, DUE#<time>#...
     ACTIVE                             <tenant>#<job>, OUTBOX#T#<tenant>
+    EXPIRY                             <time>#<tenant>#<job>
     BREAKERS                           <dependency>, LIMITS#<dependency>,
                                        BUDGET#<tenant>
     WORKERS                            <worker>
@@ -54,6 +55,7 @@ def is_file_name(text: str) -> bool:
 
 ACTIVE_PK = "ACTIVE"
 BREAKERS_PK = "BREAKERS"
+EXPIRY_PK = "EXPIRY"
 QUARANTINE_PK = "QUARANTINE"
 WORKERS_PK = "WORKERS"
 META_SK = "META"
@@ -124,6 +126,18 @@ def job_of_active_sk(sk: str) -> tuple[str, str] | None:
     """Return tenant and job of an active job; None: it is another row."""
     tenant, _, job = sk.partition("#")
     return (tenant, job) if is_name(tenant) and is_name(job) else None
+
+
+def expiry_sk(at: str, tenant: str, job: str) -> str:
+    """Return the sort key under which the reconciler finds a job that expires."""
+    return f"{at}#{tenant}#{job}"
+
+
+def job_of_expiry_sk(sk: str) -> tuple[str, str, str] | None:
+    """Return time, tenant and job of a job that expires; None: it is another row."""
+    at, _, rest = sk.partition("#")
+    named = job_of_active_sk(rest)
+    return None if named is None else (at, *named)
 
 
 def webhooks_pk(tenant: str) -> str:

@@ -58,6 +58,10 @@ class JobStatus(StrEnum):
     FAILED = "FAILED"
     #: Ended: it was cancelled; chunks keep the results that they have.
     CANCELLED = "CANCELLED"
+    #: It is being deleted: its rows and objects go; any process may continue.
+    DELETING = "DELETING"
+    #: It was deleted. Its own row stays as a tombstone.
+    DELETED = "DELETED"
 
     @property
     def ended(self) -> bool:
@@ -68,6 +72,11 @@ class JobStatus(StrEnum):
             JobStatus.FAILED,
             JobStatus.CANCELLED,
         }
+
+    @property
+    def gone(self) -> bool:
+        """Whether the data of the job is deleted, or is being deleted."""
+        return self in {JobStatus.DELETING, JobStatus.DELETED}
 
 
 #: The states in which a job can be cancelled.

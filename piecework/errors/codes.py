@@ -1023,6 +1023,13 @@ ROWS: Final = (
         "List the jobs with `piecework jobs list`.",
     ),
     Code(
+        "job.record.deleted",
+        PERMANENT,
+        "The job was deleted, by an operator or after its retention. Its id cannot be "
+        "used again.",
+        "See its tombstone with `piecework jobs show JOB`; submit with another job id.",
+    ),
+    Code(
         "job.retry.nothing_left",
         PERMANENT,
         "Every chunk of the job has a result or was discarded, and its join has run.",
@@ -1033,6 +1040,12 @@ ROWS: Final = (
         PERMANENT,
         "The job has ended, or its join is running: it cannot be cancelled.",
         "See its status with `piecework jobs show JOB`.",
+    ),
+    Code(
+        "job.state.not_deletable",
+        PERMANENT,
+        "The job has not ended: it cannot be deleted.",
+        "Cancel it with `piecework jobs cancel JOB`, or wait for its end.",
     ),
     Code(
         "job.state.not_pausable",

@@ -88,6 +88,8 @@ async def handle_by_record(
     if chunk is not None:
         return await dispatch_again(rt, delivery.message, chunk)
     job = await rt.jobs.read(ref.of)
+    if job is not None and job.status.gone:
+        return "dead-letter queue: job deleted"
     if ref.is_join and job is not None and job.has_notify_hook:
         # The reconciler sends the message of a pending notification by itself.
         return "dead-letter queue: notification"

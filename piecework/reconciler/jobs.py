@@ -25,6 +25,7 @@ from piecework.domain.model import (
 from piecework.errors import SchemaTooNewError, StateError
 from piecework.jobs.budgeting import is_paused_by_budget, review_pause
 from piecework.jobs.cancellation import sweep
+from piecework.jobs.deletion import delete_job
 from piecework.jobs.fan_in import finish_cancel, start_finalizing, start_join
 from piecework.jobs.fan_out import fan_out
 from piecework.jobs.order import BlockedChunks, end_stopped_chunks
@@ -43,8 +44,12 @@ from piecework.store.completion import (
     chunks_of_group,
     read_chunk,
 )
+from piecework.store.deletions import RETENTION_ACTOR
 from piecework.store.notifications import PENDING, Notifications
 from piecework.store.reclaim import Reclaimer
+
+#: Rows and objects that a pass deletes of a job: about two seconds.
+DELETED_IN_A_PASS = 5_000
 
 
 async def reconcile_job(context: PassContext, job: Job) -> Counter[str]:
@@ -79,6 +84,8 @@ async def act_by_status(  # noqa: PLR0911 -- a return a state
             return actions + await dispatch_notifications(context, job)
         case JobStatus.REOPENING:
             return await finish_reopening(context.rt, job)
+        case JobStatus.DELETING:
+            return await finish_deletion(context.rt, job)
         case _:
             return await dispatch_notifications(context, job)
 
@@ -102,6 +109,18 @@ async def finish_reopening(rt: Runtime, job: Job) -> Counter[str]:
         return Counter()
     await rt.transitions.reopened(job)
     return Counter({"reopening finished": 1})
+
+
+async def finish_deletion(rt: Runtime, job: Job) -> Counter[str]:
+    """Go on with a deletion by the retention, or with one that stopped half-way.
+
+    One pass deletes a part, because the other jobs wait meanwhile.
+    """
+    ours = job.deletion.get("deleted_by") == RETENTION_ACTOR
+    if not ours and quiet_for(rt, job) < SUBMIT_TIMEOUT_S:
+        return Counter()
+    done = await delete_job(rt, job, most=DELETED_IN_A_PASS)
+    return Counter({"job deleted": int(done), "deletion continued": int(not done)})
 
 
 def quiet_for(rt: Runtime, job: Job) -> float:

@@ -18,6 +18,7 @@ from piecework.errors import PieceworkError, SchemaTooNewError
 from piecework.errors.classify import classify
 from piecework.health import Liveness
 from piecework.reconciler.dead_letter_queue import DeadLetterAlarms, drain
+from piecework.reconciler.expiry import Expiries
 from piecework.reconciler.jobs import reconcile_job
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.reconciler.pass_state import PassContext, refuse_chunk
@@ -54,6 +55,7 @@ class Reconciler:
     deliverer: Deliverer = field(init=False)
     _context: PassContext = field(init=False)
     _alarms: DeadLetterAlarms = field(init=False)
+    _expiry: Expiries = field(init=False)
     _next_pass: dict[JobRef, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -61,6 +63,7 @@ class Reconciler:
         alive = self.liveness.expect_reconciler
         self._context = PassContext(self.rt, self.take, progress=lambda *_: alive())
         self._alarms = DeadLetterAlarms(self.rt, self.log)
+        self._expiry = Expiries(self.rt)
         self.deliverer = Deliverer(self.rt, self.log, self.send)
 
     @property
@@ -86,6 +89,7 @@ class Reconciler:
             self._forget(ref)
         actions += await self._drain()
         actions += await self._evaluate_alarms()
+        actions += await self._expire()
         for action, count in actions.items():
             telemetry.emit(self.log, "reconcile.action", action=action, count=count)
         took = asyncio.get_running_loop().time() - began
@@ -168,6 +172,13 @@ class Reconciler:
             return await self._alarms.evaluate(asyncio.get_running_loop().time())
         except Exception:  # noqa: BLE001 -- logged with its traceback
             telemetry.emit(self.log, "reconcile.alarms_failed")
+            return Counter({"failed": 1})
+
+    async def _expire(self) -> Counter[str]:
+        try:
+            return await self._expiry.run(asyncio.get_running_loop().time())
+        except Exception:  # noqa: BLE001 -- logged with its traceback
+            telemetry.emit(self.log, "reconcile.failed")
             return Counter({"failed": 1})
 
     def pause(self, job: Job) -> float:

@@ -28,8 +28,6 @@ from piecework.store.table import Action, Item, Refused, Table
 #: The budget is still the one that was read. The first write creates the row.
 FIRST_OR_SEEN: Final = "attribute_not_exists(seq) OR seq = :seen"
 SEEN: Final = "seq = :seen"
-#: The row was not written by a newer version.
-KNOWN_VERSION: Final = "attribute_not_exists(v) OR v <= :v"
 #: The attributes of the cap that an operator has set.
 OPERATORS: Final = ("cap_tokens", "cap_nano_usd")
 #: More than any budget; microseconds since 1970 stay below it for 280 years.
@@ -118,29 +116,42 @@ class Budgets:
         """Set a cap that replaces the requested one; return the budget.
 
         A kind that is None stays as it is; without any, what was set is removed. A
-        worker that has read the earlier cap is refused, and reads again.
+        worker that has read the earlier cap is refused, and reads again. So is a late
+        copy of this request.
         """
+        token = f"{self.rng.getrandbits(64):016x}"
+        while True:
+            seen = (await self.read(key)).seq
+            reply = await self.table.update(self._setting(key, seen, cap, actor, token))
+            item = reply.item or {}
+            if not isinstance(reply, Refused) or item.get("token") == token:
+                return read_budget(item)
+
+    def _setting(
+        self, key: BudgetKey, seen: int, cap: Cap, actor: str, token: str
+    ) -> Action:
         found = zip(OPERATORS, (cap.tokens, cap.nano_usd), strict=True)
         values = {name: value for name, value in found if value is not None}
         assigned = [f"{name} = :{name}" for name in values]
-        assigned += ["v = :v", "set_by = :by", "set_at = :at"]
+        assigned += ["v = :v", "seq = :next", "#token = :token"]
+        assigned += ["set_by = :by", "set_at = :at"]
         removed = "" if values else " REMOVE " + ", ".join(OPERATORS)
-        action = self.table.action(
+        return self.table.action(
             "Update",
             key.pk,
             key.sk,
-            condition=KNOWN_VERSION,
-            update=f"SET {', '.join(assigned)}{removed} ADD seq :one",
+            condition=FIRST_OR_SEEN,
+            update=f"SET {', '.join(assigned)}{removed}",
             values={
                 **values,
                 "v": SCHEMA,
+                "seen": seen,
+                "next": seen + 1,
+                "token": token,
                 "by": actor,
                 "at": iso(self.clock()),
-                "one": 1,
             },
         )
-        reply = await self.table.update(action)
-        return read_budget(reply.item or {})
 
 
 def read_budget(row: Item) -> Budget:

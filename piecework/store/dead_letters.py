@@ -109,14 +109,13 @@ class DeadLetters:
             "error_history": json.dumps([*history, last | {"worker": claim.worker}]),
             "created_at": read_optional_text(item, "created_at"),
             "dead_lettered_at": iso(now),
-            "expires_at": expires_at(now, self.settings.dead_letter_retention_days),
         }
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
         """Store the hash and the shape of a message that belongs to no chunk."""
         from piecework.aws.queue import describe_malformed  # loads pydantic
 
-        now = self.clock()
+        now, days = self.clock(), self.settings.job_retention_days
         item = {
             "kind": "quarantine",
             "error_code": code,
@@ -124,7 +123,7 @@ class DeadLetters:
             "body": describe_malformed(delivery.body),
             "received": delivery.received,
             "at": iso(now),
-            "expires_at": expires_at(now, self.settings.dead_letter_retention_days),
+            "expires_at": expires_at(now, days) if days else None,
         }
         sk = delivery.message_id
         await self.table.put(
@@ -306,7 +305,8 @@ async def raise_alarm(
 
 # ── TTL attribute of items ────────────────────────────────────────────────────
 #
-# DynamoDB deletes days late, so no lease relies on it.
+# DynamoDB deletes days late, so no lease relies on it. The rows of a job have none: a
+# reconciler deletes them together, see `piecework.store.deletions`.
 
 DAY_S = 86_400
 
@@ -324,10 +324,7 @@ def expires_at(now: float, days: float) -> int:
 
 def open_mark(table: Table, letter: dict[str, Any]) -> Action:
     """Return the write of the mark of a new dead letter."""
-    names = (
-        *("tenant", "job", "chunk", "gen", "pipeline"),
-        *("dead_lettered_at", "expires_at"),
-    )
+    names = ("tenant", "job", "chunk", "gen", "pipeline", "dead_lettered_at")
     facts = {name: letter[name] for name in names if name in letter}
     ref = ChunkRef(letter["tenant"], letter["job"], letter["chunk"])
     return table.action(

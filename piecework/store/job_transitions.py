@@ -5,6 +5,8 @@ RUNNING -> PAUSED -> RUNNING
 SUBMITTING | RUNNING | PAUSED | REOPENING -> CANCELLING -> CANCELLED
 PARTIAL | FAILED | CANCELLED -> REOPENING -> RUNNING
 
+`piecework.store.deletions` has the transitions of a job's deletion.
+
 A transition compares status and generation, so a process that read an earlier state
 changes nothing.
 """
@@ -20,6 +22,8 @@ from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import DEADLINE_CODE, Job, JobRef, JobStatus, iso
 from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.backlogs import closing
+from piecework.store.dead_letters import DAY_S
+from piecework.store.deletions import expiry_mark, expiry_removal
 from piecework.store.jobs import active_mark, event_put, new_chunk
 from piecework.store.notifications import notification_put
 from piecework.store.outbox import tell
@@ -28,7 +32,7 @@ from piecework.store.table import Action, Refused, Table, Written
 #: Why no further chunk of a job starts.
 TOLERANCE_CODE = "job.tolerance.exceeded"
 #: Attributes that a new generation does not inherit.
-OF_A_GENERATION = "failed_chunks, stopped_at, stopped_code"
+OF_A_GENERATION = "failed_chunks, stopped_at, stopped_code, delete_after, kept_at"
 IN_STATE = "#status = :from AND gen = :gen"
 #: A resume ends the pause that its caller has read, not a later one.
 THIS_PAUSE = f"{IN_STATE} AND paused_at = :paused_at AND pause_code = :pause_code"
@@ -51,6 +55,8 @@ class JobTransitions:
 
     table: Table
     clock: Callable[[], float]
+    #: Days from the end of a job to its deletion; 0: it stays.
+    retention_days: int = 0
 
     async def open(self, ref: JobRef, gen: int) -> bool:
         """Move SUBMITTING -> RUNNING after every chunk of the manifest is written."""
@@ -129,13 +135,17 @@ class JobTransitions:
     async def _ending(
         self, job: Job, source: JobStatus, target: JobStatus, facts: dict[str, Any]
     ) -> list[Action]:
-        now = self.clock()
+        now, days = self.clock(), self.retention_days
+        delete_after = iso(now + days * DAY_S) if days else ""
         ended = {"finished_at": iso(now), **facts}
+        if delete_after:
+            ended["delete_after"] = delete_after
         told = {"status": target, "gen": job.gen, **facts.get("outcomes", {})}
         return [
             self._moving(job.ref, job.gen, source, target, ended),
             event_put(self.table, job.ref, "finished", now, told),
             *closing(self.table, job),
+            *([expiry_mark(self.table, job.ref, delete_after)] if days else []),
             *self._after_end(job, now, {"status": target, **facts}),
             *await tell(self.table, ended_event(job, target, facts, now), now),
         ]
@@ -169,7 +179,12 @@ class JobTransitions:
             + (", deadline_at" if passed and "deadline_at" not in facts else ""),
         )
         reply = await self.table.transact(
-            [move, active_mark(self.table, job.ref, "Put"), *also]
+            [
+                move,
+                active_mark(self.table, job.ref, "Put"),
+                *expiry_removal(self.table, job),
+                *also,
+            ]
         )
         return job.gen + 1 if isinstance(reply, Written) else None
 

@@ -28,7 +28,7 @@ from piecework.resilience.breaker import OPEN_CODE
 from piecework.settings import Settings
 from piecework.store.cancellation import cancelled_at_stage
 from piecework.store.claims import OWNED, ownership_values
-from piecework.store.dead_letters import expires_at, open_mark
+from piecework.store.dead_letters import open_mark
 from piecework.store.table import Action, Refused, Table, Written
 
 if TYPE_CHECKING:
@@ -285,8 +285,7 @@ class Settlements:
         )
 
     def _error_put(self, claim: Claim, failure: ErrorEnvelope) -> Action:
-        days = self.settings.job_retention_days
-        return error_put(self.table, claim, failure, self.clock(), days)
+        return error_put(self.table, claim, failure, self.clock())
 
     async def _write(
         self, claim: Claim, status: ChunkStatus, actions: list[Action]
@@ -354,9 +353,7 @@ class Calls:
 # ── stored error of one claim ─────────────────────────────────────────────────
 
 
-def error_put(
-    table: Table, claim: Claim, failure: ErrorEnvelope, now: float, keep_days: float
-) -> Action:
+def error_put(table: Table, claim: Claim, failure: ErrorEnvelope, now: float) -> Action:
     """Return the write of the error that ended a claim, for the same transaction."""
     return table.action(
         "Put",
@@ -368,6 +365,5 @@ def error_put(
             "gen": claim.gen,
             "attempt": claim.attempt,
             "error": failure.model_dump_json(exclude_none=True),
-            "expires_at": expires_at(now, keep_days),
         },
     )

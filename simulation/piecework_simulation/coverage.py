@@ -18,7 +18,7 @@ OUTCOMES = {J.SUCCEEDED, J.PARTIAL, J.FAILED}
 DEFERRALS = ("deferrals", "outages")
 #: The transitions that a full run of the simulator must have taken.
 CHUNK_TRANSITIONS = [f"C{n}" for n in range(16)]
-JOB_TRANSITIONS = [f"J{n}" for n in range(12)]
+JOB_TRANSITIONS = [f"J{n}" for n in range(14)]
 
 
 def chunk_transitions(old: Item | None, new: Item) -> list[str]:
@@ -105,6 +105,8 @@ def job_transitions(old: Item | None, new: Item) -> list[str]:
         **{(J.FINALIZING, outcome): "J3" for outcome in OUTCOMES},
         **{(state, J.CANCELLING): "J4" for state in CANCELLABLE},
         **{(o, J.REOPENING): "J8" for o in {*OUTCOMES, J.CANCELLED}},
+        **{(o, J.DELETING): "J12" for o in {*OUTCOMES, J.CANCELLED}},
+        (J.DELETING, J.DELETED): "J13",
     }
     transition = transitions.get((J(before), J(after)))
     return [transition] if transition else []

@@ -13,6 +13,7 @@ from piecework.store import dead_letters, effects, notifications, outbox
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
+from piecework.store.deletions import Deletions
 from piecework.store.effects import EffectLedger
 from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
@@ -25,6 +26,7 @@ STORES = (
     ChunkCheckpoints,
     Claims,
     DeadLetters,
+    Deletions,
     EffectLedger,
     JobTransitions,
     Jobs,

@@ -51,6 +51,7 @@ ALL = {
         pipelines.assembling,
         pipelines.drawing,
         pipelines.scraping,
+        pipelines.revealing,
         pipelines.posting,
     )
 }

@@ -267,6 +267,72 @@ def grind(ctx: Context[Item]) -> int:
 blocking = Pipeline(name="blocking", payload=Item, stages=[Stage(grind)])
 
 
+# ── a pipeline that stores its payload in every form that there is ──────────
+
+
+class Diary(BaseModel):
+    """A chunk with a secret; `outcome`: what becomes of it."""
+
+    secret: str
+    outcome: str = "result"
+
+
+#: Characters of a value that goes to the bucket.
+LARGE = 70_000
+
+
+async def read_out(secret: str, *, idempotency_key: str) -> str:
+    """Return the secret, as a model repeats its prompt."""
+    return f"{secret} {idempotency_key[:4]}"
+
+
+async def read_at_length(secret: str, *, idempotency_key: str) -> str:
+    """Return a large answer."""
+    return f"{secret} {idempotency_key[:4]}" + "." * LARGE
+
+
+async def copy_out(ctx: Context[Diary]) -> str:
+    """Store the secret as answers of calls, small and large, and as a stage's value."""
+    await ctx.call(model, read_out, ctx.payload.secret)
+    await ctx.call(model, read_at_length, ctx.payload.secret)
+    return ctx.payload.secret
+
+
+async def lend(ctx: Context[Diary]) -> str:
+    """Store the secret as effects, small and large, and as a large value."""
+    await ctx.call(shop, read_out, ctx.payload.secret)
+    await ctx.call(shop, read_at_length, ctx.payload.secret)
+    return ctx.payload.secret + "." * LARGE
+
+
+async def publish(ctx: Context[Diary]) -> str:
+    """Return the secret, or fail with it."""
+    if ctx.payload.outcome == "error":
+        raise PermanentError(f"unfit: {ctx.payload.secret}", code="tool.stock.none")
+    return ctx.payload.secret + "." * (LARGE if ctx.payload.outcome == "large" else 0)
+
+
+async def collect(ctx: Results) -> str:
+    """Write all secrets into a file."""
+    found = [result.value[:40] async for result in ctx]
+    await ctx.write("diary.txt", " ".join(found))
+    return " ".join(found)
+
+
+async def return_copy(ctx: Context[Diary]) -> None:
+    """Undo the loan by a call that names the secret."""
+    await ctx.call(shop, read_out, f"undo {ctx.payload.secret}")
+
+
+revealing = Pipeline(
+    name="revealing",
+    payload=Diary,
+    label=lambda diary: diary.secret,
+    stages=[Stage(copy_out), Stage(lend, compensate=return_copy), Stage(publish)],
+    join=collect,
+)
+
+
 # ── a supplier that is out of order until it is fixed ───────────────────────
 
 SOON = CircuitBreaker(minimum_calls=4, window_calls=10, open_s=12.0, max_open_s=12.0)

@@ -32,6 +32,8 @@ UNCONDITIONAL = {
     ("dead_letters.py", "quarantine"): "the same message, written again",
     ("jobs.py", "create"): "goes with the creation of the job, which is conditional",
     ("jobs.py", "active_mark"): "goes with a conditional transition",
+    ("deletions.py", "_unlisting"): "an entry of the index, which decides nothing",
+    ("deletions.py", "expiry_mark"): "goes with a conditional transition",
     ("outbox.py", "due_mark"): "goes with the write of its delivery",
     ("outbox.py", "outbox_mark"): "goes with a delivery; the last token counts",
     ("backlogs.py", "closing"): "goes with the conditional end of its job",

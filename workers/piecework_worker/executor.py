@@ -366,8 +366,10 @@ async def handle_refusal(  # noqa: C901, PLR0911 -- a return a refusal
         case CancelPending(chunk):
             return await end_cancelled_chunk(chunk, work_item, services)
         case NotFound():
-            log_refusal(work_item, "not found", services)
-            return MessageAction.QUARANTINE
+            job = await services.fresh_job(work_item.ref.of)
+            gone = job is not None and job.status.gone
+            log_refusal(work_item, "job deleted" if gone else "not found", services)
+            return MessageAction.DISCARD if gone else MessageAction.QUARANTINE
         case SchemaTooNew():
             await defer_to_newer_worker(
                 "chunk", work_item.received, work_item.receipt, services

@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 #: The groups of commands, in the order of the help; commands alone come first.
 GROUPS = {
-    "jobs": "List, show and explain jobs; cancel, retry, pause and resume them.",
+    "jobs": "List, show and explain jobs; cancel, retry, pause and delete them.",
     "chunks": "List and show the chunks of a job.",
     "dlq": "List, redrive, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
@@ -107,6 +107,7 @@ COMMANDS = {
     "jobs cancel": Row(
         "cancel:cancel_job", "Cancel a job; chunks that have a result keep it."
     ),
+    "jobs delete": Row("delete:delete_job", "Delete all data of a job that has ended."),
     "jobs set-budget": Row(
         "pause:set_budget", "Change what the calls of a job may spend, and resume it."
     ),

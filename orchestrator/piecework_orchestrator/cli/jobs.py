@@ -25,6 +25,7 @@ from piecework_orchestrator.cli.views.jobs import (
     finish_text,
     job_columns,
     job_view,
+    tombstone_view,
     without_certificate,
 )
 from piecework_orchestrator.cli.views.timeline import timeline_view
@@ -32,7 +33,9 @@ from piecework_orchestrator.inspector import (
     explain,
     job_document,
     job_events,
+    job_facts,
     parse_status,
+    read_job,
     read_jobs,
     require_job,
 )
@@ -84,7 +87,12 @@ def show_job(
     """Show a job, its chunks by status, and the next command."""
 
     async def run(rt: Reading, out: Output) -> None:
-        document = await job_document(rt, await require_job(rt, job))
+        record = await read_job(rt, job)
+        if record.status.gone:
+            stone = job_facts(record, rt.clock())
+            out.document(stone, tombstone_view(stone, rt.clock()))
+            return
+        document = await job_document(rt, record)
         shown = document if certificate else without_certificate(document)
         out.document(shown, job_view(document, rt.clock()))
 

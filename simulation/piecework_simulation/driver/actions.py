@@ -22,7 +22,7 @@ from piecework_simulation.driver.input_faults import draw_input_fault
 from piecework_simulation.driver.processes import RESTART_S, FleetDriver
 from piecework_simulation.engine.world import World
 from piecework_simulation.invariants.checker import Invariants
-from piecework_simulation.invariants.end_state import check_final_state
+from piecework_simulation.invariants.end_state import check_deleted, check_final_state
 from piecework_simulation.provider import CALL_TOKENS, Provider
 
 #: Seconds that the faults last, at most.
@@ -39,6 +39,11 @@ MAX_DRAIN_S = 120.0
 MAX_DENIED_S = 40.0
 #: Minimum seconds of a wait that is skipped.
 MIN_SKIPPED_S = 300.0
+#: The share of schedules whose jobs are not deleted.
+KEPT_SHARE = 0.75
+#: Maximum seconds from the death of an operator to the end of its deletion: 30 without
+#: progress, and a pass of an idle reconciler.
+MAX_DELETION_S = 120.0
 #: The tenant of the second job, if that is not the first job's.
 SECOND_TENANT = "neighbour"
 
@@ -108,6 +113,7 @@ class ScheduleDriver:
         await self.resume_jobs()
         await self.wait_until_queues_empty()
         check_final_state(self.world, self.invariants)
+        await self.delete_jobs()
 
     def draw_jobs(self) -> list[JobRef]:
         """Draw one or two jobs; those of two tenants have the same name."""
@@ -253,6 +259,30 @@ class ScheduleDriver:
                 )
                 return
             await asyncio.sleep(1.0)
+
+    async def delete_jobs(self) -> None:
+        """Delete the jobs of some schedules; operators that die leave it half-way."""
+        apart = Random()
+        apart.setstate(self.world.rng.getstate())
+        if apart.random() < KEPT_SHARE:
+            return
+        loop = asyncio.get_running_loop()
+        for ref, *_ in self.submitted:
+            if not JobStatus(self.invariants.jobs[ref.pk]["status"]).ended:
+                continue  # its violation is reported
+            await self.fleet.delete(ref, mortal=False, dies_in_s=apart.random() / 2)
+            deadline_at = loop.time() + MAX_DELETION_S
+            # An operator may die before the mark of the deletion; the next one deletes.
+            if JobStatus(self.invariants.jobs[ref.pk]["status"]).ended:
+                await self.fleet.delete(ref, mortal=False)
+            while self.invariants.jobs[ref.pk]["status"] != JobStatus.DELETED:
+                if loop.time() > deadline_at:
+                    self.invariants.report_violation(
+                        f"L2: the deletion of {ref.job} did not end"
+                    )
+                    return
+                await asyncio.sleep(1.0)
+            check_deleted(self.world, self.invariants, ref)
 
     async def resume_jobs(self) -> None:
         """Resume jobs that were cancelled or failed, and wait for their end."""

@@ -26,6 +26,7 @@ from piecework.saga.stage import run_in_process
 from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.limits import FleetQuotas
 from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.deletion import delete
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.redrive import RedriveRequest, discard, redrive
@@ -172,6 +173,7 @@ class FleetDriver:
         act: Callable[[Runtime], Awaitable[Any]],
         *,
         mortal: bool,
+        dies_in_s: float = math.inf,
     ) -> str:
         """Run a command on a job in a process of its own; return its outcome.
 
@@ -201,6 +203,10 @@ class FleetDriver:
 
         process.on_death = died
         self.world.start(process, run())
+        if dies_in_s < math.inf:
+            self.world.loop.call_later(
+                dies_in_s, self.world.kill, process, context=self.world.context
+            )
         return await outcome
 
     async def submit(
@@ -247,6 +253,11 @@ class FleetDriver:
         """Retry a job."""
         request = RetryRequest(ref, "operator", "go on")
         return await self.command("retry", ref, lambda rt: retry(rt, request), **more)
+
+    async def delete(self, ref: JobRef, **more: Any) -> str:
+        """Delete a job."""
+        act = functools.partial(delete, ref=ref, actor="operator", reason="enough")
+        return await self.command("delete", ref, act, **more)
 
     async def pause(self, ref: JobRef, **more: Any) -> str:
         """Pause a job."""

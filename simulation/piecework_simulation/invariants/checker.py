@@ -10,6 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
@@ -93,7 +94,7 @@ class Invariants:
         """Check the writes of one request."""
         metas = []
         tenant = self.world.sender.tenant if self.world.sender else ""
-        for change in changes:
+        for change in filterfalse(self.is_deletion, changes):
             for text in (*foreign_writes(change, tenant), *oversized(change)):
                 self.report_violation(text)
             if change.table != self.world.settings.checkpoints_table:
@@ -111,6 +112,12 @@ class Invariants:
                 self.check_breaker(change)
         for change in metas:
             self.check_job(change)
+
+    def is_deletion(self, change: Change) -> bool:
+        """Return whether a write deletes a row of a job that is being deleted."""
+        job = self.jobs.get(change.pk.partition("#G#")[0])
+        gone = job is not None and JobStatus(job["status"]).gone
+        return change.new is None and gone
 
     def check_breaker(self, change: Change) -> None:
         """Check a write to a breaker, or to the limits of a dependency."""

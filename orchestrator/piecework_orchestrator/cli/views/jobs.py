@@ -106,6 +106,23 @@ def job_view(job: Document, now: float) -> View:
     return draw
 
 
+def tombstone_view(job: Document, now: float) -> View:
+    """Return a view of what a deleted job leaves."""
+    told = job["deletion"]
+    at = told.get("deleted_at")
+    shown = [
+        ("job", job["job"]),
+        ("status", job["status"]),
+        ("pipeline", job["pipeline"]),
+        ("created", creation_text(job, now)),
+        ("chunks", f"{job['chunks']}: {format_counts(told.get('outcomes', {}))}"),
+        ("deleted", format_ago(at, now) if at else "not completely yet"),
+        ("by", f"{told['deleted_by']}: {told['delete_reason']}"),
+        ("certificate", f"SHA-256 {told.get('certificate_sha256', 'none')}"),
+    ]
+    return lambda console: console.print(facts(shown))
+
+
 def finding_text(job: Document, now: float) -> str:
     """Return the most important finding; empty for an ended job."""
     findings = job.get("findings")
@@ -312,6 +329,8 @@ def next_command(job: Document) -> str:
         "CANCELLED": f"piecework jobs retry {name} --reason 'why'",
         "PARTIAL": f"piecework dlq list --job {name}",
         "FAILED": f"piecework dlq list --job {name}",
+        "DELETING": f"piecework jobs delete {name}",
+        "DELETED": "piecework jobs list",
     }
     return by_status.get(job["status"], f"piecework jobs watch {name}")
 

@@ -57,8 +57,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 LIMITS: Final[Mapping[str, int]] = {
     "files": 324,
     "lines": 41_000,
-    "test_lines": 68_400,  # lower it when tests are removed
-    "test_lines": 68_300,  # lower it when tests are removed
+    "test_lines": 68_600,  # lower it when tests are removed
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

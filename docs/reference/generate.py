@@ -79,6 +79,9 @@ They are valid before and after the words of a command.
 | --- | --- |
 {common}
 
+`piecework --install-completion` completes commands, options, statuses, error codes and
+ids of jobs in bash, zsh and fish.
+
 ## Exit codes
 
 | code | meaning |

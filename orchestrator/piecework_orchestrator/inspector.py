@@ -7,25 +7,32 @@ job are counted from its tallies, see `MAX_COUNTED_CHUNKS`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from piecework.aws.objects import OBJECT_LIMIT, own_key, verify
+from piecework.aws.objects import OBJECT_LIMIT, own_key, read_value, verify
 from piecework.domain import keys, records
 from piecework.domain.budget import NANO
 from piecework.domain.model import (
     Chunk,
     ChunkRef,
+    ChunkStatus,
     Job,
     JobRef,
     JobStatus,
     iso,
     moment,
 )
-from piecework.domain.records import Bounds
+from piecework.domain.records import Bounds, read_json
 from piecework.domain.rows import CompensatedRow, EffectRow
-from piecework.errors import NotFoundError, SchemaTooNewError, UsageError
+from piecework.errors import (
+    NotFoundError,
+    PieceworkError,
+    SchemaTooNewError,
+    UsageError,
+)
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
 from piecework.store.completion import (
@@ -36,8 +43,9 @@ from piecework.store.completion import (
 )
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.notifications import Notifications
-from piecework.store.results import is_inline
+from piecework.store.results import NULL, is_inline, stored_results
 from piecework_orchestrator.explain.waiting import wait_of
+from piecework_orchestrator.times import parse_limit
 
 if TYPE_CHECKING:
     from piecework.resilience.budget import Budget
@@ -52,6 +60,9 @@ MAX_COUNTED_CHUNKS = 4 * keys.PARTITION_SIZE
 #: Maximum bytes of a chunk in a certificate, which names every chunk of its job. A
 #: chunk with a result takes 80 bytes; a chunk without one also has its label.
 CERTIFICATE_BYTES_PER_CHUNK = 1024
+#: Maximum bytes of a result that is shown with its chunk; of a longer one, so many
+#: characters.
+RESULT_BYTES, RESULT_EXCERPT = 16_384, 4_096
 JOB_FACTS = (
     "source",
     "submitted_by",
@@ -75,14 +86,12 @@ JOB_FACTS = (
 )
 
 
-def parse_status(status: str | None, statuses: type[StrEnum]) -> str | None:
+def parse_status(status: str, statuses: type[StrEnum]) -> str:
     """Return a status in upper case, as it is stored.
 
     Raises:
         UsageError: `cli.usage.invalid`, naming the valid statuses.
     """
-    if status is None:
-        return None
     names = [str(each) for each in statuses]
     if status.upper() not in names:
         message = f"{status} is not a status."
@@ -343,12 +352,12 @@ def dead_letters_of(rt: Reading) -> DeadLetters:
 
 
 async def read_chunks(
-    rt: Reading, job: Job, status: str | None
+    rt: Reading, job: Job, statuses: Collection[str] = ()
 ) -> AsyncIterator[Document]:
-    """Yield the chunks of a job, in order."""
+    """Yield the chunks of a job, in order; only those of these statuses, if any."""
     stopped = await dead_letters_of(rt).stopped_keys(job)
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        if status in (None, str(chunk.status)):
+        if not statuses or str(chunk.status) in statuses:
             yield chunk_facts(chunk, rt.clock(), stopped)
 
 
@@ -401,6 +410,31 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
             key=lambda document: str(document["at"]),
         ),
     }
+
+
+async def result_document(rt: Reading, job: Job, number: int) -> Document:
+    """Return the result of a chunk, of a long one its beginning, or why neither.
+
+    A chunk without a result has an empty document.
+    """
+    ref = job.ref.chunk(number)
+    chunk = await require_chunk(rt, ref)
+    if chunk.status is not ChunkStatus.SUCCEEDED:
+        return {}
+    ((_, row),) = await stored_results(rt.table, ref.pk, [chunk])
+    prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
+
+    async def get(key: str) -> bytes:
+        return await rt.objects.get(key, most=OBJECT_LIMIT)
+
+    try:
+        text = NULL if row is None else await read_value(get, row, prefix)
+    except PieceworkError as error:
+        return {"result_error": f"{error.code}: {error.message}"}
+    size = len(text.encode())
+    if size > RESULT_BYTES:
+        return {"result_excerpt": text[:RESULT_EXCERPT], "result_bytes": size}
+    return {"result": read_json(text.encode(), Bounds(RESULT_BYTES))}
 
 
 def stage_documents(chunk: Chunk, work: Work) -> list[Document]:
@@ -465,20 +499,48 @@ async def read_notifications(rt: Reading, job: Job) -> list[dict[str, Any]]:
 # ── list the jobs of a tenant with their progress ─────────────────────────────
 
 
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Filters of jobs.
+
+    Attributes:
+        statuses: Empty: all.
+        pipeline: `review*` matches all pipelines that begin so.
+        since_s: Seconds within which the jobs were created; None: at any time.
+    """
+
+    statuses: frozenset[str] = frozenset()
+    pipeline: str = "*"
+    since_s: float | None = None
+
+    @classmethod
+    def parse(cls, statuses: Iterable[str], pipeline: str, since: str) -> JobFilter:
+        """Return the filter that words express; a status in any case.
+
+        Raises:
+            UsageError: `cli.usage.invalid`.
+        """
+        known = frozenset(parse_status(status, JobStatus) for status in statuses)
+        return cls(known, pipeline, parse_limit(since))
+
+
 async def read_jobs(
-    rt: Reading, status: str | None, too_new: list[JobRef]
+    rt: Reading, wanted: JobFilter, too_new: list[JobRef]
 ) -> AsyncIterator[Document]:
     """Yield a tenant's jobs with their progress, the newest first.
 
     Jobs that a newer version wrote cannot be read; they are added to `too_new`.
     """
-    async for ref in rt.jobs.listed(rt.settings.tenant):
+    since = "" if wanted.since_s is None else iso(rt.clock() - wanted.since_s)
+    async for ref in rt.jobs.listed(rt.settings.tenant, wanted.pipeline, since):
         try:
             job = await rt.jobs.read(ref)
         except SchemaTooNewError:
             too_new.append(ref)
             continue
-        if job is not None and status in (None, str(job.status)):
+        if job is None:
+            continue
+        if not wanted.statuses or str(job.status) in wanted.statuses:
             yield {**job_facts(job, rt.clock()), **await progress_of(rt, job)}
 
 

@@ -6,7 +6,14 @@ import asyncio
 import re
 import unicodedata
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+)
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
@@ -171,19 +178,28 @@ class Objects:
         return {"value_at": await self.put(key, content), "value_sha256": sha256}
 
     async def get_value(self, row: Row, prefix: str) -> str:
-        """Return the value of a row, as `put_value` wrote it under its job's prefix.
+        """Return the value of a row; see `read_value`."""
+        return await read_value(self.get, row, prefix)
 
-        Raises:
-            PermanentError: `runtime.payload.corrupt`; `runtime.record.unreadable`:
-                the row is malformed.
-        """
-        item = row.item
-        if "value_at" not in item:
-            return records.read_text(item, "value", "A stored value")
-        key = own_key(records.read_text(item, "value_at", "A stored value"), prefix)
-        content = await self.get(key)
-        verify(content, records.read_text(item, "value_sha256", key), key)
-        return content.decode()
+
+async def read_value(
+    get: Callable[[str], Awaitable[bytes]], row: Row, prefix: str
+) -> str:
+    """Return the value of a row, as `put_value` wrote it under its job's prefix.
+
+    `get` reads an object by its key.
+
+    Raises:
+        PermanentError: `runtime.payload.corrupt`; `runtime.record.unreadable`:
+            the row is malformed.
+    """
+    item = row.item
+    if "value_at" not in item:
+        return records.read_text(item, "value", "A stored value")
+    key = own_key(records.read_text(item, "value_at", "A stored value"), prefix)
+    content = await get(key)
+    verify(content, records.read_text(item, "value_sha256", key), key)
+    return content.decode()
 
 
 @contextmanager

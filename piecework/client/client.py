@@ -32,7 +32,7 @@ from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.keys import is_name
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.model import JobRef
 from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
 from piecework.jobs.budgeting import set_tenant_budget
@@ -54,7 +54,7 @@ from piecework_orchestrator.closing import (
 from piecework_orchestrator.identity import new_job_id, require_job_id, whoami
 from piecework_orchestrator.inspector import (
     Document,
-    parse_status,
+    JobFilter,
     read_jobs,
 )
 from piecework_orchestrator.letters import group_by_cause, write_letters
@@ -241,18 +241,22 @@ class Client:
         known = None if pipeline is None else as_pipeline(pipeline)
         return JobHandle(id, self.runtime, self._actor, known)
 
-    async def jobs(self, status: str | None = None) -> AsyncIterator[JobFacts]:
+    async def jobs(
+        self, *status: str, pipeline: str = "*", since: str = ""
+    ) -> AsyncIterator[JobFacts]:
         """Yield the jobs of the tenant, the newest first.
 
         Jobs that a newer version of Piecework wrote are left out.
 
         Args:
             status: Only these, such as `RUNNING`.
+            pipeline: Only jobs of this pipeline; `review*` for all that begin so.
+            since: Only jobs that were created within this span, such as `2d`.
 
         Raises:
-            UsageError: `cli.usage.invalid`: not a status.
+            UsageError: `cli.usage.invalid`: not a status, or not a span.
         """
-        wanted = parse_status(status, JobStatus)
+        wanted = JobFilter.parse(status, pipeline, since)
         async for document in read_jobs(self.runtime, wanted, []):
             yield JobFacts.read(document)
 

@@ -142,13 +142,13 @@ class JobHandle(Generic[R]):
         """Return the events of the job, the oldest first."""
         return await job_events(self.rt, await self._record())
 
-    async def chunks(self, status: str | None = None) -> AsyncIterator[Document]:
+    async def chunks(self, *status: str) -> AsyncIterator[Document]:
         """Yield the chunks by number; `status`: only these, such as `DEAD`.
 
         Raises:
             UsageError: `cli.usage.invalid`: not a status.
         """
-        wanted = parse_status(status, ChunkStatus)
+        wanted = {parse_status(each, ChunkStatus) for each in status}
         async for document in read_chunks(self.rt, await self._record(), wanted):
             yield document
 

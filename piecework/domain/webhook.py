@@ -20,6 +20,7 @@ EVENTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "job.ended": "A job ended, in any status.",
         "job.paused": "A job was paused, by a person or by a rule.",
+        "job.out_of_budget": "A job was paused because its budget is spent.",
         "dead_letters.arrived": "Dead letters arrived as fast as the alarm says.",
     }
 )

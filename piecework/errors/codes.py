@@ -895,6 +895,12 @@ ROWS: Final = (
         "Write `package.module:name` with the name of a `piecework.Pipeline`.",
     ),
     Code(
+        "pipeline.sleep.invalid",
+        PERMANENT,
+        "A compensation sleeps, or the moment of a sleep has no time zone.",
+        "Sleep in a stage only, and use `datetime.now(UTC)` or an aware time.",
+    ),
+    Code(
         "pipeline.stage.not_run",
         PERMANENT,
         "A stage requested the result of a stage that has not run before it.",

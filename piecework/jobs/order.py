@@ -1,8 +1,8 @@
 """Let the next chunk of an order key go on, and repair what a crash left behind.
 
-    a worker settles a chunk       unblocks the next one, then sends its message
-    an operator skips a dead one   the same
-    the reconciler, each pass      the same for each chunk that still waits in vain
+    a worker settles a chunk       unblocks the next one, then starts it in its turn
+    an operator skips a dead one   unblocks the next one, then sends its message
+    the reconciler, each pass      does so for each chunk that still waits in vain
 
 A key is stopped while its first chunk without a result is a dead letter. The other keys
 go on. When only chunks of stopped keys are left, the reconciler ends them, so that the
@@ -43,8 +43,12 @@ async def start_next(rt: Runtime, settled: Chunk) -> None:
     sends the message, the reconciler sends it.
     """
     chunk = await unblock_next(rt, settled)
-    if chunk is None:
-        return
+    if chunk is not None:
+        await send_unblocked(rt, chunk)
+
+
+async def send_unblocked(rt: Runtime, chunk: Chunk) -> None:
+    """Send the message of a chunk that was unblocked, unless it waits for long."""
     wait = moment(chunk.retry_at) - rt.clock() if chunk.retry_at else 0.0
     if not leaves_queue(wait):
         message = Message.about(chunk.ref, chunk.gen)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.job_row import Pause
+from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import DEADLINE_CODE, Job, JobRef, JobStatus, iso
 from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.backlogs import closing
@@ -373,8 +373,9 @@ def ended_event(
 def paused_event(job: Job, pause: Pause, now: float) -> WebhookEvent:
     """Return the event of the pause of a job."""
     why = f": {pause.message}" if pause.message else ""
+    spent = pause.code == PauseCode.BUDGET
     return WebhookEvent(
-        kind="job.paused",
+        kind="job.out_of_budget" if spent else "job.paused",
         id=event_id(job.ref.tenant, job.ref.job, job.gen, "paused", iso(now)),
         at=iso(now),
         tenant=job.ref.tenant,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from piecework.domain import keys
@@ -148,13 +149,23 @@ class Jobs:
         found = self.table.query(ref.pk, keys.EVENT_PREFIX, any_version=True)
         return [EventRow(item) async for item in found]
 
-    async def listed(self, tenant: str) -> AsyncIterator[JobRef]:
-        """Yield a tenant's jobs, the newest first."""
+    async def listed(
+        self, tenant: str, pipeline: str = "*", since: str = ""
+    ) -> AsyncIterator[JobRef]:
+        """Yield a tenant's jobs, the newest first.
+
+        Args:
+            tenant: Whose jobs.
+            pipeline: Only jobs of this pipeline; `review*` for all that begin so.
+            since: Only jobs that were created at this ISO time or later.
+        """
         async for item in self.table.query(
             keys.jobs_pk(tenant), backwards=True, any_version=True
         ):
+            if item["sk"] < since:
+                return
             job = keys.job_of_jobs_sk(item["sk"])
-            if job is not None:
+            if job is not None and fnmatchcase(str(item.get("pipeline")), pipeline):
                 yield JobRef(tenant, job)
 
     async def active(self, outboxes: set[str] | None = None) -> AsyncIterator[JobRef]:

@@ -1,4 +1,4 @@
-"""The end of a claim: seven fenced writes, one for each outcome.
+"""The end of a claim: eight fenced writes, one for each outcome.
 
 Each returns whether this claim made the write. A refused write is first compared with
 our own fence, because the SDK may have sent it twice and lost the first answer.
@@ -17,11 +17,13 @@ from piecework.domain.model import ChunkStatus, iso
 from piecework.domain.outcome import (
     PAUSE,
     STORE,
+    TIMER,
     Cancelled,
     DeadLettered,
     Deferred,
     Paused,
     Retry,
+    Sleeping,
     leaves_queue,
 )
 from piecework.resilience.breaker import OPEN_CODE
@@ -157,6 +159,22 @@ class Settlements:
             0.0,
             calls,
             "paused",
+        )
+        return await self._write(claim, ChunkStatus.WAITING, [update])
+
+    async def sleep(self, claim: Claim, sleeping: Sleeping, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING because a stage sleeps; refund the attempt.
+
+        The journal has the moment already, so the next claim waits no longer.
+        """
+        counted = counted_as(claim)
+        update = self._wait(
+            claim,
+            f"blocked_on = :timer, {counted} = {counted} - :one",
+            {"one": 1, "timer": TIMER},
+            max(sleeping.until - self.clock(), 0.0),
+            calls,
+            "sleeping",
         )
         return await self._write(claim, ChunkStatus.WAITING, [update])
 

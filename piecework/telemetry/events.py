@@ -97,6 +97,9 @@ _CHUNK: Final = {
         "warning",
     ),
     "chunk.paused": event("a claim ended: its job is paused", _CLAIM_END),
+    "chunk.sleeping": event(
+        "a claim ended: a stage sleeps until a moment", f"{_CLAIM_END} until"
+    ),
     "chunk.cancelled": event("a claim ended: its job was cancelled", _CLAIM_END),
     "chunk.dead_lettered": event(
         "a claim ended: the chunk failed for good, and its dead letter is written",

@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -29,6 +29,7 @@ from piecework.domain.outcome import (
     Deferred,
     Outcome,
     Retry,
+    Sleeping,
     Succeeded,
 )
 from piecework.domain.protocols import (
@@ -246,12 +247,18 @@ class MemoryChunk:
     limits: RecoveryLimits
     whole: MemoryRun
     faults: ChunkFaults
+    #: The seconds that its stages slept: no time passes in a run in memory.
+    slept_s: float = 0.0
+
+    def clock(self) -> float:
+        """Return the time of this chunk."""
+        return self.limits.clock() + self.slept_s
 
     async def run(self, payload: BaseModel) -> tuple[Outcome, MemoryCheckpoints]:
         """Run attempts until the chunk ends; return its outcome and checkpoints."""
         names = [stage.name for stage in self.pipeline.stages]
         checkpoints, journal = MemoryCheckpoints(names, self.faults), MemoryJournal()
-        attempt = 1
+        attempt, limits = 1, replace(self.limits, clock=self.clock)
         while True:
             checkpoints.reached_stage = checkpoints.cursor
             ctx = Context(
@@ -261,15 +268,17 @@ class MemoryChunk:
                 job="memory",
                 chunk=self.number,
                 attempt=attempt,
-                caller=_caller(journal, self.limits, self),
+                caller=_caller(journal, limits, self),
                 log=quiet_log(),
             )
-            work = engine.run(self.pipeline, ctx, checkpoints, self.limits)
+            work = engine.run(self.pipeline, ctx, checkpoints, limits)
             self.faults.worker = asyncio.create_task(work)
             outcome = await self.end_of(self.faults.worker)
             if isinstance(outcome, Succeeded) and self.killed_at_end():
                 outcome = None
-            if outcome is None:
+            if isinstance(outcome, Sleeping):
+                self.slept_s = outcome.until - self.limits.clock()
+            if outcome is None or isinstance(outcome, Sleeping):
                 continue
             open_ = isinstance(outcome, Retry | Deferred)
             if not open_ or attempt == self.limits.max_attempts:

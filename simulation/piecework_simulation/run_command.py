@@ -24,6 +24,7 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework_orchestrator import embedded
 from piecework_orchestrator.artifacts import save_artifacts
+from piecework_orchestrator.cli.common import CONTEXT, command_class
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
     BudgetUsdOption,
@@ -58,7 +59,7 @@ class Aws(StrEnum):
     EMBEDDED = "embedded"
 
 
-@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+@app.command(cls=command_class("run"), context_settings=CONTEXT)
 def run(
     pipeline: PipelineArgument,
     source: Annotated[

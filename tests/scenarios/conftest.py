@@ -52,6 +52,7 @@ ALL = {
         pipelines.drawing,
         pipelines.scraping,
         pipelines.revealing,
+        pipelines.sleeping,
         pipelines.posting,
     )
 }

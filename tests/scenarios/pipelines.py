@@ -267,6 +267,29 @@ def grind(ctx: Context[Item]) -> int:
 blocking = Pipeline(name="blocking", payload=Item, stages=[Stage(grind)])
 
 
+# ── a stage that sleeps ─────────────────────────────────────────────────────
+
+
+async def brew(ctx: Context[Item]) -> list[int]:
+    """Call, sleep twice, and call again; the sleep does not depend on the run."""
+    note("brew", ctx.chunk, ctx.attempt)
+    before = await ctx.call(model, score, ctx.chunk)
+    if ctx.payload.trouble == "die before" and not fixed():
+        await asyncio.sleep(3600)  # until the worker is killed
+    await ctx.sleep(ctx.payload.seconds)
+    note("woke", ctx.chunk)
+    await ctx.sleep(0.1, name="short")
+    if ctx.payload.trouble == "die after" and not fixed():
+        await asyncio.sleep(3600)
+    after = await ctx.call(model, score, ctx.chunk + 1000)
+    return [before, after]
+
+
+sleeping = Pipeline(
+    name="sleeping", payload=Item, stages=[Stage(first), Stage(brew)], join=total
+)
+
+
 # ── a pipeline that stores its payload in every form that there is ──────────
 
 

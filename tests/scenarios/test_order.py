@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from piecework.aws.queue import Queue
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.domain.priority import Priority
 from piecework.errors import StoreError
@@ -19,6 +18,7 @@ from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.inspector import explain, read_chunks
 from piecework_orchestrator.redrive import discard
 from piecework_orchestrator.retry import RetryRequest, retry
+from piecework_worker.next_chunks import NextChunks
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Posting, posting
 
@@ -182,29 +182,25 @@ class DiesBeforeUnblock(Table):
         return await super().update(action, returning)
 
 
-class DiesBeforeSend(Queue):
-    """The queue of a worker that dies between the two requests for the next chunk."""
+class DiesBeforeStart(NextChunks):
+    """The next chunks of a worker that dies before it starts them."""
 
-    async def send(self, messages: Any, *, delay_s: float = 0.0) -> int:
-        """Lose the messages."""
-        return len(messages) + round(delay_s * 0)
+    async def add(self, *_: Any) -> None:
+        """Forget the chunk."""
 
 
-@pytest.mark.parametrize("at", ["before the unblock", "before the send"])
+@pytest.mark.parametrize("at", ["before the unblock", "before the start"])
 async def test_a_worker_that_dies_before_the_next_chunk_is_repaired(
     scenario: Scenario, at: str
 ) -> None:
     rt = scenario.rt
     await scenario.submit(posting, postings(1, 2))
-    table, queue = rt.table, rt.work
-    parts: dict[str, Any] = (
-        {"table": DiesBeforeUnblock(table.client, table.name, table.rng)}
-        if at == "before the unblock"
-        else {"work": DiesBeforeSend(queue.client, queue.url, queue.rng)}
-    )
-    async with scenario.worker("dies", **parts):
+    blocked = at == "before the unblock"
+    table = DiesBeforeUnblock(rt.table.client, rt.table.name, rt.table.rng)
+    parts: dict[str, Any] = {"table": table} if blocked else {}
+    async with scenario.worker("dies", **parts) as worker:
+        worker.services.next_chunks = DiesBeforeStart()
         await scenario.until(lambda: scenario.happened("end") == 1)
-        blocked = at == "before the unblock"
 
         async def has_died() -> bool:
             chunks = await scenario.chunks()

@@ -17,9 +17,11 @@ from piecework_orchestrator.webhooks import (
     set_webhook,
     show_webhook,
 )
+from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 
+SUBSCRIPTION = "webhook.subscription.invalid"
 SECRET = "a-secret-of-the-receiver-0123456789"
 
 
@@ -96,3 +98,34 @@ async def test_a_pause_and_the_end_of_a_cancel_are_told(
     paused, ended = inbox.bodies()
     assert (paused["type"], paused["data"]["code"]) == ("job.paused", "person")
     assert (ended["type"], ended["data"]["status"]) == ("job.ended", "CANCELLED")
+
+
+async def test_an_operator_sets_tries_repairs_and_removes_a_webhook(
+    scenario: Scenario, inbox: Inbox, receiver: HTTPServer
+) -> None:
+    secret, url = "env:PIECEWORK_WEBHOOK_SECRET", "env:PIECEWORK_WEBHOOK_CHAT"
+    for words, code in (
+        (("--url", "http://10.0.0.1/", "--secret", secret), "webhook.address.refused"),
+        (("--url", "https://x.example", "--secret", SECRET), SUBSCRIPTION),
+        (("--url", "https://x.example"), SUBSCRIPTION),
+        (("--url", "https://x.example", "--format", "slack"), SUBSCRIPTION),
+        (("--url", url, "--secret", secret, "--event", "no.event"), SUBSCRIPTION),
+    ):
+        refused = await piecework("webhooks", "set", "ops", *words)
+        assert (refused.exit_code, code in refused.stderr) == (2, True)
+        assert SECRET not in refused.stdout + refused.stderr
+    assert (await piecework("webhooks", "show", "ops")).exit_code == 3
+
+    here = f"http://127.0.0.1:{receiver.server_port}/"
+    words = ("--url", here, "--secret", secret, "-o", "json")
+    done = await piecework("webhooks", "set", "ops", *words)
+    assert (done.exit_code, done.document["secret"]) == (0, secret)
+    tried = await piecework("webhooks", "test", "ops", "-o", "json")
+    await piecework("reconcile")
+    assert [body["id"] for body in inbox.bodies()] == [tried.document["event"]]
+    for words in (("list",), ("show", "ops"), ("retry", "ops")):
+        assert (await piecework("webhooks", *words)).exit_code == 0
+    shown = await piecework("webhooks", "show", "ops", "-o", "json")
+    assert [row["state"] for row in shown.document["deliveries"]] == ["DELIVERED"]
+    assert (await piecework("webhooks", "remove", "ops", "--yes")).exit_code == 0
+    assert (await piecework("webhooks", "list", "-o", "json")).document == []

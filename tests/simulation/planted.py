@@ -223,21 +223,12 @@ def keys_go_on_after_a_dead_letter(patch: Patch) -> None:
     patch.setattr(order, "has_settled", lambda chunk: chunk.status.terminal)
 
 
-def no_chunk_is_unblocked_again(patch: Patch) -> None:
-    async def repair(*_: object) -> list[object]:
-        return []
-
-    patch.setattr(order.BlockedChunks, "repair", repair)
-    patch.setattr(executor, "has_settled", lambda _: False)
-
-
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
     plant.__name__: (plant, invariants)
     for plant, invariants in (
         (cancelled_chunks_are_claimed, {"I11"}),
         (blocked_chunks_are_claimed, {"I20"}),
         (keys_go_on_after_a_dead_letter, {"I20"}),
-        (no_chunk_is_unblocked_again, {"I20"}),
         (attempts_are_not_limited, {"I10"}),
         (ended_chunks_are_claimed, {"I4"}),
         (writes_are_not_fenced, {"I2", "I3", "I4"}),
@@ -273,6 +264,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
 SLOW_TO_SHOW = {
     "a_late_renewal_cuts_the_lease",
     "a_late_request_claims_again",
+    "no_chunk_is_unblocked_again",
     "writes_are_not_fenced",
     "nobody_waits_for_what_may_land",
     "any_failure_is_a_refusal",
@@ -280,7 +272,6 @@ SLOW_TO_SHOW = {
 }
 #: The faults without which a removed guard does no harm: each schedule has them.
 NEEDED = {
-    "no_chunk_is_unblocked_again": ("process.kill", "request.reply_lost"),
     "tenants_share_their_calls": ("tenant.second",),
     "tenants_share_their_objects": ("tenant.second", "value.large"),
     "tenants_share_their_rows": ("tenant.second",),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import JobStatus, moment
 from piecework.domain.webhook import DELAYS_S, Webhook, WebhookDelivery
 from piecework.store.outbox import DELIVERED, FAILED, PENDING, Outbox
@@ -117,6 +118,21 @@ async def test_the_end_of_a_job_writes_its_notices_in_its_own_transaction(
     assert not await world.is_listed()
     assert [post.event for post in world.receiver.posts] == [delivery.event]
     assert (await world.delivery()).state == DELIVERED
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(PauseCode.PERSON, "job.paused"), (PauseCode.BUDGET, "job.out_of_budget")],
+)
+async def test_a_pause_tells_its_reason_and_a_spent_budget_is_an_event_of_its_own(
+    world: World, code: PauseCode, kind: str
+) -> None:
+    await world.subscribe()
+    job = await world.store.put_job(JobStatus.RUNNING)
+    assert await world.store.transitions.pause(job, Pause(code, "why", "me"))
+    delivery = await world.delivery()
+    assert delivery.kind == kind
+    assert '"reason":"why"' in delivery.body
 
 
 async def test_without_a_webhook_the_end_writes_nothing_more(world: World) -> None:

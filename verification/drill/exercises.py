@@ -183,6 +183,7 @@ SINGLE: Final = (
         lambda fleet: submit_died(fleet, worker=True),
         "submit.unfinished",
     ),
+    Exercise("sleep", lambda fleet: runs(fleet, *many(sleep=MORE)), "timer.waiting"),
     Exercise("newer", lambda fleet: deferred(fleet, *NEWER), "version.newer_needed"),
     Exercise("AWS", lambda fleet: deferred(fleet, *AWS), "aws.unavailable"),
     Exercise(

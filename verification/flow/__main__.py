@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from piecework import telemetry
-from verification.flow import budgets, limits, processes
+from verification.flow import budgets, limits, order, processes
 from verification.flow.fairness import (
     largest_by_smallest_share,
     low_not_started_percent,
@@ -43,6 +43,9 @@ FIGURES: Final = (
     Figure("fair_small_beside_large", small_beside_large, 2),
     Figure("fair_low_not_started_percent", low_not_started_percent, 95),
     Figure("fair_largest_by_smallest", largest_by_smallest_share, 1.2),
+    Figure("order_makespan_by_ideal", order.makespan_by_ideal, 1.2),
+    Figure("order_low_makespan_by_ideal", order.low_makespan_by_ideal, 1.25),
+    Figure("order_small_beside_ordered", order.small_beside_ordered, 2),
     # In virtual time, with the true attempts, budgets and limits.
     Figure("budget_calls_beyond_cap", budgets.calls_beyond_cap, 0),
     Figure("budget_killed_beyond_cap", budgets.killed_calls_beyond_cap, 0),

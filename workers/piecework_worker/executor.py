@@ -42,7 +42,7 @@ from piecework.domain.outcome import (
 )
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import SchemaTooNewError, StoreError
-from piecework.jobs.order import start_next
+from piecework.jobs.order import start_next, unblock_next
 from piecework.jobs.tolerance import stop_if_exceeded
 from piecework.pipelines import Pipeline
 from piecework.saga import engine
@@ -144,7 +144,9 @@ async def execute(
     if job.tolerated_chunks and isinstance(chunk_run.outcome, DeadLettered):
         await stop_if_exceeded(services.rt, job.ref)
     if job.is_ordered and isinstance(chunk_run.outcome, Succeeded):
-        await start_next(services.rt, claim.chunk)
+        following = await unblock_next(services.rt, claim.chunk)
+        if following is not None:
+            await services.next_chunks.add(services.rt, job, following)
     if delay is not None:
         paused = isinstance(chunk_run.outcome, Paused)
         return await keep_for_next_attempt(work_item, delay, services, paused=paused)

@@ -43,6 +43,7 @@ from piecework_worker.cancelled_jobs import CancelledGroups
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.lease import LeaseRenewer
 from piecework_worker.loop_watchdog import BlockedLoop
+from piecework_worker.next_chunks import NextChunks
 from piecework_worker.solitude import Solitude
 
 # ── gauges of a worker's metrics ──────────────────────────────────────────────
@@ -202,6 +203,8 @@ class WorkerServices:
     _reading: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
     _fresh: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
     cancelled_groups: CancelledGroups = field(default_factory=CancelledGroups)
+    #: The next chunks of order keys, which this worker starts itself.
+    next_chunks: NextChunks = field(default_factory=NextChunks)
     #: Messages in a row whose pipeline this worker does not have.
     unknown_in_a_row: int = 0
     _noted_unknown: set[JobRef] = field(default_factory=set)

@@ -16,14 +16,13 @@ import typer.main
 from typer.core import TyperCommand
 
 from piecework_orchestrator.cli.common import (
-    Command,
+    CONTEXT,
     Group,
     add_common,
+    command_class,
     usage_error,
 )
 from piecework_orchestrator.cli.plain import asked_format
-
-CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 class Row(NamedTuple):
@@ -126,7 +125,7 @@ COMMANDS = {
     "chunks list": Row("chunks:list_chunks", "List the chunks of a job by number."),
     "chunks show": Row(
         "chunks:show_chunk",
-        "Show a chunk with its stages, effects, errors and compensations.",
+        "Show a chunk with its stages, effects, errors, compensations and result.",
     ),
     "dlq list": Row("dlq:list_letters", "List dead letters, the newest first."),
     "dlq show": Row("dlq:show_letter", "Show the last dead letter of a chunk."),
@@ -219,9 +218,10 @@ COMMANDS = {
 class LazyCommand(TyperCommand):
     """A command of the table; its module is imported when the command is used."""
 
-    def __init__(self, name: str, row: Row) -> None:
+    def __init__(self, words: str, row: Row) -> None:
+        name = words.rpartition(" ")[2]
         super().__init__(name, help=row.help, rich_markup_mode=None)
-        self.place = row.place
+        self.words, self.place = words, row.place
 
     def load(self) -> Any:
         """Import the module; return the command with its options and its whole help."""
@@ -233,7 +233,7 @@ class LazyCommand(TyperCommand):
             context_settings=CONTEXT,
             pretty_exceptions_enable=False,
         )
-        alone.command(self.name, cls=Command)(found)
+        alone.command(self.name, cls=command_class(self.words))(found)
         return typer.main.get_command(alone)
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
@@ -247,9 +247,9 @@ class Program(TyperCommand):
     The command line cannot import the worker and the simulator, which import it.
     """
 
-    def __init__(self, name: str, row: Row) -> None:
+    def __init__(self, words: str, row: Row) -> None:
         super().__init__(
-            name,
+            words,
             help=row.help,
             rich_markup_mode=None,
             add_help_option=False,
@@ -273,9 +273,9 @@ class CommandLine(Group):
         super().__init__(**attributes)
         groups = {name: make_group(name, text) for name, text in GROUPS.items()}
         for words, row in COMMANDS.items():
-            group, _, name = words.rpartition(" ")
+            group = words.rpartition(" ")[0]
             kind = Program if row.program else LazyCommand
-            (groups[group] if group else self).add_command(kind(name, row))
+            (groups[group] if group else self).add_command(kind(words, row))
         self.commands.update(groups)
 
     def main(self, args: Any = None, *rest: Any, **extra: Any) -> Any:

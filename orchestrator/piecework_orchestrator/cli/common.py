@@ -8,6 +8,7 @@ becomes (`run`, `dev`, `worker`, `simulate`) gets them, too.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -15,6 +16,10 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+from piecework_orchestrator.cli.examples import OF_A_GROUP, examples_of
+
+#: The context of every command.
+CONTEXT = {"help_option_names": ["-h", "--help"]}
 #: How much a command says: `quiet`, `verbose`, or empty.
 VERBOSITY = "PIECEWORK_VERBOSITY"
 QUIET, VERBOSE = "quiet", "verbose"
@@ -36,7 +41,7 @@ HINT = f"{FLAGS}: see piecework --help."
 
 def set_variables(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> None:
     """Set the variables of an option until its command ends."""
-    if not value or ctx.resilient_parsing:
+    if not value:
         return
     names, fixed = VARIABLES[str(param.name)]
     before = {name: os.environ.get(name) for name in names}
@@ -50,7 +55,8 @@ def set_variables(ctx: typer.Context, param: typer.CallbackParam, value: Any) ->
             else:
                 os.environ[name] = old
 
-    ctx.call_on_close(restore)
+    if not ctx.resilient_parsing:  # a completion reads the environment after it
+        ctx.call_on_close(restore)
 
 
 def option(*flags: str, help: str, metavar: str | None = None) -> Any:  # noqa: A002 -- of typer
@@ -112,9 +118,10 @@ def add_common(command: Any) -> None:
 
 
 class WithCommon:
-    """A command whose help names the options of every command in one line."""
+    """A command whose help has examples, and names the options of every command."""
 
     params: list[Any]
+    examples: Sequence[str] = ()
     #: Whether the help explains these options, too.
     explains_common = False
 
@@ -132,6 +139,13 @@ class WithCommon:
         with formatter.section("Options of every command"):
             formatter.write_text(HINT)
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples."""
+        del ctx
+        with formatter.section("Examples"):
+            for line in self.examples:
+                formatter.write(f"  {line}\n")
+
 
 class Command(WithCommon, TyperCommand):
     """A command with the options of every command."""
@@ -141,11 +155,18 @@ class Command(WithCommon, TyperCommand):
         add_common(self)
 
 
+def command_class(words: str) -> type[Command]:
+    """Return the class of a command with the examples of these words."""
+    return type("Command", (Command,), {"examples": examples_of(words)})
+
+
 class Group(WithCommon, TyperGroup):
     """A group of commands with the options of every command."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
+        self.examples = examples_of("" if self.explains_common else self.name)
+        self.examples = self.examples[:OF_A_GROUP]
         add_common(self)
 
 

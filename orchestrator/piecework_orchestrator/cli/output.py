@@ -384,3 +384,18 @@ def section(
 def pretty(payload: Any) -> str:
     """Return a payload as indented JSON."""
     return json.dumps(payload, ensure_ascii=False, indent=2)
+
+
+def payload_text(payload: Any) -> str:
+    """Return a payload as text whose line breaks are not escaped."""
+    if not isinstance(payload, dict):
+        return clean(pretty(payload))
+    lines = []
+    for name, value in payload.items():
+        if isinstance(value, str) and "\n" in value:
+            lines += [f"{name}:", *(f"  {line}" for line in value.splitlines())]
+        elif isinstance(value, str):
+            lines.append(f"{name}: {value}")
+        else:
+            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
+    return clean("\n".join(lines))

@@ -46,8 +46,8 @@ def parse_plain(words: Sequence[str]) -> PlainCommand | None:
 
 def asked_format(words: Sequence[str]) -> str:
     """Return the format for programs that the words ask for; empty: for people."""
-    for word, after in zip(words, [*words[1:], ""], strict=True):
-        found = after if word in OPTIONS else ""
+    for at, word in enumerate(words, 1):
+        found = words[at] if word in OPTIONS and at < len(words) else ""
         if word.startswith(("--output=", "-o")) and word not in OPTIONS:
             found = word.removeprefix("--output=").removeprefix("-o")
         if found in FORMATS - {"table"}:

@@ -71,7 +71,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     budget_usd: BudgetUsdOption = "",
     budget_tokens: BudgetTokensOption = "",
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the job has ended.")
+        bool, typer.Option("-w", "--wait", help="Wait until the job has ended.")
     ] = False,
     timeout: TimeoutOption = "",
     dry_run: Annotated[

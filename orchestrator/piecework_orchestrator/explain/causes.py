@@ -331,6 +331,15 @@ def retries_waiting(view: View) -> Iterator[Finding]:
         yield view.finding("retry.waiting", message, chunks, until=until)
 
 
+def timers_waiting(view: View) -> Iterator[Finding]:
+    """Find chunks whose stage sleeps."""
+    chunks = chunks_for(view, WaitReason.TIMER)
+    if chunks:
+        message = "Stages of the pipeline sleep until a moment of their own."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("timer.waiting", message, chunks, until=until)
+
+
 def keys_stopped(view: View) -> Iterator[Finding]:
     """Find chunks behind the dead letter of an earlier chunk of their order key."""
     chunks = chunks_for(view, WaitReason.ORDER_STOPPED)
@@ -491,6 +500,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     breakers_open,
     limits_reached,
     retries_waiting,
+    timers_waiting,
     keys_stopped,
     aws_unavailable,
     leases_expiring,

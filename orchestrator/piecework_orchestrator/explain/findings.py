@@ -162,6 +162,13 @@ FINDINGS: Final = {
             WAITING,
         ),
         Kind(
+            "timer.waiting",
+            Rank.PASSES,
+            "Stages sleep until a moment that the pipeline chose.",
+            "Wait; the chunks use no worker meanwhile.",
+            WAITING,
+        ),
+        Kind(
             "aws.unavailable",
             Rank.PASSES,
             "AWS did not answer the workers of these chunks, or refused them.",

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from piecework.domain.model import Chunk, ChunkStatus, moment
-from piecework.domain.outcome import NEWER_WORKERS, PAUSE, STORE
+from piecework.domain.outcome import NEWER_WORKERS, PAUSE, STORE, TIMER
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
 
@@ -27,12 +27,20 @@ class WaitReason(StrEnum):
     ORDER = "order"
     #: A dead letter of an earlier chunk stops its order key.
     ORDER_STOPPED = "order_stopped"
+    #: Its stage sleeps until a moment.
+    TIMER = "timer"
     #: Its time has come: it waits for a worker.
     WORKER = "worker"
 
 
+#: The waits whose text has the time at which they end.
+CLOCKED: Final = {WaitReason.RETRY, WaitReason.TIMER}
 #: A wait for another process than a dependency, by what the chunk is blocked on.
-BY_BLOCKER: Final = {NEWER_WORKERS: WaitReason.NEWER_WORKERS, STORE: WaitReason.AWS}
+BY_BLOCKER: Final = {
+    NEWER_WORKERS: WaitReason.NEWER_WORKERS,
+    STORE: WaitReason.AWS,
+    TIMER: WaitReason.TIMER,
+}
 #: A wait for a dependency, by the code of the chunk's last error.
 BY_CODE: Final = {
     OPEN_CODE: WaitReason.BREAKER,
@@ -59,7 +67,7 @@ class Wait:
     @property
     def text(self) -> str:
         """The reason for people, such as `rate limit` or `retry 12:40`."""
-        clock = f" {self.until[11:16]}" if self.reason is WaitReason.RETRY else ""
+        clock = f" {self.until[11:16]}" if self.reason in CLOCKED else ""
         return self.reason.value.replace("_", " ") + clock
 
     @property

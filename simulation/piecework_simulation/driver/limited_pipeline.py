@@ -22,6 +22,9 @@ from piecework_simulation.driver.pipelines import (
     trouble,
 )
 
+#: Seconds that a stage sleeps, by its payload: in the worker, in the queue, without it.
+SLEEPS_S = (0.0, 0.0, 1.0, 45.0, 1_200.0)
+
 
 def weigh(n: int) -> int:
     """Return the tokens of a call, exactly."""
@@ -46,7 +49,9 @@ async def measure(ctx: Context[Item]) -> list[int]:
     first, calls = ctx.payload.n * 10, range(ctx.payload.calls)
     found = [ctx.call(meter, grind, first + i) for i in calls]
     found += [ctx.call(scale, grind, first + i) for i in calls]
-    return list(await asyncio.gather(*found))
+    answers = list(await asyncio.gather(*found))
+    await ctx.sleep(SLEEPS_S[ctx.payload.n % len(SLEEPS_S)])
+    return answers
 
 
 async def order(ctx: Context[Item]) -> list[str]:

@@ -160,6 +160,16 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Sleep:
+    """The stage sleeps until a moment; the result comes if it has passed."""
+
+    call: int
+    until: float
+    name: str
+    kind: Literal["sleep"] = "sleep"
+
+
+@dataclass(frozen=True, slots=True)
 class CancelCall:
     """The stage no longer waits for a call."""
 
@@ -276,6 +286,7 @@ Message: TypeAlias = (
     Ready
     | Run
     | Call
+    | Sleep
     | CancelCall
     | Attempt
     | CancelAttempt

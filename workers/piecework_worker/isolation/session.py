@@ -41,6 +41,7 @@ from piecework_worker.isolation.messages import (
     PieceworkAttemptError,
     Progress,
     Run,
+    Sleep,
     StageResult,
     fault_from_error,
 )
@@ -249,6 +250,12 @@ class Session:
                 task.add_done_callback(
                     lambda task: self.on_call_done(message.call, task)
                 )
+            case Sleep() if not self.attempts.stage_cancelled:
+                task = asyncio.create_task(self.sleep(message))
+                self.calls[message.call] = task
+                task.add_done_callback(
+                    lambda task: self.on_call_done(message.call, task)
+                )
             case CancelCall() if message.call in self.calls:
                 self.calls[message.call].cancel()
             case AttemptResult():
@@ -279,6 +286,17 @@ class Session:
             )
         finally:
             self.child.channel.send(answer)
+
+    async def sleep(self, asked: Sleep) -> None:
+        """Sleep through the Caller, and tell the child if the moment has passed.
+
+        Raises:
+            SleepRequestedError: The chunk gives up its worker, and the run ends.
+        """
+        ctx = self.ctx
+        scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
+        await ctx.caller.sleep_until(scope, asked.until, asked.name)
+        self.child.channel.send(CallResult(asked.call, value="null"))
 
     def on_call_done(self, call: int, task: asyncio.Task[None]) -> None:
         """Remove an ended call; a lost claim ends the run."""

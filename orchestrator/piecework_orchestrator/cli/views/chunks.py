@@ -12,7 +12,9 @@ from piecework_orchestrator.cli.output import (
     Column,
     Document,
     View,
+    clean,
     facts,
+    payload_text,
     section,
 )
 from piecework_orchestrator.times import epoch, format_ago, format_span
@@ -57,7 +59,7 @@ def last_change(chunk: Document) -> Any:
 def chunk_view(chunk: Document, now: float) -> View:
     """Return a view of a chunk with its stages, effects, errors and compensations."""
     listed = {"stages", "effects", "errors", "compensated", "wait", "history"}
-    listed |= {"job_paused"}
+    listed |= {"job_paused", "result", "result_excerpt", "value"}
     moments = {"created_at", "claimed_at", "started_at", "settled_at"}
     moments |= {"claim_expires_at", "retry_at", "redispatch_at"}
 
@@ -77,6 +79,13 @@ def chunk_view(chunk: Document, now: float) -> View:
         section(console, "effects", chunk["effects"], EFFECT_COLUMNS)
         section(console, "errors", chunk["errors"], ERROR_HISTORY_COLUMNS)
         section(console, "compensations", chunk["compensated"], COMPENSATION_COLUMNS)
+        if "result" in chunk:
+            console.print("\nresult", style="bold")
+            console.print(payload_text(chunk["result"]))
+        if "result_excerpt" in chunk:
+            size = chunk["result_bytes"]
+            console.print(f"\nresult, the beginning of {size:,} bytes", style="bold")
+            console.print(clean(chunk["result_excerpt"]))
 
     return draw
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from rich.console import Console
@@ -17,7 +16,7 @@ from piecework_orchestrator.cli.output import (
     View,
     clean,
     facts,
-    pretty,
+    payload_text,
     section,
 )
 from piecework_orchestrator.letters import chunk_name
@@ -203,21 +202,6 @@ def counters_text(letter: Document) -> str:
     """Return the counters of the chunk as text."""
     names = ("attempts", "claims", "receive_count")
     return ", ".join(f"{name} {letter[name]}" for name in names if name in letter)
-
-
-def payload_text(payload: Any) -> str:
-    """Return a payload as text whose line breaks are not escaped."""
-    if not isinstance(payload, dict):
-        return clean(pretty(payload))
-    lines = []
-    for name, value in payload.items():
-        if isinstance(value, str) and "\n" in value:
-            lines += [f"{name}:", *(f"  {line}" for line in value.splitlines())]
-        elif isinstance(value, str):
-            lines.append(f"{name}: {value}")
-        else:
-            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
-    return clean("\n".join(lines))
 
 
 def next_command(letter: Document) -> str:

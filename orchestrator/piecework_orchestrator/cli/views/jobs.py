@@ -60,6 +60,12 @@ def duration_text(job: Document, now: float) -> str:
     return f"{format_span(now - epoch(job['created_at']))} so far"
 
 
+def seconds_taken(job: Document, now: float) -> float:
+    """Return the seconds that a job took, or has existed."""
+    end = job.get("finished_at")
+    return (epoch(end) if end else now) - epoch(job["created_at"])
+
+
 def job_view(job: Document, now: float) -> View:
     """Return a view of a job with its counts, its certificate and the next command."""
 

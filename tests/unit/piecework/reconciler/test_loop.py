@@ -41,7 +41,7 @@ class World:
     def clock(self) -> float:
         return 0.0
 
-    async def active(self) -> AsyncIterator[JobRef]:
+    async def active(self, *_: Any) -> AsyncIterator[JobRef]:
         for ref in self.refs if self.listed else ():
             yield ref
 
@@ -98,7 +98,7 @@ def test_an_odd_job_and_an_odd_message_hold_up_nobody(
     monkeypatch: pytest.MonkeyPatch, times_read: list[float]
 ) -> None:
     class Odd(World):
-        async def active(self) -> AsyncIterator[JobRef]:
+        async def active(self, *_: Any) -> AsyncIterator[JobRef]:
             yield JobRef("acme", "odd")
             yield REF
 

@@ -69,15 +69,13 @@ def times_read(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         context.leases.unchanged_for(Chunk.read(job.ref.chunk(0), item), now())
         return Counter({"jobs seen": 1})
 
-    async def drain(*_: Any) -> Counter[str]:
-        return Counter()
-
-    async def no_alarm(*_: Any) -> Counter[str]:
+    async def nothing(*_: Any) -> Counter[str]:
         return Counter()
 
     monkeypatch.setattr(jobs, "reconcile_chunks", reconcile_chunks)
-    monkeypatch.setattr(loop, "drain", drain)
-    monkeypatch.setattr(loop.DeadLetterAlarms, "evaluate", no_alarm)
+    monkeypatch.setattr(loop, "drain", nothing)
+    monkeypatch.setattr(loop.DeadLetterAlarms, "evaluate", nothing)
+    monkeypatch.setattr(loop.Expiries, "run", nothing)
     return times
 
 

@@ -25,8 +25,9 @@ from piecework.resilience.budget import (
 )
 from piecework.store.table import Action, Item, Refused, Table
 
-#: The budget is still the one that was read. The first write creates the row.
-FIRST_OR_SEEN: Final = "attribute_not_exists(seq) OR seq = :seen"
+#: The first write creates the row. A later one never does: its job may be deleted.
+FIRST: Final = "attribute_not_exists(seq)"
+#: The budget is still the one that was read.
 SEEN: Final = "seq = :seen"
 #: The attributes of the cap that an operator has set.
 OPERATORS: Final = ("cap_tokens", "cap_nano_usd")
@@ -98,9 +99,9 @@ class Budgets:
             "Update",
             key.pk,
             key.sk,
-            condition=FIRST_OR_SEEN,
+            condition=SEEN if seen else FIRST,
             update="SET " + ", ".join(f"#{fact} = :{fact}" for fact in facts),
-            values={**facts, "seen": seen},
+            values={**facts, **({"seen": seen} if seen else {})},
         )
 
     def unchanged(self, key: BudgetKey, seen: int) -> Action:
@@ -140,12 +141,12 @@ class Budgets:
             "Update",
             key.pk,
             key.sk,
-            condition=FIRST_OR_SEEN,
+            condition=SEEN if seen else FIRST,
             update=f"SET {', '.join(assigned)}{removed}",
             values={
                 **values,
+                **({"seen": seen} if seen else {}),
                 "v": SCHEMA,
-                "seen": seen,
                 "next": seen + 1,
                 "token": token,
                 "by": actor,

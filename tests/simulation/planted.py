@@ -206,8 +206,7 @@ def workers_share_their_starts(patch: Patch) -> None:
 
 
 def workers_share_their_slices(patch: Patch) -> None:
-    seen = budgets.FIRST_OR_SEEN
-    without(patch, budgets, "FIRST_OR_SEEN", "seq = :seen", f"{seen} OR seq > :seen")
+    without(patch, budgets, "SEEN", "seq = :seen", "seq >= :seen")
 
 
 def late_starts_are_used(patch: Patch) -> None:

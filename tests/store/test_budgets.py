@@ -35,6 +35,13 @@ async def test_a_worker_that_has_read_an_earlier_budget_is_refused(
     assert await at.read(key) == BUDGET
 
 
+async def test_a_late_write_does_not_restore_the_budget_of_a_deleted_job(
+    store: Store,
+) -> None:
+    late = await budgets(store).write(key_of_job(store.ref), 1, replace(BUDGET, seq=2))
+    assert late == Reply(Budget(), ours=False)
+
+
 async def test_a_write_that_is_sent_twice_is_ours(store: Store) -> None:
     client, key = Stutter(store.client), key_of_job(store.ref)
     reply = await budgets(store, client).write(key, 0, BUDGET)

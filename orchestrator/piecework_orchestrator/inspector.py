@@ -66,6 +66,7 @@ JOB_FACTS = (
     "stopped_at",
     "stopped_code",
     "priority",
+    "sample_chunks",
     "manifest",
     "manifest_sha256",
 )

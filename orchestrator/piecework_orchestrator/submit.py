@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from random import Random
 from typing import IO
 
 from piecework.aws.objects import PACK_SIZE, PayloadRef
@@ -23,6 +24,7 @@ from piecework.domain.priority import Priority, backlog_start
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest
+from piecework.jobs.sampling import draw_sample
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework_orchestrator.intake.chunk import ChunkInput
@@ -41,7 +43,9 @@ class Submission:
         deadline_requested: The deadline as it was requested: a span, or a time.
         tolerate: How many chunks may fail in a job that succeeds, as a number or, such
             as `2%`, as a share of the chunks.
-        priority: Its share of the workers. The first submit of an id decides it.
+        priority: Its share of the workers; None: normal, or what it was before.
+        sample: How many random chunks run first, while the rest waits; 0: all run.
+        goes_on: Whether the end of the sample starts the rest, without a pause.
     """
 
     ref: JobRef
@@ -51,7 +55,9 @@ class Submission:
     deadline: float | None = None
     deadline_requested: str = ""
     tolerate: str | int = 0
-    priority: Priority = Priority.NORMAL
+    priority: Priority | None = None
+    sample: int = 0
+    goes_on: bool = False
 
 
 async def submit(
@@ -79,19 +85,21 @@ async def create_and_fan_out(
 ) -> tuple[Job, bool]:
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
-    tolerated_of(submission.tolerate, 0)  # refuse it before the rows are read
+    tolerated_of(submission.tolerate, 0)  # refuse them before the rows are read
+    draw_sample(0, submission.sample, rt.rng)
     with tempfile.TemporaryFile() as spool:
-        count = await pack(rt, ref, chunks, spool, progress)
+        packed = await pack(rt, ref, chunks, spool, progress)
         manifest, sha256 = await write_manifest(rt.objects, ref.tenant, ref.job, spool)
     facts = {
         "pipeline": submission.pipeline.name,
         "first_stage": submission.pipeline.stages[0].name,
-        "chunks": count,
+        "chunks": packed.chunks,
         "manifest": manifest,
         "manifest_sha256": sha256,
         "source": submission.source,
         "submitted_by": submission.submitted_by,
-        **optional_facts(submission, count),
+        **optional_facts(submission, packed.chunks),
+        **sample_facts(submission, packed, rt.rng),
     }
     progress("written", 0)  # a submit interrupted after this may have created the job
     existing = await rt.jobs.create(ref, facts)
@@ -109,7 +117,9 @@ async def create_and_fan_out(
 def optional_facts(submission: Submission, chunks: int) -> dict[str, object]:
     """Return the facts that only some jobs have."""
     facts: dict[str, object] = {}
-    priority = submission.priority
+    priority = submission.priority or Priority.NORMAL
+    if submission.priority is not None:
+        facts["priority_requested"] = priority
     if priority is not Priority.NORMAL:
         facts["priority"] = priority
     if (start := backlog_start(priority, chunks)) is not None:
@@ -123,6 +133,23 @@ def optional_facts(submission: Submission, chunks: int) -> dict[str, object]:
     if submission.pipeline.notify is not None:
         facts["has_notify_hook"] = True
     return facts
+
+
+def sample_facts(
+    submission: Submission, packed: Packed, rng: Random
+) -> dict[str, object]:
+    """Return the facts of a job whose sample runs first."""
+    sample = draw_sample(packed.chunks, submission.sample, rng)
+    if not sample:
+        return {}
+    facts: dict[str, object] = {
+        "sample": sample,
+        "sample_chunks": len(sample),
+        "rest_held": True,
+        "payload_bytes": packed.payload_bytes,
+        "largest_payload": packed.largest_payload,
+    }
+    return facts | ({"goes_on_after_sample": True} if submission.goes_on else {})
 
 
 def tolerated_of(tolerate: str | int, chunks: int) -> int:
@@ -152,8 +179,8 @@ async def pack(
     chunks: AsyncIterator[ChunkInput],
     spool: IO[bytes],
     progress: Progress,
-) -> int:
-    """Store the payloads in packs and spool the manifest; return the chunk count."""
+) -> Packed:
+    """Store the payloads in packs and spool the manifest; return what was packed."""
     packer = Packer(rt, ref, spool)
     read = 0
     async for chunk in chunks:
@@ -163,7 +190,16 @@ async def pack(
             progress("read", read)
     await packer.close()
     progress("read", packer.packed)
-    return packer.packed
+    return Packed(packer.packed, packer.payload_bytes, packer.largest_payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The payloads that were packed."""
+
+    chunks: int
+    payload_bytes: int
+    largest_payload: int
 
 
 @dataclass(slots=True)
@@ -174,6 +210,8 @@ class Packer:
     ref: JobRef
     spool: IO[bytes]
     packed: int = 0
+    payload_bytes: int = 0
+    largest_payload: int = 0
     _content: bytearray = field(default_factory=bytearray)
     #: The label and the payload length of each chunk in the pack.
     _pending: list[tuple[str, int]] = field(default_factory=list)
@@ -182,6 +220,8 @@ class Packer:
         """Add a payload; store the pack if it is full."""
         self._pending.append((chunk.label, len(chunk.payload)))
         self._content += chunk.payload
+        self.payload_bytes += len(chunk.payload)
+        self.largest_payload = max(self.largest_payload, len(chunk.payload))
         self._content += b"\n"
         if len(self._content) >= PACK_SIZE:
             await self.close()
@@ -214,6 +254,8 @@ def check_same(job: Job, facts: dict[str, object]) -> None:
         ("pipeline", job.pipeline, "another pipeline"),
         ("manifest_sha256", job.manifest_sha256, "other chunks"),
         ("tolerated_chunks", job.tolerated_chunks, "another tolerance"),
+        # Each submit draws other chunks.
+        ("sample_chunks", len(job.sample), "another sample"),
     ):
         if stored != facts.get(name, stored):
             raise UsageError(
@@ -221,13 +263,25 @@ def check_same(job: Job, facts: dict[str, object]) -> None:
                 code="submit.token.conflict",
                 next_step="Submit with another job id, or without one.",
             )
-    requested = facts.get("deadline_requested", job.deadline_requested)
-    if requested != job.deadline_requested:
-        has = job.deadline_requested or "none"
-        raise UsageError(
-            f"Job {job.ref.job} exists, and its deadline is {has}, not {requested}: "
-            "nothing was changed.",
-            code="submit.token.conflict",
-            next_step="Repeat the submit without a deadline. To end the job earlier: "
-            f"`piecework jobs cancel {job.ref.job}`",
-        )
+    for name, stored, what, other in (
+        (
+            "deadline_requested",
+            job.deadline_requested or "none",
+            "deadline",
+            f"To end the job earlier: `piecework jobs cancel {job.ref.job}`",
+        ),
+        (
+            "priority_requested",
+            job.priority_requested,
+            "priority",
+            f"To change it: `piecework jobs set-priority {job.ref.job} PRIORITY`",
+        ),
+    ):
+        requested = facts.get(name, stored)
+        if requested != stored:
+            raise UsageError(
+                f"Job {job.ref.job} exists, and its {what} is {stored}, "
+                f"not {requested}: nothing was changed.",
+                code="submit.token.conflict",
+                next_step=f"Repeat the submit without a {what}. {other}",
+            )

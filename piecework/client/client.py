@@ -147,7 +147,9 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
-        priority: str = "normal",
+        priority: str = "",
+        sample: int = 0,
+        goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
     @overload
@@ -160,10 +162,12 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
-        priority: str = "normal",
+        priority: str = "",
+        sample: int = 0,
+        goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
-    async def submit(
+    async def submit(  # noqa: PLR0913 -- what a submit may say
         self,
         pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
         rows: Rows[Any],
@@ -172,7 +176,9 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
-        priority: str = "normal",
+        priority: str = "",
+        sample: int = 0,
+        goes_on: bool = False,
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
         """Submit rows as a job; a repeated submit of one id creates one job.
@@ -186,14 +192,18 @@ class Client:
             tolerate: How many chunks may fail in a job that succeeds: a number, or a
                 share such as `2%`. If more fail, no further chunk starts.
             source: What the record says about the origin of the rows.
-            priority: `high`, `normal` or `low`: the share of the job in the workers.
+            priority: `high`, `normal` or `low`: the share of the job in the workers;
+                empty: normal.
+            sample: How many random chunks run first; then the job is paused with the
+                code `sample` until `resume`. `forecast` tells what the rest will use.
+            goes_on: The end of the sample starts the rest, without a pause.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
             UsageError: `input.…`: a row is invalid, and no job was created;
-                `submit.tolerance.invalid`;
+                `submit.tolerance.invalid`, `submit.sample.invalid`;
                 `submit.token.conflict`: a job with this id has other content, or
-                another deadline.
+                another deadline, priority or sample.
         """
         rt, pipeline = self.runtime, as_pipeline(pipeline)
         require_job_id(id)
@@ -209,7 +219,9 @@ class Client:
             until,
             requested,
             tolerate,
-            parse_priority(priority),
+            parse_priority(priority) if priority else None,
+            sample,
+            goes_on,
         )
         _, created = await submit(rt, submission, chunks, on_progress)
         return JobHandle(ref.job, rt, self._actor, pipeline, created)
@@ -415,7 +427,9 @@ class SyncClient:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
-        priority: str = "normal",
+        priority: str = "",
+        sample: int = 0,
+        goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> SyncJob[R]: ...
     @overload
@@ -428,7 +442,9 @@ class SyncClient:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
-        priority: str = "normal",
+        priority: str = "",
+        sample: int = 0,
+        goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> SyncJob[Any]: ...
     def submit(

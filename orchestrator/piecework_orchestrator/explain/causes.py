@@ -52,8 +52,11 @@ def finish_time(situation: Situation, first: Finding) -> FinishTime | None:
 
     While something stops the job that does not pass by itself, it is unknown.
     """
-    if first.kind.rank < Rank.PASSES or situation.job.status is not JobStatus.RUNNING:
+    job = situation.job
+    if first.kind.rank < Rank.PASSES or job.status is not JobStatus.RUNNING:
         return None
+    if job.holds_rest:
+        return None  # `jobs forecast` tells it after the sample
     now, open_ = situation.now, situation.open
     elapsed = [max(0.0, now - claimed) for claimed in open_.times.claimed]
     running = open_.estimate(len(elapsed))
@@ -129,8 +132,10 @@ class View:
         return {worker.worker: worker for worker in self.at.workers or ()}
 
     def due_since(self, chunk: Chunk) -> float:
-        """Return since when a chunk may be claimed; infinite: owned, or paused."""
+        """Return since when a chunk may be claimed; infinite: owned, paused or held."""
         job = self.at.job
+        if job.waits_for_sample(chunk.ref.chunk):
+            return float("inf")
         if chunk.status is ChunkStatus.RUNNING or job.status is JobStatus.PAUSED:
             return float("inf")
         sent = job.finalizing_at if chunk.ref.is_join else job.dispatched_at

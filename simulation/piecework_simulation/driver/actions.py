@@ -41,12 +41,15 @@ MIN_SKIPPED_S = 300.0
 #: The tenant of the second job, if that is not the first job's.
 SECOND_TENANT = "neighbour"
 
-#: The arguments of a submit: the job, its pipeline, payloads and deadline.
+#: The arguments of a submit: the job, its pipeline, payloads, deadline, priority and
+#: sample.
 SubmitRequest: TypeAlias = tuple[
-    JobRef, Pipeline, Sequence[BaseModel], float | None, Priority
+    JobRef, Pipeline, Sequence[BaseModel], float | None, Priority, int
 ]
 #: The chunks of a job with another priority than normal are drawn from its backlog.
 PRIORITIES = (Priority.NORMAL, Priority.NORMAL, Priority.HIGH, Priority.LOW)
+#: Chunks of a sample, for `FleetDriver.submit`.
+SAMPLES = (0, 0, 0, 1, 2, -2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +130,8 @@ class ScheduleDriver:
         # A copy of the generator: the other draws of a seed stay as they were.
         apart = Random()
         apart.setstate(rng.getstate())
-        priority = apart.choice(PRIORITIES)
-        asked = (ref, work.pipeline, payloads, deadline, priority)
+        priority, sample = apart.choice(PRIORITIES), apart.choice(SAMPLES)
+        asked = (ref, work.pipeline, payloads, deadline, priority, sample)
         await asyncio.sleep(rng.random() * 5.0)
         again = [fleet.submit(*asked, mortal=True)]
         if faults.fires("operator.submit_again"):
@@ -187,14 +190,15 @@ class ScheduleDriver:
         for asked in self.submitted:
             if asked[0].pk not in self.invariants.jobs:
                 await self.fleet.submit(*asked, mortal=False)
-            if self.invariants.jobs[asked[0].pk]["status"] == JobStatus.PAUSED:
-                await self.fleet.resume(asked[0], mortal=False)
         loop = asyncio.get_running_loop()
         deadline_at = max(loop.time(), self.provider.waits_end_at) + MAX_END_S
         while unfinished := self.unfinished():
             if loop.time() > deadline_at:
                 self.invariants.report_violation(f"L2: {unfinished} did not end")
                 return
+            for ref, *_ in self.submitted:  # the end of a sample pauses a job, too
+                if self.invariants.jobs[ref.pk]["status"] == JobStatus.PAUSED:
+                    await self.fleet.resume(ref, mortal=False)
             await asyncio.sleep(1.0)
             await self.skip_wait()
 

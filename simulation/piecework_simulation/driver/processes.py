@@ -206,9 +206,13 @@ class FleetDriver:
         items: Sequence[BaseModel],
         deadline: float | None = None,
         priority: Priority = Priority.NORMAL,
+        sample: int = 0,
         **more: Any,
     ) -> str:
-        """Submit a job; some jobs tolerate the failure of a quarter of their chunks."""
+        """Submit a job; some jobs tolerate the failure of a quarter of their chunks.
+
+        A negative sample goes on without a resume.
+        """
         tolerate = "0" if len(items) % 3 else "25%"
         request = Submission(
             ref,
@@ -218,6 +222,8 @@ class FleetDriver:
             deadline,
             tolerate=tolerate,
             priority=priority,
+            sample=abs(sample),
+            goes_on=sample < 0,
         )
         return await self.command(
             "submit",

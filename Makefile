@@ -11,7 +11,7 @@ WORKERS ?= 3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill cancel-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks cancel-large simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside house drawings ci clean
 
 help: ## list the targets
@@ -147,11 +147,14 @@ innocents: setup ## put five guilty chunks among thirty: no other chunk may die 
 outage: setup ## take a provider away for 30 s under 64 calls: no attempt may be spent
 	@$(BIN)/python -m verification.outage $(ARGS)
 
-flow: setup ## measure how work flows: limits, a poison input; fails if a figure exceeds its limit (ARGS=poison)
+flow: setup ## measure how work flows: limits, order, a poison input; fails if a figure exceeds its limit (ARGS=poison)
 	@$(BIN)/python -m verification.flow $(ARGS)
 
 drill: setup ## stop a job by each cause and explain it: the first finding must be right (ARGS=busy)
 	@$(BIN)/python -m verification.drill $(ARGS)
+
+webhooks: setup ## kill the process that sends events 50 times: none may be lost (ARGS="--kills 4")
+	@$(BIN)/python -m verification.webhooks $(ARGS)
 
 keys: setup ## draw pairs of calls that differ: their keys must differ (ARGS="--pairs 1000 --seed 2")
 	@$(BIN)/python -m verification.keys $(ARGS)

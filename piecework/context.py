@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast, overload
 
 from typing_extensions import TypeVar
@@ -146,6 +147,53 @@ class Context(Generic[P]):
         )
         call = self.caller.call(scope, dependency, function, args, kwargs)
         return cast("R", values.decode(function, answer_of(await call)))
+
+    async def sleep(
+        self,
+        seconds: float = 0.0,
+        *,
+        minutes: float = 0.0,
+        hours: float = 0.0,
+        days: float = 0.0,
+        name: str = "",
+    ) -> None:
+        """Wait without a worker, for seconds or for days; see `sleep_until`."""
+        span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        await self.sleep_until(self.caller.clock() + span.total_seconds(), name=name)
+
+    async def sleep_until(self, moment: datetime | float, *, name: str = "") -> None:
+        """Wait until a moment without a worker, through restarts and deployments.
+
+        The chunk gives up worker, message and lease; no attempt is spent. Then the
+        stage runs again from its start: answered calls are replayed, and this sleep
+        returns. Wait for the other calls of the stage before. A wait of seconds stays
+        in the worker.
+
+        Args:
+            moment: A time with a zone, or seconds since 1970. The first run of the
+                stage decides it.
+            name: Tells the sleeps of a stage apart; without names their order does.
+
+        Raises:
+            UsageError: `pipeline.sleep.invalid`: a compensation sleeps, or the moment
+                has no zone.
+            RuntimeError: The stage has ended, and code that it left behind sleeps.
+        """
+        if self.closed:
+            message = "A sleep begins after the end of its stage."
+            raise RuntimeError(message)
+        if keys.is_compensation_stage(self.stage):
+            message = f"The compensation {self.stage!r} sleeps: it must not wait."
+            raise UsageError(message, code="pipeline.sleep.invalid")
+        if isinstance(moment, datetime):
+            if moment.tzinfo is None:
+                message = f"{moment} has no time zone: a sleep needs one."
+                raise UsageError(message, code="pipeline.sleep.invalid")
+            moment = moment.timestamp()
+        scope = CallScope(
+            self.tenant, self.job, self.chunk, self.stage, self.pipeline.name
+        )
+        await self.caller.sleep_until(scope, moment, name)
 
     @property
     def fallbacks_used(self) -> tuple[FallbackUsed, ...]:

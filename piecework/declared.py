@@ -120,11 +120,12 @@ def pipeline(
     owner: str = "",
     runbook: str = "",
     calls_per_chunk: int | None = None,
+    ordered_by: Callable[[Any], str | int | None] | None = None,
     timeout: float | None = None,
     isolate: bool = False,
     memory_mb: int | None = None,
 ) -> _Decorator: ...
-def pipeline(
+def pipeline(  # noqa: PLR0913 -- facts of the pipeline, and of its stage
     function: Callable[[Any], Any] | None = None,
     /,
     *,
@@ -132,6 +133,7 @@ def pipeline(
     owner: str = "",
     runbook: str = "",
     calls_per_chunk: int | None = None,
+    ordered_by: Callable[[Any], str | int | None] | None = None,
     timeout: float | None = None,
     isolate: bool = False,
     memory_mb: int | None = None,
@@ -147,6 +149,7 @@ def pipeline(
         owner: As for `Pipeline`.
         runbook: As for `Pipeline`.
         calls_per_chunk: As for `Pipeline`.
+        ordered_by: As for `Pipeline`.
         timeout: As for `Stage`.
         isolate: As for `Stage`.
         memory_mb: As for `Stage`.
@@ -162,6 +165,7 @@ def pipeline(
             "owner": owner,
             "runbook": runbook,
             "calls_per_chunk": calls_per_chunk,
+            "ordered_by": ordered_by,
         }
         stage = Stage(
             as_stage_function(function),

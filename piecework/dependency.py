@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
+from piecework.domain.budget import NANO
 from piecework.domain.identity import (
     at_its_place,
     declare_text,
@@ -27,9 +28,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # ── usage of a call ───────────────────────────────────────────────────────────
-
-#: Money is counted in whole billionths of a dollar.
-NANO = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,9 @@ class Dependency:
             their limit: one that does so by chance would be called ever more slowly.
         estimate: Computes the tokens of a call from its arguments, before it is made.
             None: a quarter of the characters of its texts, plus `max_tokens`.
+        estimate_usd: Computes the price of a call in dollars from its arguments, before
+            it is made: a job with a budget in dollars needs it of each model. `usage`
+            says what the call cost in the end.
         version: Part of the key of shared responses: responses of another version are
             not used. Calls of a chunk that were answered are not made again.
 
@@ -121,6 +122,7 @@ class Dependency:
     limits: Limits | None = None
     adaptive_rate: bool = False
     estimate: Callable[..., int] | None = None
+    estimate_usd: Callable[..., float] | None = None
     version: str = ""
 
     def __post_init__(self) -> None:

@@ -131,6 +131,9 @@ class Pipeline(Generic[P]):
         result: The stage whose value is the chunk's result; default: the last.
         join: Runs once after the last chunk, with the results that exist.
         label: A few words (64 characters) that name a chunk in tables.
+        ordered_by: The order key of a payload, up to 256 characters. Chunks with the
+            same key run one after another, in the order of the input; those of other
+            keys run beside them. A chunk with the key None waits for no other.
         calls_per_chunk: For the estimate of `submit --dry-run`.
         owner: The person or team for its dead letters; each dead letter has it.
         runbook: The address of the instructions for dead letters; each one has it.
@@ -150,6 +153,7 @@ class Pipeline(Generic[P]):
     result: Callable[[Context[P]], Any] | None = None
     join: Callable[[Results], Awaitable[Any]] | None = None
     label: Callable[[P], str] | None = None
+    ordered_by: Callable[[P], str | int | None] | None = None
     calls_per_chunk: int | None = None
     owner: str = ""
     runbook: str = ""

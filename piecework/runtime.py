@@ -38,6 +38,7 @@ from piecework.errors import UnreachableError, UsageError
 from piecework.errors.classify import classify
 from piecework.settings import Settings
 from piecework.store.backlogs import Backlogs
+from piecework.store.budgets import Budgets
 from piecework.store.completion import SnapshotCache, Tallies
 from piecework.store.costs import Costs
 from piecework.store.job_transitions import JobTransitions
@@ -90,6 +91,11 @@ class Runtime:
     #: Meters the cost of requests and calls for each job.
     cost: CostMeter = field(default_factory=CostMeter)
     snapshots: SnapshotCache = field(default_factory=SnapshotCache)
+
+    @property
+    def budgets(self) -> Budgets:
+        """The budgets of the deployment."""
+        return Budgets(self.table, self.clock, self.rng)
 
     @property
     def backlogs(self) -> Backlogs:
@@ -145,7 +151,9 @@ async def connect(
                 ),
                 objects=Objects(await clients.open("s3"), bucket),
                 jobs=Jobs(table, time_of_day),
-                transitions=JobTransitions(table, time_of_day),
+                transitions=JobTransitions(
+                    table, time_of_day, settings.job_retention_days
+                ),
                 tallies=Tallies(table),
                 clock=time_of_day,
                 rng=rng,

@@ -128,12 +128,18 @@ class Settings:
     #: Read units a second that the reconciler may spend on reading chunks.
     reconcile_read_units: float = setting(200.0, gt=0)
 
-    #: The reconciler raises an alarm if more dead letters than `dead_letter_alarm`
-    #: arrive within the window, or if the oldest open one is older than
-    #: `dead_letter_age_s`. 0 dead letters: no alarms.
+    #: The reconciler raises an alarm if `dead_letter_alarm` dead letters or more arrive
+    #: within the window, or if the oldest open one is older than `dead_letter_age_s`.
+    #: 0 dead letters: no alarms. The alarm of CloudWatch has the same defaults.
     dead_letter_alarm: int = setting(3, ge=0)
     dead_letter_alarm_window_s: float = setting(300.0, gt=0)
     dead_letter_age_s: float = setting(86_400.0, gt=0)
+
+    #: Seconds for one attempt to deliver an event to a webhook. And the private
+    #: networks that webhooks may reach, such as `10.0.0.0/8,fd00::/8`; without one they
+    #: reach public addresses only.
+    webhook_timeout_s: float = setting(10.0, ge=0.1, le=60)
+    webhook_networks: str = setting("", pattern=r"^[0-9a-fA-F.:/, ]*$")
 
     #: `emf`: worker and reconciler write their metrics to stdout once a minute, in
     #: CloudWatch's embedded metric format. `off` is the default, because CloudWatch
@@ -149,11 +155,10 @@ class Settings:
     #: quarter of its CPU. `sdk`: all requests go through the SDK.
     aws_transport: Literal["thin", "sdk"] = setting("thin", words=("thin", "sdk"))
 
-    #: Days after which DynamoDB may delete the remembered calls and errors of a job,
-    #: and the dead letters. Jobs, chunks and results stay until an operator deletes
-    #: them.
-    job_retention_days: int = setting(45, ge=1)
-    dead_letter_retention_days: int = setting(90, ge=14)
+    #: Days from the end of a job to its deletion by a reconciler: its record, chunks,
+    #: payloads, results, dead letters and files go together. A job with an open dead
+    #: letter stays. 0: jobs stay until an operator deletes them.
+    job_retention_days: int = setting(90, ge=0)
 
     def __post_init__(self) -> None:
         """Convert and check every value."""

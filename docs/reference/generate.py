@@ -23,6 +23,7 @@ import piecework_simulation.run_command
 import piecework_worker.__main__
 from piecework.settings import PREFIX, Settings
 from piecework_orchestrator.cli.app import LazyCommand, app
+from piecework_orchestrator.cli.common import is_common
 from piecework_orchestrator.explain.findings import FINDINGS, Rank
 
 #: These commands pass their arguments to a program of its own.
@@ -64,7 +65,22 @@ COMMANDS_HEAD = """\
 Results go to standard output; progress, logs and errors go to standard error.
 `-o json` prints a result for programs; `-o jsonl` prints one line for each row.
 An error has a code, one sentence and the next step: [error codes](../error-codes.md).
+If you ask for `-o json`, `jsonl` or `yaml`, the error is a document on standard error:
+`{{"error": {{"code": …, "message": …, "next_step": …}}}}`. The exit code stays.
+A fault of Piecework itself has the name of its exception as its code.
+On a terminal that is too narrow for a table, columns are left out, and named below it.
 This page is generated from the commands.
+
+## Options of every command
+
+They are valid before and after the words of a command.
+
+| option | meaning |
+| --- | --- |
+{common}
+
+`piecework --install-completion` completes commands, options, statuses, error codes and
+ids of jobs in bash, zsh and fish.
 
 ## Exit codes
 
@@ -194,7 +210,11 @@ def command_page() -> str:
     """Return the page of the command line."""
     root: Any = typer.main.get_command(app)
     sections = [section(path, command) for path, command in commands(root, [])]
-    return COMMANDS_HEAD + "".join(sections)
+    context = root.make_context("piecework", [], resilient_parsing=True)
+    common = "".join(
+        parameter_row(each, context) for each in root.params if is_common(each)
+    )
+    return COMMANDS_HEAD.format(common=common) + "".join(sections)
 
 
 def commands(group: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:
@@ -247,10 +267,17 @@ def program_section(words: str, parser: ArgumentParser) -> str:
 def parameters(command: Any, context: Any) -> Iterator[str]:
     """Yield a row for each parameter except `--help`."""
     for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
-        if record and "--help" not in record[0]:
-            form, meaning = (cell(text) for text in record)
-            yield f"| `{form}` | {escaped(meaning)} |\n"
+        if parameter.name != "help" and not is_common(parameter):
+            yield parameter_row(parameter, context)
+
+
+def parameter_row(parameter: Any, context: Any) -> str:
+    """Return the row of a parameter; empty if it is hidden."""
+    record = parameter.get_help_record(context)
+    if record is None:
+        return ""
+    form, meaning = (cell(text) for text in record)
+    return f"| `{form}` | {escaped(meaning)} |\n"
 
 
 def cell(text: str) -> str:

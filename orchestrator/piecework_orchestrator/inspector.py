@@ -7,24 +7,32 @@ job are counted from its tallies, see `MAX_COUNTED_CHUNKS`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from piecework.aws.objects import OBJECT_LIMIT, own_key, verify
+from piecework.aws.objects import OBJECT_LIMIT, own_key, read_value, verify
 from piecework.domain import keys, records
+from piecework.domain.budget import NANO
 from piecework.domain.model import (
     Chunk,
     ChunkRef,
+    ChunkStatus,
     Job,
     JobRef,
     JobStatus,
     iso,
     moment,
 )
-from piecework.domain.records import Bounds
+from piecework.domain.records import Bounds, read_json
 from piecework.domain.rows import CompensatedRow, EffectRow
-from piecework.errors import NotFoundError, SchemaTooNewError, UsageError
+from piecework.errors import (
+    NotFoundError,
+    PieceworkError,
+    SchemaTooNewError,
+    UsageError,
+)
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
 from piecework.store.completion import (
@@ -35,10 +43,12 @@ from piecework.store.completion import (
 )
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.notifications import Notifications
-from piecework.store.results import is_inline
+from piecework.store.results import NULL, is_inline, stored_results
 from piecework_orchestrator.explain.waiting import wait_of
+from piecework_orchestrator.times import parse_limit
 
 if TYPE_CHECKING:
+    from piecework.resilience.budget import Budget
     from piecework_orchestrator.explain.finish_time import FinishTime
     from piecework_orchestrator.explain.situation import OpenChunks
 
@@ -50,6 +60,9 @@ MAX_COUNTED_CHUNKS = 4 * keys.PARTITION_SIZE
 #: Maximum bytes of a chunk in a certificate, which names every chunk of its job. A
 #: chunk with a result takes 80 bytes; a chunk without one also has its label.
 CERTIFICATE_BYTES_PER_CHUNK = 1024
+#: Maximum bytes of a result that is shown with its chunk; of a longer one, so many
+#: characters.
+RESULT_BYTES, RESULT_EXCERPT = 16_384, 4_096
 JOB_FACTS = (
     "source",
     "submitted_by",
@@ -65,6 +78,8 @@ JOB_FACTS = (
     "failed_chunks",
     "stopped_at",
     "stopped_code",
+    "delete_after",
+    "kept_at",
     "priority",
     "sample_chunks",
     "manifest",
@@ -72,14 +87,12 @@ JOB_FACTS = (
 )
 
 
-def parse_status(status: str | None, statuses: type[StrEnum]) -> str | None:
+def parse_status(status: str, statuses: type[StrEnum]) -> str:
     """Return a status in upper case, as it is stored.
 
     Raises:
         UsageError: `cli.usage.invalid`, naming the valid statuses.
     """
-    if status is None:
-        return None
     names = [str(each) for each in statuses]
     if status.upper() not in names:
         message = f"{status} is not a status."
@@ -91,6 +104,17 @@ async def require_job(rt: Reading, job: str) -> Job:
     """Return a job.
 
     Raises:
+        NotFoundError: `job.record.not_found`; `job.record.deleted`.
+    """
+    found = await read_job(rt, job)
+    require_not_deleted(found)
+    return found
+
+
+async def read_job(rt: Reading, job: str) -> Job:
+    """Return a job, or the tombstone of a deleted one.
+
+    Raises:
         NotFoundError: `job.record.not_found`.
     """
     ref = JobRef(rt.settings.tenant, job)
@@ -99,6 +123,24 @@ async def require_job(rt: Reading, job: str) -> Job:
         message = f"Job {job[:128]} of tenant {rt.settings.tenant} does not exist."
         raise NotFoundError(message, code="job.record.not_found")
     return found
+
+
+def require_not_deleted(job: Job) -> None:
+    """Refuse a deleted job, and one that is being deleted.
+
+    Raises:
+        NotFoundError: `job.record.deleted`, with actor, reason and time.
+    """
+    if not job.status.gone:
+        return
+    facts = job.deletion
+    done = job.status is JobStatus.DELETED
+    at = facts.get("deleted_at") or facts.get("delete_requested_at", "")
+    message = (
+        f"Job {job.ref.job} {'was' if done else 'is being'} deleted: by "
+        f"{facts.get('deleted_by', '')}, {at}, {facts.get('delete_reason', '')!r}."
+    )
+    raise NotFoundError(message, code="job.record.deleted")
 
 
 async def job_document(rt: Reading, job: Job) -> Document:
@@ -119,6 +161,7 @@ async def job_document(rt: Reading, job: Job) -> Document:
             if job.has_notify_hook
             else {}
         ),
+        **await budget_facts(rt, job),
         "counts": dict(sorted(snapshot.by_status.items())),
         "error_codes": dict(sorted(snapshot.by_code.items())),
         "calls": {"paid": snapshot.calls, "cached": snapshot.cached_calls},
@@ -126,6 +169,35 @@ async def job_document(rt: Reading, job: Job) -> Document:
         **explained,
         "dead_letters": await dead_letters_of(rt).count_open(job.ref),
         "certificate": await read_certificate(rt, job),
+    }
+
+
+async def budget_facts(rt: Reading, job: Job) -> Document:
+    """Return what a job has spent, reserved and may spend; empty without a budget."""
+    if not job.budget:
+        return {}
+    # Imported here: a command that shows a job without a budget does not load it.
+    from piecework.store.budgets import Budgets
+
+    budget = await Budgets(rt.table, rt.clock, rt.table.rng).of_job(job)
+    return {} if budget is None else {"budget": budget_document(budget, rt.clock())}
+
+
+def budget_document(budget: Budget, now: float) -> Document:
+    """Return a budget in tokens and dollars; a kind without a cap has None."""
+    from piecework.resilience.limits import micros
+
+    at, cap = micros(now), budget.cap
+    amounts = {
+        "spent": budget.spent,
+        "reserved": budget.reserved(at),
+        "uncertain": budget.uncertain(at),
+    }
+    return {
+        "cap_tokens": cap.tokens,
+        **{f"{word}_tokens": amount.tokens for word, amount in amounts.items()},
+        "cap_usd": None if cap.nano_usd is None else cap.nano_usd / NANO,
+        **{f"{word}_usd": amount.nano_usd / NANO for word, amount in amounts.items()},
     }
 
 
@@ -148,8 +220,16 @@ def job_facts(job: Job, now: float) -> Document:
         "pause": None if pause is None else pause.document(),
         "status_reason": status_reason(job, now),
         "cancel": cancel_facts(job),
+        "deletion": deletion_facts(job),
     }
     return document | {name: part for name, part in parts.items() if part}
+
+
+def deletion_facts(job: Job) -> Document | None:
+    """Return by which operator, why and when a job was deleted, and its proof."""
+    if not job.status.gone:
+        return None
+    return {**job.deletion, **job.pick(("certificate_sha256", "outcomes"))}
 
 
 def status_reason(job: Job, now: float) -> Document | None:
@@ -273,17 +353,18 @@ def dead_letters_of(rt: Reading) -> DeadLetters:
 
 
 async def read_chunks(
-    rt: Reading, job: Job, status: str | None
+    rt: Reading, job: Job, statuses: Collection[str] = ()
 ) -> AsyncIterator[Document]:
-    """Yield the chunks of a job, in order."""
+    """Yield the chunks of a job, in order; only those of these statuses, if any."""
+    stopped = await dead_letters_of(rt).stopped_keys(job)
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        if status in (None, str(chunk.status)):
-            yield chunk_facts(chunk, rt.clock())
+        if not statuses or str(chunk.status) in statuses:
+            yield chunk_facts(chunk, rt.clock(), stopped)
 
 
-def chunk_facts(chunk: Chunk, now: float) -> Document:
+def chunk_facts(chunk: Chunk, now: float, stopped: Collection[str]) -> Document:
     """Return the attributes of a chunk, and the reason of its wait."""
-    wait = wait_of(chunk, now)
+    wait = wait_of(chunk, now, stopped)
     return {**chunk.facts, **({"wait": wait.document} if wait else {})}
 
 
@@ -307,10 +388,14 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
     An open chunk of a paused job has the pause, too.
     """
     ref = job.ref.chunk(number)
-    chunk, work = await asyncio.gather(require_chunk(rt, ref), read_work(rt.table, ref))
+    chunk, work, stopped = await asyncio.gather(
+        require_chunk(rt, ref),
+        read_work(rt.table, ref),
+        dead_letters_of(rt).stopped_keys(job),
+    )
     pause = None if chunk.status.terminal else job.pause
     return {
-        **chunk_facts(chunk, rt.clock()),
+        **chunk_facts(chunk, rt.clock(), stopped),
         **({} if pause is None else {"job_paused": pause.document()}),
         "stages": stage_documents(chunk, work),
         "calls_in_journal": sum(
@@ -326,6 +411,31 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
             key=lambda document: str(document["at"]),
         ),
     }
+
+
+async def result_document(rt: Reading, job: Job, number: int) -> Document:
+    """Return the result of a chunk, of a long one its beginning, or why neither.
+
+    A chunk without a result has an empty document.
+    """
+    ref = job.ref.chunk(number)
+    chunk = await require_chunk(rt, ref)
+    if chunk.status is not ChunkStatus.SUCCEEDED:
+        return {}
+    ((_, row),) = await stored_results(rt.table, ref.pk, [chunk])
+    prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
+
+    async def get(key: str) -> bytes:
+        return await rt.objects.get(key, most=OBJECT_LIMIT)
+
+    try:
+        text = NULL if row is None else await read_value(get, row, prefix)
+    except PieceworkError as error:
+        return {"result_error": f"{error.code}: {error.message}"}
+    size = len(text.encode())
+    if size > RESULT_BYTES:
+        return {"result_excerpt": text[:RESULT_EXCERPT], "result_bytes": size}
+    return {"result": read_json(text.encode(), Bounds(RESULT_BYTES))}
 
 
 def stage_documents(chunk: Chunk, work: Work) -> list[Document]:
@@ -390,26 +500,54 @@ async def read_notifications(rt: Reading, job: Job) -> list[dict[str, Any]]:
 # ── list the jobs of a tenant with their progress ─────────────────────────────
 
 
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Filters of jobs.
+
+    Attributes:
+        statuses: Empty: all.
+        pipeline: `review*` matches all pipelines that begin so.
+        since_s: Seconds within which the jobs were created; None: at any time.
+    """
+
+    statuses: frozenset[str] = frozenset()
+    pipeline: str = "*"
+    since_s: float | None = None
+
+    @classmethod
+    def parse(cls, statuses: Iterable[str], pipeline: str, since: str) -> JobFilter:
+        """Return the filter that words express; a status in any case.
+
+        Raises:
+            UsageError: `cli.usage.invalid`.
+        """
+        known = frozenset(parse_status(status, JobStatus) for status in statuses)
+        return cls(known, pipeline, parse_limit(since))
+
+
 async def read_jobs(
-    rt: Reading, status: str | None, too_new: list[JobRef]
+    rt: Reading, wanted: JobFilter, too_new: list[JobRef]
 ) -> AsyncIterator[Document]:
     """Yield a tenant's jobs with their progress, the newest first.
 
     Jobs that a newer version wrote cannot be read; they are added to `too_new`.
     """
-    async for ref in rt.jobs.listed(rt.settings.tenant):
+    since = "" if wanted.since_s is None else iso(rt.clock() - wanted.since_s)
+    async for ref in rt.jobs.listed(rt.settings.tenant, wanted.pipeline, since):
         try:
             job = await rt.jobs.read(ref)
         except SchemaTooNewError:
             too_new.append(ref)
             continue
-        if job is not None and status in (None, str(job.status)):
+        if job is None:
+            continue
+        if not wanted.statuses or str(job.status) in wanted.statuses:
             yield {**job_facts(job, rt.clock()), **await progress_of(rt, job)}
 
 
 async def progress_of(rt: Reading, job: Job) -> Document:
     """Return the number of ended chunks, and the outcomes of an ended job."""
-    if job.status.ended:
+    if job.status.ended or job.status.gone:
         outcomes = dict(job.outcomes or {})
         return {"ended_chunks": sum(outcomes.values()), "outcomes": outcomes}
     if job.status is JobStatus.SUBMITTING:

@@ -22,10 +22,12 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.domain.records import Bounds, read_json
 from piecework.errors import PieceworkError, UsageError
+from piecework.jobs.order import chunks_behind, start_next
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN, Closing, DeadLetters
+from piecework.store.order import has_settled, skipping
 from piecework.store.reopen import Patched
 from piecework_orchestrator.letters import read_payload
 from piecework_orchestrator.retry import (
@@ -44,10 +46,22 @@ async def discard(
     """Discard dead letters of a job; return how many of them were still open.
 
     They no longer count as open, and neither a redrive nor a retry reopens their
-    chunks. The status of the job stays as it is.
+    chunks. The status of the job stays as it is. A chunk with an order key is skipped:
+    the next chunk of its key goes on, if the job has not ended.
     """
     store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    count = sum([await store.discard(letter, closing) for letter in letters])
+    count = 0
+    for letter in letters:
+        skip = (
+            [skipping(rt.table, letter.ref, letter.gen, rt.clock())]
+            if letter.order_key
+            else []
+        )
+        discarded = await store.discard(letter, closing, skip)
+        count += discarded
+        chunk = await read_chunk(rt.table, letter.ref) if skip else None
+        if chunk is not None and has_settled(chunk):
+            await start_next(rt, chunk)
     event = {"actor": closing.actor, "reason": closing.reason, "letters": count}
     await rt.jobs.record(ref, "discarded", event)
     return count
@@ -204,8 +218,9 @@ class RedriveRequest:
 async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
     """Redrive dead letters of a job; return how many, and the new generation.
 
-    A dead letter is skipped if its chunk is not dead any more, or if the letter is
-    closed. If all are skipped, no generation is started: its join would cost money and
+    A dead letter is left out if its chunk is not dead any more, or if the letter is
+    closed. The chunks behind it in its order key that ended with it are reopened, too.
+    If all are left out, no generation is started: its join would cost money and
     change nothing. The dead letter of a join is redriven by finishing the job again.
 
     Raises:
@@ -216,6 +231,12 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
     job = await require_reopenable(rt, request.ref)
     found = [await to_reopen_request(rt, request, letter) for letter in request.letters]
     chunks = [one for one in found if one is not None]
+    if job.is_ordered and chunks:
+        dead = {
+            one.letter.order_key: one.chunk.ref.chunk for one in chunks if one.letter
+        }
+        behind = await chunks_behind(rt, job, dead)
+        chunks += [ReopenRequest(chunk) for chunk in behind]
     if not chunks and not await may_reopen_without_chunks(rt, request, job):
         message = f"The dead letters of job {request.ref.job} are closed already."
         step = f"`piecework dlq list --job {request.ref.job}`"
@@ -223,14 +244,16 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
     retrying = RetryRequest(
         request.ref, request.actor, request.reason, rate=request.rate
     )
-    refs, gen = await reopen(rt, job, chunks, retrying, "redriven")
-    return len(refs) + await count_redriven_joins(rt, request, gen), gen
+    reopened, gen = await reopen(rt, job, chunks, retrying, "redriven")
+    named = {letter.chunk for letter in request.letters}
+    redriven = sum(chunk.ref.chunk in named for chunk in reopened)
+    return redriven + await count_redriven_joins(rt, request, gen), gen
 
 
 async def to_reopen_request(
     rt: Runtime, request: RedriveRequest, letter: DeadLetterRow
 ) -> ReopenRequest | None:
-    """Return the chunk of a dead letter with its new payload; None: it is skipped."""
+    """Return the chunk of a dead letter with its new payload; None: it is left out."""
     ref = request.ref.chunk(letter.chunk)
     if ref.is_join:
         return None

@@ -100,7 +100,7 @@ async def retry(rt: Runtime, request: RetryRequest) -> tuple[int, int]:
         letter = letters.get((chunk.ref.chunk, chunk.gen))
         state = letter.state if letter else ""
         ended = chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
-        if ended and state != DISCARDED:
+        if ended and state != DISCARDED and not chunk.is_skipped:
             is_open = state == OPEN
             to_reopen.append(
                 ReopenRequest(chunk.to_reopen(), letter if is_open else None)
@@ -141,8 +141,11 @@ async def reopen(
     to_reopen: Sequence[ReopenRequest],
     request: RetryRequest,
     event: str,
-) -> tuple[list[ChunkRef], int]:
-    """Reopen chunks of an ended job and dispatch them; return them, and the gen."""
+) -> tuple[list[Chunk], int]:
+    """Reopen chunks of an ended job and dispatch them; return them, and the gen.
+
+    A chunk that is blocked by an earlier one of its order key is sent after that.
+    """
     if job.status is not JobStatus.REOPENING:
         facts: dict[str, Any] = {
             "reopened_by": request.actor,
@@ -215,13 +218,13 @@ async def reopen_chunks(
     to_reopen: Sequence[ReopenRequest],
     closing: Closing,
     rate: DispatchRate | None,
-) -> list[ChunkRef]:
-    """Reopen the chunks that have not changed since they were read.
+) -> list[Chunk]:
+    """Reopen the chunks that have not changed since they were read; return these.
 
     Each chunk's dead letter is closed in the same transaction.
     """
     letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    reopened: list[ChunkRef] = []
+    reopened: list[Chunk] = []
     heartbeat = ProgressHeartbeat(rt, job)
     for one in to_reopen:
         await heartbeat.beat_if_due()
@@ -233,12 +236,12 @@ async def reopen_chunks(
         )
         reopening = Reopening(one.patched, slot, also)
         if await reopen_chunk(rt.table, one.chunk, job.gen, reopening):
-            reopened.append(one.chunk.ref)
+            reopened.append(one.chunk)
     return reopened
 
 
 async def dispatch(
-    rt: Runtime, job: Job, refs: Sequence[ChunkRef], rate: DispatchRate | None
+    rt: Runtime, job: Job, reopened: Sequence[Chunk], rate: DispatchRate | None
 ) -> None:
     """Send the messages of reopened chunks.
 
@@ -249,10 +252,12 @@ async def dispatch(
     if now is not None and now.status is JobStatus.SUBMITTING:
         await fan_out(rt, now)
         return
-    by_delay = rate.group_by_delay(refs, rt.clock()) if rate else {0: list(refs)}
+    refs = [chunk.ref for chunk in reopened]
+    blocked = {chunk.ref for chunk in reopened if chunk.blocked_by is not None}
+    by_delay = rate.group_by_delay(refs, rt.clock()) if rate else {0: refs}
     heartbeat = ProgressHeartbeat(rt, job)
     for seconds, due in by_delay.items():
-        for some in batches(due):
+        for some in batches([ref for ref in due if ref not in blocked]):
             await heartbeat.beat_if_due()
             messages = [Message.about(chunk, job.gen) for chunk in some]
             await rt.work.send(messages, delay_s=seconds)

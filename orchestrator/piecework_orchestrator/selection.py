@@ -15,6 +15,10 @@ from piecework.store.dead_letters import OPEN, DeadLetters
 from piecework_orchestrator.inspector import require_job
 from piecework_orchestrator.times import parse_span
 
+#: The least digits that name a fingerprint. Of 1,000 causes, two share them in 3 % of
+#: deployments; then both are selected, and a redrive shows them before it asks.
+FINGERPRINT_DIGITS = 6
+
 
 class LetterFilter(TypedDict, total=False):
     """The filters of dead letters that a program passes by keyword; see `Filter`."""
@@ -32,7 +36,7 @@ class Filter:
 
     Attributes:
         code: An error code; `llm.*` matches all that begin with `llm.`.
-        fingerprint: A cause, as `piecework dlq stats` shows it.
+        fingerprint: A cause, as `piecework dlq stats` shows it: its first digits.
         stage: The stage in which the chunks died.
         since: The span of time within which they died, such as `1h`.
         chunks: The numbers of the chunks; empty: all.
@@ -52,11 +56,18 @@ class Filter:
         return (
             (self.closed or letter.state == OPEN)
             and (self.code is None or fnmatchcase(letter.error_code, self.code))
-            and self.fingerprint in {None, letter.fingerprint}
+            and self.matches_cause(letter.fingerprint)
             and self.stage in {None, letter.stage}
             and letter.dead_lettered_at >= after
             and (not self.chunks or letter.chunk in self.chunks)
         )
+
+    def matches_cause(self, fingerprint: str) -> bool:
+        """Return whether a fingerprint is the wanted one, or begins with its digits."""
+        if self.fingerprint is None:
+            return True
+        enough = len(self.fingerprint) >= FINGERPRINT_DIGITS
+        return enough and fingerprint.startswith(self.fingerprint)
 
 
 async def select(rt: Runtime, wanted: Filter) -> list[DeadLetterRow]:

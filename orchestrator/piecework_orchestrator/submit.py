@@ -19,15 +19,23 @@ from typing import IO
 from piecework.aws.objects import PACK_SIZE, PayloadRef
 from piecework.cost.meter import acting_as
 from piecework.domain import keys
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import Job, JobRef, iso
-from piecework.domain.priority import Priority, backlog_start
+from piecework.domain.priority import (
+    Priority,
+    backlog_start,
+    ordered_backlog_start,
+)
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest
 from piecework.jobs.sampling import draw_sample
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
+from piecework_orchestrator.inspector import require_not_deleted
 from piecework_orchestrator.intake.chunk import ChunkInput
+from piecework_orchestrator.intake.order import SubmitOrder
+from piecework_orchestrator.models import require_prices
 
 #: Chunks between two reports of how many are read.
 REPORT_EVERY = 256
@@ -44,6 +52,7 @@ class Submission:
         tolerate: How many chunks may fail in a job that succeeds, as a number or, such
             as `2%`, as a share of the chunks.
         priority: Its share of the workers; None: normal, or what it was before.
+        budget: What its calls may spend; the job is paused before they spend more.
         sample: How many random chunks run first, while the rest waits; 0: all run.
         goes_on: Whether the end of the sample starts the rest, without a pause.
     """
@@ -56,6 +65,7 @@ class Submission:
     deadline_requested: str = ""
     tolerate: str | int = 0
     priority: Priority | None = None
+    budget: Cap = NO_CAP
     sample: int = 0
     goes_on: bool = False
 
@@ -69,8 +79,9 @@ async def submit(
     """Start a job; return the job, and whether this submit created it.
 
     Raises:
-        UsageError: `submit.token.conflict`: a job with this id has other content, or
-            another deadline.
+        UsageError: `submit.token.conflict`: a job with this id has other content,
+            another deadline or another budget; `submit.budget.no_price`.
+        NotFoundError: `job.record.deleted`: a job with this id was deleted.
         PieceworkError: The input is invalid; no job was created.
     """
     with acting_as("orchestrator"):
@@ -87,9 +98,16 @@ async def create_and_fan_out(
     ref = submission.ref
     tolerated_of(submission.tolerate, 0)  # refuse them before the rows are read
     draw_sample(0, submission.sample, rt.rng)
+    # A deleted job must not get new objects: its tombstone answers first.
+    if (found := await rt.jobs.read(ref)) is not None:
+        require_not_deleted(found)
+    require_prices(submission.pipeline, submission.budget)
     with tempfile.TemporaryFile() as spool:
         packed = await pack(rt, ref, chunks, spool, progress)
-        manifest, sha256 = await write_manifest(rt.objects, ref.tenant, ref.job, spool)
+        with packed.order.completed(spool) as lines:
+            manifest, sha256 = await write_manifest(
+                rt.objects, ref.tenant, ref.job, lines
+            )
     facts = {
         "pipeline": submission.pipeline.name,
         "first_stage": submission.pipeline.stages[0].name,
@@ -98,13 +116,13 @@ async def create_and_fan_out(
         "manifest_sha256": sha256,
         "source": submission.source,
         "submitted_by": submission.submitted_by,
-        **optional_facts(submission, packed.chunks),
+        **optional_facts(submission, packed),
         **sample_facts(submission, packed, rt.rng),
     }
     progress("written", 0)  # a submit interrupted after this may have created the job
     existing = await rt.jobs.create(ref, facts)
     if existing is not None:
-        check_same(existing, facts)
+        check_same(existing, facts, submission.budget)
     job = await rt.jobs.read(ref)
     if job is None:
         message = f"Job {ref.job} was deleted during its submit."
@@ -114,7 +132,7 @@ async def create_and_fan_out(
     return job, existing is None
 
 
-def optional_facts(submission: Submission, chunks: int) -> dict[str, object]:
+def optional_facts(submission: Submission, packed: Packed) -> dict[str, object]:
     """Return the facts that only some jobs have."""
     facts: dict[str, object] = {}
     priority = submission.priority or Priority.NORMAL
@@ -122,9 +140,11 @@ def optional_facts(submission: Submission, chunks: int) -> dict[str, object]:
         facts["priority_requested"] = priority
     if priority is not Priority.NORMAL:
         facts["priority"] = priority
-    if (start := backlog_start(priority, chunks)) is not None:
+    if packed.order.has_keys:
+        facts["ordered"] = True
+    if (start := start_of_backlog(priority, packed)) is not None:
         facts["backlog_start"] = start
-    if tolerated := tolerated_of(submission.tolerate, chunks):
+    if tolerated := tolerated_of(submission.tolerate, packed.chunks):
         facts["tolerated_chunks"] = tolerated
     if submission.deadline is not None:
         facts["deadline_at"] = iso(submission.deadline)
@@ -132,7 +152,16 @@ def optional_facts(submission: Submission, chunks: int) -> dict[str, object]:
         facts["deadline_requested"] = submission.deadline_requested
     if submission.pipeline.notify is not None:
         facts["has_notify_hook"] = True
-    return facts
+    budget = submission.budget
+    caps = {"budget_tokens": budget.tokens, "budget_nano_usd": budget.nano_usd}
+    return facts | {name: cap for name, cap in caps.items() if cap is not None}
+
+
+def start_of_backlog(priority: Priority, packed: Packed) -> int | None:
+    """Return the first chunk of the backlog; None: the job needs no backlog."""
+    if packed.order.has_keys:
+        return ordered_backlog_start(priority, packed.order.heads)
+    return backlog_start(priority, packed.chunks)
 
 
 def sample_facts(
@@ -142,6 +171,12 @@ def sample_facts(
     sample = draw_sample(packed.chunks, submission.sample, rng)
     if not sample:
         return {}
+    if packed.order.has_keys:
+        message = (
+            "A job with order keys cannot have a sample: its chunks have an order."
+        )
+        step = "Submit some of the rows as a job of their own."
+        raise UsageError(message, code="submit.sample.invalid", next_step=step)
     facts: dict[str, object] = {
         "sample": sample,
         "sample_chunks": len(sample),
@@ -190,7 +225,9 @@ async def pack(
             progress("read", read)
     await packer.close()
     progress("read", packer.packed)
-    return Packed(packer.packed, packer.payload_bytes, packer.largest_payload)
+    return Packed(
+        packer.packed, packer.payload_bytes, packer.largest_payload, packer.order
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +237,7 @@ class Packed:
     chunks: int
     payload_bytes: int
     largest_payload: int
+    order: SubmitOrder
 
 
 @dataclass(slots=True)
@@ -212,13 +250,18 @@ class Packer:
     packed: int = 0
     payload_bytes: int = 0
     largest_payload: int = 0
+    order: SubmitOrder = field(init=False)
     _content: bytearray = field(default_factory=bytearray)
-    #: The label and the payload length of each chunk in the pack.
-    _pending: list[tuple[str, int]] = field(default_factory=list)
+    #: The label, the payload length and the order key of each chunk in the pack.
+    _pending: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Start without a chunk."""
+        self.order = SubmitOrder(self.ref)
 
     async def add(self, chunk: ChunkInput) -> None:
         """Add a payload; store the pack if it is full."""
-        self._pending.append((chunk.label, len(chunk.payload)))
+        self._pending.append((chunk.label, len(chunk.payload), chunk.order_key))
         self._content += chunk.payload
         self.payload_bytes += len(chunk.payload)
         self.largest_payload = max(self.largest_payload, len(chunk.payload))
@@ -235,21 +278,23 @@ class Packer:
         key = keys.pack_key(self.ref.tenant, self.ref.job, pack)
         await self.rt.objects.put(key, content, "application/jsonl")
         offset = 0
-        for label, length in self._pending:
+        for label, length, key in self._pending:
             place = str(PayloadRef(pack, offset, length))
             sha256 = keys.sha256(content[offset : offset + length])
-            self.spool.write(Entry(self.packed, label, place, sha256).line())
+            order = self.order.add(self.packed, key)
+            self.spool.write(Entry(self.packed, label, place, sha256, *order).line())
             offset += length + 1
             self.packed += 1
         self._pending.clear()
 
 
-def check_same(job: Job, facts: dict[str, object]) -> None:
-    """Refuse a second submit of the same id with another pipeline, content or deadline.
+def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
+    """Refuse a second submit of the same id that differs from the first.
 
     Raises:
         UsageError: `submit.token.conflict`.
     """
+    require_not_deleted(job)
     for name, stored, what in (
         ("pipeline", job.pipeline, "another pipeline"),
         ("manifest_sha256", job.manifest_sha256, "other chunks"),
@@ -279,9 +324,18 @@ def check_same(job: Job, facts: dict[str, object]) -> None:
     ):
         requested = facts.get(name, stored)
         if requested != stored:
-            raise UsageError(
-                f"Job {job.ref.job} exists, and its {what} is {stored}, "
-                f"not {requested}: nothing was changed.",
-                code="submit.token.conflict",
-                next_step=f"Repeat the submit without a {what}. {other}",
-            )
+            raise another(job, what, str(stored), str(requested), other)
+    if budget and budget != job.budget:
+        has = job.budget.text() or "none"
+        change = f"To change the budget: `piecework jobs set-budget {job.ref.job}`"
+        raise another(job, "budget", has, budget.text(), change)
+
+
+def another(job: Job, what: str, has: str, requested: str, other: str) -> UsageError:
+    """Return the error of a repeated submit that asks for something else."""
+    return UsageError(
+        f"Job {job.ref.job} exists, and its {what} is {has}, not {requested}: "
+        "nothing was changed.",
+        code="submit.token.conflict",
+        next_step=f"Repeat the submit without a {what}. {other}",
+    )

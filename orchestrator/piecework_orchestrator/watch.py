@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
+from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import Chunk, ChunkStatus, Job, JobStatus, moment
 from piecework.errors import WaitTimeoutError
 from piecework.reading import Reading
@@ -204,12 +205,21 @@ async def poll_until_ended(
         watcher.remark_once(hint)
         if found.status is JobStatus.CANCELLING:
             watcher.remark_once(describe_cancel(found))
-        if (pause := found.pause) is not None:
-            why = f"paused by {pause.actor}: {pause.code}: {pause.message}"
-            watcher.remark_once(f"{why}; next: piecework jobs resume {job}")
+        if found.pause is not None:
+            watcher.remark_once(describe_pause(found, found.pause))
         elif not counts.active and (reason := status_reason(found, rt.clock())):
             watcher.remark_once(f"notice {reason['code']}: {reason['message']}")
         await asyncio.sleep(poll_interval_s(found.chunks, poll_s))
+
+
+def describe_pause(job: Job, pause: Pause) -> str:
+    """Return why a job is paused, and the command that ends the pause."""
+    command = f"jobs resume {job.ref.job}"
+    if pause.code == PauseCode.BUDGET:
+        daily, own = f"budgets set {job.ref.tenant}", f"jobs set-budget {job.ref.job}"
+        command = daily if pause.until else own
+    why = f"paused by {pause.actor}: {pause.code}: {pause.message}"
+    return f"{why}; next: piecework {command}"
 
 
 def finish_of(explained: Document) -> tuple[float, float] | None:

@@ -31,9 +31,9 @@ class Reaching:
             from piecework.errors.classify import classify  # loads pydantic
 
             failure = classify(error)
-            said = failure.provider_code
-            problem = f"refused a request: {said}" if said else "could not be reached"
-            message = f"{self.what} {problem} ({type(error).__name__})."
+            answered = isinstance(error, ClientError)
+            problem = "refused a request" if answered else "could not be reached"
+            message = f"{self.what} {problem}: {failure.message}"
             raise StoreError(message, code=failure.code) from error
 
 

@@ -6,7 +6,14 @@ import asyncio
 import re
 import unicodedata
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+)
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
@@ -38,6 +45,8 @@ OUT_OF_RANGE = "InvalidRange"
 #: about 200.
 LINE_LIMIT = 16 * 1024
 LINES_BLOCK = 64 * 1024
+#: Versions of objects that are deleted at the same time.
+DELETED_AT_ONCE = 16
 
 
 @dataclass(slots=True)
@@ -130,6 +139,31 @@ class Objects:
                 for found in page.get("Contents", []):
                     yield found["Key"]
 
+    async def remove_all(self, prefix: str) -> AsyncIterator[str]:
+        """Delete the objects that begin with a prefix, in all versions; yield each key.
+
+        A version that is deleted by its id is gone for good, also in a bucket that
+        keeps old versions.
+        """
+        with reaching(self.bucket):
+            while True:
+                page: Any = await self.client.list_object_versions(
+                    Bucket=self.bucket, Prefix=prefix
+                )
+                found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+                if not found:
+                    return
+                for first in range(0, len(found), DELETED_AT_ONCE):
+                    some = found[first : first + DELETED_AT_ONCE]
+                    await asyncio.gather(*map(self._delete_version, some))
+                    for each in some:
+                        yield each["Key"]
+
+    async def _delete_version(self, found: Mapping[str, Any]) -> None:
+        await self.client.delete_object(
+            Bucket=self.bucket, Key=found["Key"], VersionId=found["VersionId"]
+        )
+
     async def put_value(self, text: str, stem: str) -> dict[str, str]:
         """Return the attributes in which a row stores a value of any size.
 
@@ -144,19 +178,28 @@ class Objects:
         return {"value_at": await self.put(key, content), "value_sha256": sha256}
 
     async def get_value(self, row: Row, prefix: str) -> str:
-        """Return the value of a row, as `put_value` wrote it under its job's prefix.
+        """Return the value of a row; see `read_value`."""
+        return await read_value(self.get, row, prefix)
 
-        Raises:
-            PermanentError: `runtime.payload.corrupt`; `runtime.record.unreadable`:
-                the row is malformed.
-        """
-        item = row.item
-        if "value_at" not in item:
-            return records.read_text(item, "value", "A stored value")
-        key = own_key(records.read_text(item, "value_at", "A stored value"), prefix)
-        content = await self.get(key)
-        verify(content, records.read_text(item, "value_sha256", key), key)
-        return content.decode()
+
+async def read_value(
+    get: Callable[[str], Awaitable[bytes]], row: Row, prefix: str
+) -> str:
+    """Return the value of a row, as `put_value` wrote it under its job's prefix.
+
+    `get` reads an object by its key.
+
+    Raises:
+        PermanentError: `runtime.payload.corrupt`; `runtime.record.unreadable`:
+            the row is malformed.
+    """
+    item = row.item
+    if "value_at" not in item:
+        return records.read_text(item, "value", "A stored value")
+    key = own_key(records.read_text(item, "value_at", "A stored value"), prefix)
+    content = await get(key)
+    verify(content, records.read_text(item, "value_sha256", key), key)
+    return content.decode()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Make the attempts of one call: within the call limit and a timeout, with retries.
 
 attempt = look up the effect, if an earlier attempt may have caused it
-          -> limits of the fleet -> call limit -> intent of an effect
+          -> budgets -> limits of the fleet -> call limit -> intent of an effect
           -> circuit breaker -> the user's function
 """
 
@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from piecework import telemetry
 from piecework.calls.call import Call, CallAttempts, CallCounts
 from piecework.calls.fleet_breaker import BreakerRegistry
+from piecework.calls.fleet_budgets import JobBudgets, is_priced
 from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
 from piecework.calls.pause_gate import PauseGate
 from piecework.calls.usage import UsageReporter, estimated_tokens
 from piecework.dependency import Dependency, Usage, key_argument, outside_chunk
+from piecework.domain.budget import Amount
 from piecework.errors import PermanentError, PieceworkError, TransientError
 from piecework.errors.classify import mark
 from piecework.resilience.breaker import (
@@ -108,6 +110,7 @@ class Attempts:
             own the claim any more, as after the whole process was frozen.
         breakers: The breakers of the whole worker; None: calls have no breaker.
         limits: The limits that the worker shares with the fleet; None: no limits.
+        budgets: The budgets of the job; None: it has none.
         latest_start: Returns the loop time until which a call may wait for quota.
         tokens: The retry tokens of the whole worker, by dependency.
         enforce_fleet_budget: Whether a retry needs one of these tokens.
@@ -131,6 +134,7 @@ class Attempts:
     check_lease: Callable[[], None] = lambda: None
     breakers: BreakerRegistry | None = None
     limits: FleetLimits | None = None
+    budgets: JobBudgets | None = None
     latest_start: Callable[[], float] = lambda: inf
     tokens: defaultdict[str, RetryTokenBucket] = field(
         default_factory=new_token_buckets
@@ -272,12 +276,14 @@ class Attempts:
         is one of a job that was paused meanwhile.
 
         Raises:
-            PermanentError: `runtime.quota.call_too_large`.
-            TransientError: `runtime.quota.exhausted`, `runtime.dependency.paused`.
+            PermanentError: `runtime.quota.call_too_large`, `runtime.budget.no_price`.
+            TransientError: `runtime.quota.exhausted`, `runtime.dependency.paused`,
+                `runtime.budget.reserved`.
         """
         dependency, start = attempts.call.dependency, None
         limiter = None if self.limits is None else self.limits.of(dependency)
-        if limiter is None and attempts.ledger is None:
+        budgets = None if is_lookup else await self._binding_budgets(dependency)
+        if limiter is None and attempts.ledger is None and budgets is None:
             return await self._plain_slot(dependency)
         tokens = 0
         if limiter is not None and limiter.limits.tokens_per_minute and not is_lookup:
@@ -286,6 +292,13 @@ class Attempts:
             await self.gate.wait()
             self._refuse_paused(dependency)
             async with AsyncExitStack() as held:
+                if budgets is not None:
+                    attempts.reservation = await budgets.reserve(
+                        attempts.call,
+                        self.latest_start(),
+                        self.progress,
+                        waits=not self.gate.is_always_open,
+                    )
                 if limiter is not None:
                     latest = self.latest_start()
                     start = await limiter.start(tokens, latest, self.progress)
@@ -298,8 +311,21 @@ class Attempts:
                         return held.pop_all()
                     if intent is not None:
                         await intent.mark_refused(attempts.call.key)
+            attempts.settle_budgets(Amount())
             if limiter is not None:
                 limiter.settle(tokens, 0)
+
+    async def _binding_budgets(self, dependency: Dependency) -> JobBudgets | None:
+        """Return the budgets that a call spends from; None: it spends from none.
+
+        The read of the breakers, which the call needs anyway, has those of tenants.
+        """
+        budgets = self.budgets
+        if budgets is None or not is_priced(dependency):
+            return None
+        if self.breakers is not None and dependency.breaker is not None:
+            await self.breakers.refresh()
+        return budgets if budgets.bind() else None
 
     async def _plain_slot(self, dependency: Dependency) -> HeldSlot:
         """Return the slot of a call that needs nothing else of the fleet."""
@@ -338,7 +364,10 @@ class Attempts:
         return await self.breakers.request_permit(dependency)
 
     def _count_failure(self, attempts: CallAttempts, end: Failed | None) -> None:
-        """Count an attempt that failed, if it was sent; None: it was cut off."""
+        """Count an attempt that failed, if it was sent; None: it was cut off.
+
+        Like the bill, a budget counts a failed attempt only if its usage is known.
+        """
         if attempts.began_at is not None:
             self.counts.failed += 1
             dependency = attempts.call.dependency
@@ -347,6 +376,7 @@ class Attempts:
             if isinstance(usage, Usage):
                 known = self.usage.report_failed(attempts.call, usage, self.counts)
                 self._settle(attempts, known)
+        attempts.settle_budgets(Amount())
 
     def _may_retry(self, attempts: CallAttempts) -> bool:
         """Take a retry token, unless the breaker would reject the retry."""
@@ -370,6 +400,7 @@ class Attempts:
         usage = self.usage.report_paid(call, answer, self.counts)
         if call.dependency.usage is not None:
             self._settle(attempts, usage)
+        attempts.settle_budgets(None)
         if self.counts.forward:
             self.counts.end_times.append(self.clock())
         try:
@@ -378,10 +409,11 @@ class Attempts:
             return self._own(attempts, error)
 
     def _settle(self, attempts: CallAttempts, usage: Usage) -> None:
-        """Correct the fleet's schedule by the tokens that an answer has used."""
+        """Correct the fleet's schedule and the budgets by what an answer has used."""
+        used = usage.tokens_in + usage.tokens_out
         if attempts.limiter is not None:
-            used = usage.tokens_in + usage.tokens_out
             attempts.limiter.settle(attempts.estimate, used)
+        attempts.settle_budgets(Amount(used, usage.whole_amounts[2]))
 
     def _failed(self, attempts: CallAttempts, end: Failed) -> Failed:
         """Return the end of a call that is not retried: its last failure, or a limit.

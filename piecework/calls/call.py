@@ -21,7 +21,9 @@ from piecework.errors.payload_redaction import redact_payload
 from piecework.resilience.retry import RetryPolicy
 
 if TYPE_CHECKING:
+    from piecework.calls.fleet_budgets import Reservation
     from piecework.calls.fleet_limits import Limiter
+    from piecework.domain.budget import Amount
     from piecework.domain.protocols import Ledger
     from piecework.errors import ErrorEnvelope
 
@@ -229,6 +231,7 @@ class CallAttempts:
         budget_exhausted: Whether the fleet's budget refused a retry.
         retried: The failures of the attempts that were retried.
         limiter, estimate: The limits that the last execution kept to, and its tokens.
+        reservation: What the last execution has reserved of budgets; None: nothing.
         ledger: Receives the intent before the first execution; None: it needs none.
     """
 
@@ -240,6 +243,7 @@ class CallAttempts:
     retried: tuple[ErrorEnvelope, ...] = ()
     limiter: Limiter | None = None
     estimate: int = 0
+    reservation: Reservation | None = None
     ledger: Ledger | None = None
 
     async def write_intent(self) -> Ledger | None:
@@ -254,6 +258,12 @@ class CallAttempts:
         stage, longest = call.scope.stage, dependency.timeout
         await ledger.begin(call.key, stage, dependency.effect, longest)
         return ledger
+
+    def settle_budgets(self, used: Amount | None) -> None:
+        """Replace what is reserved by what was used; None: the estimate stands."""
+        reservation, self.reservation = self.reservation, None
+        if reservation is not None:
+            reservation.settle(used)
 
     def begin(self, now: float) -> None:
         """Count an attempt."""

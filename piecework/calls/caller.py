@@ -43,6 +43,7 @@ from piecework.domain.protocols import (
     NoResponseCache,
     Proceed,
     ResponseCache,
+    SleepRequestedError,
 )
 from piecework.errors import PermanentError, StoreError
 from piecework.resilience.retry import Answered, Failed
@@ -51,6 +52,8 @@ R = TypeVar("R")
 
 #: Arguments and answers that are kept, to redact them from error messages.
 RECENT_IO = 64
+#: Seconds of a sleep that stays in its worker: a give-up and a claim take as long.
+SHORT_SLEEP_S = 2.0
 
 
 @dataclass(slots=True)
@@ -76,7 +79,11 @@ class Caller:
     gen: int
     attempts: Attempts
     drains_effects: Callable[[], bool] = lambda: False
-    fatal_error: ClaimLostError | CancelRequestedError | StoreError | None = None
+    fatal_error: (
+        ClaimLostError | CancelRequestedError | SleepRequestedError | StoreError | None
+    ) = None
+    #: The sleeps of the current run of a stage so far.
+    sleeps: int = 0
     responses: ResponseCache = field(default_factory=NoResponseCache)
     effect_drain: EffectDrain = field(default_factory=EffectDrain)
     recent_io: deque[Any] = field(default_factory=lambda: deque(maxlen=RECENT_IO))
@@ -149,6 +156,36 @@ class Caller:
         finally:
             del self._pending[shared]
             self.progress()
+
+    def clock(self) -> float:
+        """Return the time in seconds since 1970."""
+        return self.attempts.clock()
+
+    async def sleep_until(self, scope: CallScope, until: float, name: str) -> None:
+        """Return if the moment has come, else give up the worker until then.
+
+        The first run of the stage decides the moment; a later run reads it. Sleeps are
+        told apart by their name, or by their order in the stage.
+
+        Raises:
+            SleepRequestedError: The chunk gives up its worker.
+        """
+        if self.fatal_error is not None:
+            raise self.fatal_error
+        self.sleeps += 1
+        place = (scope.tenant, scope.job, scope.chunk, scope.stage)
+        key = keys.sha256_of("sleep", *place, name or self.sleeps)
+        stored = self.journal.recall(key)
+        if stored is None:
+            await self.journal.record(key, repr(until))
+        else:
+            until = float(stored)
+        left = until - self.attempts.clock()
+        if left > SHORT_SLEEP_S:
+            self.fatal_error = SleepRequestedError(until)
+            raise self.fatal_error
+        if left > 0:
+            await self.attempts.sleep(left)
 
     async def _equal_end(self, shared: str) -> Answered[str] | Failed | None:
         """Return the end of an equal call that is in flight; None: there is none."""
@@ -272,7 +309,7 @@ class Caller:
         After `MAX_BUDGET_DEFERRALS` deferrals the fleet's retry budget is not enforced
         any more: a compensation that never succeeds must come to an end.
         """
-        if isinstance(self.fatal_error, CancelRequestedError):
+        if isinstance(self.fatal_error, CancelRequestedError | SleepRequestedError):
             self.fatal_error = None  # it stopped the pivot, and no compensation
         self.counts.forward = False
         self.gate.keep_open()

@@ -220,7 +220,7 @@ class BreakerRegistry:
         if dependency.breaker is None:
             return None
         breaker = self.get(dependency.name, dependency.breaker)
-        await self._refresh()
+        await self.refresh()
         state, probe_s = breaker.state, dependency.timeout + PROBE_GRACE_S
         permit = state.request_permit(self.clock(), probe_s)
         if isinstance(permit, Permit) and permit.probe:
@@ -324,10 +324,10 @@ class BreakerRegistry:
         if self.record is None or self._sync_lock.locked() or not self._is_stale():
             return
         if self.by_name or self._read_at is None:
-            self._prefetching = asyncio.create_task(self._refresh())
+            self._prefetching = asyncio.create_task(self.refresh())
             self._prefetching.add_done_callback(_retrieve_exception)
 
-    async def _refresh(self) -> None:
+    async def refresh(self) -> None:
         """Read the record if the last read is stale; concurrent calls share a read."""
         while self.record is not None and self._is_stale():
             if self._sync_lock.locked():

@@ -48,6 +48,11 @@ class PauseGate:
         self._always_open = True
         self.open()
 
+    @property
+    def is_always_open(self) -> bool:
+        """Whether the chunk compensates: no pause keeps its calls back."""
+        return self._always_open
+
     @contextmanager
     def request(self) -> Iterator[None]:
         """Count a call from its request until its answer is stored."""

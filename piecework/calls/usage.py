@@ -171,6 +171,26 @@ def estimated_tokens(dependency: Dependency, bound: functools.partial[Any]) -> i
         raise PermanentError(message, code="runtime.quota.estimate_failed") from error
 
 
+def estimated_usd(dependency: Dependency, bound: functools.partial[Any]) -> float:
+    """Return about how many dollars a call costs; 0 without an estimate.
+
+    Raises:
+        PermanentError: `runtime.quota.estimate_failed`.
+    """
+    estimate = dependency.estimate_usd
+    if estimate is None:
+        return 0.0
+    try:
+        found = float(estimate(*bound.args, **bound.keywords))
+        if 0 <= found <= MAX_AMOUNT:
+            return found
+        wrong = f"returned {found}"
+    except Exception as error:  # noqa: BLE001 -- a user's function, about money
+        wrong = f"raised {type(error).__name__}"
+    message = f"`estimate_usd` of {dependency.name} {wrong}."
+    raise PermanentError(message, code="runtime.quota.estimate_failed")
+
+
 def characters(value: Any) -> int:
     """Return the number of characters in the texts of a value."""
     match value:

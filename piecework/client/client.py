@@ -26,13 +26,16 @@ from piecework.client.arguments import (
 )
 from piecework.client.job import JobHandle
 from piecework.client.sync import Blocking, BlockingIterator, SyncJob
-from piecework.client.views import JobFacts, limits_document
+from piecework.client.views import JobFacts, limits_document, tenant_budget_document
 from piecework.declared import PipelineFunction, as_pipeline
+from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job_row import Pause, PauseCode
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.keys import is_name
+from piecework.domain.model import JobRef
 from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
+from piecework.jobs.budgeting import set_tenant_budget
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline
 from piecework.resilience.limits import Limits
@@ -51,7 +54,7 @@ from piecework_orchestrator.closing import (
 from piecework_orchestrator.identity import new_job_id, require_job_id, whoami
 from piecework_orchestrator.inspector import (
     Document,
-    parse_status,
+    JobFilter,
     read_jobs,
 )
 from piecework_orchestrator.letters import group_by_cause, write_letters
@@ -148,6 +151,8 @@ class Client:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         sample: int = 0,
         goes_on: bool = False,
         on_progress: Progress = ...,
@@ -163,11 +168,13 @@ class Client:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         sample: int = 0,
         goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
-    async def submit(  # noqa: PLR0913 -- what a submit may say
+    async def submit(  # noqa: PLR0913 -- options of a submit
         self,
         pipeline: Pipeline[Any] | PipelineFunction[Any, Any],
         rows: Rows[Any],
@@ -177,6 +184,8 @@ class Client:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         sample: int = 0,
         goes_on: bool = False,
         on_progress: Progress = lambda *_: None,
@@ -194,6 +203,9 @@ class Client:
             source: What the record says about the origin of the rows.
             priority: `high`, `normal` or `low`: the share of the job in the workers;
                 empty: normal.
+            budget_usd: The dollars that its calls may cost. At the cap the job is
+                paused; `JobHandle.set_budget` raises it.
+            budget_tokens: The tokens that its calls may use, in and out.
             sample: How many random chunks run first; then the job is paused with the
                 code `sample` until `resume`. `forecast` tells what the rest will use.
             goes_on: The end of the sample starts the rest, without a pause.
@@ -201,9 +213,11 @@ class Client:
 
         Raises:
             UsageError: `input.…`: a row is invalid, and no job was created;
-                `submit.tolerance.invalid`, `submit.sample.invalid`;
+                `submit.tolerance.invalid`, `submit.sample.invalid`,
+                `submit.budget.invalid`;
+                `submit.budget.no_price`: a model of the pipeline has no price;
                 `submit.token.conflict`: a job with this id has other content, or
-                another deadline, priority or sample.
+                another deadline, budget, priority or sample.
         """
         rt, pipeline = self.runtime, as_pipeline(pipeline)
         require_job_id(id)
@@ -220,6 +234,7 @@ class Client:
             requested,
             tolerate,
             parse_priority(priority) if priority else None,
+            parse_cap(budget_usd, budget_tokens),
             sample,
             goes_on,
         )
@@ -239,18 +254,22 @@ class Client:
         known = None if pipeline is None else as_pipeline(pipeline)
         return JobHandle(id, self.runtime, self._actor, known)
 
-    async def jobs(self, status: str | None = None) -> AsyncIterator[JobFacts]:
+    async def jobs(
+        self, *status: str, pipeline: str = "*", since: str = ""
+    ) -> AsyncIterator[JobFacts]:
         """Yield the jobs of the tenant, the newest first.
 
         Jobs that a newer version of Piecework wrote are left out.
 
         Args:
             status: Only these, such as `RUNNING`.
+            pipeline: Only jobs of this pipeline; `review*` for all that begin so.
+            since: Only jobs that were created within this span, such as `2d`.
 
         Raises:
-            UsageError: `cli.usage.invalid`: not a status.
+            UsageError: `cli.usage.invalid`: not a status, or not a span.
         """
-        wanted = parse_status(status, JobStatus)
+        wanted = JobFilter.parse(status, pipeline, since)
         async for document in read_jobs(self.runtime, wanted, []):
             yield JobFacts.read(document)
 
@@ -354,6 +373,34 @@ class Client:
         row = await self._quotas().set_pause(dependency, None)
         return limits_document(dependency, row)
 
+    async def budgets(self) -> list[Document]:
+        """Return the daily budgets of the tenants that have one."""
+        rt = self.runtime
+        return [
+            tenant_budget_document(tenant, row, rt.clock())
+            async for tenant, row in rt.budgets.tenants()
+        ]
+
+    async def set_daily_budget(
+        self,
+        tenant: str,
+        usd: float | str | None = None,
+        tokens: int | str | None = None,
+    ) -> Document:
+        """Set what all jobs of a tenant may spend in a day (UTC); return the budget.
+
+        Jobs that it has paused go on. What is not passed stays as it is; without any,
+        the tenant has no daily budget.
+
+        Raises:
+            UsageError: `submit.budget.invalid`; `cli.usage.invalid`: not a tenant.
+        """
+        rt, cap = self.runtime, parse_cap(usd, tokens)
+        if not is_name(tenant):
+            raise UsageError(f"{tenant[:64]!r} is not the name of a tenant.")
+        row = await set_tenant_budget(rt, tenant, cap, self._actor)
+        return tenant_budget_document(tenant, row, rt.clock())
+
     def _quotas(self) -> FleetQuotas:
         rt = self.runtime
         return FleetQuotas(rt.table, self._actor, rt.clock, rt.rng)
@@ -382,6 +429,8 @@ class SyncClient:
     discard = Blocking(Client.discard)
     limits = Blocking(Client.limits)
     set_limits = Blocking(Client.set_limits)
+    budgets = Blocking(Client.budgets)
+    set_daily_budget = Blocking(Client.set_daily_budget)
     pause_dependency = Blocking(Client.pause_dependency)
     resume_dependency = Blocking(Client.resume_dependency)
 
@@ -428,6 +477,8 @@ class SyncClient:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         sample: int = 0,
         goes_on: bool = False,
         on_progress: Progress = ...,
@@ -443,6 +494,8 @@ class SyncClient:
         tolerate: str | int = 0,
         source: str = "",
         priority: str = "",
+        budget_usd: float | str | None = None,
+        budget_tokens: int | str | None = None,
         sample: int = 0,
         goes_on: bool = False,
         on_progress: Progress = ...,

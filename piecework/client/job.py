@@ -15,10 +15,12 @@ from piecework.client.arguments import Deadline, Timeout, epoch_of, seconds_of
 from piecework.client.progress import OnProgress, progress_bar
 from piecework.client.views import ChunkError, Done, Failed, JobFacts, JobView
 from piecework.domain import values
+from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef
 from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
+from piecework.jobs.budgeting import set_budget
 from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline, Stage
 from piecework.runtime import Runtime
@@ -41,6 +43,7 @@ from piecework_orchestrator.compensation_plan import (
 from piecework_orchestrator.cost.bill import TaskSize
 from piecework_orchestrator.cost.job import job_bill, region_of
 from piecework_orchestrator.cost.prices import load_prices
+from piecework_orchestrator.deletion import delete
 from piecework_orchestrator.effects import ResolutionRequest, effects_in_doubt, resolve
 from piecework_orchestrator.export import export
 from piecework_orchestrator.inspector import (
@@ -53,6 +56,7 @@ from piecework_orchestrator.inspector import (
     job_facts,
     parse_status,
     read_chunks,
+    read_job,
     require_job,
 )
 from piecework_orchestrator.letters import dead_letter_document, write_letters
@@ -107,8 +111,12 @@ class JobHandle(Generic[R]):
     # ── read ──────────────────────────────────────────────────────────────────
 
     async def facts(self) -> JobFacts:
-        """Return the facts on the job's own item: one request, whatever its size."""
-        return JobFacts.read(job_facts(await self._record(), self.rt.clock()))
+        """Return the facts on the job's own item: one request, whatever its size.
+
+        Those of a deleted job are its tombstone.
+        """
+        record = await read_job(self.rt, self.id)
+        return JobFacts.read(job_facts(record, self.rt.clock()))
 
     async def view(self) -> JobView:
         """Return the state of the job now, with its chunks by status."""
@@ -139,13 +147,13 @@ class JobHandle(Generic[R]):
         """Return the events of the job, the oldest first."""
         return await job_events(self.rt, await self._record())
 
-    async def chunks(self, status: str | None = None) -> AsyncIterator[Document]:
+    async def chunks(self, *status: str) -> AsyncIterator[Document]:
         """Yield the chunks by number; `status`: only these, such as `DEAD`.
 
         Raises:
             UsageError: `cli.usage.invalid`: not a status.
         """
-        wanted = parse_status(status, ChunkStatus)
+        wanted = {parse_status(each, ChunkStatus) for each in status}
         async for document in read_chunks(self.rt, await self._record(), wanted):
             yield document
 
@@ -347,6 +355,27 @@ class JobHandle(Generic[R]):
         await self.rt.jobs.record(self.ref, "priority", facts)
         return await self.facts()
 
+    async def set_budget(
+        self,
+        usd: float | str | None = None,
+        tokens: int | str | None = None,
+        reason: str = "",
+        *,
+        on_progress: Progress = lambda *_: None,
+    ) -> JobFacts:
+        """Set what the calls of the job may spend; resume it if its budget paused it.
+
+        Raises:
+            UsageError: `submit.budget.invalid`; `job.budget.none`: the job was
+                submitted without a budget of that kind.
+        """
+        cap, job = parse_cap(usd, tokens), await self._record()
+        if not cap:
+            raise UsageError("No budget was given.", next_step="Pass usd= or tokens=.")
+        who = {"actor": self.actor, "reason": reason}
+        await set_budget(self.rt, job, cap, **who, progress=on_progress)
+        return await self.facts()
+
     async def retry(self, reason: str = "", deadline: Deadline | None = None) -> int:
         """Reopen the chunks without a result of a job that has ended; return how many.
 
@@ -379,6 +408,26 @@ class JobHandle(Generic[R]):
         """
         await self._record()
         job = await resume(
+            self.rt, self.ref, actor=self.actor, reason=reason, progress=on_progress
+        )
+        return JobFacts.read(job_facts(job, self.rt.clock()))
+
+    async def delete(
+        self, reason: str, *, on_progress: Progress = lambda *_: None
+    ) -> JobFacts:
+        """Delete all data of the job, which must have ended; return its tombstone.
+
+        The id cannot be used again. A repeated call continues an interrupted one.
+
+        Args:
+            reason: Kept in the tombstone.
+            on_progress: Receives the rows and objects that are deleted so far.
+
+        Raises:
+            UsageError: `job.state.not_deletable`, `redrive.reason.missing`.
+        """
+        await read_job(self.rt, self.id)
+        job = await delete(
             self.rt, self.ref, actor=self.actor, reason=reason, progress=on_progress
         )
         return JobFacts.read(job_facts(job, self.rt.clock()))

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
-from piecework.domain.model import JobStatus
+from piecework.domain.model import JobStatus, iso
+from piecework.resilience.budget import on_day
+from piecework.store.budgets import read_budget
 from piecework.store.limits import NAMES, read_quota
-from piecework_orchestrator.inspector import Document
+from piecework_orchestrator.inspector import Document, budget_document
 
 R = TypeVar("R")
 
@@ -109,6 +111,18 @@ class JobView(JobFacts):
     def dead_letters(self) -> int:
         """The number of open dead letters."""
         return int(self.document["dead_letters"])
+
+
+def tenant_budget_document(tenant: str, row: Mapping[str, Any], now: float) -> Document:
+    """Return the daily budget of a tenant: cap, spent and reserved, of this day."""
+    budget = on_day(read_budget(dict(row)), iso(now)[:10])
+    return {
+        "tenant": tenant,
+        "day": budget.day,
+        **budget_document(budget, now),
+        "set_by": row.get("set_by", ""),
+        "set_at": row.get("set_at", ""),
+    }
 
 
 def limits_document(dependency: str, row: Mapping[str, Any]) -> Document:

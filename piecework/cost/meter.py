@@ -255,6 +255,15 @@ class CostMeter:
         """
         return Working(self, job, ends)
 
+    def forget(self, job: JobRef) -> None:
+        """Give the counts of a deleted job to the requests without an owner."""
+        for actor, owner in list(self.accounts):
+            if owner == job:
+                left = self.accounts.pop((actor, owner)).counts
+                unowned = self.account_of((actor, None)).counts
+                for name, count in left.items():
+                    unowned[name] += count
+
     def close(self, place: tuple[Actor, Owner]) -> dict[str, int]:
         """Return the counts of an account for writing, and start a new account.
 

@@ -86,6 +86,26 @@ class ChunkRow:
         return self._optional("blocked_on")
 
     @property
+    def order_key(self) -> str:
+        """The hash of its order key; empty: it has none, and waits for no chunk."""
+        return self._optional("order_key")
+
+    @property
+    def blocked_by(self) -> int | None:
+        """The chunk before it in its order key, until that has settled; else None."""
+        return self._optional_count("blocked_by")
+
+    @property
+    def followed_by(self) -> int | None:
+        """The next chunk of its order key; None: it is the last one, or has no key."""
+        return self._optional_count("followed_by")
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether an operator discarded its dead letter, so that its key goes on."""
+        return "skipped_at" in self.item
+
+    @property
     def redispatch_at(self) -> str:
         """When the reconciler sends its message again; empty: no time is set."""
         return self._optional("redispatch_at")
@@ -277,6 +297,9 @@ class ChunkRow:
 
     def _optional(self, name: str) -> str:
         return self._text(name) if name in self.item else ""
+
+    def _optional_count(self, name: str) -> int | None:
+        return self._count(name) if name in self.item else None
 
     def _count(self, name: str) -> int:
         if name not in self.item:

@@ -5,6 +5,7 @@
     its schema is newer than this worker's               leaves it to newer workers
     it has ended, or its generation is later             deletes the message
     another lease is alive                               hides the message until then
+    an earlier chunk of its order key has not settled    deletes the message
     the retry is not due, but soon                       hides the message until then
     the retry is not due, and far                        deletes the message
     its lease has expired                                releases the lease, claims it
@@ -13,7 +14,8 @@
     it has no lease, but an earlier worker had claimed   claims it after that fence
 
 A refused worker spends no attempt. It deletes the message of a living chunk only if the
-chunk waits so long that the reconciler sends the next one. The function is pure, so
+chunk waits so long that the reconciler sends the next one, or if the worker that
+unblocks the chunk does. The function is pure, so
 that a test can table it.
 """
 
@@ -106,6 +108,11 @@ class NotDue:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocked:
+    """An earlier chunk of its order key has not settled."""
+
+
+@dataclass(frozen=True, slots=True)
 class CancelPending:
     """A cancel of the chunk is pending, and no lease on it is alive."""
 
@@ -133,6 +140,7 @@ Refusal: TypeAlias = (
     | Busy
     | LeaseExpired
     | NotDue
+    | Blocked
     | CancelPending
     | AttemptsExhausted
 )
@@ -145,7 +153,7 @@ MAX_RECOVERIES = 3
 RECHECK_S = 1.0
 
 
-def explain_refusal(  # noqa: PLR0911 -- one row of the table, one return
+def explain_refusal(  # noqa: C901, PLR0911 -- one row of the table, one return
     ref: ChunkRef,
     item: Mapping[str, Any] | None,
     *,
@@ -178,6 +186,8 @@ def explain_refusal(  # noqa: PLR0911 -- one row of the table, one return
         return Busy(max(0.0, moment(chunk.claim_expires_at) + skew - now))
     if chunk.is_cancel_requested and not chunk.has_direction:
         return CancelPending(chunk)
+    if chunk.blocked_by is not None:
+        return Blocked()
     if chunk.retry_at and moment(chunk.retry_at) > now:
         return NotDue(moment(chunk.retry_at) - now)
     if chunk.attempts >= max_attempts:

@@ -38,6 +38,11 @@ class OpenLetterRow(Row):
         """When the chunk was dead-lettered, ISO 8601."""
         return self._text("dead_lettered_at")
 
+    @property
+    def pipeline(self) -> str:
+        """The pipeline of its job."""
+        return str(self.item.get("pipeline", ""))
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRow(Row):
@@ -81,6 +86,12 @@ class DeadLetterRow(Row):
         return self._text("dead_lettered_at")
 
     @property
+    def closed_at(self) -> str:
+        """When an operator redrove or discarded it, ISO 8601; empty: it is open."""
+        found = (self.item.get("redriven_at"), self.item.get("discarded_at"))
+        return max(str(at or "") for at in found)
+
+    @property
     def job(self) -> JobRef:
         """The job of the chunk."""
         return self.ref.of
@@ -99,6 +110,11 @@ class DeadLetterRow(Row):
     def label(self) -> str:
         """The label of the chunk."""
         return str(self.item.get("label", ""))
+
+    @property
+    def order_key(self) -> str:
+        """The hash of the chunk's order key; empty: it has none."""
+        return records.read_optional_text(self.item, "order_key") or ""
 
     @property
     def error(self) -> str:
@@ -140,11 +156,6 @@ class DeadLetterRow(Row):
     def attempts(self) -> int:
         """The attempts of the chunk in this generation."""
         return records.read_optional_int(self.item, "attempts") or 0
-
-    @property
-    def expires_at(self) -> int | None:
-        """When DynamoDB may delete it, in seconds since 1970."""
-        return records.read_optional_int(self.item, "expires_at")
 
     @property
     def error_history(self) -> Any:

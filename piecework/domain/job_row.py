@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys, records
+from piecework.domain.budget import Cap
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.priority import Priority
 
@@ -29,6 +30,7 @@ PROGRESS = (
     "reopened_at",
     "resumed_at",
     "cancelled_at",
+    "delete_requested_at",
     "progress_at",
 )
 
@@ -40,6 +42,8 @@ class PauseCode(StrEnum):
     PERSON = "person"
     #: Its sample has ended, and the rest waits for a yes.
     SAMPLE = "sample"
+    #: Its budget, or that of its tenant for the day, is spent.
+    BUDGET = "budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,14 @@ class Pause:
         message: The reason in words.
         actor: The operator, or the process, that paused the job.
         at: When, ISO 8601; empty until the pause is stored.
+        until: When a reconciler resumes the job, ISO 8601; empty: an operator does.
     """
 
     code: str
     message: str
     actor: str
     at: str = ""
+    until: str = ""
 
     def document(self) -> dict[str, str]:
         """Return the pause as views and events show it."""
@@ -65,6 +71,7 @@ class Pause:
             "message": self.message,
             "actor": self.actor,
             "at": self.at,
+            **({"until": self.until} if self.until else {}),
         }
 
 
@@ -176,7 +183,8 @@ class JobRow:
         if self.status != "PAUSED":
             return None
         names = ("pause_code", "pause_message", "paused_by", "paused_at")
-        return Pause(*map(self._text, names))
+        code, message, actor, at = map(self._text, names)
+        return Pause(code, message, actor, at, self._optional("pause_until"))
 
     @property
     def resume_is_unsent(self) -> bool:
@@ -270,6 +278,12 @@ class JobRow:
         return self._optional("deadline_requested")
 
     @property
+    def budget(self) -> Cap:
+        """The budget of its submit; an operator may have set another one since."""
+        names = ("budget_tokens", "budget_nano_usd")
+        return Cap(*(self._int(n) if n in self.item else None for n in names))
+
+    @property
     def queue(self) -> str:
         """The queue of its pipeline; empty: the default one."""
         return self._optional("queue")
@@ -315,12 +329,33 @@ class JobRow:
         return self.holds_rest and chunk not in self.sample
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether its chunks have order keys."""
+        return "ordered" in self.item
+
+    @property
     def backlog_start(self) -> int | None:
         """The first chunk of its backlog; None: each chunk gets a message at once."""
         if "backlog_start" not in self.item:
             return None
         what = f"The record of job {self.ref.job}"
         return records.read_int(self.item, "backlog_start", what)
+
+    @property
+    def delete_after(self) -> str:
+        """When a reconciler deletes it, ISO 8601; empty: it stays."""
+        return self._optional("delete_after")
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its open dead letters kept it past its retention."""
+        return "kept_at" in self.item
+
+    @property
+    def deletion(self) -> dict[str, str]:
+        """By which operator, why and when it was deleted; empty: it was not."""
+        names = ("deleted_by", "delete_reason", "delete_requested_at", "deleted_at")
+        return {name: self._text(name) for name in names if name in self.item}
 
     def pick(self, names: Collection[str]) -> dict[str, Any]:
         """Return those of the attributes that it has."""

@@ -1,13 +1,17 @@
 """All formats of stored keys: table keys, object keys and call keys.
 
     partition                          sort key
-    T#acme#J#<job>                     META, JOIN, TALLY, EVENT#<time>#<event>,
+    T#acme#J#<job>                     META, JOIN, TALLY, BUDGET, EVENT#<time>#<event>,
                                        NOTIFICATION#<gen>#<event>, COST#<actor>
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
-    ACTIVE                             <tenant>#<job>
-    BREAKERS                           <dependency>, LIMITS#<dependency>
+    T#acme#WEBHOOKS                    <webhook>
+    T#acme#OUTBOX                      DELIVERY#<webhook>#<event>, DUE#<time>#...
+    ACTIVE                             <tenant>#<job>, OUTBOX#T#<tenant>
+    EXPIRY                             <time>#<tenant>#<job>
+    BREAKERS                           <dependency>, LIMITS#<dependency>,
+                                       BUDGET#<tenant>
     WORKERS                            <worker>
     T#acme#I#<sha256>                  RECORD, HEAD, SEQ#<n>
     T#acme#R#<sha256>                  RESPONSE
@@ -51,6 +55,7 @@ def is_file_name(text: str) -> bool:
 
 ACTIVE_PK = "ACTIVE"
 BREAKERS_PK = "BREAKERS"
+EXPIRY_PK = "EXPIRY"
 QUARANTINE_PK = "QUARANTINE"
 WORKERS_PK = "WORKERS"
 META_SK = "META"
@@ -63,6 +68,11 @@ NOTIFICATION_PREFIX = "NOTIFICATION#"
 COST_PREFIX = "COST#"
 LIMITS_PREFIX = "LIMITS#"
 BACKLOG_PREFIX = "BACKLOG#"
+DUE_PREFIX = "DUE#"
+DELIVERY_PREFIX = "DELIVERY#"
+OUTBOX_PREFIX = "OUTBOX#T#"
+BUDGET_SK = "BUDGET"
+BUDGET_PREFIX = "BUDGET#"
 RECORD_SK = "RECORD"
 HEAD_SK = "HEAD"
 RESPONSE_SK = "RESPONSE"
@@ -118,6 +128,53 @@ def job_of_active_sk(sk: str) -> tuple[str, str] | None:
     return (tenant, job) if is_name(tenant) and is_name(job) else None
 
 
+def expiry_sk(at: str, tenant: str, job: str) -> str:
+    """Return the sort key under which the reconciler finds a job that expires."""
+    return f"{at}#{tenant}#{job}"
+
+
+def job_of_expiry_sk(sk: str) -> tuple[str, str, str] | None:
+    """Return time, tenant and job of a job that expires; None: it is another row."""
+    at, _, rest = sk.partition("#")
+    named = job_of_active_sk(rest)
+    return None if named is None else (at, *named)
+
+
+def webhooks_pk(tenant: str) -> str:
+    """Return the partition of a tenant's webhooks."""
+    return f"T#{tenant}#WEBHOOKS"
+
+
+def outbox_pk(tenant: str) -> str:
+    """Return the partition of a tenant's deliveries to webhooks."""
+    return f"T#{tenant}#OUTBOX"
+
+
+def delivery_sk(webhook: str, event: str) -> str:
+    """Return the sort key of an event on its way to a webhook.
+
+    Without an event it is the beginning that all deliveries of a webhook have; without
+    a webhook, the beginning of all.
+    """
+    return f"{DELIVERY_PREFIX}{webhook}#{event}" if webhook else DELIVERY_PREFIX
+
+
+def due_sk(due_at: str, webhook: str, event: str) -> str:
+    """Return the sort key under which a delivery is found when it is due."""
+    return f"{DUE_PREFIX}{due_at}#{webhook}#{event}"
+
+
+def outbox_sk(tenant: str) -> str:
+    """Return the sort key, among the active jobs, of an outbox with deliveries."""
+    return OUTBOX_PREFIX + tenant
+
+
+def tenant_of_outbox_sk(sk: str) -> str | None:
+    """Return the tenant of an outbox with deliveries; None: it is another row."""
+    tenant = sk.removeprefix(OUTBOX_PREFIX)
+    return tenant if tenant != sk and is_name(tenant) else None
+
+
 def backlog_sk(queue: str, tenant: str, job: str) -> str:
     """Return the sort key of the backlog of a job, among the active jobs.
 
@@ -135,6 +192,11 @@ def event_sk(at: str, event: str, token: str) -> str:
 def notification_sk(gen: int, event: str) -> str:
     """Return the sort key of a notification of a generation of a job."""
     return f"{NOTIFICATION_PREFIX}{gen:04d}#{event}"
+
+
+def budget_sk(tenant: str) -> str:
+    """Return the sort key of a tenant's daily budget, beside the breakers."""
+    return BUDGET_PREFIX + tenant
 
 
 def limits_sk(dependency: str) -> str:
@@ -366,6 +428,11 @@ def sha256(content: bytes) -> str:
 def sha256_of(*parts: str | int) -> str:
     """Return a SHA-256 that differs if any part differs, or its type."""
     return sha256(json.dumps(parts, separators=(",", ":")).encode())
+
+
+def order_key(tenant: str, job: str, key: str) -> str:
+    """Return the stored form of an order key: a hash that differs in each job."""
+    return sha256_of("order", tenant, job, key)[:32]
 
 
 def provider_key(key: str, gen: int) -> str:

@@ -58,6 +58,10 @@ class JobStatus(StrEnum):
     FAILED = "FAILED"
     #: Ended: it was cancelled; chunks keep the results that they have.
     CANCELLED = "CANCELLED"
+    #: It is being deleted: its rows and objects go; any process may continue.
+    DELETING = "DELETING"
+    #: It was deleted. Its own row stays as a tombstone.
+    DELETED = "DELETED"
 
     @property
     def ended(self) -> bool:
@@ -68,6 +72,11 @@ class JobStatus(StrEnum):
             JobStatus.FAILED,
             JobStatus.CANCELLED,
         }
+
+    @property
+    def gone(self) -> bool:
+        """Whether the data of the job is deleted, or is being deleted."""
+        return self in {JobStatus.DELETING, JobStatus.DELETED}
 
 
 #: The states in which a job can be cancelled.
@@ -182,7 +191,8 @@ class Chunk(ChunkRow):
 
     def to_reopen(self) -> Chunk:
         """Return it with only the attributes that a reopening reads, to save memory."""
-        names = {"stage", "resume_at"} & self.item.keys()
+        read = {"stage", "resume_at", "blocked_by", "error_code"}
+        names = read & self.item.keys()
         return replace(self, item={name: self.item[name] for name in names})
 
 

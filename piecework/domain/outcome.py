@@ -34,6 +34,10 @@ NEWER_WORKERS = "newer workers"
 STORE = "AWS"
 #: What a chunk waits for whose job is paused; it has no due time.
 PAUSE = "pause"
+#: What a chunk waits for whose stage sleeps, until its due time.
+TIMER = "timer"
+#: Why a chunk has no result whose order key was stopped until the end of its job.
+STOPPED_CODE = "runtime.order.stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,17 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
+class Sleeping:
+    """A stage sleeps: no attempt is spent, and the stage runs again at `until`.
+
+    Attributes:
+        until: In seconds since 1970.
+    """
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """The chunk's job was cancelled.
 
@@ -141,5 +156,12 @@ class DeadLettered:
 
 
 Outcome: TypeAlias = (
-    Succeeded | Retry | Deferred | Released | Paused | Cancelled | DeadLettered
+    Succeeded
+    | Retry
+    | Deferred
+    | Released
+    | Paused
+    | Sleeping
+    | Cancelled
+    | DeadLettered
 )

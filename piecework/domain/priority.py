@@ -7,6 +7,7 @@ the others form the backlog of the job, from which workers draw by priority.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -34,6 +35,17 @@ def backlog_start(priority: Priority, chunks: int) -> int | None:
     if priority is not Priority.NORMAL:
         return 0
     return FIRST_CHUNKS if chunks > FIRST_CHUNKS else None
+
+
+def ordered_backlog_start(priority: Priority, heads: Sequence[int]) -> int | None:
+    """Return the first chunk of the backlog of an ordered job, as `backlog_start`.
+
+    `heads`: the first chunks of the order keys, and those without a key, up to one more
+    than a submit sends. The other chunks follow one another, and need no backlog.
+    """
+    if priority is not Priority.NORMAL:
+        return 0
+    return heads[FIRST_CHUNKS] if len(heads) > FIRST_CHUNKS else None
 
 
 def parse_priority(text: str) -> Priority:

@@ -46,6 +46,20 @@ class CancelRequestedError(BaseException):
     """A cancel is requested: stop at this stage boundary and record it."""
 
 
+class SleepRequestedError(BaseException):
+    """The stage sleeps: the chunk gives up its worker until `until`.
+
+    Not an `Exception`, so that a stage's own `except Exception` cannot hide it.
+
+    Attributes:
+        until: When the stage runs again, in seconds since 1970.
+    """
+
+    def __init__(self, until: float) -> None:
+        super().__init__(until)
+        self.until = until
+
+
 class Checkpoints(Protocol):
     """A claimed chunk's progress through its stages."""
 

@@ -11,7 +11,7 @@ because a reader looks a code up here. The layers:
     input     the input of `submit`           embedded  the emulator on this machine
     pipeline  the user's declaration          cli       the command line
 
-    infra         stacks on AWS
+    infra         stacks on AWS               webhook   telling other systems
     idempotency   functions outside a pipeline, wrapped with `idempotent`
 """
 
@@ -435,6 +435,22 @@ ROWS: Final = (
         "list` shows who paused it and why; `piecework limits resume` ends the pause.",
     ),
     Code(
+        "runtime.budget.reserved",
+        TRANSIENT,
+        "A call was not made because calls in flight had reserved the rest of the "
+        "budget for as long as the worker may wait.",
+        "Wait: the chunk is deferred without spending an attempt. `piecework jobs set-"
+        "budget JOB` raises the budget.",
+    ),
+    Code(
+        "runtime.budget.no_price",
+        PERMANENT,
+        "The job has a budget in dollars, and a dependency declares no price of a "
+        "call, so it was not made.",
+        "Declare `Model(…, price=…)` or `Dependency(…, estimate_usd=…)`, deploy the "
+        f"workers, then run {REDRIVE}.",
+    ),
+    Code(
         "runtime.quota.exhausted",
         TRANSIENT,
         "A call was not made because the limits of its dependency had no quota for it "
@@ -693,6 +709,14 @@ ROWS: Final = (
         "or was cut off.",
         f"Check the workers' logs for memory limits and crashes, then run {REDRIVE}.",
     ),
+    Code(
+        "runtime.order.stopped",
+        PERMANENT,
+        "The job ended while the order key of the chunk was stopped by a dead letter "
+        "of an earlier chunk.",
+        f"Run {REDRIVE} for that dead letter: it also runs the chunks behind it. Or "
+        "discard it, then run `piecework jobs retry JOB`.",
+    ),
     # input
     Code(
         "input.chunks.too_many",
@@ -741,6 +765,19 @@ ROWS: Final = (
         PERMANENT,
         "The pipeline's `label` raised an error, or did not return a text.",
         "Correct it; it must return a short text for any payload.",
+    ),
+    Code(
+        "input.order.failed",
+        PERMANENT,
+        "The pipeline's `ordered_by` raised an error.",
+        "Correct it; it must accept any payload.",
+    ),
+    Code(
+        "input.order.invalid",
+        PERMANENT,
+        "The pipeline's `ordered_by` returned another value than a text of 1 to 256 "
+        "characters, an integer or None.",
+        "Return an identifier, such as the number of an account.",
     ),
     Code(
         "input.rows.empty",
@@ -858,6 +895,12 @@ ROWS: Final = (
         "Write `package.module:name` with the name of a `piecework.Pipeline`.",
     ),
     Code(
+        "pipeline.sleep.invalid",
+        PERMANENT,
+        "A compensation sleeps, or the moment of a sleep has no time zone.",
+        "Sleep in a stage only, and use `datetime.now(UTC)` or an aware time.",
+    ),
+    Code(
         "pipeline.stage.not_run",
         PERMANENT,
         "A stage requested the result of a stage that has not run before it.",
@@ -894,7 +937,28 @@ ROWS: Final = (
         "The tolerance is not a number of chunks, or a share of them.",
         "Use a number such as 20, or a share such as 2%.",
     ),
+    Code(
+        "submit.budget.invalid",
+        PERMANENT,
+        "The budget is not an amount of dollars or a number of tokens.",
+        "Use dollars such as 40 or 2.50, and tokens such as 2000000.",
+    ),
+    Code(
+        "submit.budget.no_price",
+        PERMANENT,
+        "A budget in dollars cannot be kept, because a model of the pipeline has no "
+        "price.",
+        "Declare `Model(…, price=…)` or `Dependency(…, estimate_usd=…)`, or use a "
+        "budget in tokens.",
+    ),
     # job
+    Code(
+        "job.budget.none",
+        PERMANENT,
+        "The job was submitted without a budget of that kind, so none can be set.",
+        "Pause or cancel it; submit the next job with `--budget-usd` or "
+        "`--budget-tokens`.",
+    ),
     Code(
         "job.tolerance.exceeded",
         PERMANENT,
@@ -971,6 +1035,13 @@ ROWS: Final = (
         "List the jobs with `piecework jobs list`.",
     ),
     Code(
+        "job.record.deleted",
+        PERMANENT,
+        "The job was deleted, by an operator or after its retention. Its id cannot be "
+        "used again.",
+        "See its tombstone with `piecework jobs show JOB`; submit with another job id.",
+    ),
+    Code(
         "job.retry.nothing_left",
         PERMANENT,
         "Every chunk of the job has a result or was discarded, and its join has run.",
@@ -988,6 +1059,12 @@ ROWS: Final = (
         PERMANENT,
         "The job has ended, or its join is running: it cannot be cancelled.",
         "See its status with `piecework jobs show JOB`.",
+    ),
+    Code(
+        "job.state.not_deletable",
+        PERMANENT,
+        "The job has not ended: it cannot be deleted.",
+        "Cancel it with `piecework jobs cancel JOB`, or wait for its end.",
     ),
     Code(
         "job.state.not_pausable",
@@ -1294,6 +1371,47 @@ ROWS: Final = (
         TRANSIENT,
         "The job had not ended when the time to wait was over.",
         "The job goes on. Watch it with `piecework jobs watch JOB`.",
+    ),
+    # webhook
+    Code(
+        "webhook.address.refused",
+        PERMANENT,
+        "The address of the webhook is not a public https:// address.",
+        "Use https://. For a private receiver set `PIECEWORK_WEBHOOK_NETWORKS` of the "
+        "reconciler.",
+    ),
+    Code(
+        "webhook.delivery.failed",
+        PERMANENT,
+        "The receiver of a webhook did not accept an event in nine attempts.",
+        "See the reason with `piecework webhooks show WEBHOOK`, repair the receiver, "
+        "then run `piecework webhooks retry WEBHOOK`.",
+    ),
+    Code(
+        "webhook.record.not_found",
+        PERMANENT,
+        "No webhook has this name, or it has no such event.",
+        "List the webhooks with `piecework webhooks list`.",
+    ),
+    Code(
+        "webhook.secret.weak",
+        PERMANENT,
+        "The secret of the webhook is too short, or is not base64 after `whsec_`.",
+        "Set a random secret: `python -c 'import secrets; "
+        "print(secrets.token_urlsafe(32))'`.",
+    ),
+    Code(
+        "webhook.subscription.invalid",
+        PERMANENT,
+        "The webhook has an option that is not valid.",
+        "Correct the option; see `piecework webhooks set --help`.",
+    ),
+    Code(
+        "webhook.variable.missing",
+        PERMANENT,
+        "The process that delivers lacks the variable that the webhook refers to.",
+        "Set the variable for the reconciler; its name begins with "
+        "`PIECEWORK_WEBHOOK_`.",
     ),
 )
 

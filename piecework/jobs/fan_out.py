@@ -92,10 +92,11 @@ async def count_chunks(
 
 
 async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
-    """Send the messages of the chunks; those of its backlog get none.
+    """Send the messages of the chunks; those of its backlog get none, nor blocked ones.
 
-    An ended chunk does not run again. A job whose backlog has every chunk sends one
-    message, which wakes a worker. While a job has a sample, it sends only that.
+    An ended chunk does not run again. The worker that unblocks a chunk sends it. A job
+    whose backlog has every chunk sends one message, which wakes a worker. While a job
+    has a sample, it sends only that.
     """
     if job.holds_rest:
         sample = [Message.about(job.ref.chunk(n), job.gen) for n in sorted(job.sample)]
@@ -107,8 +108,14 @@ async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
     sent, life = Counter("sent", progress), ProgressHeartbeat(rt, job)
 
     async def send(entries: list[Entry]) -> None:
-        messages = [Message.about(job.ref.chunk(e.chunk), job.gen) for e in entries]
-        sent.add(await rt.work.send(messages))
+        messages = [
+            Message.about(job.ref.chunk(entry.chunk), job.gen)
+            for entry in entries
+            if entry.blocked_by is None
+        ]
+        if messages:
+            await rt.work.send(messages)
+        sent.add(len(entries))
         await life.beat_if_due()
 
     async with aclosing(read_manifest(rt.objects, job)) as entries:

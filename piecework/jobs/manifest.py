@@ -1,8 +1,9 @@
 """The manifest of a job: the list of all its chunks, written before the job.
 
-Each chunk has one line, in order: number, label, position of the payload, SHA-256. The
-name of a manifest is its hash, so two different submits under one job id cannot
-overwrite each other's manifest.
+Each chunk has one line, in order: number, label, position of the payload, SHA-256. A
+chunk with an order key has three more fields: the hash of the key, and the numbers of
+the chunks before and after it in its key, or null. The name of a manifest is its hash,
+so two different submits under one job id cannot overwrite each other's manifest.
 """
 
 from __future__ import annotations
@@ -32,16 +33,27 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A chunk as the manifest lists it."""
+    """A chunk as the manifest lists it.
+
+    Attributes:
+        order_key: The hash of its order key; empty: it has none.
+        blocked_by: The chunk before it in its order key.
+        followed_by: The chunk after it in its order key.
+    """
 
     chunk: int
     label: str
     payload: str
     sha256: str
+    order_key: str = ""
+    blocked_by: int | None = None
+    followed_by: int | None = None
 
     def line(self) -> bytes:
         """Return the entry as a line."""
         fields = [self.chunk, self.label, self.payload, self.sha256]
+        if self.order_key:
+            fields += [self.order_key, self.blocked_by, self.followed_by]
         return _encode(fields).encode() + b"\n"
 
     @classmethod
@@ -56,17 +68,42 @@ class Entry:
     @classmethod
     def _read_any(cls, line: bytes) -> Entry:
         match records.read_value(line, "A line of the manifest"):
-            case [int(chunk), str(label), str(payload), str(sha256)] if (
-                type(chunk) is int and 0 <= chunk <= keys.MAX_CHUNK_NUMBER
+            case [int(chunk), str(label), str(payload), str(sha256), *order] if (
+                is_number(chunk) and is_order(order)
             ):
                 PayloadRef.parse(payload)
-                return cls(chunk, label, payload, sha256)
+                return cls(chunk, label, payload, sha256, *order)
         raise records.unreadable_error("A line of the manifest", "is malformed")
 
-    def item(self, stage: str) -> dict[str, str]:
+    def item(self, stage: str) -> dict[str, str | int]:
         """Return what a new chunk item takes from the entry."""
         facts = {"payload": self.payload, "payload_sha256": self.sha256, "stage": stage}
-        return facts | ({"label": self.label} if self.label else {})
+        found: dict[str, str | int] = {**facts}
+        if self.label:
+            found["label"] = self.label
+        if self.order_key:
+            found["order_key"] = self.order_key
+        if self.blocked_by is not None:
+            found["blocked_by"] = self.blocked_by
+        if self.followed_by is not None:
+            found["followed_by"] = self.followed_by
+        return found
+
+
+def is_number(found: object) -> bool:
+    """Return whether a value is the number of a chunk."""
+    return type(found) is int and 0 <= found <= keys.MAX_CHUNK_NUMBER
+
+
+def is_order(found: list[object]) -> bool:
+    """Return whether the further fields of a line are those of an order key."""
+    match found:
+        case []:
+            return True
+        case [str(key), before, after]:
+            numbers = [each for each in (before, after) if each is not None]
+            return bool(key) and all(map(is_number, numbers))
+    return False
 
 
 def _plain(line: bytes) -> Entry | None:

@@ -12,7 +12,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from piecework.aws.queue import BATCH, Message
-from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, moment
+from piecework.domain.model import (
+    Chunk,
+    ChunkRef,
+    ChunkStatus,
+    Job,
+    JobRef,
+    JobStatus,
+    moment,
+)
 from piecework.domain.outcome import leaves_queue
 from piecework.jobs.fan_in import start_join
 from piecework.jobs.fan_out import (
@@ -83,10 +91,19 @@ async def open_held_backlog(rt: Runtime, job: Job) -> None:
         await rt.work.send([Message.about(job.ref.chunk(0), job.gen)])
 
 
+def is_drawn(chunk: Chunk) -> bool:
+    """Return whether workers draw a chunk of a backlog: no message of it was sent.
+
+    A chunk that was unblocked has a time of its redispatch.
+    """
+    return chunk.status is ChunkStatus.PENDING and not chunk.redispatch_at
+
+
 async def open_chunks(rt: Runtime, job: Job) -> AsyncIterator[ChunkRef]:
     """Yield the chunks that need a message: open, unowned, and due within minutes.
 
-    Workers draw what is left of the backlog.
+    Workers draw what is left of the backlog. A blocked chunk gets its message when it
+    is unblocked.
     """
     newer: list[ChunkRef] = []
     backlog = None if job.backlog_start is None else await rt.backlogs.of_job(job)
@@ -94,9 +111,9 @@ async def open_chunks(rt: Runtime, job: Job) -> AsyncIterator[ChunkRef]:
     async for chunk in all_chunks(rt.table, job.ref, job.chunks, newer):
         if chunk.status.terminal or chunk.status is ChunkStatus.RUNNING:
             continue
-        if job.waits_for_sample(chunk.ref.chunk):
+        if chunk.blocked_by is not None or job.waits_for_sample(chunk.ref.chunk):
             continue
-        if chunk.status is ChunkStatus.PENDING and chunk.ref.chunk >= left:
+        if chunk.ref.chunk >= left and is_drawn(chunk):
             continue
         wait = moment(chunk.retry_at) - rt.clock() if chunk.retry_at else 0.0
         if not leaves_queue(wait):

@@ -94,7 +94,10 @@ class Model:
         self.model_id, self.max_tokens = model_id or name, max_tokens
         self.provider = str(getattr(caller, "provider", "") or path_of(caller))
         self.fallback = tuple(fallback)
-        ours = {"layer": "llm", "usage": self.usage_of, "estimate": estimated_tokens}
+        ours: dict[str, Any] = {"layer": "llm", "usage": self.usage_of}
+        ours["estimate"] = estimated_tokens
+        if price is not None:
+            ours["estimate_usd"] = self.estimated_usd
         options = {**ours, **options}
         self._alone = Dependency(name, **options)
         chain = [Fallback(each.dependency, each.complete) for each in self.fallback]
@@ -258,12 +261,24 @@ class Model:
             usd = self.price.usd(answer)
         return Usage(answer.tokens_in, answer.tokens_out, usd or 0.0, self.model_id)
 
+    def estimated_usd(self, request: ModelRequest, *_: Any) -> float:
+        """Return the most dollars that a request is likely to cost, by the price."""
+        if self.price is None:
+            return 0.0
+        texts, most = estimated_tokens_in(request), request.max_tokens
+        return self.price.usd(ModelAnswer("", tokens_in=texts, tokens_out=most))
+
 
 def estimated_tokens(request: ModelRequest, *_: Any) -> int:
     """Return the most tokens that a request is likely to use, in and out."""
+    return estimated_tokens_in(request) + request.max_tokens
+
+
+def estimated_tokens_in(request: ModelRequest) -> int:
+    """Return about how many tokens the texts of a request have."""
     schema = json.dumps(request.schema) if request.schema else ""
     texts = (request.system, schema, *(turn.text for turn in request.turns))
-    return sum(map(len, texts)) // CHARACTERS_PER_TOKEN + request.max_tokens
+    return sum(map(len, texts)) // CHARACTERS_PER_TOKEN
 
 
 def _fitting(

@@ -13,18 +13,21 @@ unchanged, until a newer worker receives it.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
 from piecework import telemetry
 from piecework.aws.queue import BATCH, Delivery, Message
+from piecework.domain.dead_letter import OpenLetterRow
 from piecework.domain.model import Chunk, ChunkRef, iso, moment
+from piecework.domain.webhook import Webhook, WebhookEvent, event_id
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import DeadLetters, newest, oldest, raise_alarm
+from piecework.store.outbox import delivery_puts, webhooks_of
 
 #: Seconds for which a message is hidden while the reconciler handles it.
 HIDE_S = 30.0
@@ -85,6 +88,8 @@ async def handle_by_record(
     if chunk is not None:
         return await dispatch_again(rt, delivery.message, chunk)
     job = await rt.jobs.read(ref.of)
+    if job is not None and job.status.gone:
+        return "dead-letter queue: job deleted"
     if ref.is_join and job is not None and job.has_notify_hook:
         # The reconciler sends the message of a pending notification by itself.
         return "dead-letter queue: notification"
@@ -138,6 +143,8 @@ async def quarantine(
 EVALUATIONS = 5
 #: Open dead letters that are counted at most: one page of the index.
 COUNTED = 100
+#: Jobs that an event names at most.
+JOBS = 10
 
 
 @dataclass(slots=True)
@@ -154,6 +161,8 @@ class DeadLetterAlarms:
     open_count: int | None = None
     oldest_at: str = ""
     _next: float = 0.0
+    #: The last arrivals whose alarm was given, so that it is not asked for again.
+    _given: str = ""
 
     async def evaluate(self, now: float) -> Counter[str]:
         """Evaluate the alarms if they are due on the loop's clock."""
@@ -172,36 +181,128 @@ class DeadLetterAlarms:
         return max(0.0, now - moment(self.oldest_at)) if self.oldest_at else 0.0
 
     async def _too_many(self, window: float) -> bool:
-        rt, most = self.rt, self.rt.settings.dead_letter_alarm
-        now = rt.clock()
-        count = max(COUNTED, most + 1)
-        found = await newest(rt.dead_letters, rt.settings.tenant, count)
+        """Give the alarm of arrivals, and tell the webhooks, also of one pipeline."""
+        rt, least = self.rt, self.rt.settings.dead_letter_alarm
+        tenant, count = rt.settings.tenant, max(COUNTED, least)
+        found = await newest(rt.dead_letters, tenant, count)
         self.open_count = min(COUNTED, len(found))
-        if len(found) <= most or found[most].dead_lettered_at < iso(now - window):
+        arrived = Arrivals.find(found, least, window, rt.clock())
+        if arrived is None or arrived.newest.dead_lettered_at == self._given:
             return False
-        return await self._give(
-            "arrivals", now, window, more_than=most, window_s=window
+        hooks = await webhooks_of(rt.table, tenant)
+        given = await self._give_arrivals(arrived, hooks)
+        for name in sorted({hook.pipeline for hook in hooks} - {""}):
+            letters = [letter for letter in found if letter.pipeline == name]
+            some = Arrivals.find(letters, least, window, rt.clock())
+            if some is not None:
+                its = [hook for hook in hooks if hook.pipeline == name]
+                await self._give_arrivals(replace(some, pipeline=name), its)
+        return given
+
+    async def _give_arrivals(self, arrived: Arrivals, hooks: Sequence[Webhook]) -> bool:
+        """Give the alarm of arrivals with its deliveries, in one transaction."""
+        rt, now, pipeline = self.rt, self.rt.clock(), arrived.pipeline
+        tenant, latest = rt.settings.tenant, arrived.newest.dead_lettered_at
+        given = await raise_alarm(
+            rt.dead_letters,
+            tenant,
+            f"arrivals#{pipeline}" if pipeline else "arrivals",
+            now=now,
+            quiet_s=arrived.window_s,
+            newest=latest,
+            also=delivery_puts(rt.table, hooks, arrived.event(tenant, now), now),
         )
+        if pipeline:
+            return given
+        if given:
+            telemetry.emit(
+                self.log,
+                "dlq.alarm",
+                tenant=tenant,
+                about="arrivals",
+                at_least=arrived.least,
+                window_s=arrived.window_s,
+            )
+        elif now >= moment(latest) + 2 * arrived.window_s:
+            # Given before, and no quiet time can hide it: do not ask again.
+            self._given = latest
+        return given
 
     async def _too_old(self, age: float) -> bool:
+        """Give the alarm of an old dead letter."""
         rt, now = self.rt, self.rt.clock()
         found = await oldest(rt.dead_letters, rt.settings.tenant)
         self.oldest_at = found.dead_lettered_at if found else ""
         if found is None or found.dead_lettered_at > iso(now - age):
             return False
-        return await self._give(
-            "age",
-            now,
-            age,
+        table, tenant = rt.dead_letters, rt.settings.tenant
+        if not await raise_alarm(table, tenant, "age", now=now, quiet_s=age):
+            return False
+        telemetry.emit(
+            self.log,
+            "dlq.alarm",
+            tenant=tenant,
+            about="age",
             age_s=age,
             dead_lettered_at=found.dead_lettered_at,
             job=found.job,
             chunk=found.chunk,
         )
+        return True
 
-    async def _give(self, about: str, now: float, quiet_s: float, **facts: Any) -> bool:
-        table, tenant = self.rt.dead_letters, self.rt.settings.tenant
-        ours = await raise_alarm(table, tenant, about, now=now, quiet_s=quiet_s)
-        if ours:
-            telemetry.emit(self.log, "dlq.alarm", tenant=tenant, about=about, **facts)
-        return ours
+
+# ── dead letters that arrived fast ────────────────────────────────────────────
+
+#: Seconds for which arrivals count if no reconciler ran when they came.
+LOOK_BACK_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Open dead letters that arrived within a window.
+
+    Attributes:
+        pipeline: The pipeline of all of them; empty: any pipeline.
+        least: How many give an alarm.
+    """
+
+    letters: Sequence[OpenLetterRow]
+    least: int
+    window_s: float
+    pipeline: str = ""
+
+    @classmethod
+    def find(
+        cls, found: Sequence[OpenLetterRow], least: int, window_s: float, now: float
+    ) -> Arrivals | None:
+        """Return the last arrivals that give an alarm; `found` has the newest first."""
+        times = [moment(letter.dead_lettered_at) for letter in found]
+        for first, at in enumerate(times):
+            if at < now - LOOK_BACK_S:
+                return None
+            within = sum(at - other <= window_s for other in times[first:])
+            if within >= least:
+                return cls(found[first : first + within], least, window_s)
+        return None
+
+    @property
+    def newest(self) -> OpenLetterRow:
+        """The dead letter that arrived last."""
+        return self.letters[0]
+
+    def event(self, tenant: str, now: float) -> WebhookEvent:
+        """Return what webhooks are told."""
+        last, count = self.newest, len(self.letters)
+        of = f" of pipeline {self.pipeline}" if self.pipeline else ""
+        where = (last.dead_lettered_at, last.job, last.chunk)
+        jobs = sorted({letter.job for letter in self.letters})
+        return WebhookEvent(
+            kind="dead_letters.arrived",
+            id=event_id(tenant, self.pipeline, *where),
+            at=iso(now),
+            tenant=tenant,
+            pipeline=self.pipeline,
+            text=f"{count} dead letters{of} arrived within {self.window_s:g} s.",
+            command="piecework dlq stats",
+            data={"count": count, "window_s": self.window_s, "jobs": jobs[:JOBS]},
+        )

@@ -23,9 +23,12 @@ from piecework.domain.model import (
     moment,
 )
 from piecework.errors import SchemaTooNewError, StateError
+from piecework.jobs.budgeting import is_paused_by_budget, review_pause
 from piecework.jobs.cancellation import sweep
+from piecework.jobs.deletion import delete_job
 from piecework.jobs.fan_in import finish_cancel, start_finalizing, start_join
 from piecework.jobs.fan_out import fan_out
+from piecework.jobs.order import BlockedChunks, end_stopped_chunks
 from piecework.jobs.pausing import redispatch
 from piecework.jobs.sampling import end_sample
 from piecework.jobs.tolerance import (
@@ -42,8 +45,12 @@ from piecework.store.completion import (
     chunks_of_group,
     read_chunk,
 )
+from piecework.store.deletions import RETENTION_ACTOR
 from piecework.store.notifications import PENDING, Notifications
 from piecework.store.reclaim import Reclaimer
+
+#: Rows and objects that a pass deletes of a job: about two seconds.
+DELETED_IN_A_PASS = 5_000
 
 
 async def reconcile_job(context: PassContext, job: Job) -> Counter[str]:
@@ -78,6 +85,8 @@ async def act_by_status(  # noqa: PLR0911 -- a return a state
             return actions + await dispatch_notifications(context, job)
         case JobStatus.REOPENING:
             return await finish_reopening(context.rt, job)
+        case JobStatus.DELETING:
+            return await finish_deletion(context.rt, job)
         case _:
             return await dispatch_notifications(context, job)
 
@@ -101,6 +110,18 @@ async def finish_reopening(rt: Runtime, job: Job) -> Counter[str]:
         return Counter()
     await rt.transitions.reopened(job)
     return Counter({"reopening finished": 1})
+
+
+async def finish_deletion(rt: Runtime, job: Job) -> Counter[str]:
+    """Go on with a deletion by the retention, or with one that stopped half-way.
+
+    One pass deletes a part, because the other jobs wait meanwhile.
+    """
+    ours = job.deletion.get("deleted_by") == RETENTION_ACTOR
+    if not ours and quiet_for(rt, job) < SUBMIT_TIMEOUT_S:
+        return Counter()
+    done = await delete_job(rt, job, most=DELETED_IN_A_PASS)
+    return Counter({"job deleted": int(done), "deletion continued": int(not done)})
 
 
 def quiet_for(rt: Runtime, job: Job) -> float:
@@ -172,7 +193,9 @@ async def send_join(context: PassContext, job: Job) -> Counter[str]:
     return Counter() if chunk is None else await reconcile_chunk(context, job, chunk)
 
 
-async def reconcile_chunks(context: PassContext, job: Job) -> Counter[str]:
+async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
+    context: PassContext, job: Job
+) -> Counter[str]:
     """Reconcile every chunk that may be open; finish the job if all have ended."""
     rt = context.rt
     actions: Counter[str] = Counter()
@@ -188,6 +211,7 @@ async def reconcile_chunks(context: PassContext, job: Job) -> Counter[str]:
     await note_backlog(context, job)
     open_chunks = 0
     newer: list[ChunkRef] = []
+    order = BlockedChunks()
     groups = await groups_to_read(rt.tallies, job)
     if held:
         groups &= {keys.partition_of(chunk) for chunk in job.sample}
@@ -200,11 +224,17 @@ async def reconcile_chunks(context: PassContext, job: Job) -> Counter[str]:
             open_chunks += not chunk.status.terminal
             if stopped and has_not_started(chunk, job):
                 unstarted.append(chunk)
-            else:
+            elif not (job.is_ordered and order.note(chunk)):
                 actions += await reconcile_chunk(context, job, chunk)
         cancelled = await cancel_all_unstarted(rt, unstarted)
         open_chunks -= cancelled
         actions["cancelled"] += cancelled
+    if order.blocked:
+        actions += await continue_keys(context, job, order)
+        if order.is_stopped and not newer:
+            ended = await end_stopped_chunks(rt, job, groups)
+            actions["stopped chunks ended"] += ended
+            open_chunks -= ended
     if open_chunks == 0 and not newer:
         actions += await on_all_ended(context, job, is_sample=held)
     return actions
@@ -222,6 +252,16 @@ async def on_all_ended(
     return Counter({"join started": int(started is not None)})
 
 
+async def continue_keys(
+    context: PassContext, job: Job, order: BlockedChunks
+) -> Counter[str]:
+    """Start the chunks that wait in vain: a process died before it unblocked them."""
+    chunks = await order.repair(context.rt, job.ref)
+    for chunk in chunks:
+        await context.dispatch(chunk.ref, chunk.gen)
+    return Counter({"unblocked": len(chunks)})
+
+
 async def finish_resume(context: PassContext, job: Job) -> Counter[str]:
     """Finish a resume that stopped half-way: send the messages of open chunks."""
     if quiet_for(context.rt, job) < SUBMIT_TIMEOUT_S:
@@ -233,14 +273,18 @@ async def finish_resume(context: PassContext, job: Job) -> Counter[str]:
 async def reconcile_paused(context: PassContext, job: Job) -> Counter[str]:
     """Release the expired leases of a paused job; dispatch only what compensates."""
     actions: Counter[str] = Counter()
+    running = 0
     groups = await groups_to_read(context.rt.tallies, job)
     context.leases.keep_only(job.ref, groups)
     for group in sorted(groups):
         async for chunk in chunks_of_group(context.rt.table, job.ref, group, []):
+            running += chunk.status is ChunkStatus.RUNNING
             if chunk.has_direction:
                 actions += await reconcile_chunk(context, job, chunk)
             elif chunk.status is ChunkStatus.RUNNING:
                 actions += await release_expired(context, chunk)
+    if not running and is_paused_by_budget(job):
+        actions["budget recounted"] += await review_pause(context.rt, job)
     return actions
 
 

@@ -18,10 +18,13 @@ from piecework.errors import PieceworkError, SchemaTooNewError
 from piecework.errors.classify import classify
 from piecework.health import Liveness
 from piecework.reconciler.dead_letter_queue import DeadLetterAlarms, drain
+from piecework.reconciler.expiry import Expiries
 from piecework.reconciler.jobs import reconcile_job
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.reconciler.pass_state import PassContext, refuse_chunk
 from piecework.runtime import Runtime
+from piecework.webhooks.delivery import Deliverer
+from piecework.webhooks.sender import Send
 
 #: Bytes of a consistent read unit, and about the bytes of a chunk's row.
 UNIT_BYTES = 4096
@@ -45,9 +48,14 @@ class Reconciler:
     log: structlog.stdlib.BoundLogger
     take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
     liveness: Liveness = field(default_factory=Liveness)
+    send: Send | None = None
     active: int = 0
+    #: The tenants whose webhooks had pending deliveries at the last pass.
+    outboxes: set[str] = field(default_factory=set)
+    deliverer: Deliverer = field(init=False)
     _context: PassContext = field(init=False)
     _alarms: DeadLetterAlarms = field(init=False)
+    _expiry: Expiries = field(init=False)
     _next_pass: dict[JobRef, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -55,6 +63,8 @@ class Reconciler:
         alive = self.liveness.expect_reconciler
         self._context = PassContext(self.rt, self.take, progress=lambda *_: alive())
         self._alarms = DeadLetterAlarms(self.rt, self.log)
+        self._expiry = Expiries(self.rt)
+        self.deliverer = Deliverer(self.rt, self.log, self.send)
 
     @property
     def leases(self) -> LeaseObserver:
@@ -66,8 +76,9 @@ class Reconciler:
         actions: Counter[str] = Counter()
         began = asyncio.get_running_loop().time()
         self.active = 0
+        self.outboxes.clear()
         gone = set(self._next_pass)
-        async for ref in self.rt.jobs.active():
+        async for ref in self.rt.jobs.active(self.outboxes):
             self.active += 1
             gone.discard(ref)
             self.liveness.expect_reconciler()
@@ -78,6 +89,7 @@ class Reconciler:
             self._forget(ref)
         actions += await self._drain()
         actions += await self._evaluate_alarms()
+        actions += await self._expire()
         for action, count in actions.items():
             telemetry.emit(self.log, "reconcile.action", action=action, count=count)
         took = asyncio.get_running_loop().time() - began
@@ -162,6 +174,13 @@ class Reconciler:
             telemetry.emit(self.log, "reconcile.alarms_failed")
             return Counter({"failed": 1})
 
+    async def _expire(self) -> Counter[str]:
+        try:
+            return await self._expiry.run(asyncio.get_running_loop().time())
+        except Exception:  # noqa: BLE001 -- logged with its traceback
+            telemetry.emit(self.log, "reconcile.failed")
+            return Counter({"failed": 1})
+
     def pause(self, job: Job) -> float:
         """Return the seconds until the next pass; a large job is read less often.
 
@@ -187,6 +206,8 @@ async def reconcile_once(
             await asyncio.sleep(rt.settings.lease_s if observe_s is None else observe_s)
             reconciler.request_pass()
             actions += await reconciler.run_pass()
+        for tenant in sorted(reconciler.outboxes):
+            actions += await reconciler.deliverer.deliver(tenant, stay_s=0.0)
     return actions
 
 
@@ -196,27 +217,39 @@ async def reconcile_for_ever(
     wake: asyncio.Event | None = None,
     take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk,
     liveness: Liveness | None = None,
+    send: Send | None = None,
 ) -> None:
     """Run passes for ever; random pauses keep several reconcilers apart.
 
     Without a job a pass runs every 20 seconds, or when `wake` is set. Each released
-    chunk is offered to the worker of this process first, which may `take` it.
+    chunk is offered to the worker of this process first, which may `take` it. Notices
+    are delivered beside the passes; `send` replaces HTTPS in a simulation.
     """
     liveness = liveness or Liveness()
-    reconciler = Reconciler(rt, log, take, liveness)
+    reconciler = Reconciler(rt, log, take, liveness, send)
     wake = wake or asyncio.Event()
-    while True:
-        liveness.expect_reconciler()
-        try:
-            with acting_as("reconciler"):
-                await reconciler.run_pass()
-        except Exception:  # noqa: BLE001 -- logged with its traceback
-            telemetry.emit(log, "reconcile.failed")
-        pause = rt.settings.reconcile_s * rt.rng.uniform(0.8, 1.2)
-        if reconciler.active:
-            await asyncio.sleep(pause)
-            continue
-        wake.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(pause, IDLE_S)):
-                await wake.wait()
+    try:
+        while True:
+            await pass_and_pause(reconciler, wake)
+    finally:
+        await reconciler.deliverer.stop()
+
+
+async def pass_and_pause(reconciler: Reconciler, wake: asyncio.Event) -> None:
+    """Run one pass, start the deliveries, and wait until the next pass."""
+    rt = reconciler.rt
+    reconciler.liveness.expect_reconciler()
+    try:
+        with acting_as("reconciler"):
+            await reconciler.run_pass()
+            reconciler.deliverer.start(reconciler.outboxes)
+    except Exception:  # noqa: BLE001 -- logged with its traceback
+        telemetry.emit(reconciler.log, "reconcile.failed")
+    pause = rt.settings.reconcile_s * rt.rng.uniform(0.8, 1.2)
+    if reconciler.active:
+        await asyncio.sleep(pause)
+        return
+    wake.clear()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(pause, IDLE_S)):
+            await wake.wait()

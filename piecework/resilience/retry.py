@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from piecework.errors import TransientError, UsageError
 from piecework.resilience.breaker import OPEN_CODE
+from piecework.resilience.budget import RESERVED_CODE
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ R = TypeVar("R")
 
 #: Codes of calls that were not made because of what the whole fleet does. The chunk
 #: waits without a worker: a retry in the worker would find the same.
-WAITS_FOR_THE_FLEET: Final = frozenset({OPEN_CODE, QUOTA_CODE, DEPENDENCY_PAUSED_CODE})
+WAITS_FOR_THE_FLEET: Final = frozenset(
+    {OPEN_CODE, QUOTA_CODE, DEPENDENCY_PAUSED_CODE, RESERVED_CODE}
+)
 
 _MAX_DOUBLINGS: Final = 60  # beyond it any cap is reached and the power only grows
 
@@ -288,7 +291,7 @@ def budget_exhausted_error(
 REFUSAL_STATUSES = frozenset(range(400, 500)) - {408, 409}
 
 #: Codes of attempts that were not made at all.
-NOT_MADE_CODES = frozenset({OPEN_CODE, BUDGET_CODE, QUOTA_CODE, DEPENDENCY_PAUSED_CODE})
+NOT_MADE_CODES = WAITS_FOR_THE_FLEET | {BUDGET_CODE}
 
 
 def not_executed(failure: ErrorEnvelope) -> bool:

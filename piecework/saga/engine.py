@@ -20,9 +20,14 @@ from piecework.domain.outcome import (
     Deferred,
     Outcome,
     Retry,
+    Sleeping,
     Succeeded,
 )
-from piecework.domain.protocols import CancelRequestedError, Checkpoints
+from piecework.domain.protocols import (
+    CancelRequestedError,
+    Checkpoints,
+    SleepRequestedError,
+)
 from piecework.errors import ErrorEnvelope, StoreError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
@@ -77,6 +82,8 @@ async def run(
             await checkpoints.complete(index, value, pipeline.stages[index + 1].name)
         except CancelRequestedError:
             return Cancelled(stage.name)
+        except SleepRequestedError as sleep:
+            return Sleeping(sleep.until)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 -- a stage may raise anything

@@ -20,7 +20,7 @@ from piecework.context import Context
 from piecework.dependency import CURRENT
 from piecework.domain import values
 from piecework.domain.model import iso
-from piecework.domain.protocols import Checkpoints
+from piecework.domain.protocols import Checkpoints, SleepRequestedError
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
@@ -97,8 +97,13 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
     try:
         with context_of_run(ctx) as own:
             value = await run(stage, own, variant)
+    except SleepRequestedError:
+        await caller.drain()
+        raise
     except (Exception, BaseExceptionGroup) as error:
         end = caller.fatal_error
+        if isinstance(end, SleepRequestedError):
+            await caller.drain()
         if end is not None and end is not error:
             raise end from error
         if not isinstance(error, StoreError):
@@ -117,6 +122,7 @@ def context_of_run(ctx: Context[Any]) -> Iterator[Context[Any]]:
     """Provide the context of one run; when the run ends, it refuses further calls."""
     own = ctx.for_stage()
     ctx.caller.functions.by_key.clear()
+    ctx.caller.sleeps = 0
     try:
         yield own
     finally:

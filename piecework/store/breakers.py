@@ -13,6 +13,7 @@ from typing import Any
 
 from piecework.calls.fleet_breaker import BreakerSnapshot
 from piecework.domain import keys
+from piecework.domain.budget import Cap
 from piecework.domain.model import iso, moment
 from piecework.domain.records import (
     SCHEMA,
@@ -24,6 +25,7 @@ from piecework.domain.records import (
 from piecework.errors import PermanentError
 from piecework.resilience.breaker import BreakerPhase
 from piecework.resilience.limits import Quota
+from piecework.store.budgets import read_budget
 from piecework.store.limits import read_quota
 from piecework.store.table import Item, Refused, Table
 
@@ -43,12 +45,14 @@ class Breakers:
     Attributes:
         limits_read: Receives the quota of each dependency: it is read with the
             breakers, so that a worker learns of new limits without another request.
+        budget_read: Receives the daily budget of each tenant, likewise.
     """
 
     table: Table
     worker: str
     clock: Callable[[], float]
     limits_read: Callable[[str, Quota], None] = lambda *_: None
+    budget_read: Callable[[str, Cap], None] = lambda *_: None
 
     async def read_all(self) -> Mapping[str, BreakerSnapshot]:
         """Read every breaker in one request, strongly consistent.
@@ -60,10 +64,13 @@ class Breakers:
         found = {}
         async for row in rows:
             name = row["sk"].removeprefix(keys.LIMITS_PREFIX)
-            if name == row["sk"]:
-                found[name] = snapshot(row)
-            else:
+            tenant = row["sk"].removeprefix(keys.BUDGET_PREFIX)
+            if tenant != row["sk"]:
+                self.budget_read(tenant, read_budget(row).operator)
+            elif name != row["sk"]:
                 self.limits_read(name, read_quota(row))
+            else:
+                found[name] = snapshot(row)
         return {name: state for name, state in found.items() if state is not None}
 
     async def open(
@@ -191,7 +198,7 @@ async def read_fleet(table: Table) -> FleetRecord:
     """Read the breakers and the limits of all dependencies; skip newer rows."""
     breakers, opened_at, quotas = {}, {}, {}
     async for row in table.query(keys.BREAKERS_PK, any_version=True):
-        if is_newer(row):
+        if is_newer(row) or row["sk"].startswith(keys.BUDGET_PREFIX):
             continue
         name = row["sk"].removeprefix(keys.LIMITS_PREFIX)
         if name != row["sk"]:

@@ -49,6 +49,8 @@ NOT_CANCELLED = f"(attribute_not_exists(cancel_requested_at) OR {HAS_DIRECTION})
 #: The chunk has no owner, and its delay is over. An ended chunk is never open again.
 OPEN = "#status IN (:pending, :waiting)"
 DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
+#: The chunk before it in its order key has settled, or there is none.
+NOT_BLOCKED = "attribute_not_exists(blocked_by)"
 #: The SDK resends a request when the answer is lost. A copy may arrive after that claim
 #: has ended: without this clause it would start a claim that no worker has.
 NO_CLAIM_SINCE = "fence = :last"
@@ -60,11 +62,11 @@ NEXT_RENEWAL = "renewals = :beat"
 
 CLAIM = (
     f"{EXISTS} AND {THIS_GEN} AND {NO_CLAIM_SINCE} AND {KNOWN} AND {ATTEMPTS_LEFT}"
-    f" AND {NOT_CANCELLED} AND {OPEN} AND {DUE}"
+    f" AND {NOT_CANCELLED} AND {OPEN} AND {DUE} AND {NOT_BLOCKED}"
 )
 RECOVER = (
     f"{EXISTS} AND {THIS_GEN} AND {NO_CLAIM_SINCE} AND {KNOWN} AND {ATTEMPTS_SPENT}"
-    f" AND {NOT_CANCELLED} AND {OPEN} AND {DUE}"
+    f" AND {NOT_CANCELLED} AND {OPEN} AND {DUE} AND {NOT_BLOCKED}"
 )
 SET_OWNER = (
     "SET v = :schema, #status = :running, claimed_by = :worker, claim_token = :token,"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.dead_letter import DeadLetterRow, OpenLetterRow
-from piecework.domain.model import ChunkRef, JobRef, iso
+from piecework.domain.model import ChunkRef, Job, JobRef, iso
 from piecework.domain.outcome import DeadLettered
 from piecework.domain.records import (
     read_document,
@@ -84,6 +84,7 @@ class DeadLetters:
             "chunk": claim.ref.chunk,
             "label": read_optional_text(item, "label"),
             "gen": claim.gen,
+            "order_key": read_optional_text(item, "order_key"),
             "replay_of": read_optional_int(item, "replay_of"),
             "origin_gen": read_optional_int(item, "origin_gen"),
             "patched_in_gen": read_optional_int(item, "patched_in_gen"),
@@ -108,14 +109,13 @@ class DeadLetters:
             "error_history": json.dumps([*history, last | {"worker": claim.worker}]),
             "created_at": read_optional_text(item, "created_at"),
             "dead_lettered_at": iso(now),
-            "expires_at": expires_at(now, self.settings.dead_letter_retention_days),
         }
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
         """Store the hash and the shape of a message that belongs to no chunk."""
         from piecework.aws.queue import describe_malformed  # loads pydantic
 
-        now = self.clock()
+        now, days = self.clock(), self.settings.job_retention_days
         item = {
             "kind": "quarantine",
             "error_code": code,
@@ -123,7 +123,7 @@ class DeadLetters:
             "body": describe_malformed(delivery.body),
             "received": delivery.received,
             "at": iso(now),
-            "expires_at": expires_at(now, self.settings.dead_letter_retention_days),
+            "expires_at": expires_at(now, days) if days else None,
         }
         sk = delivery.message_id
         await self.table.put(
@@ -162,6 +162,14 @@ class DeadLetters:
         found = self.table.query(ref.pk)
         return sum([item.get("state") == OPEN async for item in found])
 
+    async def stopped_keys(self, job: Job) -> frozenset[str]:
+        """Return the order keys of a job that an open dead letter stops."""
+        if not job.is_ordered:
+            return frozenset()
+        letters = [letter async for letter in self.of_job(job.ref)]
+        open_ = {letter.order_key for letter in letters if letter.state == OPEN}
+        return frozenset(open_ - {""})
+
     def redrive_actions(
         self,
         letter: DeadLetterRow,
@@ -187,14 +195,19 @@ class DeadLetters:
             }
         return self._closing(letter, update, values, by)
 
-    async def discard(self, letter: DeadLetterRow, by: Closing) -> bool:
-        """Move OPEN -> DISCARDED: an operator decided that the chunk stays dead."""
+    async def discard(
+        self, letter: DeadLetterRow, by: Closing, also: Sequence[Action] = ()
+    ) -> bool:
+        """Move OPEN -> DISCARDED: an operator decided that the chunk stays dead.
+
+        `also` is written in the same transaction, such as the skip of the chunk.
+        """
         update = (
             "SET #state = :discarded, discarded_at = :now,"
             " discarded_by = :actor, discard_reason = :reason"
         )
         actions = self._closing(letter, update, {"discarded": DISCARDED}, by)
-        return isinstance(await self.table.transact(actions), Written)
+        return isinstance(await self.table.transact([*actions, *also]), Written)
 
     def _closing(
         self, letter: DeadLetterRow, update: str, values: dict[str, Any], by: Closing
@@ -246,27 +259,45 @@ def stored_error(row: ErrorRow) -> dict[str, Any]:
 
 #: The alarm was never raised, or its quiet time is over.
 NOT_RAISED = "attribute_not_exists(pk) OR quiet_until <= :now"
+#: And a dead letter has arrived since.
+NEWS = "attribute_not_exists(newest) OR newest < :newest"
+NOT_RAISED_FOR = f"({NOT_RAISED}) AND ({NEWS})"
 
 
 async def raise_alarm(
-    table: Table, tenant: str, about: str, *, now: float, quiet_s: float
+    table: Table,
+    tenant: str,
+    about: str,
+    *,
+    now: float,
+    quiet_s: float,
+    newest: str = "",
+    also: Sequence[Action] = (),
 ) -> bool:
-    """Record an alarm for `quiet_s` seconds; return whether this process raised it."""
+    """Record an alarm for `quiet_s` seconds; return whether this process raised it.
+
+    With `newest`, the time of a dead letter, an alarm is raised only if it is later
+    than that of the alarm before. `also` is written in the same transaction.
+    """
     token = f"{table.rng.getrandbits(128):032x}"
+    facts = {
+        "kind": "alarm",
+        "raised_at": iso(now),
+        "quiet_until": iso(now + quiet_s),
+        "alarm_token": token,
+    }
+    if newest:
+        facts["newest"] = newest
     action = table.action(
         "Update",
         keys.alarms_pk(tenant),
         about,
-        condition=NOT_RAISED,
-        update="SET kind = :kind, raised_at = :now, quiet_until = :until,"
-        " alarm_token = :token",
-        values={
-            "kind": "alarm",
-            "now": iso(now),
-            "until": iso(now + quiet_s),
-            "token": token,
-        },
+        condition=NOT_RAISED_FOR if newest else NOT_RAISED,
+        update="SET " + ", ".join(f"{name} = :{name}" for name in facts),
+        values={**facts, "now": iso(now)},
     )
+    if also:
+        return isinstance(await table.transact([action, *also]), Written)
     reply = await table.update(action, returning="NONE")
     # A refusal with our own token: the first copy was applied, its answer lost.
     return isinstance(reply, Written) or (reply.item or {}).get("alarm_token") == token
@@ -274,7 +305,8 @@ async def raise_alarm(
 
 # ── TTL attribute of items ────────────────────────────────────────────────────
 #
-# DynamoDB deletes days late, so no lease relies on it.
+# DynamoDB deletes days late, so no lease relies on it. The rows of a job have none: a
+# reconciler deletes them together, see `piecework.store.deletions`.
 
 DAY_S = 86_400
 
@@ -292,7 +324,7 @@ def expires_at(now: float, days: float) -> int:
 
 def open_mark(table: Table, letter: dict[str, Any]) -> Action:
     """Return the write of the mark of a new dead letter."""
-    names = ("tenant", "job", "chunk", "gen", "dead_lettered_at", "expires_at")
+    names = ("tenant", "job", "chunk", "gen", "pipeline", "dead_lettered_at")
     facts = {name: letter[name] for name in names if name in letter}
     ref = ChunkRef(letter["tenant"], letter["job"], letter["chunk"])
     return table.action(

@@ -5,6 +5,8 @@ RUNNING -> PAUSED -> RUNNING
 SUBMITTING | RUNNING | PAUSED | REOPENING -> CANCELLING -> CANCELLED
 PARTIAL | FAILED | CANCELLED -> REOPENING -> RUNNING
 
+`piecework.store.deletions` has the transitions of a job's deletion.
+
 A transition compares status and generation, so a process that read an earlier state
 changes nothing.
 """
@@ -18,15 +20,21 @@ from typing import Any
 from piecework.domain import keys
 from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import DEADLINE_CODE, Job, JobRef, JobStatus, iso
+from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.backlogs import closing
+from piecework.store.dead_letters import DAY_S
+from piecework.store.deletions import expiry_mark, expiry_removal
 from piecework.store.jobs import active_mark, event_put, new_chunk
 from piecework.store.notifications import notification_put
+from piecework.store.outbox import tell
 from piecework.store.table import Action, Refused, Table, Written
 
 #: Why no further chunk of a job starts.
 TOLERANCE_CODE = "job.tolerance.exceeded"
 #: Attributes that a new generation does not inherit.
-OF_A_GENERATION = "failed_chunks, stopped_at, stopped_code, rest_held"
+OF_A_GENERATION = (
+    "failed_chunks, stopped_at, stopped_code, delete_after, kept_at, rest_held"
+)
 IN_STATE = "#status = :from AND gen = :gen"
 #: A resume ends the pause that its caller has read, not a later one.
 THIS_PAUSE = f"{IN_STATE} AND paused_at = :paused_at AND pause_code = :pause_code"
@@ -35,7 +43,7 @@ REST_IS_HELD = f"{IN_STATE} AND attribute_exists(rest_held)"
 #: The messages of an earlier resume are not those of a later one.
 THIS_RESUME = f"{IN_STATE} AND resumed_at = :resumed_at"
 #: The attributes of a pause.
-PAUSE = "pause_code, pause_message, paused_by, paused_at"
+PAUSE = "pause_code, pause_message, paused_by, paused_at, pause_until"
 EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
 #: The attributes of a job that its deadline cancelled.
 BY_DEADLINE = {
@@ -51,6 +59,8 @@ class JobTransitions:
 
     table: Table
     clock: Callable[[], float]
+    #: Days from the end of a job to its deletion; 0: it stays.
+    retention_days: int = 0
 
     async def open(self, ref: JobRef, gen: int) -> bool:
         """Move SUBMITTING -> RUNNING after every chunk of the manifest is written."""
@@ -120,23 +130,28 @@ class JobTransitions:
         )
         return isinstance(await self.table.transact([move, put]), Written)
 
-    def ending(
+    async def ending(
         self, job: Job, status: JobStatus, facts: dict[str, Any]
     ) -> list[Action]:
         """Return the writes of the job's end, for the transaction of the join."""
-        return self._ending(job, JobStatus.FINALIZING, status, facts)
+        return await self._ending(job, JobStatus.FINALIZING, status, facts)
 
-    def _ending(
+    async def _ending(
         self, job: Job, source: JobStatus, target: JobStatus, facts: dict[str, Any]
     ) -> list[Action]:
-        now = self.clock()
+        now, days = self.clock(), self.retention_days
+        delete_after = iso(now + days * DAY_S) if days else ""
         ended = {"finished_at": iso(now), **facts}
+        if delete_after:
+            ended["delete_after"] = delete_after
         told = {"status": target, "gen": job.gen, **facts.get("outcomes", {})}
         return [
             self._moving(job.ref, job.gen, source, target, ended),
             event_put(self.table, job.ref, "finished", now, told),
             *closing(self.table, job),
+            *([expiry_mark(self.table, job.ref, delete_after)] if days else []),
             *self._after_end(job, now, {"status": target, **facts}),
+            *await tell(self.table, ended_event(job, target, facts, now), now),
         ]
 
     def _after_end(self, job: Job, now: float, facts: dict[str, Any]) -> list[Action]:
@@ -168,7 +183,12 @@ class JobTransitions:
             + (", deadline_at" if passed and "deadline_at" not in facts else ""),
         )
         reply = await self.table.transact(
-            [move, active_mark(self.table, job.ref, "Put"), *also]
+            [
+                move,
+                active_mark(self.table, job.ref, "Put"),
+                *expiry_removal(self.table, job),
+                *also,
+            ]
         )
         return job.gen + 1 if isinstance(reply, Written) else None
 
@@ -178,11 +198,12 @@ class JobTransitions:
         target = JobStatus.RUNNING if opened else JobStatus.SUBMITTING
         return await self._move(job.ref, job.gen, JobStatus.REOPENING, target, {})
 
-    async def pause(self, job: Job, pause: Pause) -> bool:
+    async def pause(self, job: Job, pause: Pause, also: Sequence[Action] = ()) -> bool:
         """Move RUNNING -> PAUSED: no call starts until the job is resumed.
 
-        The event is in the same transaction. A refused pause changes nothing: the job
-        has changed, or another process has paused it.
+        The event is in the same transaction, and so is `also`, such as the check that
+        a spent budget is still the one that the worker has read. A refused pause
+        changes nothing: the job has changed, or another process has paused it.
         """
         now = self.clock()
         facts = {
@@ -190,6 +211,7 @@ class JobTransitions:
             "pause_message": pause.message,
             "paused_by": pause.actor,
             "paused_at": iso(now),
+            **({"pause_until": pause.until} if pause.until else {}),
         }
         move = self._moving(
             job.ref,
@@ -201,7 +223,9 @@ class JobTransitions:
         )
         told = {"actor": pause.actor, "code": pause.code, "reason": pause.message}
         event = event_put(self.table, job.ref, "paused", now, told)
-        return isinstance(await self.table.transact([move, event]), Written)
+        deliveries = await tell(self.table, paused_event(job, pause, now), now)
+        actions = [move, event, *also, *deliveries]
+        return isinstance(await self.table.transact(actions), Written)
 
     async def resume(self, job: Job, actor: str, reason: str) -> bool:
         """Move PAUSED -> RUNNING; the caller then sends the messages of open chunks.
@@ -293,7 +317,8 @@ class JobTransitions:
 
     async def cancelled(self, job: Job, facts: dict[str, Any]) -> bool:
         """Move CANCELLING -> CANCELLED after every chunk has ended."""
-        actions = self._ending(job, JobStatus.CANCELLING, JobStatus.CANCELLED, facts)
+        ended = JobStatus.CANCELLED
+        actions = await self._ending(job, JobStatus.CANCELLING, ended, facts)
         return isinstance(await self.table.transact(actions), Written)
 
     async def _move(
@@ -335,3 +360,47 @@ class JobTransitions:
             + (f" REMOVE {remove}" if remove else ""),
             values={"from": source, "to": target, "gen": gen, **facts},
         )
+
+
+# ── what webhooks are told of a job ───────────────────────────────────────────
+
+
+def ended_event(
+    job: Job, status: JobStatus, facts: dict[str, Any], now: float
+) -> WebhookEvent:
+    """Return the event of the end of a job."""
+    outcomes = facts.get("outcomes", {})
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(outcomes.items()))
+    return WebhookEvent(
+        kind="job.ended",
+        id=event_id(job.ref.tenant, job.ref.job, job.gen, "ended"),
+        at=iso(now),
+        tenant=job.ref.tenant,
+        pipeline=job.pipeline,
+        job=job.ref.job,
+        text=f"Job {job.ref.job} ended {status}: {counts or 'no chunk'}.",
+        command=f"piecework jobs show {job.ref.job}",
+        data={
+            "status": str(status),
+            "gen": job.gen,
+            "chunks": job.chunks,
+            "outcomes": dict(outcomes),
+        },
+    )
+
+
+def paused_event(job: Job, pause: Pause, now: float) -> WebhookEvent:
+    """Return the event of the pause of a job."""
+    why = f": {pause.message}" if pause.message else ""
+    spent = pause.code == PauseCode.BUDGET
+    return WebhookEvent(
+        kind="job.out_of_budget" if spent else "job.paused",
+        id=event_id(job.ref.tenant, job.ref.job, job.gen, "paused", iso(now)),
+        at=iso(now),
+        tenant=job.ref.tenant,
+        pipeline=job.pipeline,
+        job=job.ref.job,
+        text=f"Job {job.ref.job} was paused by {pause.actor} ({pause.code}){why}",
+        command=f"piecework jobs show {job.ref.job}",
+        data={"code": str(pause.code), "reason": pause.message, "actor": pause.actor},
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from piecework.domain import keys
@@ -148,24 +149,38 @@ class Jobs:
         found = self.table.query(ref.pk, keys.EVENT_PREFIX, any_version=True)
         return [EventRow(item) async for item in found]
 
-    async def listed(self, tenant: str) -> AsyncIterator[JobRef]:
-        """Yield a tenant's jobs, the newest first."""
+    async def listed(
+        self, tenant: str, pipeline: str = "*", since: str = ""
+    ) -> AsyncIterator[JobRef]:
+        """Yield a tenant's jobs, the newest first.
+
+        Args:
+            tenant: Whose jobs.
+            pipeline: Only jobs of this pipeline; `review*` for all that begin so.
+            since: Only jobs that were created at this ISO time or later.
+        """
         async for item in self.table.query(
             keys.jobs_pk(tenant), backwards=True, any_version=True
         ):
+            if item["sk"] < since:
+                return
             job = keys.job_of_jobs_sk(item["sk"])
-            if job is not None:
+            if job is not None and fnmatchcase(str(item.get("pipeline")), pipeline):
                 yield JobRef(tenant, job)
 
-    async def active(self) -> AsyncIterator[JobRef]:
+    async def active(self, outboxes: set[str] | None = None) -> AsyncIterator[JobRef]:
         """Yield every active job; skip items that are not marks of a job.
 
-        Only keys are read, because keys cannot be edited in place.
+        Add to `outboxes` each tenant whose webhooks have pending deliveries. Only keys
+        are read, because keys cannot be edited in place.
         """
         async for item in self.table.query(keys.ACTIVE_PK, any_version=True):
             job = keys.job_of_active_sk(item["sk"])
             if job is not None:
                 yield JobRef(*job)
+            tenant = keys.tenant_of_outbox_sk(item["sk"])
+            if tenant is not None and outboxes is not None:
+                outboxes.add(tenant)
 
     def _put(self, pk: str, sk: str, item: dict[str, Any]) -> Action:
         return self.table.action("Put", pk, sk, condition=NEW, item=item)

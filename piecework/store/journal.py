@@ -28,7 +28,6 @@ from piecework.domain.records import read_optional_text
 from piecework.domain.rows import CallsRow, Row
 from piecework.errors import StoreError
 from piecework.settings import Settings
-from piecework.store.dead_letters import expires_at
 from piecework.store.table import Table
 
 if TYPE_CHECKING:
@@ -141,7 +140,6 @@ class CallJournal:
             "large": large or None,
             "call_usage": self.usage.pure.item,
             "late": int(self.is_lost()) or None,
-            "expires_at": expires_at(self.clock(), self.settings.job_retention_days),
         }
         condition = "attribute_not_exists(pk)"
         await self.table.put(

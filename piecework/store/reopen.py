@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso
+from piecework.domain.outcome import STOPPED_CODE
 from piecework.store.table import Action, Table, Written
 
 #: The chunk is as it was read, without a result. A result is never discarded.
 ENDED_AS_READ = "#status = :seen AND #status IN (:dead, :cancelled) AND gen = :gen"
+#: The next chunk of its order key may have run since: it cannot run after that one.
+NOT_SKIPPED = "attribute_not_exists(skipped_at)"
 #: A chunk is never reopened in the generation in which it ended: the rows of its
 #: compensation would be read as those of a new one.
 EARLIER = "gen < :next"
@@ -93,6 +96,8 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
         "one": 1,
         "stage": chunk.resume_at,
     }
+    if chunk.error_code == STOPPED_CODE:
+        removed += ", error_code"
     if chunk.status is ChunkStatus.DEAD:
         assignments += (
             ", replay_of = :gen, origin_gen = if_not_exists(origin_gen, :gen)"
@@ -114,7 +119,7 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
-        condition=f"{ENDED_AS_READ} AND {EARLIER}",
+        condition=f"{ENDED_AS_READ} AND {EARLIER} AND {NOT_SKIPPED}",
         update=assignments + removed,
         values=values,
     )

@@ -1,4 +1,4 @@
-"""The end of a claim: seven fenced writes, one for each outcome.
+"""The end of a claim: eight fenced writes, one for each outcome.
 
 Each returns whether this claim made the write. A refused write is first compared with
 our own fence, because the SDK may have sent it twice and lost the first answer.
@@ -17,18 +17,20 @@ from piecework.domain.model import ChunkStatus, iso
 from piecework.domain.outcome import (
     PAUSE,
     STORE,
+    TIMER,
     Cancelled,
     DeadLettered,
     Deferred,
     Paused,
     Retry,
+    Sleeping,
     leaves_queue,
 )
 from piecework.resilience.breaker import OPEN_CODE
 from piecework.settings import Settings
 from piecework.store.cancellation import cancelled_at_stage
 from piecework.store.claims import OWNED, ownership_values
-from piecework.store.dead_letters import expires_at, open_mark
+from piecework.store.dead_letters import open_mark
 from piecework.store.table import Action, Refused, Table, Written
 
 if TYPE_CHECKING:
@@ -160,6 +162,22 @@ class Settlements:
         )
         return await self._write(claim, ChunkStatus.WAITING, [update])
 
+    async def sleep(self, claim: Claim, sleeping: Sleeping, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING because a stage sleeps; refund the attempt.
+
+        The journal has the moment already, so the next claim waits no longer.
+        """
+        counted = counted_as(claim)
+        update = self._wait(
+            claim,
+            f"blocked_on = :timer, {counted} = {counted} - :one",
+            {"one": 1, "timer": TIMER},
+            max(sleeping.until - self.clock(), 0.0),
+            calls,
+            "sleeping",
+        )
+        return await self._write(claim, ChunkStatus.WAITING, [update])
+
     async def dead_letter(
         self,
         claim: Claim,
@@ -285,8 +303,7 @@ class Settlements:
         )
 
     def _error_put(self, claim: Claim, failure: ErrorEnvelope) -> Action:
-        days = self.settings.job_retention_days
-        return error_put(self.table, claim, failure, self.clock(), days)
+        return error_put(self.table, claim, failure, self.clock())
 
     async def _write(
         self, claim: Claim, status: ChunkStatus, actions: list[Action]
@@ -354,9 +371,7 @@ class Calls:
 # ── stored error of one claim ─────────────────────────────────────────────────
 
 
-def error_put(
-    table: Table, claim: Claim, failure: ErrorEnvelope, now: float, keep_days: float
-) -> Action:
+def error_put(table: Table, claim: Claim, failure: ErrorEnvelope, now: float) -> Action:
     """Return the write of the error that ended a claim, for the same transaction."""
     return table.action(
         "Put",
@@ -368,6 +383,5 @@ def error_put(
             "gen": claim.gen,
             "attempt": claim.attempt,
             "error": failure.model_dump_json(exclude_none=True),
-            "expires_at": expires_at(now, keep_days),
         },
     )

@@ -180,10 +180,10 @@ class Table:
                 yield item if any_version else require_known(item)
 
     async def first(
-        self, pk: str, count: int, *, backwards: bool = False
+        self, pk: str, count: int, *, prefix: str = "", backwards: bool = False
     ) -> list[Item]:
         """Return the first items of a partition, or the last; mostly one small page."""
-        request = self._in_partition(pk, "")
+        request = self._in_partition(pk, prefix)
         request |= {"ScanIndexForward": not backwards, "Limit": count}
         found: list[Item] = []
         async for page in self._pages(self.client.query, request):

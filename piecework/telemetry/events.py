@@ -97,6 +97,9 @@ _CHUNK: Final = {
         "warning",
     ),
     "chunk.paused": event("a claim ended: its job is paused", _CLAIM_END),
+    "chunk.sleeping": event(
+        "a claim ended: a stage sleeps until a moment", f"{_CLAIM_END} until"
+    ),
     "chunk.cancelled": event("a claim ended: its job was cancelled", _CLAIM_END),
     "chunk.dead_lettered": event(
         "a claim ended: the chunk failed for good, and its dead letter is written",
@@ -152,6 +155,25 @@ _NOTIFICATION: Final = {
         "error",
     ),
 }
+_WEBHOOK: Final = {
+    "webhook.delivered": event(
+        "the receiver of a webhook accepted an event", "webhook about event_id"
+    ),
+    "webhook.attempt_failed": event(
+        "the receiver of a webhook did not accept an event; it is sent again later",
+        "webhook about event_id attempts reason delay_s",
+        "warning",
+    ),
+    "webhook.failed": event(
+        "an event is not sent to its webhook any more; `piecework webhooks show` says"
+        " why",
+        "error_code webhook about event_id attempts reason",
+        "error",
+    ),
+    "webhook.delivery_interrupted": event(
+        "AWS failed during a delivery; the next pass delivers again", level="exception"
+    ),
+}
 _STAGE: Final = {
     "stage.completed": event(
         "a stage's checkpoint is written",
@@ -194,6 +216,14 @@ _STAGE: Final = {
     "limits.record_unreachable": event(
         "the shared quota of a dependency could not be written; its calls wait",
         "dependency error",
+        "warning",
+    ),
+    "budget.spent": event(
+        "a budget is spent; the worker pauses the job", "message", "warning"
+    ),
+    "budget.record_unreachable": event(
+        "a budget could not be written; calls beyond the worker's slice wait",
+        "budget error",
         "warning",
     ),
     "usage.failed": event(
@@ -349,7 +379,7 @@ _WORKER: Final = {
     ),
     "dlq.alarm": event(
         "too many dead letters arrived in the window, or the oldest is too old",
-        "about more_than? window_s? age_s? dead_lettered_at?",
+        "about at_least? window_s? age_s? dead_lettered_at?",
         "error",
     ),
     "reconcile.pass": event(
@@ -394,6 +424,7 @@ EVENTS: Final[Mapping[str, Event]] = MappingProxyType(
         **_CHUNK,
         **_COMPENSATION,
         **_NOTIFICATION,
+        **_WEBHOOK,
         **_STAGE,
         **_OPERATION,
         **_WORKER,

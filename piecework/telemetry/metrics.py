@@ -162,6 +162,9 @@ _COUNTS: Final = {
     "JobsFailed": _count(
         "job.finished", "a job ended without a result", where("status", "FAILED")
     ),
+    "WebhooksFailed": _count(
+        "webhook.failed", "nine attempts to tell a webhook of an event failed"
+    ),
     "WorkersStopped": _count("worker.stopped", "a worker shut down in order"),
 }
 _GAUGES: Final = {

@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -21,7 +21,17 @@ from piecework.declared import PipelineFunction, as_pipeline
 from piecework.dependency import Usage
 from piecework.domain import keys, values
 from piecework.domain.model import Effect
-from piecework.domain.outcome import DeadLettered, Deferred, Outcome, Retry, Succeeded
+from piecework.domain.order_key import read_order_key
+from piecework.domain.outcome import (
+    STOPPED_CODE,
+    Cancelled,
+    DeadLettered,
+    Deferred,
+    Outcome,
+    Retry,
+    Sleeping,
+    Succeeded,
+)
 from piecework.domain.protocols import (
     AlreadyDone,
     MissingChunk,
@@ -185,7 +195,8 @@ async def run_in_memory(
     """Run every payload through the pipeline, then the join; waits cost no time.
 
     Isolated stages run in this process, too, and know no memory limit. Each chunk has
-    each of the faults.
+    each of the faults. A chunk without a result stops its order key: the later chunks
+    of the key are cancelled.
 
     Raises:
         AssertionError: A fault happened in no chunk; its name may be misspelt.
@@ -194,13 +205,18 @@ async def run_in_memory(
     run, rng = MemoryRun(), Random(seed)
     limits = RecoveryLimits(max_attempts, lambda: now, rng)
     stored, missing = [], []
-    happened = set[Fault]()
+    happened, stopped = set[Fault](), set[str]()
     for number, payload in enumerate(payloads):
+        label = pipeline.label(payload) if pipeline.label else ""
+        key = read_order_key(pipeline.ordered_by, payload, f"payload {number}")
+        if key in stopped:
+            run.outcomes[number] = Cancelled(pipeline.stages[0].name)
+            missing.append(MissingChunk(number, label, "CANCELLED", STOPPED_CODE))
+            continue
         chunk = MemoryChunk(pipeline, number, limits, run, ChunkFaults(faults))
         outcome, checkpoints = await chunk.run(payload)
         happened |= chunk.faults.happened.keys()
         run.outcomes[number] = outcome
-        label = pipeline.label(payload) if pipeline.label else ""
         if isinstance(outcome, Succeeded):
             stage = pipeline.stages[pipeline.result_index]
             text = {**checkpoints.completed, pipeline.stages[-1].name: outcome.value}
@@ -208,6 +224,7 @@ async def run_in_memory(
             run.results[number] = values.decode(stage.run, text[stage.name])
         else:
             missing.append(_missing(number, label, outcome))
+            stopped |= {key} - {""}
     if never := [fault for fault in faults if fault not in happened]:
         raise AssertionError(never_happened(never))
     if pipeline.join is not None:
@@ -230,12 +247,18 @@ class MemoryChunk:
     limits: RecoveryLimits
     whole: MemoryRun
     faults: ChunkFaults
+    #: The seconds that its stages slept: no time passes in a run in memory.
+    slept_s: float = 0.0
+
+    def clock(self) -> float:
+        """Return the time of this chunk."""
+        return self.limits.clock() + self.slept_s
 
     async def run(self, payload: BaseModel) -> tuple[Outcome, MemoryCheckpoints]:
         """Run attempts until the chunk ends; return its outcome and checkpoints."""
         names = [stage.name for stage in self.pipeline.stages]
         checkpoints, journal = MemoryCheckpoints(names, self.faults), MemoryJournal()
-        attempt = 1
+        attempt, limits = 1, replace(self.limits, clock=self.clock)
         while True:
             checkpoints.reached_stage = checkpoints.cursor
             ctx = Context(
@@ -245,15 +268,17 @@ class MemoryChunk:
                 job="memory",
                 chunk=self.number,
                 attempt=attempt,
-                caller=_caller(journal, self.limits, self),
+                caller=_caller(journal, limits, self),
                 log=quiet_log(),
             )
-            work = engine.run(self.pipeline, ctx, checkpoints, self.limits)
+            work = engine.run(self.pipeline, ctx, checkpoints, limits)
             self.faults.worker = asyncio.create_task(work)
             outcome = await self.end_of(self.faults.worker)
             if isinstance(outcome, Succeeded) and self.killed_at_end():
                 outcome = None
-            if outcome is None:
+            if isinstance(outcome, Sleeping):
+                self.slept_s = outcome.until - self.limits.clock()
+            if outcome is None or isinstance(outcome, Sleeping):
                 continue
             open_ = isinstance(outcome, Retry | Deferred)
             if not open_ or attempt == self.limits.max_attempts:

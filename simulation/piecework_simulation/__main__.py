@@ -11,6 +11,7 @@ import typer
 
 from piecework.errors import PieceworkError
 from piecework.errors.codes import REGISTRY
+from piecework_orchestrator.cli.common import CONTEXT, command_class
 from piecework_simulation.driver.inputs import Inputs, load_workloads
 from piecework_simulation.driver.schedule import run_schedule
 from piecework_simulation.engine.sandbox import NETWORK_REFUSED
@@ -32,7 +33,7 @@ app = typer.Typer(
 FULL_COVERAGE_SCHEDULES = 5_000
 
 
-@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+@app.command(cls=command_class("simulate"), context_settings=CONTEXT)
 def simulate(
     pipeline: Annotated[
         str, typer.Argument(help="`module:pipeline`; default: the built-in pipelines.")

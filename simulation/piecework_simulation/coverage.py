@@ -6,7 +6,7 @@ from typing import Any
 
 from piecework.domain.model import ChunkStatus as C
 from piecework.domain.model import JobStatus as J
-from piecework.domain.outcome import PAUSE
+from piecework.domain.outcome import PAUSE, TIMER
 
 Item = dict[str, Any]
 
@@ -17,8 +17,8 @@ OUTCOMES = {J.SUCCEEDED, J.PARTIAL, J.FAILED}
 #: The counters of deferred claims: for a dependency, and for AWS.
 DEFERRALS = ("deferrals", "outages")
 #: The transitions that a full run of the simulator must have taken.
-CHUNK_TRANSITIONS = [f"C{n}" for n in range(16)]
-JOB_TRANSITIONS = [f"J{n}" for n in range(12)]
+CHUNK_TRANSITIONS = [f"C{n}" for n in range(17)]
+JOB_TRANSITIONS = [f"J{n}" for n in range(14)]
 
 
 def chunk_transitions(old: Item | None, new: Item) -> list[str]:
@@ -54,6 +54,8 @@ def running_transitions(old: Item, new: Item) -> list[str]:
         return ["C14"]
     if after == C.WAITING and new.get("blocked_on") == PAUSE:
         return ["C15"]
+    if after == C.WAITING and new.get("blocked_on") == TIMER:
+        return ["C16"]
     given_back = after == C.WAITING and "claim_token" not in new
     back = ["J7"] if after in ENDED and "compensation" in new else []
     transitions = {
@@ -105,6 +107,8 @@ def job_transitions(old: Item | None, new: Item) -> list[str]:
         **{(J.FINALIZING, outcome): "J3" for outcome in OUTCOMES},
         **{(state, J.CANCELLING): "J4" for state in CANCELLABLE},
         **{(o, J.REOPENING): "J8" for o in {*OUTCOMES, J.CANCELLED}},
+        **{(o, J.DELETING): "J12" for o in {*OUTCOMES, J.CANCELLED}},
+        (J.DELETING, J.DELETED): "J13",
     }
     transition = transitions.get((J(before), J(after)))
     return [transition] if transition else []

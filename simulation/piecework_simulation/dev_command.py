@@ -22,6 +22,7 @@ from piecework.pipelines import Pipeline
 from piecework.runtime import EMBEDDED_ACCOUNT, Runtime
 from piecework.settings import Settings, load_settings
 from piecework_orchestrator import embedded
+from piecework_orchestrator.cli.common import CONTEXT, command_class
 from piecework_orchestrator.cli.options import Format, MaxChunksOption
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import LOG_LEVEL, report_error, run_async
@@ -46,7 +47,7 @@ POLL_S = 0.3
 MAX_JOBS = 20
 
 
-@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+@app.command(cls=command_class("dev"), context_settings=CONTEXT)
 def dev(
     module: Annotated[
         str,

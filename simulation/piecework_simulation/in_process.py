@@ -101,7 +101,7 @@ class InProcessAws:
             renewal_queue=work,
             objects=Objects(self.client(self.s3, cost), self.bucket),
             jobs=Jobs(table, time.time),
-            transitions=JobTransitions(table, time.time),
+            transitions=JobTransitions(table, time.time, settings.job_retention_days),
             tallies=Tallies(table),
             clock=time.time,
             rng=rng,

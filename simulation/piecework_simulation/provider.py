@@ -39,6 +39,8 @@ WAITS_S: Mapping[str, tuple[float, float]] = {
     "call.wait_hours": (43_200.0, 86_400.0),
 }
 
+#: The tokens of each call of `model` and `mill`, by estimate and by usage.
+CALL_TOKENS = 20
 #: Tenant, job and number of a chunk.
 ChunkKey: TypeAlias = tuple[str, str, int]
 #: The scope of a call that is made apart from any stage.
@@ -122,6 +124,7 @@ class Provider:
         claimed_as_suspect: Tells whether a process claimed a chunk that had lost a
             claim.
         check_start: Checks the start of a call, or of a lookup.
+        check_answer: Checks an answer that reaches its worker.
         waits_end_at: The time at which the longest requested wait ends.
         paid: The number of paid calls that were executed.
     """
@@ -138,6 +141,7 @@ class Provider:
     returned: dict[ChunkKey, set[str]] = field(default_factory=dict)
     claimed_as_suspect: Callable[[str, ChunkKey], bool] = lambda *_: False
     check_start: Callable[..., None] = lambda *_, **__: None
+    check_answer: Callable[[OutgoingCall], None] = lambda _: None
     waits_end_at: float = 0.0
     paid: int = 0
     paid_twice: int = 0
@@ -178,6 +182,7 @@ class Provider:
             await asyncio.sleep(outgoing.dependency.timeout * 2)
         if hidden:
             raise ProviderError(504)
+        self.check_answer(outgoing)
         return value
 
     def fails_for(self, scope: CallScope) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -15,6 +15,7 @@ import typer
 
 from piecework import telemetry
 from piecework.client import Client, JobHandle
+from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Job
 from piecework.loading import load_pipeline
@@ -23,7 +24,10 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework_orchestrator import embedded
 from piecework_orchestrator.artifacts import save_artifacts
+from piecework_orchestrator.cli.common import CONTEXT, command_class
 from piecework_orchestrator.cli.options import (
+    BudgetTokensOption,
+    BudgetUsdOption,
     Format,
     MaxChunksOption,
     PipelineArgument,
@@ -55,7 +59,7 @@ class Aws(StrEnum):
     EMBEDDED = "embedded"
 
 
-@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+@app.command(cls=command_class("run"), context_settings=CONTEXT)
 def run(
     pipeline: PipelineArgument,
     source: Annotated[
@@ -66,6 +70,8 @@ def run(
     ],
     save: SaveOption = None,
     max_chunks: MaxChunksOption = None,
+    budget_usd: BudgetUsdOption = "",
+    budget_tokens: BudgetTokensOption = "",
     aws: Annotated[
         Aws,
         typer.Option(
@@ -79,7 +85,8 @@ def run(
     Everything runs in this process: nothing is installed, and nothing is left behind.
     Each result is a line. Without --save, artifacts of the join are not kept. After an
     interruption the next run starts from the beginning: for long jobs use
-    `piecework up` and a worker.
+    `piecework up` and a worker. Once a budget is spent, the run ends: the chunks
+    without a result are cancelled.
     """
 
     async def main(out: Output) -> int:
@@ -88,11 +95,13 @@ def run(
         overrides = {} if max_chunks is None else {"max_chunks": max_chunks}
         settings = load_settings(**overrides)
         found = load_pipeline(pipeline)
+        parse_cap(budget_usd, budget_tokens)  # refuse it before a worker starts
+        budget = {"budget_usd": budget_usd, "budget_tokens": budget_tokens}
         with threads(settings):
             async with start_worker(out, settings, aws, pipeline, found) as started:
-                return await run_job(out, *started, found, source, save)
+                return await run_job(out, *started, found, source, save, budget)
 
-    run_async(main, Format.JSONL)
+    run_async(main, Format.JSONL, plain_errors=True)
 
 
 def threads(settings: Settings) -> ThreadPoolExecutor:
@@ -129,11 +138,15 @@ async def run_job(
     pipeline: Pipeline,
     source: str,
     save: Path | None,
+    budget: Mapping[str, Any],
 ) -> int:
     """Submit, and print the results; return the exit code."""
     async with Client(runtime=rt) as client:
-        job = await client.submit(pipeline, source)
+        job = await client.submit(pipeline, source, **budget)
         following = asyncio.create_task(follow(out, rt, job))
+        if any(budget.values()):
+            ending = asyncio.create_task(end_at_budget(out, rt, job))
+            following.add_done_callback(lambda _: ending.cancel())
         await asyncio.wait({worker, following}, return_when=asyncio.FIRST_COMPLETED)
         if not following.done():
             following.cancel()
@@ -144,6 +157,18 @@ async def run_job(
         await show_end(out, rt, record)
         document = await job_document(rt, record)
         return errors or exit_code(document)
+
+
+async def end_at_budget(out: Output, rt: Runtime, job: JobHandle[Any]) -> None:
+    """Cancel the job once its budget is spent: no operator raises it here."""
+    record = await rt.jobs.read(job.ref)
+    while record is not None and not record.status.ended:
+        if record.pause is not None:
+            out.say(f"the run ends: {record.pause.message}")
+            await job.cancel(record.pause.message)
+            return
+        await asyncio.sleep(POLL_S)
+        record = await rt.jobs.read(job.ref)
 
 
 async def follow(out: Output, rt: Runtime, job: JobHandle[Any]) -> tuple[Job, int]:

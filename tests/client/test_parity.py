@@ -50,7 +50,11 @@ COMMAND_OF = {
     "cancel": "jobs cancel",
     "compensation_plan": "jobs cancel",
     "set_priority": "jobs set-priority",
+    "set_budget": "jobs set-budget",
+    "budgets": "budgets list",
+    "set_daily_budget": "budgets set",
     "retry": "jobs retry",
+    "delete": "jobs delete",
     "pause": "jobs pause",
     "resume": "jobs resume",
     "dead_letters": "dlq list",
@@ -69,7 +73,7 @@ COMMAND_OF = {
 NOT_OF_A_JOB = {
     *("demo", "init", "run", "dev", "up", "down", "doctor", "reconcile", "worker"),
     *("simulate", "explain-code", "ui"),
-    *(name for name in COMMANDS if name.startswith(("infra ", "config "))),
+    *(name for name in COMMANDS if name.startswith(("infra ", "config ", "webhooks "))),
 }
 #: What opens a job, connects or closes: a program needs it, and a command does not.
 OPENS = {"job", "sync", "runtime", "ref"}

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from piecework.domain.model import ChunkStatus, JobStatus
-from piecework.store import dead_letters, effects, notifications
+from piecework.store import dead_letters, effects, notifications, outbox
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
+from piecework.store.deletions import Deletions
 from piecework.store.effects import EffectLedger
 from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
@@ -25,10 +26,12 @@ STORES = (
     ChunkCheckpoints,
     Claims,
     DeadLetters,
+    Deletions,
     EffectLedger,
     JobTransitions,
     Jobs,
     Notifications,
+    outbox.Outbox,
     Reclaimer,
     Settlements,
 )
@@ -67,6 +70,7 @@ EFFECT_STATES = {
         ("Job", set(JobStatus)),
         ("Chunk", set(ChunkStatus)),
         ("Effect", EFFECT_STATES),
+        ("Delivery", {outbox.PENDING, outbox.DELIVERED, outbox.FAILED}),
         ("Dead letter", {"OPEN", "REDRIVEN", "DISCARDED"}),
         (
             "Notification",

@@ -17,8 +17,11 @@ import structlog
 from pydantic import BaseModel
 
 from piecework.aws.endpoint import Emulator
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job, JobRef
+from piecework.domain.order_key import read_order_key
+from piecework.domain.priority import Priority
 from piecework.pipelines import Pipeline
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.runtime import Runtime, connect
@@ -48,6 +51,9 @@ ALL = {
         pipelines.assembling,
         pipelines.drawing,
         pipelines.scraping,
+        pipelines.revealing,
+        pipelines.sleeping,
+        pipelines.posting,
     )
 }
 #: Seconds that a scenario waits for a state, on a machine with other work, too.
@@ -121,12 +127,17 @@ class Scenario:
         job: str = "job-1",
         deadline_s: float | None = None,
         tolerate: str = "0",
+        priority: Priority = Priority.NORMAL,
+        budget: Cap = NO_CAP,
     ) -> tuple[Job, bool]:
         """Submit a job."""
         ref = JobRef("default", job)
         until = None if deadline_s is None else self.rt.clock() + deadline_s
         asked = Submission(
-            ref, pipeline, "scenario", "tester", until, tolerate=tolerate
+            *(ref, pipeline, "scenario", "tester", until),
+            tolerate=tolerate,
+            budget=budget,
+            priority=priority,
         )
         return await submit(self.rt, asked, chunk_inputs(pipeline, items))
 
@@ -231,7 +242,8 @@ async def chunk_inputs(
     """Yield items as the intake does."""
     for item in items:
         label = pipeline.label(item) if pipeline.label else ""
-        yield ChunkInput(label, item.model_dump_json().encode())
+        key = read_order_key(pipeline.ordered_by, item, label)
+        yield ChunkInput(label, item.model_dump_json().encode(), key)
 
 
 @pytest.fixture

@@ -267,6 +267,95 @@ def grind(ctx: Context[Item]) -> int:
 blocking = Pipeline(name="blocking", payload=Item, stages=[Stage(grind)])
 
 
+# ── a stage that sleeps ─────────────────────────────────────────────────────
+
+
+async def brew(ctx: Context[Item]) -> list[int]:
+    """Call, sleep twice, and call again; the sleep does not depend on the run."""
+    note("brew", ctx.chunk, ctx.attempt)
+    before = await ctx.call(model, score, ctx.chunk)
+    if ctx.payload.trouble == "die before" and not fixed():
+        await asyncio.sleep(3600)  # until the worker is killed
+    await ctx.sleep(ctx.payload.seconds)
+    note("woke", ctx.chunk)
+    await ctx.sleep(0.1, name="short")
+    if ctx.payload.trouble == "die after" and not fixed():
+        await asyncio.sleep(3600)
+    after = await ctx.call(model, score, ctx.chunk + 1000)
+    return [before, after]
+
+
+sleeping = Pipeline(
+    name="sleeping", payload=Item, stages=[Stage(first), Stage(brew)], join=total
+)
+
+
+# ── a pipeline that stores its payload in every form that there is ──────────
+
+
+class Diary(BaseModel):
+    """A chunk with a secret; `outcome`: what becomes of it."""
+
+    secret: str
+    outcome: str = "result"
+
+
+#: Characters of a value that goes to the bucket.
+LARGE = 70_000
+
+
+async def read_out(secret: str, *, idempotency_key: str) -> str:
+    """Return the secret, as a model repeats its prompt."""
+    return f"{secret} {idempotency_key[:4]}"
+
+
+async def read_at_length(secret: str, *, idempotency_key: str) -> str:
+    """Return a large answer."""
+    return f"{secret} {idempotency_key[:4]}" + "." * LARGE
+
+
+async def copy_out(ctx: Context[Diary]) -> str:
+    """Store the secret as answers of calls, small and large, and as a stage's value."""
+    await ctx.call(model, read_out, ctx.payload.secret)
+    await ctx.call(model, read_at_length, ctx.payload.secret)
+    return ctx.payload.secret
+
+
+async def lend(ctx: Context[Diary]) -> str:
+    """Store the secret as effects, small and large, and as a large value."""
+    await ctx.call(shop, read_out, ctx.payload.secret)
+    await ctx.call(shop, read_at_length, ctx.payload.secret)
+    return ctx.payload.secret + "." * LARGE
+
+
+async def publish(ctx: Context[Diary]) -> str:
+    """Return the secret, or fail with it."""
+    if ctx.payload.outcome == "error":
+        raise PermanentError(f"unfit: {ctx.payload.secret}", code="tool.stock.none")
+    return ctx.payload.secret + "." * (LARGE if ctx.payload.outcome == "large" else 0)
+
+
+async def collect(ctx: Results) -> str:
+    """Write all secrets into a file."""
+    found = [result.value[:40] async for result in ctx]
+    await ctx.write("diary.txt", " ".join(found))
+    return " ".join(found)
+
+
+async def return_copy(ctx: Context[Diary]) -> None:
+    """Undo the loan by a call that names the secret."""
+    await ctx.call(shop, read_out, f"undo {ctx.payload.secret}")
+
+
+revealing = Pipeline(
+    name="revealing",
+    payload=Diary,
+    label=lambda diary: diary.secret,
+    stages=[Stage(copy_out), Stage(lend, compensate=return_copy), Stage(publish)],
+    join=collect,
+)
+
+
 # ── a supplier that is out of order until it is fixed ───────────────────────
 
 SOON = CircuitBreaker(minimum_calls=4, window_calls=10, open_s=12.0, max_open_s=12.0)
@@ -406,3 +495,31 @@ async def draw_scarce(ctx: Context[Item]) -> int:
 
 drawing = Pipeline(name="drawing", payload=Item, stages=[Stage(draw_metered)])
 scraping = Pipeline(name="scraping", payload=Item, stages=[Stage(draw_scarce)])
+
+
+# ── postings of accounts, in their order ────────────────────────────────────
+
+
+class Posting(Item):
+    """A chunk of an account; empty: of none."""
+
+    account: str = ""
+
+
+async def post(ctx: Context[Posting]) -> int:
+    """Post to the account: first, on its second attempt, or with trouble."""
+    item = ctx.payload
+    note("begin", item.account or "-", item.n)
+    if item.trouble == "once" and ctx.attempt == 1:
+        raise TransientError("not now", code="tool.stock.busy", retry_after=0.1)
+    await trouble(ctx)
+    note("end", item.account or "-", item.n)
+    return item.n
+
+
+posting = Pipeline(
+    name="posting",
+    payload=Posting,
+    stages=[Stage(post)],
+    ordered_by=lambda item: item.account or None,
+)

@@ -14,11 +14,13 @@ from piecework.domain import keys
 from piecework.domain.claim import Busy, Claim, explain_refusal
 from piecework.domain.outcome import Retry
 from piecework.errors import StoreError
+from piecework.jobs import order
 from piecework.reconciler import jobs, liveness
 from piecework.resilience.limits import Start
 from piecework.resilience.retry import Answered
 from piecework.saga.stage import describe_failure
 from piecework.store import (
+    budgets,
     checkpoints,
     claims,
     completion,
@@ -203,14 +205,30 @@ def workers_share_their_starts(patch: Patch) -> None:
     without(patch, limits, "FIRST_OR_SEEN", "seq = :seen", f"{seen} OR seq > :seen")
 
 
+def workers_share_their_slices(patch: Patch) -> None:
+    seen = budgets.FIRST_OR_SEEN
+    without(patch, budgets, "FIRST_OR_SEEN", "seq = :seen", f"{seen} OR seq > :seen")
+
+
 def late_starts_are_used(patch: Patch) -> None:
     patch.setattr(Start, "is_late", lambda *_: False)
+
+
+def blocked_chunks_are_claimed(patch: Patch) -> None:
+    without(patch, claims, "CLAIM", f" AND {claims.NOT_BLOCKED}")
+    patch.setattr(order.BlockedChunks, "note", lambda *_: False)
+
+
+def keys_go_on_after_a_dead_letter(patch: Patch) -> None:
+    patch.setattr(order, "has_settled", lambda chunk: chunk.status.terminal)
 
 
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
     plant.__name__: (plant, invariants)
     for plant, invariants in (
         (cancelled_chunks_are_claimed, {"I11"}),
+        (blocked_chunks_are_claimed, {"I20"}),
+        (keys_go_on_after_a_dead_letter, {"I20"}),
         (attempts_are_not_limited, {"I10"}),
         (ended_chunks_are_claimed, {"I4"}),
         (writes_are_not_fenced, {"I2", "I3", "I4"}),
@@ -237,6 +255,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (long_waits_are_forgotten, {"L2"}),
         (waits_are_not_waited_for, {"L3"}),
         (workers_share_their_starts, {"I17"}),
+        (workers_share_their_slices, {"I21"}),
         (late_starts_are_used, {"I17"}),
     )
 }
@@ -245,6 +264,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
 SLOW_TO_SHOW = {
     "a_late_renewal_cuts_the_lease",
     "a_late_request_claims_again",
+    "no_chunk_is_unblocked_again",
     "writes_are_not_fenced",
     "nobody_waits_for_what_may_land",
     "any_failure_is_a_refusal",

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import Effect
+from piecework.domain.model import Effect, JobRef
 from piecework.store.serialization import to_item
 from piecework_simulation.driver import actions, schedule
-from piecework_simulation.driver.actions import Workload
+from piecework_simulation.driver.actions import ScheduleDriver, Workload
 from piecework_simulation.driver.pipelines import Item, counting
 from piecework_simulation.driver.schedule import run_schedule
 from piecework_simulation.driver.simulated_pipeline import instrument_pipeline
 from piecework_simulation.engine.world import BUCKET, World
 from piecework_simulation.invariants.checker import Invariants
-from piecework_simulation.invariants.end_state import check_final_state
+from piecework_simulation.invariants.end_state import check_deleted, check_final_state
 from piecework_simulation.provider import CallRecord
 
 Tamper = Callable[[World, Invariants], object]
@@ -41,7 +41,12 @@ def violations_of_run(patch: pytest.MonkeyPatch, tamper: Tamper) -> Sequence[str
         check_final_state(world, invariants)
 
     patch.setattr(schedule, "swarm", lambda _: {})
+
+    async def keep(_: ScheduleDriver) -> None:
+        """Delete no job: the tampering hides its writes."""
+
     patch.setattr(actions, "check_final_state", tampered)
+    patch.setattr(ScheduleDriver, "delete_jobs", keep)
     return run_schedule(1, WORKLOADS).violations
 
 
@@ -108,6 +113,11 @@ def a_result_is_not_the_one_that_was_told(_: World, invariants: Invariants) -> N
     alter_chunk(invariants, value='"another"')
 
 
+def a_deleted_job_is_still_there(world: World, invariants: Invariants) -> None:
+    ((tenant, job, _),) = [invariants.chunk_name(pk, 0) for pk in invariants.jobs]
+    check_deleted(world, invariants, JobRef(tenant, job))
+
+
 def a_chunk_has_two_results(world: World, invariants: Invariants) -> None:
     put(world, invariants, keys.result_sk(0), value="1")
 
@@ -157,4 +167,6 @@ ENDS: dict[str, Tamper] = {
     "I15: {item['job']}/{item['chunk']} has no dead letter: {row}": (
         a_death_has_no_letter
     ),
+    "I22: {ref.job} left the row {row['sk']}": a_deleted_job_is_still_there,
+    "I22: {ref.job} left the object {name}": a_deleted_job_is_still_there,
 }

@@ -8,12 +8,13 @@ from typing import Any, TypeAlias
 from piecework.aws.objects import INLINE_LIMIT
 from piecework.aws.queue import Message
 from piecework.calls.call import CallScope
-from piecework.dependency import Dependency
+from piecework.dependency import Dependency, Usage
 from piecework.domain import keys
 from piecework.domain.model import Effect, iso
+from piecework.domain.outcome import STOPPED_CODE
 from piecework.resilience.limits import Limits
 from piecework_simulation.engine.process import Process
-from piecework_simulation.provider import CallRecord, OutgoingCall
+from piecework_simulation.provider import CALL_TOKENS, CallRecord, OutgoingCall
 from tests.simulation.story import CHUNK, REF, Story
 
 Step: TypeAlias = Callable[[Story], object]
@@ -105,9 +106,40 @@ def read_a_foreign_value(story: Story) -> None:
     story.provider.check_value((REF.tenant, REF.job, 0), "1")
 
 
+def budget(seq: int | None, **slices: int) -> Step:
+    """Write a budget with the slices of some workers; None: delete it."""
+    held = {w: {"tokens": n, "nano_usd": 0, "until": 0} for w, n in slices.items()}
+
+    def write_budget(story: Story) -> None:
+        last = (seq or 3) - 1
+        old = {"seq": last, "slices": {"w": held["w"]} if "w" in held else {}}
+        new = None if seq is None else {"seq": seq, "slices": held}
+        story.show_budget(old if last else None, new)
+
+    return write_budget
+
+
+def spend_twice(story: Story) -> None:
+    scope = CallScope(REF.tenant, REF.job, 0, "first", "trip")
+    model = Dependency("model", usage=lambda _: Usage(CALL_TOKENS))
+    for call in ("one", "two"):
+        story.invariants.budgets.check_answer(OutgoingCall(call, model, scope))
+
+
+#: A job whose budget pays for one call.
+BUDGETED = write(
+    "META", status="SUBMITTING", gen=1, chunks=1, budget_tokens=CALL_TOKENS
+)
 SUBMIT: Step = Story.submit_job
 UNOPENED = meta("SUBMITTING", gen=1, chunks=2)
 CLAIMED: tuple[Step, ...] = (SUBMIT, claim())
+SECOND = keys.chunk_sk(1)
+#: Two chunks of one order key.
+KEYED: tuple[Step, ...] = (
+    *meta("SUBMITTING", gen=1, chunks=2),
+    create(order_key="k"),
+    lambda story: story.create(SECOND, order_key="k"),
+)
 ENDED = (*CLAIMED, write(status="SUCCEEDED", claimed_by=None))
 CANCELLED = (SUBMIT, write(status="CANCELLED"))
 CLOSED = write("model", pk=keys.BREAKERS_PK, breaker_state="closed", gen=1)
@@ -203,6 +235,29 @@ WRITES: dict[str, tuple[Step, ...]] = {
     "I19: {job_pk} started a call {seconds:.0f} s after its pause": (
         *(*CLAIMED, *meta("PAUSED"), call_late),
     ),
+    "I20: {name} ended as stopped, and no dead letter stops it": (
+        *(*KEYED, write(status="CANCELLED", error_code=STOPPED_CODE)),
+    ),
+    "I20: {name} moved to another order key": (*KEYED, write(order_key="l")),
+    "I20: {name} was reopened after it was skipped": (
+        *(*KEYED, write(status="DEAD", skipped_at="now")),
+        write(status="PENDING", gen=2),
+    ),
+    "I20: {name} was claimed while {number} before it is {status}": (
+        *(*KEYED, lambda story: story.claim(SECOND)),
+    ),
+    "I20: {name} was claimed after {number} behind it": (
+        *(*KEYED, write(status="SUCCEEDED"), lambda story: story.claim(SECOND)),
+        claim(status="RUNNING"),
+    ),
+    "I21: the budget of {change.pk} was deleted": (BUDGETED, budget(1), budget(None)),
+    "I21: {change.pk} moved to {new.seq}": (
+        *(BUDGETED, lambda story: story.show_budget({"seq": 1}, {"seq": 3})),
+    ),
+    "I21: {job_pk} reserved {after} of the cap": (
+        *(BUDGETED, budget(1, w=20), budget(2, w=20, v=1)),
+    ),
+    "I21: {job_pk} used {used} of {self.caps[job_pk]} tokens": (BUDGETED, spend_twice),
     "L3: {self.name} was claimed before it was due": (SUBMIT, claim_early),
     "L3: {self.name} was claimed while it had an owner": (
         *(*CLAIMED, claim("t2", fence=2)),

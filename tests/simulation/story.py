@@ -55,6 +55,10 @@ class Story:
         """Pass a write to the limits of a dependency to the checker."""
         self.show_change(keys.BREAKERS_PK, keys.limits_sk("shop"), old, new)
 
+    def show_budget(self, old: Any, new: Any) -> None:
+        """Pass a write to the budget of the job to the checker."""
+        self.show_change(REF.pk, keys.BUDGET_SK, old, new)
+
     def delete(self, sk: str) -> None:
         self.show_change(REF.pk, sk, self.items[sk], None)
 

@@ -11,9 +11,11 @@ import pytest
 from piecework_simulation import provider
 from piecework_simulation.driver.actions import ScheduleDriver
 from piecework_simulation.invariants import (
+    budgets,
     checker,
     chunk_invariants,
     end_state,
+    order,
     ownership,
     pauses,
     quotas,
@@ -22,7 +24,10 @@ from tests.simulation.planted_ends import ENDS, alter_certificate, violations_of
 from tests.simulation.planted_writes import WRITES
 from tests.simulation.story import CHUNK, REF, Story
 
-CHECKERS = (checker, chunk_invariants, end_state, ownership, pauses, quotas, provider)
+CHECKERS = (
+    *(checker, chunk_invariants, end_state, order, ownership, pauses, quotas),
+    *(budgets, provider),
+)
 #: Matches `report_violation(f"..."` and `yield f"I1..."` in sources of the checkers.
 SAYS = re.compile(r"(?:report_violation\(\s*f?|yield f(?=.I))\"([^\"]+)\"")
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from piecework.domain import keys
 from piecework.domain.model import iso
 from piecework.reconciler.dead_letter_queue import EVALUATIONS, DeadLetterAlarms
+from piecework.settings import Settings
 from piecework.store.dead_letters import open_letter_key, open_mark, raise_alarm
+from piecework.store.outbox import Outbox
 from tests.store.conftest import SETTINGS, Store, Stutter
 from tests.store.deployment import runtime
 from tests.unit.piecework.fakes import Log
 
+ROOT = Path(__file__).parents[2]
 WINDOW, AGE = 300.0, 86_400.0
 
 
@@ -24,13 +30,16 @@ def alarms(store: Store, **changed: Any) -> tuple[DeadLetterAlarms, Log]:
     return DeadLetterAlarms(replace(runtime(store), settings=settings), log), log
 
 
-async def put_dead_letters(store: Store, count: int, *, ago: float = 0.0) -> None:
+async def put_dead_letters(
+    store: Store, count: int, *, ago: float = 0.0, pipeline: str = "p"
+) -> None:
     for chunk in range(count):
         dead_letter = {
             "tenant": store.ref.tenant,
             "job": store.ref.job,
             "chunk": chunk,
             "gen": 1,
+            "pipeline": pipeline,
             "dead_lettered_at": iso(store.now - ago),
         }
         await store.dead_letter_table.put(
@@ -47,10 +56,9 @@ async def given(store: Store, **changed: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("count", "ago", "expected"),
     [
-        (3, 0.0, []),
-        (4, 0.0, ["arrivals"]),
-        (4, WINDOW - 1, ["arrivals"]),
-        (4, WINDOW + 1, []),
+        (2, 0.0, []),
+        (3, 0.0, ["arrivals"]),
+        (3, WINDOW + 1, ["arrivals"]),  # no reconciler ran when they came
         (1, AGE - 1, []),
         (1, AGE + 1, ["age"]),
         (9, AGE + 1, ["age"]),
@@ -61,6 +69,40 @@ async def test_an_alarm_is_given_when_many_arrive_or_one_grows_old(
 ) -> None:
     await put_dead_letters(store, count, ago=ago)
     assert expected == await given(store)
+
+
+def test_the_alarm_of_cloudwatch_has_the_same_threshold() -> None:
+    text = (ROOT / "infra" / "alarms.yaml").read_text()
+    alarm = text.partition("  DeadLettersAlarm:")[2].partition("\n\n")[0]
+    facts = dict(re.findall(r"^      (\w+): ([\w.]+)$", alarm, re.MULTILINE))
+    defaults = Settings()
+    assert facts["MetricName"] == "DeadLetters"
+    assert facts["Statistic"] == "Sum"
+    assert facts["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+    assert float(facts["Threshold"]) == defaults.dead_letter_alarm == 3
+    assert float(facts["Period"]) == defaults.dead_letter_alarm_window_s == 300
+
+
+async def test_the_alarm_tells_webhooks_also_those_of_one_pipeline(
+    store: Store,
+) -> None:
+    tenant = store.ref.tenant
+    for name, pipeline in (("all", ""), ("ours", "p"), ("other", "q")):
+        hook = {"url": "https://x.example", "format": "json", "pipeline": pipeline}
+        await store.put(keys.webhooks_pk(tenant), name, **hook)
+    await put_dead_letters(store, 2, pipeline="p")
+    await put_dead_letters(store, 1, ago=1.0, pipeline="q")
+    outbox = Outbox(store.table, tenant, store.clock)
+
+    assert ["arrivals"] == await given(store)
+    assert [delivery.webhook for delivery in await outbox.deliveries()] == ["all"]
+    await put_dead_letters(store, 3, ago=2.0, pipeline="p")
+    for _ in range(2):
+        assert [] == await given(store)
+    assert {delivery.webhook for delivery in await outbox.deliveries()} == {
+        "all",
+        "ours",
+    }
 
 
 async def test_without_a_limit_of_dead_letters_there_is_no_alarm(store: Store) -> None:
@@ -102,9 +144,12 @@ async def test_an_evaluation_is_two_small_reads_a_few_times_in_a_window(
     assert {"query": 2, "update_item": 1} == counting.asked
     await watch.evaluate(1.0 + WINDOW / EVALUATIONS - 1)
     assert 3 == counting.asked.total()
-    await watch.evaluate(1.0 + WINDOW / EVALUATIONS)
-    assert {"query": 4, "update_item": 2} == counting.asked
-    assert counting.read == 2 * (9 + 1)
+    # Two windows later the alarm is not asked for again.
+    store.now += 2 * WINDOW
+    for evaluation in (1, 2):
+        await watch.evaluate(1.0 + evaluation * WINDOW / EVALUATIONS)
+    assert {"query": 6, "update_item": 2} == counting.asked
+    assert counting.read == 3 * (9 + 1)
 
 
 async def test_an_alarm_that_is_due_again_is_given_again(store: Store) -> None:

@@ -31,7 +31,7 @@ async def finalize(store: Store, job: Job) -> Any:
 
 
 async def ending(store: Store, job: Job) -> Any:
-    actions = store.transitions.ending(
+    actions = await store.transitions.ending(
         job, S.PARTIAL, {"certificate": "c", "outcomes": {}}
     )
     return isinstance(await store.table.transact(actions), Written)

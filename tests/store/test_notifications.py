@@ -160,7 +160,7 @@ async def ended(store: Store, job: Job, status: JobStatus) -> bool:
         )
     )
     facts = {"certificate": "c", "outcomes": {"SUCCEEDED": 1}}
-    actions = store.transitions.ending(job, status, facts)
+    actions = await store.transitions.ending(job, status, facts)
     return isinstance(await store.table.transact(actions), Written)
 
 

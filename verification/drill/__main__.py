@@ -1,6 +1,6 @@
 """Stop a job in each way, explain it, and say whether the first finding is right.
 
-make drill                    all exercises, and the figures
+make drill                    all exercises, and the figures; deletes a job, too
 make drill ARGS="busy"        the exercises whose name begins so
 """
 
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from piecework import telemetry
+from verification.drill.deletion import deleted_traces
 from verification.drill.exercises import EXERCISES, Exercise
 from verification.drill.fleet import Fleet, exercise
 from verification.drill.large import large
@@ -53,6 +54,11 @@ def main(prefixes: Sequence[str]) -> int:
         sys.stdout.write(f"explain_s={measured.seconds:.3f}\n")
         failed += measured.requests > MAX_REQUESTS or measured.seconds > MAX_S
         failed += estimates_wrong()
+        found = deleted_traces()
+        sys.stdout.write(
+            f"payload_traces={found.before} deleted_payload_traces={found.after}\n"
+        )
+        failed += not found.before or found.after > 0
     return int(failed > 0)
 
 

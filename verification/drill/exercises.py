@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any, Final, TypeAlias
 
+from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.outcome import NEWER_WORKERS, STORE
 from piecework_simulation.engine.network import Exchange
-from verification.drill.fleet import OTHER, Fleet, final, many, unrelated
+from verification.drill.fleet import OTHER, Fleet, final, many, orders, unrelated
 
 Act: TypeAlias = Callable[[Fleet], Awaitable[None]]
 #: Seconds after which chunks wait for what their orders say.
@@ -142,6 +143,21 @@ async def paused(fleet: Fleet) -> None:
     await asyncio.sleep(SETTLED_S)
 
 
+async def in_order(fleet: Fleet, *hows: str) -> None:
+    """Let a worker run a job whose chunks have one order key."""
+    fleet.worker(reconcile=False)
+    pipeline = replace(orders, ordered_by=lambda _: "one")
+    await fleet.submit(*hows, pipeline=pipeline)
+    await asyncio.sleep(SETTLED_S)
+
+
+async def budget_spent(fleet: Fleet, until: str = "") -> None:
+    """Pause a job as a worker does whose calls do not fit into the budget."""
+    await fleet.submit("slow", "slow")
+    pause = Pause(PauseCode.BUDGET, "all is spent", "w1", until=until)
+    assert await fleet.rt.transitions.pause(await fleet.job(), pause)
+
+
 async def deferred(fleet: Fleet, blocked_on: str, code: str) -> None:
     """Defer chunks as a worker does in the rare cases that need other processes."""
     await fleet.submit("quick", "quick")
@@ -167,6 +183,7 @@ SINGLE: Final = (
         lambda fleet: submit_died(fleet, worker=True),
         "submit.unfinished",
     ),
+    Exercise("sleep", lambda fleet: runs(fleet, *many(sleep=MORE)), "timer.waiting"),
     Exercise("newer", lambda fleet: deferred(fleet, *NEWER), "version.newer_needed"),
     Exercise("AWS", lambda fleet: deferred(fleet, *AWS), "aws.unavailable"),
     Exercise(
@@ -175,6 +192,24 @@ SINGLE: Final = (
         "dependency.paused",
     ),
     Exercise("paused", paused, "job.paused", "retry.waiting"),
+    Exercise(
+        "key stopped",
+        lambda fleet: in_order(fleet, "refused", *many(quick=MORE)),
+        "order.stopped",
+        "dead_letters.open",
+    ),
+    Exercise(
+        "key waits",
+        lambda fleet: in_order(fleet, "retry", *many(quick=MORE)),
+        "retry.waiting",
+        "order.waiting",
+    ),
+    Exercise("budget spent", budget_spent, "job.budget_spent"),
+    Exercise(
+        "daily budget spent",
+        lambda fleet: budget_spent(fleet, "2999-01-01T00:00:00.000Z"),
+        "tenant.budget_spent",
+    ),
     Exercise("cancelled", cancelled, "cancel.unfinished"),
     Exercise("ended", lambda fleet: ends(fleet, "quick"), "job.ended"),
     Exercise(

@@ -93,6 +93,8 @@ async def work(ctx: Context[Order]) -> int:
             await ask(n)
         case "retry":
             raise TransientError("Busy.", code="tool.http.500_x", retry_after=RETRY_S)
+        case "sleep":
+            await ctx.sleep(hours=2)
         case "refused":
             raise PermanentError("This order is wrong.")
     return n

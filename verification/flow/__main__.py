@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from piecework import telemetry
-from verification.flow import limits, processes
+from verification.flow import budgets, forecasting, limits, order, processes
 from verification.flow.fairness import (
     largest_by_smallest_share,
     low_not_started_percent,
@@ -43,7 +43,22 @@ FIGURES: Final = (
     Figure("fair_small_beside_large", small_beside_large, 2),
     Figure("fair_low_not_started_percent", low_not_started_percent, 95),
     Figure("fair_largest_by_smallest", largest_by_smallest_share, 1.2),
-    # In virtual time, with the true attempts and limits.
+    Figure("order_makespan_by_ideal", order.makespan_by_ideal, 1.2),
+    Figure("order_low_makespan_by_ideal", order.low_makespan_by_ideal, 1.25),
+    Figure("order_small_beside_ordered", order.small_beside_ordered, 2),
+    # The mean error of eight samples of 20 chunks, and the largest one.
+    Figure("forecast_equal_cost_percent", forecasting.equal_cost_percent, 15),
+    Figure("forecast_skewed_cost_percent", forecasting.skewed_cost_percent, 15),
+    Figure("forecast_failing_cost_percent", forecasting.failing_cost_percent, 15),
+    Figure("forecast_largest_cost_percent", forecasting.largest_cost_percent, 25),
+    Figure("forecast_time_percent", forecasting.time_percent, 25),
+    # In virtual time, with the true attempts, budgets and limits.
+    Figure("budget_calls_beyond_cap", budgets.calls_beyond_cap, 0),
+    Figure("budget_killed_beyond_cap", budgets.killed_calls_beyond_cap, 0),
+    Figure("budget_low_estimates_by_flight", budgets.low_estimates_by_in_flight, 1),
+    Figure("budget_unspent_percent", budgets.unspent_percent, 1),
+    Figure("budget_killed_unspent_percent", budgets.killed_unspent_percent, 5),
+    Figure("budget_writes_a_second", budgets.writes_a_second_and_worker, 1.3),
     Figure("limits_calls_in_a_minute", limits.calls_in_a_minute, 600),
     Figure("limits_requests_unused_percent", limits.requests_unused_percent, 5),
     Figure("limits_tokens_unused_percent", limits.tokens_unused_percent, 5),

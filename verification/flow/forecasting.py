@@ -28,6 +28,7 @@ from piecework.domain.call_usage import CallUsage
 from piecework.domain.model import moment
 from piecework.store.paid import paid_by
 from piecework.store.workers import WorkerReports
+from piecework_orchestrator.explain.finish_time import mean_of
 from piecework_orchestrator.pause import resume
 from piecework_orchestrator.sample import forecast_job, wait_for_sample
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate
@@ -105,13 +106,15 @@ def failing(rng: Random) -> Iterator[Text]:
         yield Text(words=words, dies_after=dies)
 
 
+WORKLOADS: Final = (equal, skewed, failing)
+
+
 @dataclass(frozen=True, slots=True)
 class Miss:
     """By how many percent the forecasts of one run were wrong."""
 
     cost: float
     time: float
-    late: bool
 
 
 def miss_of(texts: Callable[[Random], Iterator[Text]], seed: int) -> Miss:
@@ -144,7 +147,6 @@ def miss_of(texts: Callable[[Random], Iterator[Text]], seed: int) -> Miss:
         return Miss(
             percent(forecast["usd"]["p50"], usd),
             percent(forecast["time_s"]["p50"], seconds),
-            seconds > forecast["time_s"]["p90"],
         )
 
     return simulate(act, [PIPELINE], workers=WORKERS, seed=seed)
@@ -166,11 +168,31 @@ def misses(texts: Callable[[Random], Iterator[Text]]) -> list[Miss]:
     return [miss_of(texts, seed) for seed in SEEDS]
 
 
-def cost_error(texts: Callable[[Random], Iterator[Text]]) -> float:
-    """Return the largest error of the cost of a workload, in percent."""
-    return max(miss.cost for miss in misses(texts))
+def mean_cost_percent(texts: Callable[[Random], Iterator[Text]]) -> float:
+    """Return the mean error of the forecast cost of a workload."""
+    return mean_of([miss.cost for miss in misses(texts)])
 
 
-def time_error(texts: Callable[[Random], Iterator[Text]]) -> float:
-    """Return the largest error of the time of a workload, in percent."""
-    return max(miss.time for miss in misses(texts))
+def equal_cost_percent() -> float:
+    """Return the mean error with equal chunks."""
+    return mean_cost_percent(equal)
+
+
+def skewed_cost_percent() -> float:
+    """Return the mean error with a few very long chunks."""
+    return mean_cost_percent(skewed)
+
+
+def failing_cost_percent() -> float:
+    """Return the mean error with chunks that fail."""
+    return mean_cost_percent(failing)
+
+
+def largest_cost_percent() -> float:
+    """Return the largest error of all samples of all workloads."""
+    return max(miss.cost for texts in WORKLOADS for miss in misses(texts))
+
+
+def time_percent() -> float:
+    """Return the largest mean error of the time of a workload."""
+    return max(mean_of([miss.time for miss in misses(texts)]) for texts in WORKLOADS)

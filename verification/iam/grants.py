@@ -69,6 +69,8 @@ class Row:
 
 def place(name: str, tenant: str) -> str:
     """Return the ARN that a row's word stands for."""
+    if name == "jobs/*":
+        return f"{BUCKET}/tenants/{tenant}/jobs/*"
     if name.endswith("/"):
         return f"{BUCKET}/tenants/{tenant}/jobs/*/{name}*"
     return PLACES.get(name, name)

@@ -36,6 +36,9 @@ NEEDS: dict[str, dict[str, frozenset[str]]] = {
         "PutObject": frozenset({"s3:PutObject"}),
         "GetObject": frozenset({"s3:GetObject"}),
         "ListObjectsV2": frozenset({"s3:ListBucket"}),
+        "ListObjectVersions": frozenset({"s3:ListBucketVersions"}),
+        # Each deletion names a version.
+        "DeleteObject": frozenset({"s3:DeleteObjectVersion"}),
     },
     "cloudformation": {
         name: frozenset({f"cloudformation:{name}"})

@@ -111,5 +111,11 @@ def of_s3(wire: Wire) -> list[Request]:
     if not key and wire.method == "GET" and "list-type" in query:
         prefix = {"s3:prefix": query["prefix"][0]} if "prefix" in query else {}
         return [Request("s3:ListBucket", arn, {**TLS, **prefix})]
-    operation = {"PUT": "PutObject", "GET": "GetObject"}[wire.method if key else ""]
+    if not key and wire.method == "GET" and "versions" in query:
+        prefix = {"s3:prefix": query["prefix"][0]} if "prefix" in query else {}
+        return [Request("s3:ListBucketVersions", arn, {**TLS, **prefix})]
+    if wire.method == "DELETE" and "versionId" not in query:
+        return [Request("s3:DeleteObject", f"{arn}/{key}", TLS)]
+    operations = {"PUT": "PutObject", "GET": "GetObject", "DELETE": "DeleteObject"}
+    operation = operations[wire.method if key else ""]
     return [Request(need, f"{arn}/{key}", TLS) for need in NEEDS["s3"][operation]]

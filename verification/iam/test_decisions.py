@@ -18,6 +18,7 @@ ROWS, LETTERS = PLACES["checkpoints"], PLACES["dead-letters"]
 OURS, THEIRS = f"{BUCKET}/tenants/acme/jobs/1", f"{BUCKET}/tenants/evil/jobs/1"
 KEY, LIST = PLACES["key"], "s3:ListBucket"
 GET, PUT = "s3:GetObject", "s3:PutObject"
+REMOVE, VERSIONS = "s3:DeleteObjectVersion", "s3:ListBucketVersions"
 DELETE = "dynamodb:DeleteItem"
 END_KEY = "kms:ScheduleKeyDeletion"
 VIA_SQS = "via=sqs.us-east-1.amazonaws.com"
@@ -89,6 +90,16 @@ DECISIONS = [
     ("operator-write", "*", DELETE, LETTERS, "key=T#acme#OPEN", YES),
     ("operator-write", "*", DELETE, LETTERS, "key=T#acme#J#1", NO),
     ("operator-write", "acme", DELETE, LETTERS, "key=T#evil#OPEN", NO),
+    ("operator-write", "*", DELETE, ROWS, "key=T#acme#J#1,EXPIRY", YES),
+    ("operator-delete", "*", DELETE, ROWS, "key=T#acme#J#1", YES),
+    ("operator-delete", "acme", DELETE, ROWS, "key=T#evil#J#1", NO),
+    ("operator-delete", "*", DELETE, ROWS, "key=BREAKERS", NO),
+    ("operator-delete", "*", DELETE, ROWS, "", NO),
+    ("operator-delete", "*", DELETE, LETTERS, "key=T#acme#J#1,T#acme#OPEN", YES),
+    ("operator-delete", "acme", DELETE, LETTERS, "key=T#evil#J#1", NO),
+    ("operator-delete", "*", DELETE, LETTERS, "", NO),
+    ("reconciler", "*", DELETE, LETTERS, "key=T#acme#J#1,T#acme#OPEN", YES),
+    ("operator-delete", "*", "dynamodb:PutItem", LETTERS, "key=T#acme#J#1", NO),
     ("operator-write", "*", "dynamodb:GetItem", ROWS, "key=T#acme#R#0f", NO),
     ("operator-read", "*", "dynamodb:GetItem", ROWS, "key=T#acme#R#0f", NO),
     ("operator-read", "*", "dynamodb:Query", ROWS, "key=T#acme#I#0f", NO),
@@ -125,6 +136,21 @@ DECISIONS = [
     ("worker", "*", GET, f"{OURS}/certificate/1.json", "", NO),
     ("worker", "*", PUT, f"{OURS}/payload/x.jsonl", "", NO),
     ("worker", "*", "s3:DeleteObject", f"{OURS}/values/x.json", "", NO),
+    *(
+        (role, "*", REMOVE, f"{OURS}/payload/x.jsonl", "", right)
+        for role, right in (
+            ("operator-delete", YES),
+            ("reconciler", YES),
+            ("operator-write", NO),
+            ("worker", NO),
+        )
+    ),
+    ("operator-delete", "acme", REMOVE, f"{THEIRS}/payload/x.jsonl", "", NO),
+    ("operator-delete", "*", GET, f"{OURS}/payload/x.jsonl", "", NO),
+    ("operator-delete", "acme", VERSIONS, BUCKET, "prefix=tenants/acme/jobs/1/", YES),
+    ("operator-delete", "acme", VERSIONS, BUCKET, "prefix=tenants/evil/jobs/1/", NO),
+    ("reconciler", "*", VERSIONS, BUCKET, "prefix=tenants/acme/jobs/1/", YES),
+    ("reconciler", "*", VERSIONS, BUCKET, "", NO),
     ("worker", "*", LIST, BUCKET, "", YES),
     ("worker", "*", GET, f"{BUCKET}/elsewhere/payload/x", "", NO),
     ("reconciler", "*", GET, f"{OURS}/manifest/x.jsonl", "", YES),

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from unittest.mock import patch
 
+import structlog
+
 from piecework.domain import keys
+from piecework.domain.model import JobRef
 from piecework.reconciler import jobs as reconciling
+from piecework.reconciler.loop import Reconciler
 from piecework.standalone import idempotent
 from piecework.store.idempotency import TableIdempotency
 from piecework.store.workers import WorkerReports
@@ -31,6 +36,7 @@ PATIENCE_S = 100.0
 DIED = 5
 REFUSED = 2
 SUBMIT, READ, WRITE = "orchestrator", "operator-read", "operator-write"
+DELETE = "operator-delete"
 DEPLOY = "deploy"
 
 
@@ -43,6 +49,7 @@ async def run_every_command(actors: Actors) -> None:
     await read_the_page(actors)
     await reconcile_leftovers(actors)
     await run_writing_commands(actors)
+    await delete_jobs(actors)
     await deploy_stacks(actors)
 
 
@@ -212,6 +219,20 @@ async def resolve_an_effect(actors: Actors) -> None:
     key = str(told.document[0]["effect_key"])
     said = ("--outcome", "happened", "--answer", json.dumps(LONG))
     await actors.command(WRITE, "effects", "resolve", "fax", "0", key, *said, *YES)
+
+
+async def delete_jobs(actors: Actors) -> None:
+    """Delete a job with dead letters, and let the retention delete another one."""
+    await actors.command(DELETE, "jobs", "delete", "small", *YES)
+    async with actors.connected("reconciler") as rt:
+        later = rt.clock() + rt.settings.job_retention_days * 86_400.0 + 60.0
+        aged = replace(rt, clock=lambda: later)
+        reconciler = Reconciler(aged, structlog.get_logger())
+        await reconciler.run_pass()
+        await reconciler.run_pass()
+        gone = await rt.jobs.read(JobRef("default", "large"))
+        assert gone is not None
+        assert gone.status.gone
 
 
 async def deploy_stacks(actors: Actors) -> None:

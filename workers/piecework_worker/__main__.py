@@ -6,7 +6,11 @@ import asyncio
 import os
 import socket
 import sys
-from argparse import ArgumentParser, BooleanOptionalAction
+from argparse import (
+    ArgumentParser,
+    BooleanOptionalAction,
+    RawDescriptionHelpFormatter,
+)
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -51,6 +55,11 @@ from piecework_worker.worker import Worker
 #: Threads besides those of the stages. Host names are resolved in one, and must not
 #: wait for a stage to end.
 SPARE = 8
+EXAMPLES = """\
+Examples:
+  piecework worker --pipelines app
+  piecework worker --pipelines app --max-chunks 32 --no-reconcile
+"""
 #: Exit code of a worker that an error has ended.
 FAILED = 1
 
@@ -62,6 +71,8 @@ def make_parser() -> ArgumentParser:
         description="Run the chunks of the given pipelines until a signal stops the "
         "worker.",
         allow_abbrev=False,
+        epilog=EXAMPLES,
+        formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--pipelines",

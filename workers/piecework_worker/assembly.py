@@ -130,6 +130,7 @@ def build_run(
         check_lease=lease.check_deadline,
         breakers=services.breakers,
         limits=services.limits,
+        budgets=services.budgets.of_job(job),
         report_rate_limit=services.limits.note_refusal,
         latest_start=lambda: latest_start(lease, rt.settings),
         tokens=services.retry_tokens,

@@ -89,6 +89,8 @@ async def reason_not_to_claim(  # noqa: PLR0911 -- a return a row of the table
     ref: ChunkRef, gen: int, job: Job, rt: Runtime, groups: CancelledGroups
 ) -> str:
     """Return why the message of a chunk in generation `gen` starts nothing, or ``."""
+    if job.status.gone:
+        return "job deleted"
     if ref.is_join or gen > job.gen:
         return ""
     if gen < job.gen:

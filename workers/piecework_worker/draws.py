@@ -1,18 +1,23 @@
-"""Draw chunks from the backlogs of large jobs, beside the messages of the queue."""
+"""Draw chunks from the backlogs of large jobs, beside the messages of the queue.
+
+The next chunks of order keys, which this worker has unblocked, take turns with them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from piecework.domain.model import Job, JobRef, JobStatus
-from piecework.domain.priority import Priority
+from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus
 from piecework.domain.records import MALFORMED_ERRORS
 from piecework.errors import PermanentError, SchemaTooNewError
+from piecework.jobs.pausing import is_drawn
 from piecework.store.backlogs import Backlog
+from piecework.store.completion import read_chunks
+from piecework_worker.next_chunks import JobChunks
 from piecework_worker.services import WorkerServices, receive_wait_s
 from piecework_worker.turns import MESSAGES, Turn, Turns
 
@@ -29,12 +34,12 @@ class Draws:
     """The backlogs that one worker knows, and the turns that it takes.
 
     Attributes:
-        start: Starts a chunk of a job in a slot of the worker.
+        start: Starts a chunk of a job, in a generation, in a slot of the worker.
         messages_wait: Whether the last receive returned a message.
     """
 
     services: WorkerServices
-    start: Callable[[Job, int], None]
+    start: Callable[[Job, ChunkRef, int], None]
     messages_wait: bool = False
     turns: Turns = field(default_factory=Turns)
     _backlogs: dict[JobRef, Backlog] = field(default_factory=dict)
@@ -43,13 +48,14 @@ class Draws:
 
     @property
     def wait(self) -> bool:
-        """Whether a known backlog has chunks left."""
-        return bool(self._backlogs)
+        """Whether a known backlog has chunks left, or a next chunk waits."""
+        return bool(self._backlogs) or bool(self.services.next_chunks.jobs)
 
     def hint(self, job: Job) -> None:
         """Read the backlogs again soon, because a received message is of such a job."""
         if job.backlog_start is not None and job.ref not in self._backlogs:
-            self._read_at = min(self._read_at, self._now() - READ_S)
+            self._read_at = -inf
+            self.services.next_chunks.wake.set()
 
     def received(self, messages: int) -> None:
         """Note how many messages a receive returned."""
@@ -72,25 +78,43 @@ class Draws:
         self._read_at = self._now()
         self._backlogs = {b.ref: b async for b in rt.backlogs.of_queue("")}
 
-    def turn(self) -> Turn:
-        """Return whose turn the next free slots are."""
+    def turn(self, *, polling: bool) -> Turn:
+        """Return whose turn the next free slots are.
+
+        While SQS waits for a message (`polling`), messages have slots of their own.
+        """
         waiting: set[Turn] = {each.priority for each in self._backlogs.values()}
-        if not waiting or self._check_is_due():
+        waiting |= {each.turn for each in self.services.next_chunks.jobs}
+        if not waiting or (self._check_is_due() and not polling):
             return MESSAGES
-        return self.turns.next(waiting | ({MESSAGES} if self.messages_wait else set()))
+        messages = self.messages_wait and not polling
+        return self.turns.next(waiting | ({MESSAGES} if messages else set()))
 
     def _check_is_due(self) -> bool:
         """Return whether to look for messages although there were none."""
         return not self.messages_wait and self._now() - self._checked_at >= CHECK_S
 
-    async def draw(self, priority: Priority, most: int) -> None:
-        """Start up to `most` chunks of a backlog of this priority.
+    async def draw(self, turn: Turn, most: int) -> None:
+        """Start up to `most` chunks of a job whose turn it is.
 
         Raises:
             StoreError: The table does not answer.
         """
-        some = [b for b in self._backlogs.values() if b.priority is priority]
-        backlog = self.turns.next_job(some)
+        some: list[Backlog | JobChunks] = [
+            each for each in self.services.next_chunks.jobs if each.turn == turn
+        ]
+        some += [each for each in self._backlogs.values() if each.priority == turn]
+        found = self.turns.next_job(some)
+        if isinstance(found, Backlog):
+            await self._draw(found, most)
+            return
+        chunks = list(self.services.next_chunks.take(found, most))
+        self.turns.started(turn, len(chunks), found.ref)
+        for ref, gen in chunks:
+            self.start(found.job, ref, gen)
+
+    async def _draw(self, backlog: Backlog, most: int) -> None:
+        """Start up to `most` chunks of a backlog."""
         job = await self._job(backlog)
         if job is None:
             del self._backlogs[backlog.ref]
@@ -100,9 +124,19 @@ class Draws:
             self._backlogs.pop(backlog.ref, None)
         else:
             self._backlogs[backlog.ref] = after
-        self.turns.started(priority, len(drawn), backlog.ref)
-        for number in drawn:
-            self.start(job, number)
+        started = await self._heads(job, drawn) if job.is_ordered else drawn
+        self.turns.started(backlog.priority, len(started), backlog.ref)
+        for number in started:
+            self.start(job, job.ref.chunk(number), job.gen)
+
+    async def _heads(self, job: Job, drawn: range) -> Sequence[int]:
+        """Return the drawn chunks that no other chunk precedes in an order key.
+
+        The process that unblocks one of the others has sent it, or will.
+        """
+        refs = [job.ref.chunk(number) for number in drawn]
+        chunks = await read_chunks(self.services.rt.table, refs)
+        return [c.ref.chunk for c in chunks if c.blocked_by is None and is_drawn(c)]
 
     async def _job(self, backlog: Backlog) -> Job | None:
         """Return the job of a backlog; None: this worker can do nothing for it now."""

@@ -20,6 +20,7 @@ from piecework.domain.claim import (
     MAX_RECOVERIES,
     AlreadyEnded,
     AttemptsExhausted,
+    Blocked,
     Busy,
     CancelPending,
     Claim,
@@ -36,10 +37,12 @@ from piecework.domain.outcome import (
     DeadLettered,
     Outcome,
     Paused,
+    Succeeded,
     leaves_queue,
 )
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import SchemaTooNewError, StoreError
+from piecework.jobs.order import start_next, unblock_next
 from piecework.jobs.tolerance import stop_if_exceeded
 from piecework.pipelines import Pipeline
 from piecework.saga import engine
@@ -51,6 +54,7 @@ from piecework.store.cancellation import (
     cancel_unclaimed,
     set_direction,
 )
+from piecework.store.order import has_settled
 from piecework.store.reclaim import Reclaimer
 from piecework_worker.assembly import ChunkRun, build_run, load_state
 from piecework_worker.cancelled_jobs import reason_not_to_claim
@@ -91,7 +95,8 @@ class MessageAction(Enum):
     #: The chunk ended during a cancel: as `ACK`, and it may be the job's last chunk.
     ACK_CANCELLED = auto()
     #: No chunk needs the message: it belongs to an earlier generation of the chunk, or
-    #: the reconciler or a resume sends the next one. Delete it.
+    #: the reconciler, a resume or the end of an earlier chunk sends the next one.
+    #: Delete it.
     DISCARD = auto()
     #: SQS hides the message until the chunk's next attempt: do nothing.
     KEEP = auto()
@@ -138,6 +143,10 @@ async def execute(
             return MessageAction.KEEP
     if job.tolerated_chunks and isinstance(chunk_run.outcome, DeadLettered):
         await stop_if_exceeded(services.rt, job.ref)
+    if job.is_ordered and isinstance(chunk_run.outcome, Succeeded):
+        following = await unblock_next(services.rt, claim.chunk)
+        if following is not None:
+            await services.next_chunks.add(services.rt, job, following)
     if delay is not None:
         paused = isinstance(chunk_run.outcome, Paused)
         return await keep_for_next_attempt(work_item, delay, services, paused=paused)
@@ -339,15 +348,13 @@ def unknown_delay(received: int) -> float:
     return 0.0 if received <= 1 else min(LONGEST_UNKNOWN_S, 2.0 ** (received - 2))
 
 
-async def handle_refusal(  # noqa: PLR0911 -- a return a refusal
+async def handle_refusal(  # noqa: C901, PLR0911 -- a return a refusal
     reply: Refusal, work_item: WorkItem, services: WorkerServices
 ) -> MessageAction:
     """Act on a refused claim; a refusal spends no attempt of the chunk."""
     match reply:
         case AlreadyEnded(chunk):
-            current = chunk.gen == work_item.gen
-            log_refusal(work_item, "ended" if current else "superseded", services)
-            return MessageAction.ACK if current else MessageAction.DISCARD
+            return await on_ended(chunk, work_item, services)
         case Busy(seconds):
             return await back_off(work_item, seconds, "busy", services)
         case NotDue(seconds) if leaves_queue(seconds):
@@ -355,11 +362,16 @@ async def handle_refusal(  # noqa: PLR0911 -- a return a refusal
             return MessageAction.DISCARD
         case NotDue(seconds):
             return await back_off(work_item, seconds, "not due", services)
+        case Blocked():
+            log_refusal(work_item, "blocked", services)
+            return MessageAction.DISCARD
         case CancelPending(chunk):
             return await end_cancelled_chunk(chunk, work_item, services)
         case NotFound():
-            log_refusal(work_item, "not found", services)
-            return MessageAction.QUARANTINE
+            job = await services.fresh_job(work_item.ref.of)
+            gone = job is not None and job.status.gone
+            log_refusal(work_item, "job deleted" if gone else "not found", services)
+            return MessageAction.DISCARD if gone else MessageAction.QUARANTINE
         case SchemaTooNew():
             await defer_to_newer_worker(
                 "chunk", work_item.received, work_item.receipt, services
@@ -369,6 +381,17 @@ async def handle_refusal(  # noqa: PLR0911 -- a return a refusal
             return await back_off(work_item, LEFT_S, "attempts spent", services)
         case LeaseExpired():
             return await back_off(work_item, LEFT_S, "lease expired", services)
+
+
+async def on_ended(
+    chunk: Chunk, work_item: WorkItem, services: WorkerServices
+) -> MessageAction:
+    """Count an ended chunk; its worker may have died before it started the next one."""
+    current = chunk.gen == work_item.gen
+    log_refusal(work_item, "ended" if current else "superseded", services)
+    if has_settled(chunk):
+        await start_next(services.rt, chunk)
+    return MessageAction.ACK if current else MessageAction.DISCARD
 
 
 async def end_cancelled_chunk(

@@ -1,4 +1,4 @@
-"""Fill the free slots: with messages, in up to two receives at once, and from backlogs.
+"""Fill the free slots: with messages, in up to two receives at once, and with draws.
 
 A receive returns ten messages at most. While receives return ten and there is room for
 ten more, a second receive runs at once, so that the round trip to SQS does not limit
@@ -45,6 +45,7 @@ class Receiver:
         wake_at: Active tasks at which a wait for several slots ends.
         receives_in_flight: Receives that SQS has not answered yet.
         reserved_slots: Slots that the receives in flight may fill.
+        long_polls: Receives of these for which SQS waits for a message.
         last_was_full: Whether the last receive returned as many messages as possible.
         paused: Whether the worker takes no new chunk, until its ECS protection changes
             or it stops.
@@ -59,6 +60,7 @@ class Receiver:
     wake_at: float = inf
     receives_in_flight: int = 0
     reserved_slots: int = 0
+    long_polls: int = 0
     last_was_full: bool = False
     paused: bool = False
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -73,6 +75,8 @@ class Receiver:
         """
         try:
             while not self.stop.is_set():
+                self._forget({task for task in self._tasks if task.done()})
+                self.services.next_chunks.wake.clear()
                 if self._is_receiving and not self.draws.wait:
                     await self._wait_for_one()
                     continue
@@ -81,7 +85,7 @@ class Receiver:
                 if not self.stop.is_set() and not self.paused:
                     await self._fill(free)
             while self._tasks:
-                await self._wait_for_one()
+                await self._wait_for(*self._tasks)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -102,7 +106,7 @@ class Receiver:
         services.liveness.expect_within("drawing", REQUEST_S)
         try:
             await self.draws.read_if_due()
-            turn = self.draws.turn()
+            turn = self.draws.turn(polling=self.long_polls > 0)
             if turn != MESSAGES:
                 await self.draws.draw(turn, free)
                 services.message_received.set()
@@ -128,9 +132,24 @@ class Receiver:
         return full and room >= BATCH and len(self._tasks) < MAX_RECEIVES
 
     async def _wait_for_one(self) -> None:
-        """Wait until one receive has ended, and raise its error if it failed."""
-        first = asyncio.FIRST_COMPLETED
-        done, self._tasks = await asyncio.wait(self._tasks, return_when=first)
+        """Wait until one receive has ended, or a chunk without a message may start."""
+        woken = asyncio.create_task(self._wait_for_wake())
+        try:
+            await self._wait_for(woken, *self._tasks)
+        finally:
+            woken.cancel()
+
+    async def _wait_for_wake(self) -> None:
+        await self.services.next_chunks.wake.wait()
+
+    async def _wait_for(self, *tasks: asyncio.Task[None]) -> None:
+        """Wait until one task has ended, and raise the error of a failed receive."""
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        self._forget(done)
+
+    def _forget(self, done: set[asyncio.Task[None]]) -> None:
+        """Forget receives that have ended, and raise the error of a failed one."""
+        self._tasks -= done
         for task in done:
             task.result()
 
@@ -146,6 +165,7 @@ class Receiver:
         wait_s = 0 if self.draws.wait else receive_wait_s(rt)
         liveness.expect_within("receiving", REQUEST_S + wait_s)
         deliveries: list[Delivery] = []
+        self.long_polls += wait_s > 0
         try:
             deliveries = await rt.work.receive(
                 most, wait_s=wait_s, hide_s=rt.settings.visibility_s
@@ -154,6 +174,7 @@ class Receiver:
             await self._after_outage(error)
         finally:
             self.receives_in_flight -= 1
+            self.long_polls -= wait_s > 0
             self.reserved_slots -= most
             self.slot_freed.set()
             if not self.receives_in_flight:

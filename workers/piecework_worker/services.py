@@ -13,17 +13,21 @@ from typing import Any
 
 import structlog
 
+from piecework import telemetry
 from piecework.aws.objects import Payloads
 from piecework.calls.attempts import new_token_buckets
 from piecework.calls.fleet_breaker import BreakerRegistry
+from piecework.calls.fleet_budgets import FleetBudgets
 from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer
-from piecework.domain.model import Job, JobRef, iso
+from piecework.domain.job_row import Pause
+from piecework.domain.model import Job, JobRef, JobStatus, iso
 from piecework.domain.outcome import NEWER_WORKERS, STORE, Deferred
 from piecework.errors import StoreError
 from piecework.health import Liveness
 from piecework.pipelines import Pipeline
 from piecework.resilience.breaker import BreakerPhase, BreakerState
+from piecework.resilience.budget import BudgetKey
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE
 from piecework.resilience.retry import RetryTokenBucket
 from piecework.runtime import Runtime
@@ -34,10 +38,12 @@ from piecework.store.dead_letters import DeadLetters
 from piecework.store.limits import FleetQuotas
 from piecework.store.settlements import Settlements
 from piecework.telemetry.emf import Gauge
+from piecework_worker.cancel_watcher import apply_status
 from piecework_worker.cancelled_jobs import CancelledGroups
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.lease import LeaseRenewer
 from piecework_worker.loop_watchdog import BlockedLoop
+from piecework_worker.next_chunks import NextChunks
 from piecework_worker.solitude import Solitude
 
 # ── gauges of a worker's metrics ──────────────────────────────────────────────
@@ -176,6 +182,7 @@ class WorkerServices:
     call_limiter: CallLimiter
     breakers: BreakerRegistry
     limits: FleetLimits
+    budgets: FleetBudgets
     liveness: Liveness = field(default_factory=Liveness)
     retry_tokens: defaultdict[str, RetryTokenBucket] = field(
         default_factory=new_token_buckets
@@ -196,10 +203,29 @@ class WorkerServices:
     _reading: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
     _fresh: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
     cancelled_groups: CancelledGroups = field(default_factory=CancelledGroups)
+    #: The next chunks of order keys, which this worker starts itself.
+    next_chunks: NextChunks = field(default_factory=NextChunks)
     #: Messages in a row whose pipeline this worker does not have.
     unknown_in_a_row: int = 0
     _noted_unknown: set[JobRef] = field(default_factory=set)
     _noted_blocked: dict[tuple[JobRef, str], float] = field(default_factory=dict)
+
+    async def pause_for_budget(
+        self, ref: JobRef, pause: Pause, key: BudgetKey, seen: int
+    ) -> None:
+        """Pause a job whose budget is spent, and keep back its calls here at once."""
+        with suppress(StoreError):
+            job = await self.fresh_job(ref)
+            if job is not None and job.status is JobStatus.RUNNING:
+                also = [self.rt.budgets.unchanged(key, seen)]
+                if await self.rt.transitions.pause(job, pause, also):
+                    telemetry.emit(
+                        self.log, "budget.spent", job=ref.job, message=pause.message
+                    )
+                job = await self.fresh_job(ref)
+            if job is not None:
+                leases = self.lease_renewer.leases.values()
+                apply_status(job, [each for each in leases if each.claim.ref.of == ref])
 
     async def job(self, ref: JobRef) -> Job | None:
         """Return a job as it was at most `cancel_poll_s` ago; callers share one read.
@@ -285,8 +311,9 @@ def open_services(
     liveness = Liveness()
     quotas = FleetQuotas(rt.table, worker, clock, rt.rng)
     limits = FleetLimits(clock, rt.rng, log, quotas, worker)
-    breakers = Breakers(rt.table, worker, clock, limits.adopt)
-    return WorkerServices(
+    budgets = FleetBudgets(rt.budgets, worker, clock, rt.rng, log)
+    breakers = Breakers(rt.table, worker, clock, limits.adopt, budgets.adopt)
+    services = WorkerServices(
         rt=rt,
         worker=worker,
         pipelines=pipelines,
@@ -301,9 +328,12 @@ def open_services(
         call_limiter=CallLimiter(settings.max_calls_in_flight),
         breakers=BreakerRegistry(clock, rt.rng, log, breakers),
         limits=limits,
+        budgets=budgets,
         liveness=liveness,
         isolation=isolation,
     )
+    services.budgets.pause_job = services.pause_for_budget
+    return services
 
 
 def receive_wait_s(rt: Runtime) -> int:

@@ -11,7 +11,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.domain import keys
-from piecework.domain.model import Job
+from piecework.domain.model import Job, iso
 from piecework.domain.outcome import (
     Cancelled,
     DeadLettered,
@@ -20,6 +20,7 @@ from piecework.domain.outcome import (
     Paused,
     Released,
     Retry,
+    Sleeping,
     Succeeded,
 )
 from piecework.domain.protocols import ClaimLostError
@@ -87,6 +88,8 @@ async def settle_once(
     match outcome:
         case Retry(delay=delay) | Deferred(delay=delay):
             return delay
+        case Sleeping(until):
+            return max(until - services.rt.clock(), 0.0)
         case Released() | Paused():
             return 0.0
         case _:
@@ -122,6 +125,8 @@ async def write(  # noqa: PLR0911 -- a return an outcome
             return await settlements.release(claim, calls=calls)
         case Paused() as paused:
             return await settlements.pause(claim, paused, calls=calls)
+        case Sleeping() as sleeping:
+            return await settlements.sleep(claim, sleeping, calls=calls)
 
 
 async def succeed(
@@ -202,7 +207,7 @@ async def job_end(
     snapshot = chunk_run.snapshot or await take_snapshot(rt.table, job.ref, job.chunks)
     certificate = chunk_run.certificate = certify(job, snapshot, rt.clock(), join_error)
     facts = await store_certificate(rt, certificate)
-    return rt.transitions.ending(job, certificate.status, facts)
+    return await rt.transitions.ending(job, certificate.status, facts)
 
 
 # ── emit the event of a claim's end once it is written ────────────────────────
@@ -222,7 +227,7 @@ def announce(chunk_run: ChunkRun, seconds: float) -> None:
     emit_outcome(chunk_run.outcome, chunk_run.claim.attempt, facts, log)
     compensated = chunk_run.checkpoints.compensated
     if compensated and not isinstance(
-        chunk_run.outcome, Retry | Deferred | Released | Paused
+        chunk_run.outcome, Retry | Deferred | Released | Paused | Sleeping
     ):
         failed = [stage for stage, failure in compensated.items() if failure]
         stages = list(compensated)
@@ -267,6 +272,8 @@ def emit_outcome(
             telemetry.emit(log, "chunk.released", **facts)
         case Paused():
             telemetry.emit(log, "chunk.paused", **facts)
+        case Sleeping(until):
+            telemetry.emit(log, "chunk.sleeping", until=iso(until), **facts)
         case Cancelled():
             telemetry.emit(log, "chunk.cancelled", **facts)
         case DeadLettered(failure, compensation):

@@ -1,4 +1,4 @@
-"""Whose turn a free slot is: the messages, or the backlogs of one priority.
+"""Whose turn a free slot is: the messages, next chunks, or the jobs of one priority.
 
 Each has a share. The next turn is of the one that has had the least by its share, so
 that none of them waits for ever. Within a priority the jobs take equal turns.
@@ -8,24 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from piecework.domain.model import JobRef
 from piecework.domain.priority import Priority
-from piecework.store.backlogs import Backlog
 
 MESSAGES: Final = "messages"
-Turn: TypeAlias = Literal["messages"] | Priority
+#: The next chunks of order keys, of jobs without a backlog.
+NEXT: Final = "next"
+Turn: TypeAlias = Literal["messages", "next"] | Priority
 
 #: Chunks that start for each in the same time, while all of them wait. Messages are
 #: small jobs, the first chunks of large ones, and retries: they come before backlogs,
 #: so that a small job takes less than twice its time beside a large one.
 SHARES: Final[dict[Turn, int]] = {
     MESSAGES: 12,
+    NEXT: 12,
     Priority.HIGH: 12,
     Priority.NORMAL: 3,
     Priority.LOW: 2,
 }
+
+
+class Startable(Protocol):
+    """What has chunks of one job that may start."""
+
+    @property
+    def ref(self) -> JobRef:
+        """The job."""
+
+    @property
+    def sk(self) -> str:
+        """Its place among others that have had as many chunks."""
+
+
+S = TypeVar("S", bound=Startable)
 
 
 @dataclass(slots=True)
@@ -51,13 +68,13 @@ class Turns:
         self.waiting = frozenset(waiting)
         return min(waiting, key=lambda turn: (self._started[turn], -SHARES[turn]))
 
-    def next_job(self, backlogs: Sequence[Backlog]) -> Backlog:
-        """Return the backlog whose job has had the fewest chunks from this worker."""
-        present = {backlog.ref for backlog in backlogs}
+    def next_job(self, some: Sequence[S]) -> S:
+        """Return the chunks of the job that has had the fewest from this worker."""
+        present = {each.ref for each in some}
         known = {ref: n for ref, n in self._jobs.items() if ref in present}
         least = min(known.values(), default=0)
         self._jobs = {ref: known.get(ref, least) for ref in present}
-        return min(backlogs, key=lambda each: (self._jobs[each.ref], each.sk))
+        return min(some, key=lambda each: (self._jobs[each.ref], each.sk))
 
     def started(self, turn: Turn, chunks: int, ref: JobRef | None = None) -> None:
         """Count chunks that were started in a turn, and for a job."""

@@ -54,6 +54,7 @@ class Worker:
     def __post_init__(self) -> None:
         """Create the receiver and the ack batcher."""
         services = self.services
+        services.next_chunks.closed = self.takes_no_chunk
         self.grace_s = services.rt.settings.shutdown_grace_s
         self.draws = Draws(services, self.on_drawn)
         self.receiver = Receiver(
@@ -104,9 +105,9 @@ class Worker:
         """Start the work on a message."""
         self.start_task(self.handle(delivery))
 
-    def on_drawn(self, job: Job, number: int) -> None:
-        """Start the work on a chunk that was drawn from a backlog."""
-        self.start_task(self.run_drawn(WorkItem(job.ref.chunk(number), job.gen), job))
+    def on_drawn(self, job: Job, ref: ChunkRef, gen: int) -> None:
+        """Start the work on a chunk that has no message."""
+        self.start_task(self.run_drawn(WorkItem(ref, gen), job))
 
     async def run_drawn(self, work_item: WorkItem, job: Job) -> None:
         """Run a chunk without a message; the reconciler sends one if this fails."""
@@ -293,6 +294,12 @@ class Worker:
     def pause_intake(self, *, on: bool) -> None:
         """Pause or resume the intake of new chunks."""
         self.receiver.pause(on=on)
+        if on and self.services.next_chunks.jobs:
+            self.start_task(self.services.next_chunks.send_all(self.services.rt))
+
+    def takes_no_chunk(self) -> bool:
+        """Return whether the worker stops, or its intake is paused."""
+        return self.stop.is_set() or self.receiver.paused
 
 
 # ── stop a worker ─────────────────────────────────────────────────────────────
@@ -313,6 +320,8 @@ async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
     services, active_tasks = worker.services, worker.active_tasks
     telemetry.emit(services.log, "worker.stopping", in_progress=len(active_tasks))
     worker.receiver.slot_freed.set()
+    with suppress(StoreError):  # otherwise the reconciler sends them
+        await services.next_chunks.send_all(services.rt)
     now = asyncio.get_running_loop().time
     began = now()
     while (seconds_left := began + worker.grace_s - now()) > 0 and (
@@ -330,7 +339,7 @@ async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
         await asyncio.wait(active_tasks, timeout=min(seconds_left, POLL_S))
     try:
         async with asyncio.timeout(ACK_FLUSH_S):
-            await worker.acks.flush()
+            await asyncio.gather(worker.acks.flush(), services.budgets.close())
     except TimeoutError:
         telemetry.emit(services.log, "acks.failed", error="TimeoutError")
 

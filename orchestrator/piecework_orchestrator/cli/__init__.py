@@ -10,6 +10,7 @@ The module of a command is imported when the command is used, so `--help` is qui
 
 from __future__ import annotations
 
+import json
 import sys
 
 
@@ -24,9 +25,21 @@ def main() -> None:
         error = raised if isinstance(raised, PieceworkError) else missing_extra(raised)
         if error is None:
             raise
-        sys.stderr.write(f"error {error.code}: {error.message}\n")
-        sys.stderr.write(f"next: {error.next_step}\n")
+        sys.stderr.write(error_text(error.code, error.message, error.next_step))
         sys.exit(error.exit_code)
+
+
+def error_text(code: str, message: str, next_step: str) -> str:
+    """Return an error as a line and the next step; with `-o json` as a document.
+
+    It needs no package, because one may be missing.
+    """
+    from piecework_orchestrator.cli.plain import asked_format
+
+    if asked_format(sys.argv[1:]):
+        error = {"code": code, "message": message, "next_step": next_step}
+        return f"{json.dumps({'error': error})}\n"
+    return f"error {code}: {message}\nnext: {next_step}\n"
 
 
 def run_words() -> None:

@@ -13,9 +13,16 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 import typer.main
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
-CONTEXT = {"help_option_names": ["-h", "--help"]}
+from piecework_orchestrator.cli.common import (
+    CONTEXT,
+    Group,
+    add_common,
+    command_class,
+    usage_error,
+)
+from piecework_orchestrator.cli.plain import asked_format
 
 
 class Row(NamedTuple):
@@ -34,11 +41,13 @@ class Row(NamedTuple):
 
 #: The groups of commands, in the order of the help; commands alone come first.
 GROUPS = {
-    "jobs": "List, show and explain jobs; cancel, retry, pause and resume them.",
+    "jobs": "List, show and explain jobs; cancel, retry, pause and delete them.",
     "chunks": "List and show the chunks of a job.",
     "dlq": "List, redrive, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
     "limits": "List and change what the fleet may use of its dependencies.",
+    "webhooks": "Tell other systems of events: set, show and try webhooks.",
+    "budgets": "List and set what tenants may spend in a day.",
     "infra": "Deploy the stacks to AWS; compare, price and remove them.",
     "config": "Show and validate the settings.",
 }
@@ -97,6 +106,10 @@ COMMANDS = {
     "jobs cancel": Row(
         "cancel:cancel_job", "Cancel a job; chunks that have a result keep it."
     ),
+    "jobs delete": Row("delete:delete_job", "Delete all data of a job that has ended."),
+    "jobs set-budget": Row(
+        "pause:set_budget", "Change what the calls of a job may spend, and resume it."
+    ),
     "jobs set-priority": Row(
         "pause:set_priority", "Change the share of a job in the workers."
     ),
@@ -116,7 +129,7 @@ COMMANDS = {
     "chunks list": Row("chunks:list_chunks", "List the chunks of a job by number."),
     "chunks show": Row(
         "chunks:show_chunk",
-        "Show a chunk with its stages, effects, errors and compensations.",
+        "Show a chunk with its stages, effects, errors, compensations and result.",
     ),
     "dlq list": Row("dlq:list_letters", "List dead letters, the newest first."),
     "dlq show": Row("dlq:show_letter", "Show the last dead letter of a chunk."),
@@ -154,6 +167,35 @@ COMMANDS = {
         "limits:set_limits",
         "Change the limits of a dependency in force, without a deployment.",
     ),
+    "webhooks list": Row(
+        "webhooks:list_webhooks",
+        "List the webhooks, and how many events are pending or failed.",
+    ),
+    "webhooks set": Row(
+        "webhooks:set_webhook", "Set a webhook: an address that is told of events."
+    ),
+    "webhooks show": Row(
+        "webhooks:show_webhook",
+        "Show a webhook and its events, with the reason of each failure.",
+    ),
+    "webhooks test": Row(
+        "webhooks:try_webhook",
+        "Write a test event for a webhook; the reconciler delivers it.",
+    ),
+    "webhooks retry": Row(
+        "webhooks:retry_webhook",
+        "Send the failed events of a webhook again, with nine new attempts.",
+    ),
+    "webhooks remove": Row(
+        "webhooks:remove_webhook",
+        "Remove a webhook; its pending events are not sent any more.",
+    ),
+    "budgets list": Row(
+        "budgets:list_budgets", "List the daily budgets of the tenants that have one."
+    ),
+    "budgets set": Row(
+        "budgets:set_budget", "Set what all jobs of a tenant may spend in a day."
+    ),
     "infra deploy": Row(
         "infra:deploy_stacks", "Deploy the stacks after a confirmation."
     ),
@@ -180,9 +222,10 @@ COMMANDS = {
 class LazyCommand(TyperCommand):
     """A command of the table; its module is imported when the command is used."""
 
-    def __init__(self, name: str, row: Row) -> None:
+    def __init__(self, words: str, row: Row) -> None:
+        name = words.rpartition(" ")[2]
         super().__init__(name, help=row.help, rich_markup_mode=None)
-        self.place = row.place
+        self.words, self.place = words, row.place
 
     def load(self) -> Any:
         """Import the module; return the command with its options and its whole help."""
@@ -194,7 +237,7 @@ class LazyCommand(TyperCommand):
             context_settings=CONTEXT,
             pretty_exceptions_enable=False,
         )
-        alone.command(self.name)(found)
+        alone.command(self.name, cls=command_class(self.words))(found)
         return typer.main.get_command(alone)
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
@@ -208,14 +251,15 @@ class Program(TyperCommand):
     The command line cannot import the worker and the simulator, which import it.
     """
 
-    def __init__(self, name: str, row: Row) -> None:
+    def __init__(self, words: str, row: Row) -> None:
         super().__init__(
-            name,
+            words,
             help=row.help,
             rich_markup_mode=None,
             add_help_option=False,
             context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
         )
+        add_common(self)
         self.module = row.place
 
     def invoke(self, ctx: Any) -> None:
@@ -224,22 +268,50 @@ class Program(TyperCommand):
         os.execv(sys.executable, words)  # noqa: S606, TID251 -- our program, no shell
 
 
-class CommandLine(TyperGroup):
+class CommandLine(Group):
     """The commands and the groups of the table."""
+
+    explains_common = True
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         groups = {name: make_group(name, text) for name, text in GROUPS.items()}
         for words, row in COMMANDS.items():
-            group, _, name = words.rpartition(" ")
+            group = words.rpartition(" ")[0]
             kind = Program if row.program else LazyCommand
-            (groups[group] if group else self).add_command(kind(name, row))
+            (groups[group] if group else self).add_command(kind(words, row))
         self.commands.update(groups)
 
+    def main(self, args: Any = None, *rest: Any, **extra: Any) -> Any:
+        """Run a command line; with `-o json`, write an error of usage as JSON."""
+        words = sys.argv[1:] if args is None else list(args)
+        form = asked_format(words)
+        if not form or not extra.get("standalone_mode", True):
+            return super().main(words, *rest, **extra)
+        try:
+            code = super().main(words, *rest, **extra | {"standalone_mode": False})
+        except usage_error() as error:
+            code = report_usage(error, form)
+        sys.exit(code)
 
-def make_group(name: str, text: str) -> TyperGroup:
+
+def report_usage(error: Any, form: str) -> int:
+    """Write an error of usage for programs; return its exit code."""
+    # Imported here: `--help` does not load them.
+    from piecework.errors import UsageError
+    from piecework_orchestrator.cli.options import Format
+    from piecework_orchestrator.cli.output import Output
+    from piecework_orchestrator.cli.run import report_error
+
+    path = error.ctx.command_path if error.ctx else "piecework"
+    known = UsageError(error.format_message(), next_step=f"{path} --help")
+    report_error(known, Output(Format(form)))
+    return int(error.exit_code)
+
+
+def make_group(name: str, text: str) -> Group:
     """Return an empty group; without a command it shows its help."""
-    return TyperGroup(name=name, help=text, no_args_is_help=True, rich_markup_mode=None)
+    return Group(name=name, help=text, no_args_is_help=True, rich_markup_mode=None)
 
 
 app = typer.Typer(

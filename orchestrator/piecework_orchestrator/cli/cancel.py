@@ -36,7 +36,7 @@ COLUMNS = [
     Column("STAGE", "stage"),
     Column("STATE", "state"),
     Column("COMPENSATE", "compensate"),
-    Column("REVERSIBILITY", "reversibility"),
+    Column("REVERSIBILITY", "reversibility", drops=1),
 ]
 
 

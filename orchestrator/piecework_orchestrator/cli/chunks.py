@@ -8,6 +8,7 @@ import typer
 
 from piecework.domain.model import ChunkStatus
 from piecework.reading import Reading
+from piecework_orchestrator.cli.completion import complete_chunk_status
 from piecework_orchestrator.cli.options import (
     ChunkArgument,
     Format,
@@ -24,6 +25,7 @@ from piecework_orchestrator.inspector import (
     parse_status,
     read_chunks,
     require_job,
+    result_document,
 )
 
 #: Rows that a person reads on one page.
@@ -33,14 +35,18 @@ TABLE_ROWS = 100
 def list_chunks(
     job: JobArgument,
     status: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="STATUS", help="Only this status, such as RUNNING or DEAD."
+            metavar="STATUS",
+            help="Only this status, such as RUNNING or DEAD; repeatable.",
+            autocompletion=complete_chunk_status,
         ),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
+            "-n",
+            "--limit",
             metavar="N",
             min=0,
             help="Chunks at most; 0 for all, as in each format but the table.",
@@ -52,13 +58,14 @@ def list_chunks(
     """List the chunks of a job by number."""
 
     async def run(rt: Reading, out: Output) -> None:
-        wanted = parse_status(status, ChunkStatus)
+        wanted = {parse_status(each, ChunkStatus) for each in status or ()}
         record = await require_job(rt, job)
         # A program that reads the chunks must not miss one without a word.
         most = limit if limit is not None else TABLE_ROWS if out.table else 0
         found, more = await take_first(read_chunks(rt, record, wanted), most)
         empty = (
-            f"no chunk has status {wanted}; next: piecework jobs show {job}"
+            f"no chunk has status {' or '.join(sorted(wanted))}; "
+            f"next: piecework jobs show {job}"
             if wanted
             else f"the job has no chunks yet; next: piecework jobs show {job}"
         )
@@ -72,11 +79,12 @@ def list_chunks(
 def show_chunk(
     job: JobArgument, chunk: ChunkArgument, output: OutputOption = Format.TABLE
 ) -> None:
-    """Show a chunk with its stages, effects, errors and compensations."""
+    """Show a chunk with its stages, effects, errors, compensations and result."""
 
     async def run(rt: Reading, out: Output) -> None:
-        record = await require_job(rt, job)
-        document = await chunk_document(rt, record, parse_chunk(chunk))
+        record, number = await require_job(rt, job), parse_chunk(chunk)
+        document = await chunk_document(rt, record, number)
+        document |= await result_document(rt, record, number)
         out.document(document, chunk_view(document, rt.clock()))
 
     run_reading(run, output)

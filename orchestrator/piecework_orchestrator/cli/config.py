@@ -16,12 +16,18 @@ from piecework.errors import UsageError
 from piecework.loading import load_pipelines, version_line, versions
 from piecework.pipelines import lint_stage_order, missing_contacts
 from piecework.settings import PREFIX, Settings, load_settings
+from piecework_orchestrator.cli.common import VERBOSITY
 from piecework_orchestrator.cli.options import Format, OutputOption
 from piecework_orchestrator.cli.output import Column, Output
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_local
 
 #: Variables that other code reads, and that are not settings.
-OTHER_VARIABLES = {LOG_LEVEL, "PIECEWORK_STATE_DIR", "PIECEWORK_CACHE_DIR"}
+OTHER_VARIABLES = {
+    LOG_LEVEL,
+    VERBOSITY,
+    "PIECEWORK_STATE_DIR",
+    "PIECEWORK_CACHE_DIR",
+}
 
 
 def show(output: OutputOption = Format.TABLE) -> None:

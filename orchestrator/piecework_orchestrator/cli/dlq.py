@@ -147,4 +147,4 @@ def export_letters(  # noqa: PLR0913, PLR0917 -- filters, each wanted alone
         async for line in letter_lines(rt, found, payloads=payload):
             out.stdout.write(line)
 
-    run_connected(run, Format.JSONL)
+    run_connected(run, Format.JSONL, plain_errors=True)

@@ -6,12 +6,17 @@ from typing import Annotated
 
 import typer
 
+from piecework_orchestrator.cli.completion import complete_code, complete_job
 from piecework_orchestrator.cli.options import limit_option
 
 JobOption = Annotated[
     str | None,
     typer.Option(
-        "--job", metavar="JOB", help="Only this job.", show_default="all jobs"
+        "--job",
+        metavar="JOB",
+        help="Only this job.",
+        show_default="all jobs",
+        autocompletion=complete_job,
     ),
 ]
 CodeOption = Annotated[
@@ -19,6 +24,7 @@ CodeOption = Annotated[
     typer.Option(
         metavar="CODE",
         help="Only this error code; `llm.*` for all that begin with `llm.`.",
+        autocompletion=complete_code,
     ),
 ]
 FingerprintOption = Annotated[

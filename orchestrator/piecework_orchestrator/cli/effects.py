@@ -47,8 +47,8 @@ def list_effects(
             Column("STATUS", "status"),
             Column("STAGE", "stage"),
             Column("STATE", "state"),
-            Column("KIND", "effect"),
-            Column("STARTED", "started_at"),
+            Column("KIND", "effect", drops=1),
+            Column("STARTED", "started_at", drops=2),
             Column("KEY", lambda row: str(row["effect_key"])[:16]),
         ]
         out.rows(found, columns, "no effect is in doubt")

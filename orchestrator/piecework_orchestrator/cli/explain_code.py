@@ -17,6 +17,7 @@ from piecework.errors.codes import (
     ErrorClass,
     is_well_formed,
 )
+from piecework_orchestrator.cli.completion import complete_code
 from piecework_orchestrator.cli.options import Format, OutputOption
 from piecework_orchestrator.cli.output import Column, Output, facts
 from piecework_orchestrator.cli.run import run_local
@@ -26,7 +27,9 @@ def explain_code(
     code: Annotated[
         str,
         typer.Argument(
-            help="The code as an error message shows it.", show_default="list all"
+            help="The code as an error message shows it.",
+            show_default="list all",
+            autocompletion=complete_code,
         ),
     ] = "",
     layer: Annotated[

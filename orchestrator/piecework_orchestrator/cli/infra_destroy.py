@@ -35,7 +35,7 @@ from piecework_orchestrator.infra.templates import Part
 COLUMNS = (
     Column("STACK", "stack"),
     Column("RESOURCE", "resource"),
-    Column("TYPE", "type", shrinks=True),
+    Column("TYPE", "type", shrinks=True, drops=1),
     Column("ACTION", "action"),
     Column("ID", "id", folds=True),
 )

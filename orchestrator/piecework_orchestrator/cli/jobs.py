@@ -6,16 +6,17 @@ from typing import Annotated
 
 import typer
 
-from piecework.domain.model import JobRef, JobStatus
 from piecework.reading import Reading
+from piecework_orchestrator.cli.completion import complete_job_status
+from piecework_orchestrator.cli.job_list import JobList
 from piecework_orchestrator.cli.options import (
     Format,
     JobArgument,
+    JobOrder,
     OutputOption,
     TimeoutOption,
     limit_option,
     parse_chunk,
-    take_first,
 )
 from piecework_orchestrator.cli.output import Column, Output
 from piecework_orchestrator.cli.run import run_reading
@@ -23,17 +24,18 @@ from piecework_orchestrator.cli.views.jobs import (
     event_facts_text,
     finding_columns,
     finish_text,
-    job_columns,
     job_view,
+    tombstone_view,
     without_certificate,
 )
 from piecework_orchestrator.cli.views.timeline import timeline_view
 from piecework_orchestrator.inspector import (
+    JobFilter,
     explain,
     job_document,
     job_events,
-    parse_status,
-    read_jobs,
+    job_facts,
+    read_job,
     require_job,
 )
 from piecework_orchestrator.timeline import chunk_timeline, job_timeline
@@ -42,31 +44,48 @@ from piecework_orchestrator.times import parse_limit
 
 def list_jobs(
     status: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="STATUS", help="Only this status, such as RUNNING or PARTIAL."
+            metavar="STATUS",
+            help="Only this status, such as RUNNING or PARTIAL; repeatable.",
+            autocompletion=complete_job_status,
         ),
     ] = None,
+    pipeline: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Only this pipeline; `review*` for all that begin with `review`.",
+            show_default="all",
+        ),
+    ] = "*",
+    since: Annotated[
+        str,
+        typer.Option(
+            metavar="SPAN",
+            help="Only jobs created within this span: 30m, 1h, 2d.",
+            show_default="all",
+        ),
+    ] = "",
+    sort: Annotated[
+        JobOrder, typer.Option("--sort", help="The order of the list.")
+    ] = JobOrder.CREATED,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "-w",
+            "--watch",
+            help="Write the list again when it changes, until all its jobs have ended.",
+        ),
+    ] = False,
     limit: Annotated[int, limit_option("Jobs")] = 20,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """List jobs, the newest first."""
 
     async def run(rt: Reading, out: Output) -> None:
-        wanted = parse_status(status, JobStatus)
-        too_new: list[JobRef] = []
-        found, more = await take_first(read_jobs(rt, wanted, too_new), limit)
-        empty = (
-            f"no job has status {wanted}; next: piecework jobs list"
-            if wanted
-            else "there are no jobs; next: piecework submit MODULE:PIPELINE FILE"
-        )
-        out.rows(found, job_columns(rt.clock()), empty)
-        if more and out.table:
-            out.say(f"only the newest {limit} are listed; --limit 0 lists all")
-        if too_new:
-            names = ", ".join(ref.job for ref in too_new)
-            out.say(f"not listed, because a newer version wrote them: {names}")
+        wanted = JobFilter.parse(status or (), pipeline, since)
+        await JobList(rt, out, wanted, sort, limit).write(watch=follow)
 
     run_reading(run, output)
 
@@ -84,7 +103,12 @@ def show_job(
     """Show a job, its chunks by status, and the next command."""
 
     async def run(rt: Reading, out: Output) -> None:
-        document = await job_document(rt, await require_job(rt, job))
+        record = await read_job(rt, job)
+        if record.status.gone:
+            stone = job_facts(record, rt.clock())
+            out.document(stone, tombstone_view(stone, rt.clock()))
+            return
+        document = await job_document(rt, record)
         shown = document if certificate else without_certificate(document)
         out.document(shown, job_view(document, rt.clock()))
 

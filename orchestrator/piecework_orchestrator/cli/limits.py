@@ -31,8 +31,8 @@ def list_limits(output: OutputOption = Format.TABLE) -> None:
             Column("DEPENDENCY", "dependency"),
             *(Column(title(name), shown(name), right=True) for name in NAMES),
             Column("PAUSED", "paused", shrinks=True),
-            Column("SET BY", "set_by"),
-            Column("SET AT", "set_at"),
+            Column("SET BY", "set_by", shrinks=True, drops=1),
+            Column("SET AT", "set_at", drops=2),
         ]
         empty = "no dependency has used a limit; next: piecework limits set DEPENDENCY"
         out.rows(rows, columns, empty)

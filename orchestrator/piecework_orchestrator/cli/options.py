@@ -12,6 +12,7 @@ import typer
 
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.errors import UsageError
+from piecework_orchestrator.cli.completion import complete_job
 
 
 class Format(StrEnum):
@@ -21,6 +22,16 @@ class Format(StrEnum):
     JSON = "json"
     JSONL = "jsonl"
     YAML = "yaml"
+
+
+class JobOrder(StrEnum):
+    """The values of `jobs list --sort`."""
+
+    CREATED = "created"
+    STATUS = "status"
+    PIPELINE = "pipeline"
+    OPEN = "open"
+    TOOK = "took"
 
 
 class EffectOutcome(StrEnum):
@@ -34,7 +45,12 @@ OutputOption = Annotated[
     Format,
     typer.Option("-o", "--output", help="The format of the result.", show_default=True),
 ]
-JobArgument = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
+JobArgument = Annotated[
+    str,
+    typer.Argument(
+        help="The job's id.", show_default=False, autocompletion=complete_job
+    ),
+]
 ChunkArgument = Annotated[
     str,
     typer.Argument(help="The chunk's number, or `join`.", show_default=False),
@@ -56,6 +72,22 @@ DeadlineOption = Annotated[
     typer.Option(
         metavar="WHEN",
         help="Cancel and compensate the job after 2h, 1h30m, or at an ISO time.",
+        show_default="none",
+    ),
+]
+BudgetUsdOption = Annotated[
+    str,
+    typer.Option(
+        metavar="USD",
+        help="Pause the job before its calls cost more: 40, 2.50.",
+        show_default="none",
+    ),
+]
+BudgetTokensOption = Annotated[
+    str,
+    typer.Option(
+        metavar="N",
+        help="Pause the job before its calls use more tokens, in and out.",
         show_default="none",
     ),
 ]
@@ -82,14 +114,14 @@ MaxChunksOption = Annotated[
     ),
 ]
 YesOption = Annotated[
-    bool, typer.Option("--yes", help="Do not ask for a confirmation.")
+    bool, typer.Option("-y", "--yes", help="Do not ask for a confirmation.")
 ]
 
 
 def limit_option(what: str) -> typer.models.OptionInfo:
     """Return the option that limits a list."""
     option: typer.models.OptionInfo = typer.Option(
-        metavar="N", help=f"{what} at most; 0 for all.", min=0
+        "-n", "--limit", metavar="N", help=f"{what} at most; 0 for all.", min=0
     )
     return option
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from piecework_orchestrator.cli.common import QUIET, VERBOSE
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.json_text import encode_json, to_jsonable
 
@@ -27,6 +29,8 @@ Cell = Callable[[Document], object]
 PIPE_WIDTH = 10_000
 #: The narrowest width of a column that shrinks.
 MIN_WIDTH = 8
+#: The longest word for which a column that folds stays wide.
+MAX_WORD = 60
 #: Spaces between columns.
 GAP = 2
 #: The colour of a status; other words are not coloured.
@@ -59,6 +63,9 @@ class Column:
         cell: The key of the document to show, or a function of the document.
         shrinks: Whether its text is cut by an ellipsis if the terminal is narrow.
         folds: Whether its text continues on the next line instead.
+        drops: Its turn to be left out of a table that is too wide, the greatest
+            first; 0: never.
+        detail: Whether only `-v` shows it.
     """
 
     title: str
@@ -66,6 +73,8 @@ class Column:
     right: bool = False
     shrinks: bool = False
     folds: bool = False
+    drops: int = 0
+    detail: bool = False
 
     def text(self, document: Document) -> Text:
         """Return the cell of a document."""
@@ -88,6 +97,10 @@ class Output:
     format: Format = Format.TABLE
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
     stderr: TextIO = field(default_factory=lambda: sys.stderr)
+    #: As `PIECEWORK_VERBOSITY`: `quiet`, `verbose`, or empty.
+    verbosity: str = ""
+    #: The format of an error; None: as the result.
+    errors: Format | None = None
     #: Whether a progress bar is in the line of the terminal where lines are written.
     beside_bar: bool = False
 
@@ -95,6 +108,21 @@ class Output:
     def table(self) -> bool:
         """Whether the result is a table for people."""
         return self.format is Format.TABLE
+
+    @property
+    def quiet(self) -> bool:
+        """Whether only results and errors are written."""
+        return self.verbosity == QUIET
+
+    @property
+    def verbose(self) -> bool:
+        """Whether details are written, too."""
+        return self.verbosity == VERBOSE
+
+    @property
+    def draws_bars(self) -> bool:
+        """Whether progress is drawn as a bar on a terminal."""
+        return self.stderr.isatty() and not self.quiet
 
     def rows(
         self, documents: Iterable[Document], columns: Sequence[Column], empty: str
@@ -104,7 +132,14 @@ class Output:
         if self.format is not Format.TABLE:
             self.stdout.write(encode_all(found, self.format))
         elif found:
-            self.draw(lambda console: print_table(console, found, columns))
+            shown = [each for each in columns if self.verbose or not each.detail]
+            dropped: list[str] = []
+            self.draw(
+                lambda console: dropped.extend(print_table(console, found, shown))
+            )
+            if dropped:
+                names = ", ".join(dropped)
+                self.say(f"too narrow for: {names}; -o json shows all")
         else:
             self.say(empty)
 
@@ -115,7 +150,9 @@ class Output:
         else:
             self.stdout.write(encode(document, self.format))
 
-    def draw(self, view: Callable[[Console], None], *, on_stderr: bool = False) -> None:
+    def draw(
+        self, view: Callable[[Console], object], *, on_stderr: bool = False
+    ) -> None:
         """Draw for people, on stdout, or on stderr if `on_stderr` is true.
 
         Trailing blanks of a line are removed, for pipes.
@@ -138,9 +175,32 @@ class Output:
         self.stdout.flush()
 
     def say(self, text: str) -> None:
-        """Write a remark to stderr."""
-        self.stderr.write(f"{clean(text)}\n")
+        """Write a remark to stderr, except with `-q`."""
+        if not self.quiet:
+            self.tell(text)
+
+    def tell(self, text: str) -> None:
+        """Write to stderr what an operator must know, also with `-q`.
+
+        On a terminal it is wrapped between words. A command stays on one line, to be
+        copied.
+        """
+        text = clean(text)
+        if self.stderr.isatty() and not text.startswith("next: "):
+            text = fill(text, console_of(self.stderr).width)
+        self.stderr.write(f"{text}\n")
         self.stderr.flush()
+
+    def error(self, code: str, message: str, next_step: str = "") -> None:
+        """Write an error and the next step to stderr; for programs as a document."""
+        form = self.format if self.errors is None else self.errors
+        if form is not Format.TABLE:
+            found = {"code": code, "message": message, "next_step": next_step}
+            self.stderr.write(encode({"error": found}, form))
+            return
+        self.tell(f"error {code}: {message}")
+        if next_step:
+            self.tell(f"next: {next_step}")
 
 
 def console_of(stream: TextIO) -> Console:
@@ -152,22 +212,32 @@ def console_of(stream: TextIO) -> Console:
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
+def fill(text: str, width: int) -> str:
+    """Wrap each line of a text between words."""
+    return "\n".join(
+        "\n".join(
+            textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+        )
+        for line in text.splitlines()
+    )
+
+
 def print_table(
     console: Console, documents: Iterable[Document], columns: Sequence[Column]
-) -> None:
+) -> list[str]:
     """Print a table without lines, as `kubectl` and `docker` do.
 
-    On a narrow terminal only columns that may shrink or fold do, because half an id is
-    useless. If the table is still too wide, the terminal wraps it.
+    Return the titles of the columns for which the terminal is too narrow.
     """
     rows = [[column.text(document) for column in columns] for document in documents]
-    natural = [
-        max([len(column.title), *(row[index].cell_len for row in rows)])
+    spans = [
+        Span.of(column, [row[index] for row in rows])
         for index, column in enumerate(columns)
     ]
-    widths = fit_widths(natural, columns, console.width)
+    widths = fit_widths(spans, console.width)
     table = Table(box=None, padding=(0, GAP, 0, 0), header_style="bold", pad_edge=False)
-    for column, width in zip(columns, widths, strict=True):
+    for index, width in widths.items():
+        column = columns[index]
         table.add_column(
             column.title,
             justify="right" if column.right else "left",
@@ -176,24 +246,63 @@ def print_table(
             width=width,
         )
     for row in rows:
-        table.add_row(*row)
-    needed = sum(widths) + GAP * len(widths)
+        table.add_row(*(row[index] for index in widths))
+    needed = sum(widths.values()) + GAP * len(widths)
     width, console.width = console.width, max(console.width, needed)
     console.print(table)
     console.width = width
+    return [each.title for at, each in enumerate(columns) if at not in widths]
 
 
-def fit_widths(natural: list[int], columns: Sequence[Column], width: int) -> list[int]:
-    """Return the width of each column; the widest shrinkable columns shrink first."""
-    widths = list(natural)
-    shrinkable = [
-        i for i, column in enumerate(columns) if column.shrinks or column.folds
-    ]
-    while shrinkable and sum(widths) + GAP * (len(widths) - 1) > width:
-        widest = max(shrinkable, key=widths.__getitem__)
-        if widths[widest] <= MIN_WIDTH:
+class Span(NamedTuple):
+    """The widths that a column may have, and its turn to be dropped; 0: never."""
+
+    natural: int
+    least: int
+    drops: int
+
+    @classmethod
+    def of(cls, column: Column, cells: Sequence[Text]) -> Span:
+        """Return the span of a column with these cells.
+
+        A folding column is at least as wide as its longest word, up to a limit.
+        """
+        natural = max([len(column.title), *(cell.cell_len for cell in cells)])
+        least = natural
+        if column.shrinks:
+            least = max(MIN_WIDTH, len(column.title))
+        elif column.folds:
+            words = [len(word) for cell in cells for word in cell.plain.split()]
+            least = min(MAX_WORD, max([MIN_WIDTH, len(column.title), *words]))
+        return cls(natural, min(least, natural), column.drops)
+
+
+def fit_widths(spans: Sequence[Span], width: int) -> dict[int, int]:
+    """Return the width of each column that is shown, by its place.
+
+    The widest columns that may be narrower are made narrower first. Then columns are
+    dropped. An id of 64 characters may still leave no room: then it is cut.
+    """
+    shown = dict(enumerate(spans))
+
+    def room(taken: Iterable[int]) -> int:
+        """Return how much wider the terminal is than columns of these widths."""
+        widths = list(taken)
+        return width - sum(widths) - GAP * (len(widths) - 1)
+
+    while room(span.least for span in shown.values()) < 0:
+        last = max(shown, key=lambda at: (shown[at].drops, at))
+        if not shown[last].drops:
             break
-        widths[widest] -= 1
+        del shown[last]
+    widths = {at: span.natural for at, span in shown.items()}
+    least = {at: span.least for at, span in shown.items()}
+    for floor in (least, dict.fromkeys(shown, MIN_WIDTH)):
+        while room(widths.values()) < 0:
+            wide = {at: found for at, found in widths.items() if found > floor[at]}
+            if not wide:
+                break
+            widths[max(wide, key=wide.__getitem__)] -= 1
     return widths
 
 
@@ -255,10 +364,10 @@ def message_text(row: Document) -> str:
 
 ERROR_HISTORY_COLUMNS = [
     Column("ATTEMPT", "attempt", right=True),
-    Column("AT", lambda row: str(row["at"])[:19] + "Z"),
-    Column("WORKER", "worker", shrinks=True),
+    Column("AT", lambda row: str(row["at"])[:19] + "Z", drops=2),
+    Column("WORKER", "worker", shrinks=True, drops=1),
     Column("CODE", "code"),
-    Column("CLASS", "error_class"),
+    Column("CLASS", "error_class", drops=3),
     Column("MESSAGE", message_text, folds=True),
 ]
 
@@ -275,3 +384,18 @@ def section(
 def pretty(payload: Any) -> str:
     """Return a payload as indented JSON."""
     return json.dumps(payload, ensure_ascii=False, indent=2)
+
+
+def payload_text(payload: Any) -> str:
+    """Return a payload as text whose line breaks are not escaped."""
+    if not isinstance(payload, dict):
+        return clean(pretty(payload))
+    lines = []
+    for name, value in payload.items():
+        if isinstance(value, str) and "\n" in value:
+            lines += [f"{name}:", *(f"  {line}" for line in value.splitlines())]
+        elif isinstance(value, str):
+            lines.append(f"{name}: {value}")
+        else:
+            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
+    return clean("\n".join(lines))

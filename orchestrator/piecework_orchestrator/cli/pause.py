@@ -1,4 +1,4 @@
-"""`jobs pause`, `jobs resume` and `jobs set-priority`."""
+"""`jobs pause`, `jobs resume`, `jobs set-budget` and `jobs set-priority`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import typer
 
 from piecework.client import Client
 from piecework_orchestrator.cli.options import (
+    BudgetTokensOption,
+    BudgetUsdOption,
     Format,
     JobArgument,
     OutputOption,
@@ -50,6 +52,31 @@ def resume_job(
         with show_steps(out, facts.chunks) as progress:
             resumed = await handle.resume(reason, on_progress=progress)
         show_facts(out, resumed)
+
+    run_client(run, output)
+
+
+def set_budget(
+    job: JobArgument,
+    budget_usd: BudgetUsdOption = "",
+    budget_tokens: BudgetTokensOption = "",
+    reason: ReasonOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Change what the calls of a job may spend, and resume it.
+
+    A job that its budget has paused continues from its checkpoints. What is spent
+    already counts.
+    """
+
+    async def run(client: Client, out: Output) -> None:
+        handle = client.job(job)
+        facts = await handle.facts()
+        with show_steps(out, facts.chunks) as progress:
+            changed = await handle.set_budget(
+                budget_usd, budget_tokens, reason, on_progress=progress
+            )
+        show_facts(out, changed)
 
     run_client(run, output)
 

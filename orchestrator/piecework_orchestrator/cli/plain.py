@@ -44,6 +44,17 @@ def parse_plain(words: Sequence[str]) -> PlainCommand | None:
     return PlainCommand(place, (*rest,), form)
 
 
+def asked_format(words: Sequence[str]) -> str:
+    """Return the format for programs that the words ask for; empty: for people."""
+    for at, word in enumerate(words, 1):
+        found = words[at] if word in OPTIONS and at < len(words) else ""
+        if word.startswith(("--output=", "-o")) and word not in OPTIONS:
+            found = word.removeprefix("--output=").removeprefix("-o")
+        if found in FORMATS - {"table"}:
+            return found
+    return ""
+
+
 def run_plain(command: PlainCommand) -> int:
     """Run a plain command; return its exit code."""
     import typer

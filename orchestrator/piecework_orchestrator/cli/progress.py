@@ -31,7 +31,7 @@ from piecework_orchestrator.watch import (
 @contextmanager
 def show_progress(out: Output, no_worker_hint: str) -> Iterator[Watcher]:
     """Yield a watcher that shows the job's progress."""
-    if not out.stderr.isatty():
+    if not out.draws_bars:
         yield Watcher(
             line_writer(out.say), remark=out.say, no_worker_hint=no_worker_hint
         )
@@ -87,7 +87,7 @@ def show_steps(out: Output, total: int | None = None) -> Iterator[fan_out.Progre
     if not out.table:
         yield lambda *_: None
         return
-    if not out.stderr.isatty():
+    if not out.draws_bars:
         lines = StepProgress(Lines(out.say), LINE_EVERY_S, total=total)
         yield lines
         lines.close()

@@ -51,8 +51,11 @@ def results(
         ),
     ] = "",
     output: Annotated[
-        Format, typer.Option("-o", "--output", help="The format of the result.")
-    ] = Format.JSONL,
+        Format | None,
+        typer.Option(
+            "-o", "--output", help="The format of the result.", show_default="jsonl"
+        ),
+    ] = None,
 ) -> None:
     """Print the result of each chunk.
 
@@ -87,7 +90,8 @@ def results(
             await save_artifacts(rt, record, save, out.say)
         return errors.code or code
 
-    run_connected(run, output)
+    form = output or Format.JSONL
+    run_connected(run, form, plain_errors=output is None)
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from piecework.errors import PieceworkError, UnreachableError, UsageError
 from piecework.errors.codes import ErrorClass
 from piecework.errors.extras import missing_extra
 from piecework.settings import load_settings
+from piecework_orchestrator.cli.common import QUIET, VERBOSE, VERBOSITY
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 
@@ -50,14 +51,14 @@ Reader: TypeAlias = Callable[["Reading", "Output"], Awaitable[int | None]]
 Local: TypeAlias = Callable[["Output"], int | None]
 
 
-def run_connected(run: Connected, form: Format) -> None:
+def run_connected(run: Connected, form: Format, *, plain_errors: bool = False) -> None:
     """Run an action on the deployment that the settings name."""
 
     async def connected(out: Output) -> int | None:
         async with connection(out) as rt:
             return await run(rt, out)
 
-    run_async(connected, form)
+    run_async(connected, form, plain_errors=plain_errors)
 
 
 def run_client(run: ByClient, form: Format) -> None:
@@ -90,6 +91,7 @@ def run_async(
     form: Format,
     *,
     configure: ConfigureLogs = telemetry.configure,
+    plain_errors: bool = False,
 ) -> None:
     """Run an action on an event loop."""
 
@@ -100,16 +102,27 @@ def run_async(
             except KeyboardInterrupt:
                 exit_interrupted(out)
 
-    run_local(local, form, configure=configure)
+    run_local(local, form, configure=configure, plain_errors=plain_errors)
 
 
 def run_local(
-    run: Local, form: Format, *, configure: ConfigureLogs = telemetry.configure
+    run: Local,
+    form: Format,
+    *,
+    configure: ConfigureLogs = telemetry.configure,
+    plain_errors: bool = False,
 ) -> None:
-    """Run an action, and end the process with its exit code."""
-    out = Output(form)
+    """Run an action, and end the process with its exit code.
+
+    In a format for programs an error is a document; `plain_errors`: the operator did
+    not ask for the format, and gets the error in words.
+    """
+    verbosity = os.environ.get(VERBOSITY, "")
+    errors = Format.TABLE if plain_errors else form
+    out = Output(form, verbosity=verbosity, errors=errors)
+    level = {VERBOSE: "info", QUIET: "error"}.get(verbosity, "warning")
     try:
-        configure(os.environ.get(LOG_LEVEL, "warning"), stream=out.stderr)
+        configure(os.environ.get(LOG_LEVEL, level), stream=out.stderr)
         with redirect_stdout(out.stderr):
             code = run(out) or 0
     except KeyboardInterrupt:
@@ -132,9 +145,10 @@ async def connection(out: Output) -> AsyncIterator[Runtime]:
 
 
 def report_endpoint(endpoint: Endpoint, out: Output) -> None:
-    """Write a remark for people if AWS is the embedded one."""
-    if out.table and endpoint.source == "embedded":
-        out.say(f"embedded AWS at {endpoint.url}")
+    """With `-v`, write a remark about where AWS is."""
+    if out.verbose:
+        name = "embedded AWS" if endpoint.source == "embedded" else "AWS"
+        out.say(f"{name} at {endpoint.url or endpoint.region or 'its default region'}")
 
 
 def report_exception(error: Exception, out: Output) -> int:
@@ -145,16 +159,14 @@ def report_exception(error: Exception, out: Output) -> int:
     if known is not None:
         report_error(known, out)
         return known.exit_code
-    out.say(f"error {type(error).__name__}: {error}")
-    out.say(f"next: repeat with {LOG_LEVEL}=debug and report this fault of Piecework.")
+    step = f"repeat with {LOG_LEVEL}=debug and report this fault of Piecework."
+    out.error(type(error).__name__, str(error), step)
     return 1
 
 
 def report_error(error: PieceworkError, out: Output) -> None:
     """Write an error: its code, its message, the next step."""
-    out.say(f"error {error.code}: {error.message}")
-    if error.next_step:
-        out.say(f"next: {error.next_step}")
+    out.error(error.code, error.message, error.next_step)
 
 
 def to_piecework_error(error: Exception) -> PieceworkError | None:
@@ -173,13 +185,14 @@ def from_aws_error(error: Exception) -> PieceworkError | None:
 
     found = classify(error)
     kind = UnreachableError if found.error_class is ErrorClass.TRANSIENT else UsageError
-    reason = f": {found.provider_code}" if found.provider_code else ""
-    return kind(f"AWS refused the request{reason}.", code=found.code)
+    answered = isinstance(error, ClientError)
+    problem = "AWS refused the request" if answered else "AWS could not be reached"
+    return kind(f"{problem}: {found.message}", code=found.code)
 
 
 def report_interrupt(out: Output) -> int:
     """Report the interrupt; return its exit code."""
-    out.say("interrupted")
+    out.tell("interrupted")
     return INTERRUPTED
 
 

@@ -20,6 +20,8 @@ from piecework_orchestrator.cli.forecast import (
     show_forecast,
 )
 from piecework_orchestrator.cli.options import (
+    BudgetTokensOption,
+    BudgetUsdOption,
     DeadlineOption,
     Format,
     OutputOption,
@@ -85,8 +87,10 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
         bool,
         typer.Option("--yes", help="With --sample: start the rest without asking."),
     ] = False,
+    budget_usd: BudgetUsdOption = "",
+    budget_tokens: BudgetTokensOption = "",
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the job has ended.")
+        bool, typer.Option("-w", "--wait", help="Wait until the job has ended.")
     ] = False,
     timeout: TimeoutOption = "",
     dry_run: Annotated[
@@ -112,15 +116,11 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
         if priority:
             parse_priority(priority)
         request = SubmitRequest(
-            pipeline,
-            found,
-            source,
-            job_id,
-            deadline,
-            tolerate or "0",
-            priority,
-            sample,
-            yes,
+            *(pipeline, found, source, job_id, deadline, tolerate or "0", priority),
+            budget_usd=budget_usd,
+            budget_tokens=budget_tokens,
+            sample=sample,
+            goes_on=yes,
         )
         async with connection(out) as rt, Client(runtime=rt) as client:
             return await start_job(client, out, request, wait=wait, limit_s=limit_s)
@@ -219,6 +219,8 @@ class SubmitRequest:
     deadline: str = ""
     tolerate: str = "0"
     priority: str = ""
+    budget_usd: str = ""
+    budget_tokens: str = ""
     sample: int = 0
     goes_on: bool = False
 
@@ -295,6 +297,8 @@ async def submit_with_progress(
                 priority=request.priority,
                 sample=request.sample,
                 goes_on=request.goes_on,
+                budget_usd=request.budget_usd,
+                budget_tokens=request.budget_tokens,
                 on_progress=report,
             )
     except (asyncio.CancelledError, StoreError):

@@ -70,7 +70,7 @@ def ui(
             )
             config.timeout_graceful_shutdown = 5
             name = f"[{host}]" if ":" in host else host
-            out.say(f"http://{name}:{bound}/?token={access.token}")
+            out.tell(f"http://{name}:{bound}/?token={access.token}")
             out.say("Ctrl-C ends it; jobs continue")
             await uvicorn.Server(config).serve([listening])
 

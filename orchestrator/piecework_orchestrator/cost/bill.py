@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from piecework.cost.attribution import WHOLE
-from piecework.dependency import NANO
+from piecework.domain.budget import NANO
 from piecework.domain.call_usage import CallUsage, UsageKind
 from piecework_orchestrator.cost.prices import PriceName, Prices
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from piecework.domain.job_row import SUBMIT_TIMEOUT_S
+from piecework.domain.job_row import SUBMIT_TIMEOUT_S, PauseCode
 from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso, moment
 from piecework.domain.rows import WorkerRow
 from piecework.resilience.breaker import BreakerPhase
@@ -79,8 +79,12 @@ class View:
 
     @cached_property
     def waits(self) -> list[tuple[Chunk, Wait]]:
-        """The WAITING chunks, each with its wait; without the join."""
-        found = ((chunk, wait_of(chunk, self.at.now)) for chunk in self.at.open.chunks)
+        """The WAITING and the blocked chunks, each with its wait; without the join."""
+        stopped = self.at.letters.stopped_keys
+        found = (
+            (chunk, wait_of(chunk, self.at.now, stopped))
+            for chunk in self.at.open.chunks
+        )
         # A chunk that a pause of its job gave back waits for a worker after the resume.
         return [
             (chunk, wait)
@@ -92,6 +96,13 @@ class View:
     def due(self) -> list[Chunk]:
         """The chunks that a worker may claim now."""
         return [c for c in self.chunks if self.due_since(c) <= self.at.now]
+
+    @cached_property
+    def sent(self) -> bool:
+        """Whether chunks are with the workers, and none waits but for its order."""
+        waiting = {chunk.ref for chunk, _ in self.waits if chunk.blocked_by is None}
+        unblocked = any(chunk.blocked_by is None for chunk in self.chunks)
+        return unblocked and not (waiting or self.abandoned)
 
     @cached_property
     def running(self) -> list[Chunk]:
@@ -124,7 +135,13 @@ class View:
         """Whether the job cannot continue unless a worker does something."""
         status = self.at.job.status
         paused = status is JobStatus.PAUSED
-        return not (status.ended or paused or self.running)
+        return not (status.ended or paused or self.running or self.is_stopped)
+
+    @cached_property
+    def is_stopped(self) -> bool:
+        """Whether each open chunk is behind a dead letter of its order key."""
+        stopped = [w for _, w in self.waits if w.reason is WaitReason.ORDER_STOPPED]
+        return bool(stopped) and len(stopped) == len(self.chunks)
 
     @cached_property
     def owners(self) -> dict[str, WorkerRow]:
@@ -132,9 +149,9 @@ class View:
         return {worker.worker: worker for worker in self.at.workers or ()}
 
     def due_since(self, chunk: Chunk) -> float:
-        """Return since when a chunk may be claimed; infinite: owned, paused or held."""
+        """Return since when a chunk may be claimed; infinite: it may not."""
         job = self.at.job
-        if job.waits_for_sample(chunk.ref.chunk):
+        if chunk.blocked_by is not None or job.waits_for_sample(chunk.ref.chunk):
             return float("inf")
         if chunk.status is ChunkStatus.RUNNING or job.status is JobStatus.PAUSED:
             return float("inf")
@@ -208,7 +225,17 @@ def submit_unfinished(view: View) -> Iterator[Finding]:
 def job_paused(view: View) -> Iterator[Finding]:
     """Find that the job is paused."""
     pause = view.at.job.pause
-    if pause is not None:
+    if pause is not None and pause.code == PauseCode.BUDGET:
+        message = f"{pause.message[:1].upper()}{pause.message[1:]}."
+        yield view.finding(
+            "tenant.budget_spent" if pause.until else "job.budget_spent",
+            message,
+            view.chunks,
+            since=pause.at,
+            until=pause.until,
+            tenant=view.at.job.ref.tenant,
+        )
+    elif pause is not None:
         message = f"{pause.actor} paused the job: {pause.code}: {pause.message}"
         yield view.finding("job.paused", message, view.chunks, since=pause.at)
 
@@ -307,6 +334,34 @@ def retries_waiting(view: View) -> Iterator[Finding]:
         yield view.finding("retry.waiting", message, chunks, until=until)
 
 
+def timers_waiting(view: View) -> Iterator[Finding]:
+    """Find chunks whose stage sleeps."""
+    chunks = chunks_for(view, WaitReason.TIMER)
+    if chunks:
+        message = "Stages of the pipeline sleep until a moment of their own."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("timer.waiting", message, chunks, until=until)
+
+
+def keys_stopped(view: View) -> Iterator[Finding]:
+    """Find chunks behind the dead letter of an earlier chunk of their order key."""
+    chunks = chunks_for(view, WaitReason.ORDER_STOPPED)
+    if chunks:
+        number = len({chunk.order_key for chunk in chunks})
+        what = "An order key is" if number == 1 else f"{number} order keys are"
+        message = f"{what} stopped by a dead letter; its later chunks wait."
+        since = view.at.letters.since
+        yield view.finding("order.stopped", message, chunks, since=since)
+
+
+def keys_in_order(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for an earlier chunk of their order key."""
+    chunks = chunks_for(view, WaitReason.ORDER)
+    if chunks:
+        message = "Chunks wait for an earlier chunk of their order key."
+        yield view.finding("order.waiting", message, chunks)
+
+
 def aws_unavailable(view: View) -> Iterator[Finding]:
     """Find chunks that an outage of AWS deferred."""
     chunks = chunks_for(view, WaitReason.AWS)
@@ -393,9 +448,7 @@ def progressing(view: View) -> Iterator[Finding]:
     elif not view.chunks:
         message = "All chunks have ended; a worker is about to end the job."
         yield view.finding("job.progressing", message, 0)
-    elif not (view.waits or view.abandoned) and (
-        view.serving or view.at.workers is None
-    ):
+    elif view.sent and (view.serving or view.at.workers is None):
         message = "The chunks were sent; a worker is about to claim them."
         yield view.finding("job.progressing", message, 0)
 
@@ -450,6 +503,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
     breakers_open,
     limits_reached,
     retries_waiting,
+    timers_waiting,
+    keys_stopped,
     aws_unavailable,
     leases_expiring,
     chunks_unclaimed,
@@ -457,6 +512,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     cancel_unfinished,
     progressing,
     letters_open,
+    keys_in_order,
     limits_used,
     fleet_unreadable,
     ended,

@@ -60,9 +60,24 @@ FINDINGS: Final = {
         Kind(
             "job.paused",
             Rank.BLOCKS_JOB,
-            "An operator, or a limit of the job, paused it.",
+            "An operator paused the job.",
             "Correct the reason of the pause, then resume the job.",
             "piecework jobs resume {job}",
+        ),
+        Kind(
+            "job.budget_spent",
+            Rank.BLOCKS_JOB,
+            "The budget of the job is spent, so a worker paused the job.",
+            "Raise the budget: the job then continues from its checkpoints.",
+            "piecework jobs set-budget {job}",
+        ),
+        Kind(
+            "tenant.budget_spent",
+            Rank.BLOCKS_JOB,
+            "The daily budget of the tenant is spent, so a worker paused the job.",
+            "Raise the daily budget, or wait: a reconciler resumes the job when the "
+            "next day begins in UTC.",
+            "piecework budgets set {tenant} --daily-usd USD",
         ),
         Kind(
             "workers.none",
@@ -115,6 +130,14 @@ FINDINGS: Final = {
             "piecework limits resume {dependency}",
         ),
         Kind(
+            "order.stopped",
+            Rank.NEEDS_OPERATOR,
+            "A dead letter stops its order key, and later chunks of the key wait.",
+            "Discard the dead letter, and the key goes on without its chunk. Or wait "
+            "for the end of the job, then redrive it: the later chunks follow it.",
+            "piecework dlq list --job {job}",
+        ),
+        Kind(
             "breaker.open",
             Rank.PASSES,
             "Too many calls to a dependency failed, so its circuit breaker is open.",
@@ -136,6 +159,13 @@ FINDINGS: Final = {
             "Chunks failed with an error that may pass, and wait for their next "
             "attempt.",
             "Wait, or read the errors of the chunks.",
+            WAITING,
+        ),
+        Kind(
+            "timer.waiting",
+            Rank.PASSES,
+            "Stages sleep until a moment that the pipeline chose.",
+            "Wait; the chunks use no worker meanwhile.",
             WAITING,
         ),
         Kind(
@@ -184,9 +214,18 @@ FINDINGS: Final = {
         Kind(
             "dead_letters.open",
             Rank.NOTE,
-            "Some chunks are dead letters. The other chunks do not wait for them.",
+            "Some chunks are dead letters. Only chunks of the same order key wait for "
+            "them.",
             "Correct the causes; redrive the dead letters after the end of the job.",
             "piecework dlq stats --job {job}",
+        ),
+        Kind(
+            "order.waiting",
+            Rank.NOTE,
+            "Chunks wait for an earlier chunk of their order key. They run one after "
+            "another.",
+            "Wait. More keys, or shorter chunks, let more of them run at once.",
+            "piecework chunks list {job} --status PENDING",
         ),
         Kind(
             "limit.used",

@@ -88,11 +88,13 @@ class OpenLetters:
     Attributes:
         complete: Whether these are all.
         since: When the first of them was written, ISO 8601.
+        stopped_keys: The order keys that they stop.
     """
 
     number: int = 0
     complete: bool = True
     since: str = ""
+    stopped_keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +254,7 @@ async def read_letters(rt: Reading, job: Job) -> OpenLetters:
         len(open_),
         len(items) <= MAX_LETTERS,
         min((letter.dead_lettered_at for letter in open_), default=""),
+        frozenset({letter.order_key for letter in open_} - {""}),
     )
 
 

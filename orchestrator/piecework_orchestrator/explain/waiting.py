@@ -1,13 +1,14 @@
-"""Name the reason for which a WAITING chunk waits."""
+"""Name the reason for which a WAITING or a blocked chunk waits."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from piecework.domain.model import Chunk, ChunkStatus, moment
-from piecework.domain.outcome import NEWER_WORKERS, PAUSE, STORE
+from piecework.domain.outcome import NEWER_WORKERS, PAUSE, STORE, TIMER
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
 
@@ -22,12 +23,24 @@ class WaitReason(StrEnum):
     AWS = "aws"
     #: Its dependency or its job is paused, or was when a worker gave the chunk back.
     PAUSED = "paused"
+    #: An earlier chunk of its order key has not ended.
+    ORDER = "order"
+    #: A dead letter of an earlier chunk stops its order key.
+    ORDER_STOPPED = "order_stopped"
+    #: Its stage sleeps until a moment.
+    TIMER = "timer"
     #: Its time has come: it waits for a worker.
     WORKER = "worker"
 
 
+#: The waits whose text has the time at which they end.
+CLOCKED: Final = {WaitReason.RETRY, WaitReason.TIMER}
 #: A wait for another process than a dependency, by what the chunk is blocked on.
-BY_BLOCKER: Final = {NEWER_WORKERS: WaitReason.NEWER_WORKERS, STORE: WaitReason.AWS}
+BY_BLOCKER: Final = {
+    NEWER_WORKERS: WaitReason.NEWER_WORKERS,
+    STORE: WaitReason.AWS,
+    TIMER: WaitReason.TIMER,
+}
 #: A wait for a dependency, by the code of the chunk's last error.
 BY_CODE: Final = {
     OPEN_CODE: WaitReason.BREAKER,
@@ -43,7 +56,8 @@ class Wait:
 
     Attributes:
         until: The time before which no worker claims it, ISO 8601; empty: it is due.
-        blocked_on: The dependency that blocks it; empty: none does.
+        blocked_on: The dependency, or the chunk before it in its order key, that
+            blocks it; empty: none does.
     """
 
     reason: WaitReason
@@ -53,7 +67,7 @@ class Wait:
     @property
     def text(self) -> str:
         """The reason for people, such as `rate limit` or `retry 12:40`."""
-        clock = f" {self.until[11:16]}" if self.reason is WaitReason.RETRY else ""
+        clock = f" {self.until[11:16]}" if self.reason in CLOCKED else ""
         return self.reason.value.replace("_", " ") + clock
 
     @property
@@ -68,8 +82,15 @@ class Wait:
         return {name: value for name, value in facts.items() if value}
 
 
-def wait_of(chunk: Chunk, now: float) -> Wait | None:
-    """Return the wait of a chunk; None: it is not WAITING."""
+def wait_of(chunk: Chunk, now: float, stopped: Collection[str] = ()) -> Wait | None:
+    """Return the wait of a chunk; None: it is neither WAITING nor blocked.
+
+    `stopped`: the order keys that a dead letter stops.
+    """
+    if chunk.blocked_by is not None and not chunk.status.terminal:
+        is_stopped = chunk.order_key in stopped
+        reason = WaitReason.ORDER_STOPPED if is_stopped else WaitReason.ORDER
+        return Wait(reason, blocked_on=f"chunk {chunk.blocked_by}")
     if chunk.status is not ChunkStatus.WAITING:
         return None
     if chunk.blocked_on == PAUSE:
@@ -78,5 +99,5 @@ def wait_of(chunk: Chunk, now: float) -> Wait | None:
     if not until or moment(until) <= now:
         return Wait(WaitReason.WORKER)
     blocked_on = chunk.blocked_on
-    reason = BY_BLOCKER.get(blocked_on) or BY_CODE.get(chunk.error_code)
-    return Wait(reason or WaitReason.RETRY, until, blocked_on)
+    cause = BY_BLOCKER.get(blocked_on) or BY_CODE.get(chunk.error_code)
+    return Wait(cause or WaitReason.RETRY, until, blocked_on)

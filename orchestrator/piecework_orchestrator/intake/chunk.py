@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError
 from pydantic_core.core_schema import ErrorType
 
+from piecework.domain.order_key import read_order_key
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import PieceworkError, UsageError
 from piecework.pipelines import Pipeline
@@ -22,10 +23,15 @@ LABEL_READ = 4_096
 
 @dataclass(frozen=True, slots=True)
 class ChunkInput:
-    """A chunk before its submission: a label for tables, a payload as compact JSON."""
+    """A chunk before its submission: a label for tables, a payload as compact JSON.
+
+    Attributes:
+        order_key: Its order key in clear; it is not stored. Empty: it has none.
+    """
 
     label: str
     payload: bytes
+    order_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ def chunk_input(
     Raises:
         UsageError: `input.payload.invalid`: the payload has another type, or its JSON
             does not validate again. `input.payload.too_large`. `input.label.failed`.
+            `input.order.failed`, `input.order.invalid`.
     """
     if not isinstance(payload, pipeline.payload):
         raise _invalid(
@@ -65,7 +72,14 @@ def chunk_input(
             origin=location.origin,
             part=location.part,
         )
-    return ChunkInput(_label(payload, location, pipeline), encoded)
+    order_key = read_order_key(
+        pipeline.ordered_by,
+        payload,
+        str(location),
+        origin=location.origin,
+        part=location.part,
+    )
+    return ChunkInput(_label(payload, location, pipeline), encoded, order_key)
 
 
 def _encoded(

@@ -195,6 +195,28 @@ async def resume(client: Client, subject: Subject, fields: Fields) -> str:
     return f"Job {facts.id} is {facts.status}."
 
 
+async def preview_delete(client: Client, subject: Subject) -> Preview:
+    """Count what a deletion removes."""
+    job = client.job(subject.job)
+    view, letters = await job.view(), await job.dead_letters()
+    results = view.counts.get(ChunkStatus.SUCCEEDED, 0)
+    data = f"{count(view.chunks, 'chunk')} with {count(results, 'result')}"
+    sentences = [
+        f"{data}, all payloads and all files will be deleted for good.",
+        "A tombstone stays: the hash of the certificate, the operator and the reason.",
+    ]
+    if letters:
+        open_ = count(len(letters), "open dead letter")
+        sentences.insert(1, f"{open_} will be deleted, too.")
+    return Preview(tuple(sentences))
+
+
+async def delete(client: Client, subject: Subject, fields: Fields) -> str:
+    """Delete a job."""
+    facts = await client.job(subject.job).delete(fields["reason"])
+    return f"Job {facts.id} is {facts.status}."
+
+
 # ── dead letters ──────────────────────────────────────────────────────────────
 
 
@@ -327,6 +349,7 @@ ACTIONS: Final = {
     "retry": Action("Retry the job", preview_reopen, retry),
     "pause": Action("Pause the job", preview_pause, pause),
     "resume": Action("Resume the job", preview_resume, resume),
+    "delete": Action("Delete the job", preview_delete, delete),
     "redrive": Action("Redrive dead letters", preview_redrive, redrive),
     "edit": Action(
         "Edit the payload and redrive", preview_edit, edit, shows_payload=True
@@ -339,7 +362,8 @@ OFFERED: Final = {
     "SUBMITTING": ("cancel",),
     "RUNNING": ("pause", "cancel"),
     "PAUSED": ("resume", "cancel"),
-    "PARTIAL": ("retry",),
-    "FAILED": ("retry",),
-    "CANCELLED": ("retry",),
+    "SUCCEEDED": ("delete",),
+    "PARTIAL": ("retry", "delete"),
+    "FAILED": ("retry", "delete"),
+    "CANCELLED": ("retry", "delete"),
 }

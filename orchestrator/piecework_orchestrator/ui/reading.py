@@ -22,6 +22,7 @@ from piecework.errors import PieceworkError
 from piecework.runtime import Runtime
 from piecework.store.breakers import Breakers
 from piecework.store.completion import all_chunks
+from piecework.store.dead_letters import DeadLetters
 from piecework.store.limits import FleetQuotas, read_quota
 from piecework.store.workers import read_reports
 from piecework_orchestrator.explain.finish_time import ChunkTimes
@@ -107,6 +108,8 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
     listed: dict[str, list[Document]] = {str(status): [] for status in LISTED}
     open_ = OpenChunks(ChunkTimes(job.gen))
     read_at = rt.clock()
+    letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+    stopped = await letters.stopped_keys(job)
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         open_.add(chunk)
         status = str(chunk.status)
@@ -114,7 +117,7 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
         if chunk.status.terminal and chunk.error_code:
             codes[chunk.error_code] += 1
         if len(listed.get(status, range(MAX_LISTED))) < MAX_LISTED:
-            wait = wait_of(chunk, read_at)
+            wait = wait_of(chunk, read_at, stopped)
             listed[status].append(chunk.facts | {"wait": wait.text if wait else ""})
     rows = [row for status in LISTED for row in listed[str(status)]]
     explained = await explain(rt, job, open_)

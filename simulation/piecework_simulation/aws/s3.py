@@ -1,6 +1,7 @@
 """S3 in memory: whole objects, read and listed as they were last written.
 
-Not modelled: versions, multipart uploads, metadata, rights.
+Each object has one version, `null`, as in a bucket without versioning. Not modelled:
+multipart uploads, metadata, rights.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _KNOWN: Final = {
     "put_object": _OBJECT | _CONDITIONS | {"Body", "ContentType"},
     "get_object": _OBJECT | _CONDITIONS | {"Range"},
     "head_object": _OBJECT | _CONDITIONS | {"Range"},
-    "delete_object": _OBJECT,
+    "delete_object": _OBJECT | {"VersionId"},
+    "list_object_versions": frozenset({"Bucket", "Prefix"}),
     "list_objects_v2": frozenset(
         {"Bucket", "Prefix", "StartAfter", "MaxKeys", "ContinuationToken"}
     ),
@@ -74,6 +76,7 @@ class S3:
             "head_object": self._head,
             "delete_object": self._delete,
             "list_objects_v2": self._list,
+            "list_object_versions": self._list_versions,
         }
 
     def create_bucket(self, name: str) -> None:
@@ -162,6 +165,16 @@ class S3:
         if reply["IsTruncated"]:
             reply["NextContinuationToken"] = page[-1]
         return reply
+
+    def _list_versions(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the first versions; a caller that deletes them asks for the next."""
+        found = self._list(request)
+        versions = [
+            {**each, "VersionId": "null", "IsLatest": True}
+            for each in found.get("Contents", [])
+        ]
+        reply = {name: found[name] for name in ("IsTruncated", "Name", "Prefix")}
+        return {**reply, **({"Versions": versions} if versions else {})}
 
 
 async def pages(

@@ -39,7 +39,7 @@ WRITTEN = {"IfMatch", "IfNoneMatch", "ContentType"}
 READ = {"IfMatch", "IfNoneMatch", "Range"}
 OF_METHOD = {"PUT": WRITTEN, "GET": READ, "HEAD": READ, "DELETE": set[str]()}
 #: Parameters that name something else of a bucket or an object than itself.
-ELSE = ("uploads", "uploadId", "versions", "location", "delete", "policy", "versioning")
+ELSE = ("uploads", "uploadId", "location", "delete", "policy", "versioning")
 
 
 class Buckets:
@@ -56,6 +56,9 @@ class Buckets:
             if request.method not in OPERATIONS or any(name in given for name in ELSE):
                 raise NotImplementedError(f"{request.method} {request.query!r}")
             if key:
+                version = given.get("versionId", ["null"])
+                if version != ["null"]:
+                    raise NotImplementedError("a version beside the only one")
                 return self._object(request, bucket, key)
             return self._bucket(request, bucket, given)
         except ClientError as error:
@@ -93,6 +96,9 @@ class Buckets:
         if request.method == "DELETE":
             raise NotImplementedError("a bucket's end")
         asked: dict[str, Any] = {"Bucket": bucket}
+        if "versions" in given:
+            asked["Prefix"] = given.get("prefix", [""])[0]
+            return versions_answer(self._model.call("list_object_versions", asked))
         for parameter, name in PARAMETERS.items():
             if parameter in given:
                 [text] = given[parameter]
@@ -128,6 +134,18 @@ def list_answer(reply: dict[str, Any]) -> Answer:
     )
     said = f'<ListBucketResult xmlns="{NAMESPACE}">{xml_elements(parts)}{rows}'
     return document(f"{said}</ListBucketResult>")
+
+
+def versions_answer(reply: dict[str, Any]) -> Answer:
+    """Return a page of a bucket's versions."""
+    parts = {name: reply[name] for name in ("Name", "Prefix")}
+    parts["IsTruncated"] = str(reply["IsTruncated"]).lower()
+    rows = "".join(
+        f"<Version>{list_entry({**row, 'IsLatest': 'true'})}</Version>"
+        for row in reply.get("Versions", [])
+    )
+    said = f'<ListVersionsResult xmlns="{NAMESPACE}">{xml_elements(parts)}{rows}'
+    return document(f"{said}</ListVersionsResult>")
 
 
 def list_entry(row: dict[str, Any]) -> str:

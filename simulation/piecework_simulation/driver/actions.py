@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import JobRef, JobStatus
 from piecework.domain.priority import Priority
 from piecework.pipelines import Pipeline
@@ -21,8 +22,8 @@ from piecework_simulation.driver.input_faults import draw_input_fault
 from piecework_simulation.driver.processes import RESTART_S, FleetDriver
 from piecework_simulation.engine.world import World
 from piecework_simulation.invariants.checker import Invariants
-from piecework_simulation.invariants.end_state import check_final_state
-from piecework_simulation.provider import Provider
+from piecework_simulation.invariants.end_state import check_deleted, check_final_state
+from piecework_simulation.provider import CALL_TOKENS, Provider
 
 #: Seconds that the faults last, at most.
 FAULTS_S = 90.0
@@ -38,14 +39,25 @@ MAX_DRAIN_S = 120.0
 MAX_DENIED_S = 40.0
 #: Minimum seconds of a wait that is skipped.
 MIN_SKIPPED_S = 300.0
+#: The share of schedules whose jobs are not deleted.
+KEPT_SHARE = 0.75
+#: Maximum seconds from the death of an operator to the end of its deletion: 30 without
+#: progress, and a pass of an idle reconciler.
+MAX_DELETION_S = 120.0
 #: The tenant of the second job, if that is not the first job's.
 SECOND_TENANT = "neighbour"
 
 #: The arguments of a submit: the job, its pipeline, payloads, deadline, priority and
-#: sample.
+#: sample and budget.
 SubmitRequest: TypeAlias = tuple[
-    JobRef, Pipeline, Sequence[BaseModel], float | None, Priority, int
+    JobRef, Pipeline, Sequence[BaseModel], float | None, Priority, int, Cap
 ]
+#: The share of jobs whose chunks have order keys.
+ORDERED_SHARE = 0.4
+#: The calls that the budget of a job pays for; 0: it has no budget.
+BUDGETS = (0, 0, 0, 1, 3, 8, 30)
+#: The calls by which a budget is raised at the end: no schedule makes more.
+PLENTY = 1_000_000
 #: The chunks of a job with another priority than normal are drawn from its backlog.
 PRIORITIES = (Priority.NORMAL, Priority.NORMAL, Priority.HIGH, Priority.LOW)
 #: Chunks of a sample, for `FleetDriver.submit`.
@@ -61,12 +73,14 @@ class Workload:
         enlarge: Returns a payload whose stages return large values; None: there are no
             such payloads.
         stubs: Maps each function that would use the network to its replacement.
+        ordered_by: The order keys of some of its jobs; None: no job is ordered.
     """
 
     pipeline: Pipeline
     payloads: Callable[[Random], Sequence[BaseModel]]
     stubs: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     enlarge: Callable[[BaseModel], BaseModel] | None = None
+    ordered_by: Callable[[Any], str | int | None] | None = None
 
 
 @dataclass(slots=True)
@@ -101,6 +115,7 @@ class ScheduleDriver:
         await self.resume_jobs()
         await self.wait_until_queues_empty()
         check_final_state(self.world, self.invariants)
+        await self.delete_jobs()
 
     def draw_jobs(self) -> list[JobRef]:
         """Draw one or two jobs; those of two tenants have the same name."""
@@ -130,8 +145,14 @@ class ScheduleDriver:
         # A copy of the generator: the other draws of a seed stay as they were.
         apart = Random()
         apart.setstate(rng.getstate())
-        priority, sample = apart.choice(PRIORITIES), apart.choice(SAMPLES)
-        asked = (ref, work.pipeline, payloads, deadline, priority, sample)
+        priority, sample = apart.choice(PRIORITIES), 0
+        pipeline, ordered = work.pipeline, False
+        if work.ordered_by is not None and apart.random() < ORDERED_SHARE:
+            pipeline, ordered = replace(pipeline, ordered_by=work.ordered_by), True
+        else:
+            sample = apart.choice(SAMPLES)
+        budget = draw_budget(apart)
+        asked = (ref, pipeline, payloads, deadline, priority, sample, budget)
         await asyncio.sleep(rng.random() * 5.0)
         again = [fleet.submit(*asked, mortal=True)]
         if faults.fires("operator.submit_again"):
@@ -149,7 +170,10 @@ class ScheduleDriver:
             acts += [fleet.pause, fleet.resume, fleet.pause]
         if faults.fires("operator.limits"):
             acts.append(fleet.set_limits)
+        if ordered:
+            acts += [fleet.discard] * apart.choice((0, 0, 1, 2))
         rng.shuffle(acts)
+        acts += [fleet.set_budget] * (bool(budget) * apart.choice((0, 1)))
         for act in acts:
             left = deadline_at - self.world.loop.moment
             await asyncio.sleep(max(0.0, rng.random() * left))
@@ -190,6 +214,8 @@ class ScheduleDriver:
         for asked in self.submitted:
             if asked[0].pk not in self.invariants.jobs:
                 await self.fleet.submit(*asked, mortal=False)
+            if asked[-1]:
+                await self.fleet.raise_budget(asked[0], PLENTY, mortal=False)
         loop = asyncio.get_running_loop()
         deadline_at = max(loop.time(), self.provider.waits_end_at) + MAX_END_S
         while unfinished := self.unfinished():
@@ -239,6 +265,30 @@ class ScheduleDriver:
                 return
             await asyncio.sleep(1.0)
 
+    async def delete_jobs(self) -> None:
+        """Delete the jobs of some schedules; operators that die leave it half-way."""
+        apart = Random()
+        apart.setstate(self.world.rng.getstate())
+        if apart.random() < KEPT_SHARE:
+            return
+        loop = asyncio.get_running_loop()
+        for ref, *_ in self.submitted:
+            if not JobStatus(self.invariants.jobs[ref.pk]["status"]).ended:
+                continue  # its violation is reported
+            await self.fleet.delete(ref, mortal=False, dies_in_s=apart.random() / 2)
+            deadline_at = loop.time() + MAX_DELETION_S
+            # An operator may die before the mark of the deletion; the next one deletes.
+            if JobStatus(self.invariants.jobs[ref.pk]["status"]).ended:
+                await self.fleet.delete(ref, mortal=False)
+            while self.invariants.jobs[ref.pk]["status"] != JobStatus.DELETED:
+                if loop.time() > deadline_at:
+                    self.invariants.report_violation(
+                        f"L2: the deletion of {ref.job} did not end"
+                    )
+                    return
+                await asyncio.sleep(1.0)
+            check_deleted(self.world, self.invariants, ref)
+
     async def resume_jobs(self) -> None:
         """Resume jobs that were cancelled or failed, and wait for their end."""
         if self.world.rng.random() < 0.5:  # noqa: PLR2004 -- leave some as they are
@@ -248,3 +298,9 @@ class ScheduleDriver:
                 continue
             await self.fleet.retry(ref, mortal=False)
         await self.wait_until_jobs_end()
+
+
+def draw_budget(rng: Random) -> Cap:
+    """Draw the budget of a job, in calls of the simulated pipelines."""
+    calls = rng.choice(BUDGETS)
+    return Cap(calls * CALL_TOKENS) if calls else NO_CAP

@@ -151,10 +151,31 @@ def enlarge(item: BaseModel) -> BaseModel:
     return item.model_copy(update={"size": LARGE})
 
 
+#: The chunk of an ordered job that has no order key.
+WITHOUT_KEY = 3
+#: Chunks of one order key, one after another.
+CHUNKS_PER_KEY = 5
+
+
+def order_key(item: Item) -> int | None:
+    """Return the order key of an item of an ordered job."""
+    return None if item.n == WITHOUT_KEY else item.n // CHUNKS_PER_KEY
+
+
+def workload(
+    pipeline: Pipeline,
+    payloads: Callable[[Random], Sequence[BaseModel]],
+    enlarge: Callable[[BaseModel], BaseModel] | None = enlarge,
+) -> Workload:
+    """Return the workload of a built-in pipeline; some of its jobs are ordered."""
+    watched = instrument_pipeline(pipeline)
+    return Workload(watched, payloads, enlarge=enlarge, ordered_by=order_key)
+
+
 WORKLOADS = (
-    Workload(instrument_pipeline(counting), draw_counting, enlarge=enlarge),
-    Workload(instrument_pipeline(travel), draw_travel, enlarge=enlarge),
-    Workload(instrument_pipeline(planning), draw_planning, enlarge=enlarge),
-    Workload(instrument_pipeline(milling), draw_milling, enlarge=enlarge),
-    Workload(instrument_pipeline(metering), draw_metering),
+    workload(counting, draw_counting),
+    workload(travel, draw_travel),
+    workload(planning, draw_planning),
+    workload(milling, draw_milling),
+    workload(metering, draw_metering, None),
 )

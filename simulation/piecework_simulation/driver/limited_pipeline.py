@@ -22,6 +22,9 @@ from piecework_simulation.driver.pipelines import (
     trouble,
 )
 
+#: Seconds that a stage sleeps, by its payload: in the worker, in the queue, without it.
+SLEEPS_S = (0.0, 0.0, 1.0, 45.0, 1_200.0)
+
 
 def weigh(n: int) -> int:
     """Return the tokens of a call, exactly."""
@@ -30,7 +33,11 @@ def weigh(n: int) -> int:
 
 meter = replace(mill, name="meter", limits=Limits(requests_per_minute=16, concurrent=3))
 scale = replace(
-    mill, name="scale", limits=Limits(tokens_per_minute=400), estimate=weigh
+    mill,
+    name="scale",
+    limits=Limits(tokens_per_minute=400),
+    estimate=weigh,
+    usage=None,
 )
 cable = replace(cart, name="cable", limits=Limits(requests_per_minute=12))
 fax = replace(gate, name="fax", limits=Limits(requests_per_minute=8))
@@ -42,7 +49,9 @@ async def measure(ctx: Context[Item]) -> list[int]:
     first, calls = ctx.payload.n * 10, range(ctx.payload.calls)
     found = [ctx.call(meter, grind, first + i) for i in calls]
     found += [ctx.call(scale, grind, first + i) for i in calls]
-    return list(await asyncio.gather(*found))
+    answers = list(await asyncio.gather(*found))
+    await ctx.sleep(SLEEPS_S[ctx.payload.n % len(SLEEPS_S)])
+    return answers
 
 
 async def order(ctx: Context[Item]) -> list[str]:

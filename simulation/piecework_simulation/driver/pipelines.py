@@ -20,12 +20,19 @@ from piecework import (
     RetryPolicy,
     Stage,
     TransientError,
+    Usage,
 )
-from piecework_simulation.provider import PROVIDER, ProviderError
+from piecework_simulation.provider import CALL_TOKENS, PROVIDER, ProviderError
 
 SERVICE_UNAVAILABLE = 503
 QUICK = RetryPolicy(attempts=3, base=0.2, cap=2.0)
-model = Dependency("model", retry=QUICK, timeout=8.0)
+model = Dependency(
+    "model",
+    retry=QUICK,
+    timeout=8.0,
+    usage=lambda _: Usage(CALL_TOKENS),
+    estimate=lambda *_: CALL_TOKENS,
+)
 shop = Dependency("shop", retry=QUICK, timeout=8.0, effect=Effect.PROVIDER_IDEMPOTENT)
 post = Dependency("post", retry=QUICK, timeout=8.0, effect=Effect.NON_IDEMPOTENT)
 

@@ -12,26 +12,31 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from piecework.context import Context
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import JobRef
+from piecework.domain.order_key import read_order_key
 from piecework.domain.priority import Priority
 from piecework.errors import PieceworkError
+from piecework.jobs.budgeting import set_budget
 from piecework.pipelines import Pipeline, Stage
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime
 from piecework.saga.stage import run_in_process
-from piecework.store.dead_letters import DeadLetters
+from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.limits import FleetQuotas
 from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.deletion import delete
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.pause import pause, resume
-from piecework_orchestrator.redrive import RedriveRequest, redrive
+from piecework_orchestrator.redrive import RedriveRequest, discard, redrive
 from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.submit import Submission, submit
 from piecework_simulation.driver.input_faults import CHILD
 from piecework_simulation.engine.process import Process
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
+from piecework_simulation.provider import CALL_TOKENS
 from piecework_worker.__main__ import serve
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.services import open_services
@@ -168,6 +173,7 @@ class FleetDriver:
         act: Callable[[Runtime], Awaitable[Any]],
         *,
         mortal: bool,
+        dies_in_s: float = math.inf,
     ) -> str:
         """Run a command on a job in a process of its own; return its outcome.
 
@@ -197,6 +203,10 @@ class FleetDriver:
 
         process.on_death = died
         self.world.start(process, run())
+        if dies_in_s < math.inf:
+            self.world.loop.call_later(
+                dies_in_s, self.world.kill, process, context=self.world.context
+            )
         return await outcome
 
     async def submit(
@@ -207,6 +217,7 @@ class FleetDriver:
         deadline: float | None = None,
         priority: Priority = Priority.NORMAL,
         sample: int = 0,
+        budget: Cap = NO_CAP,
         **more: Any,
     ) -> str:
         """Submit a job; some jobs tolerate the failure of a quarter of their chunks.
@@ -222,6 +233,7 @@ class FleetDriver:
             deadline,
             tolerate=tolerate,
             priority=priority,
+            budget=budget,
             sample=abs(sample),
             goes_on=sample < 0,
         )
@@ -248,6 +260,11 @@ class FleetDriver:
         request = RetryRequest(ref, "operator", "go on")
         return await self.command("retry", ref, lambda rt: retry(rt, request), **more)
 
+    async def delete(self, ref: JobRef, **more: Any) -> str:
+        """Delete a job."""
+        act = functools.partial(delete, ref=ref, actor="operator", reason="enough")
+        return await self.command("delete", ref, act, **more)
+
     async def pause(self, ref: JobRef, **more: Any) -> str:
         """Pause a job."""
         act = functools.partial(pause, ref=ref, actor="operator", reason="enough")
@@ -257,6 +274,22 @@ class FleetDriver:
         """Resume a job."""
         act = functools.partial(resume, ref=ref, actor="operator", reason="go on")
         return await self.command("resume", ref, act, **more)
+
+    async def set_budget(self, ref: JobRef, **more: Any) -> str:
+        """Raise the budget of a job for some calls."""
+        return await self.raise_budget(ref, self.world.rng.randrange(1, 20), **more)
+
+    async def raise_budget(self, ref: JobRef, calls: int, **more: Any) -> str:
+        """Raise the budget of a job for so many calls."""
+
+        async def act(rt: Runtime) -> None:
+            job = await rt.jobs.read(ref)
+            budget = None if job is None else await rt.budgets.of_job(job)
+            if job is not None and budget is not None and budget.cap.tokens:
+                cap = Cap(budget.cap.tokens + calls * CALL_TOKENS)
+                await set_budget(rt, job, cap, actor="operator", reason="go on")
+
+        return await self.command("budget", ref, act, **more)
 
     async def set_limits(self, ref: JobRef, **more: Any) -> str:
         """Change a limit in force, or go back to the declared ones."""
@@ -279,6 +312,16 @@ class FleetDriver:
 
         return await self.command("redrive", ref, act, **more)
 
+    async def discard(self, ref: JobRef, **more: Any) -> str:
+        """Discard all open dead letters of a job: it skips chunks with order keys."""
+
+        async def act(rt: Runtime) -> None:
+            letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+            rows = [r async for r in letters.of_job(ref) if r.state == "OPEN"]
+            await discard(rt, ref, rows, Closing("operator", "it is obsolete"))
+
+        return await self.command("discard", ref, act, **more)
+
 
 async def set_stop_event(event: asyncio.Event) -> None:
     """Set an event in the process that waits for it."""
@@ -291,4 +334,5 @@ async def read_inputs(
     """Yield payloads as the intake does."""
     for item in items:
         label = pipeline.label(item) if pipeline.label else ""
-        yield ChunkInput(label, item.model_dump_json().encode())
+        key = read_order_key(pipeline.ordered_by, item, label)
+        yield ChunkInput(label, item.model_dump_json().encode(), key)

@@ -170,7 +170,7 @@ class World:
             renewal_queue=queue(settings.work_queue, beat_s),
             objects=Objects(open_client(self, "s3", self.s3, process), BUCKET),
             jobs=Jobs(checkpoints, clock),
-            transitions=JobTransitions(checkpoints, clock),
+            transitions=JobTransitions(checkpoints, clock, settings.job_retention_days),
             tallies=Tallies(checkpoints),
             clock=clock,
             rng=rng,

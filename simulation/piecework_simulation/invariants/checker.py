@@ -10,6 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
@@ -22,8 +23,10 @@ from piecework_simulation.coverage import (
     chunk_transitions,
     job_transitions,
 )
+from piecework_simulation.invariants.budgets import BudgetInvariants
 from piecework_simulation.invariants.chunk_invariants import ChunkInvariants
 from piecework_simulation.invariants.dead_letters import DeadLetterInvariants
+from piecework_simulation.invariants.order import order_violations
 from piecework_simulation.invariants.ownership import (
     foreign_writes,
     oversized,
@@ -65,9 +68,11 @@ class Invariants:
     quotas: QuotaInvariants = field(init=False)
     pivots: PivotInvariants = field(init=False)
     pauses: PauseInvariants = field(init=False)
+    budgets: BudgetInvariants = field(init=False)
 
     def __post_init__(self) -> None:
-        """Create the checks of dead letters, limits, pivots and pauses."""
+        """Create the checks of dead letters, limits, budgets, pivots and pauses."""
+        self.budgets = BudgetInvariants(self.world, self.report_violation)
         self.pauses = PauseInvariants(self.world, self.report_violation)
         self.quotas = QuotaInvariants(self.world, self.report_violation)
         self.pivots = PivotInvariants(self.report_violation)
@@ -89,7 +94,7 @@ class Invariants:
         """Check the writes of one request."""
         metas = []
         tenant = self.world.sender.tenant if self.world.sender else ""
-        for change in changes:
+        for change in filterfalse(self.is_deletion, changes):
             for text in (*foreign_writes(change, tenant), *oversized(change)):
                 self.report_violation(text)
             if change.table != self.world.settings.checkpoints_table:
@@ -99,6 +104,8 @@ class Invariants:
                 self.check_chunk(change)
             elif change.sk == keys.META_SK:
                 metas.append(change)
+            elif change.sk == keys.BUDGET_SK:
+                self.budgets.check_write(change)
             elif "#EFFECT#" in change.sk:
                 self.check_effect(change)
             elif change.pk == keys.BREAKERS_PK:
@@ -106,12 +113,18 @@ class Invariants:
         for change in metas:
             self.check_job(change)
 
+    def is_deletion(self, change: Change) -> bool:
+        """Return whether a write deletes a row of a job that is being deleted."""
+        job = self.jobs.get(change.pk.partition("#G#")[0])
+        gone = job is not None and JobStatus(job["status"]).gone
+        return change.new is None and gone
+
     def check_breaker(self, change: Change) -> None:
         """Check a write to a breaker, or to the limits of a dependency."""
         if change.sk.startswith(keys.LIMITS_PREFIX):
             self.quotas.check_write(change)
             return
-        if change.new is None:
+        if change.new is None or change.sk.startswith(keys.BUDGET_PREFIX):
             return
         old = from_item(change.old) if change.old else None
         for text in breaker_violations(old, from_item(change.new)):
@@ -145,6 +158,9 @@ class Invariants:
             claim = self.world.sender.name, self.chunk_name(job_pk, new["chunk"])
             self.suspects[claim] = new.get("takeovers", 0) > 0
         self.pivots.check_chunk(job_pk, new)
+        beside = self.chunks[job_pk].values()
+        for text in order_violations(checker.name, old, new, beside):
+            self.report_violation(text)
         if new["status"] == ChunkStatus.DEAD and "C7" in transitions:
             self.check_death(job_pk, new)
 
@@ -200,6 +216,7 @@ class Invariants:
         new = from_item(change.new)
         self.jobs[change.pk] = new
         self.pauses.check_job(change.pk, new)
+        self.budgets.check_job(change.pk, new)
         was = old["status"] if old else None
         if was == new["status"]:
             return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.domain.claim import MAX_RECOVERIES
 from piecework.domain.model import ChunkStatus, moment
-from piecework.domain.outcome import PAUSE, leaves_queue
+from piecework.domain.outcome import PAUSE, TIMER, leaves_queue
 from piecework_simulation.coverage import ENDED, count_returns
 
 if TYPE_CHECKING:
@@ -117,9 +117,9 @@ class ChunkInvariants:
         deferred = count_returns(old, new) - released
         if new["fence"] > old["fence"]:
             return (begun, recovered) in {(1, 0), (0, 1)}
-        paused = new["status"] == ChunkStatus.WAITING and is_paused(new)
-        if deferred or (paused and not is_paused(old)):
-            return deferred == (not paused) and (begun, recovered) in {(-1, 0), (0, -1)}
+        rests = new["status"] == ChunkStatus.WAITING and is_at_rest(new)
+        if deferred or (rests and not is_at_rest(old)):
+            return deferred == (not rests) and (begun, recovered) in {(-1, 0), (0, -1)}
         if taken_over:
             may_return = int(new["takeovers"]) <= self.world.settings.max_takeovers
             returned = {(0, 0), (-1, 0)} if may_return else {(0, 0)}
@@ -205,9 +205,9 @@ class ChunkInvariants:
         return any(begun <= until and since <= end for begun, end in self.left_queue)
 
 
-def is_paused(item: Item) -> bool:
-    """Return whether a worker gave the chunk back because its job is paused."""
-    return item.get("blocked_on") == PAUSE
+def is_at_rest(item: Item) -> bool:
+    """Return whether a worker gave the chunk back for a pause or a sleep."""
+    return item.get("blocked_on") in {PAUSE, TIMER}
 
 
 def has_no_message(item: Item, now: float) -> bool:

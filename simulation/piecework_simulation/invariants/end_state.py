@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, Effect, JobStatus
+from piecework.domain.model import ChunkStatus, Effect, JobRef, JobStatus
 from piecework.store.serialization import from_item
 from piecework_simulation.coverage import ENDED
 from piecework_simulation.engine.world import BUCKET, World
@@ -155,6 +155,22 @@ def check_effects(world: World, invariants: Invariants) -> None:
             invariants.report_violation(
                 f"I8: {identity[:12]} is {state} and still in effect"
             )
+
+
+def check_deleted(world: World, invariants: Invariants, ref: JobRef) -> None:
+    """Check that a deleted job left its tombstone, and nothing of a payload.
+
+    A late message may still be counted in a tally until the second sweep.
+    """
+    settings = world.settings
+    for table in (settings.checkpoints_table, settings.dead_letters_table):
+        for row in scan(world, table):
+            ours = keys.job_of_pk(row["pk"]) == (ref.tenant, ref.job)
+            if ours and row["sk"] not in {keys.META_SK, keys.TALLY_SK, keys.BLOCK_SK}:
+                invariants.report_violation(f"I22: {ref.job} left the row {row['sk']}")
+    for name in world.s3.names(BUCKET):
+        if keys.job_of_object(name) == (ref.tenant, ref.job):
+            invariants.report_violation(f"I22: {ref.job} left the object {name}")
 
 
 def scan(world: World, table: str) -> Iterator[Item]:

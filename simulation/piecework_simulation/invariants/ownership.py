@@ -31,6 +31,8 @@ def foreign_writes(change: Change, tenant: str) -> Iterator[str]:
     row = change.new or change.old or {}
     place = f"{change.pk} {change.sk}"
     of_pk = change.sk if change.pk == keys.ACTIVE_PK else change.pk.removeprefix("T#")
+    if change.pk == keys.EXPIRY_PK:
+        of_pk = change.sk.partition("#")[2]  # after the time
     if of_pk.startswith(keys.BACKLOG_PREFIX):
         of_pk = of_pk.split("#", 2)[2]  # after the queue
     owner = of_pk.partition("#")[0]

@@ -51,7 +51,7 @@ def reopened(monkeypatch: pytest.MonkeyPatch) -> list[list[ReopenRequest]]:
         _: object, job: Any, chunks: list[ReopenRequest], *__: object
     ) -> Any:
         reopened.append(chunks)
-        return [one.chunk.ref for one in chunks], job.gen + 1
+        return [one.chunk for one in chunks], job.gen + 1
 
     monkeypatch.setattr(redriving, "reopen", reopen)
     monkeypatch.setattr("piecework_orchestrator.retry.reopen", reopen)

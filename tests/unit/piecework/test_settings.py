@@ -89,7 +89,7 @@ def test_one_receive_must_suffice_for_the_longest_run() -> None:
         ("max_chunks", 0),
         ("journal_page", 0),
         ("journal_page", 101),
-        ("dead_letter_retention_days", 13),
+        ("job_retention_days", -1),
     ],
 )
 def test_a_bad_setting_is_named(name: str, value: Any) -> None:

@@ -6,10 +6,11 @@ import pytest
 from pydantic import BaseModel
 
 from piecework.context import Results
+from piecework.declared import pipeline as declare
 from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
-from piecework.domain.outcome import Compensation, DeadLettered, Succeeded
+from piecework.domain.outcome import Cancelled, Compensation, DeadLettered, Succeeded
 from piecework.domain.protocols import MissingChunk
 from piecework.errors import PermanentError, PolicyError, SemanticError, TransientError
 from piecework.pipelines import Pipeline, Stage
@@ -66,6 +67,22 @@ async def fails_on_b(ctx: Any) -> str:
         message = "no"
         raise PermanentError(message, code="llm.content.filtered")
     return str(ctx.payload.text)
+
+
+async def test_a_chunk_without_a_result_stops_its_order_key() -> None:
+    @declare(ordered_by=lambda clause: clause.text[0] if clause.text > "b" else None)
+    async def shout(clause: Clause) -> str:
+        begun.append(clause.text)
+        if clause.text == "b1":
+            raise PermanentError("no", code="llm.content.filtered")
+        return clause.text
+
+    begun: list[str] = []
+    texts = ["a0", "b1", "a2", "b3", "c4", "b5"]
+    run = await run_in_memory(shout, [Clause(text=text) for text in texts])
+    assert begun == ["a0", "b1", "a2", "c4"]
+    assert run.results == {0: "a0", 2: "a2", 4: "c4"}
+    assert run.outcomes[5] == Cancelled("shout")
 
 
 async def test_a_join_is_given_results_and_missing_as_in_a_deployment() -> None:

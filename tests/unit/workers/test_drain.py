@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from piecework.calls.fleet_budgets import FleetBudgets
 from piecework_worker.lease import InterruptReason, Lease
+from piecework_worker.next_chunks import NextChunks
 from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
 from piecework_worker.worker import (
     ACK_FLUSH_S,
@@ -41,11 +43,13 @@ def worker_with(**mostly_takes: float) -> tuple[Any, dict[str, FakeLease]]:
         for _ in range(MIN_SAMPLES):
             known.record(RunningStage("review", name, now), now + seconds)
     services = SimpleNamespace(
+        next_chunks=NextChunks(),
         rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=DRAIN)),
         lease_renewer=SimpleNamespace(leases=leases),
         running_stages={name: RunningStage("review", name, now) for name in leases},
         stage_durations=known,
         log=Log(),
+        budgets=FleetBudgets(*[None] * 5),  # type: ignore[arg-type]
     )
     return Worker(services, asyncio.Event()), leases  # type: ignore[arg-type]
 
@@ -136,11 +140,13 @@ async def test_a_stop_ends_in_time_even_if_nothing_ends_or_answers() -> None:
 async def test_a_claim_after_the_drain_is_released() -> None:
     leases: dict[str, Lease] = {}
     services: Any = SimpleNamespace(
+        next_chunks=NextChunks(),
         rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=5.0)),
         lease_renewer=SimpleNamespace(leases=leases),
         running_stages={},
         stage_durations=StageDurations(),
         log=Log(),
+        budgets=FleetBudgets(*[None] * 5),  # type: ignore[arg-type]
     )
     worker = Worker(services, asyncio.Event())
     lease = new_lease()

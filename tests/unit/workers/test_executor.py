@@ -46,6 +46,7 @@ JOB: Any = SimpleNamespace(
     status=JobStatus.RUNNING,
     stopped_code="",
     tolerated_chunks=0,
+    is_ordered=False,
 )
 
 

@@ -8,6 +8,7 @@ import traceback
 from types import SimpleNamespace
 from typing import Any
 
+from piecework_worker.next_chunks import NextChunks
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.virtual_leases import for_ever, virtually
@@ -17,7 +18,7 @@ def idle_worker() -> tuple[Worker, Log]:
     log = Log()
     settings = SimpleNamespace(max_chunks=1, shutdown_grace_s=1.0)
     rt = SimpleNamespace(settings=settings)
-    services: Any = SimpleNamespace(rt=rt, log=log)
+    services: Any = SimpleNamespace(next_chunks=NextChunks(), rt=rt, log=log)
     return Worker(services, asyncio.Event()), log
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from piecework.aws.queue import BATCH
 from piecework.settings import Settings
+from piecework_worker.next_chunks import NextChunks
 from piecework_worker.receiver import GATHER_S
 from piecework_worker.solitude import Solitude
 from piecework_worker.worker import Worker
@@ -19,7 +20,9 @@ from tests.unit.workers.virtual_leases import time, virtually
 def worker(most: int, *durations: float) -> Any:
     """Return a worker with tasks of these durations."""
     rt = SimpleNamespace(settings=Settings(max_chunks=most))
-    services: Any = SimpleNamespace(rt=rt, log=None, solitude=Solitude())
+    services: Any = SimpleNamespace(
+        next_chunks=NextChunks(), rt=rt, log=None, solitude=Solitude()
+    )
     one = Worker(services, asyncio.Event())
     for seconds in durations:
         one.start_task(asyncio.sleep(seconds))

@@ -25,6 +25,7 @@ from piecework_worker.ecs import (
     Protection,
     ProtectionPolicy,
 )
+from piecework_worker.next_chunks import NextChunks
 from piecework_worker.receiver import GATHER_S
 from piecework_worker.solitude import Solitude
 from piecework_worker.worker import Worker
@@ -93,6 +94,7 @@ def services(aws: Aws) -> Any:
         return None
 
     return SimpleNamespace(
+        next_chunks=NextChunks(),
         rt=SimpleNamespace(
             settings=Settings(max_chunks=2),
             endpoint=SimpleNamespace(loopback=False),

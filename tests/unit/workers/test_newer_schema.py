@@ -18,6 +18,7 @@ from piecework.domain.outcome import (
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework_worker.early_outcomes import MAX_DELAY_S, retry_delay
 from piecework_worker.executor import MessageAction, WorkItem, handle_refusal
+from piecework_worker.next_chunks import NextChunks
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
@@ -42,7 +43,8 @@ def services(job: Any = None) -> Any:
 
     longest = SimpleNamespace(uniform=lambda _, most: most)
     rt = SimpleNamespace(settings=SETTINGS, work=Hiding(), rng=longest)
-    return SimpleNamespace(rt=rt, log=Log(), job=read)
+    chunks = NextChunks()
+    return SimpleNamespace(rt=rt, log=Log(), job=read, next_chunks=chunks)
 
 
 def test_each_deferral_is_a_little_longer_up_to_a_limit() -> None:

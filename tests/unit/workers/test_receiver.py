@@ -16,6 +16,7 @@ from piecework.errors import StoreError
 from piecework.health import Liveness
 from piecework.settings import Settings
 from piecework_worker.draws import Draws
+from piecework_worker.next_chunks import NextChunks
 from piecework_worker.receiver import MAX_RECEIVES, OUTAGE_S, Receiver
 from piecework_worker.solitude import Solitude
 from tests.unit.piecework.fakes import Log, NoBacklogs
@@ -105,6 +106,7 @@ async def receiving(
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
         unknown_in_a_row=0,
+        next_chunks=NextChunks(),
     )
     one = Receiver(
         services,

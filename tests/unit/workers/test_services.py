@@ -57,6 +57,7 @@ def services(jobs: Jobs) -> Any:
         log=nothing,
         breakers=nothing,
         limits=nothing,
+        budgets=nothing,
         **parts,
     )
 

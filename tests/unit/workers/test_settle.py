@@ -151,13 +151,15 @@ async def test_the_end_of_the_join_is_that_of_the_job_in_its_generation(
         asked.append(ref)
         return now
 
+    async def ending(*facts: Any) -> list[str]:
+        said.append(facts)
+        return ["action"]
+
     rt = SimpleNamespace(
         jobs=SimpleNamespace(read=read),
         table=None,
         clock=lambda: 0.0,
-        transitions=SimpleNamespace(
-            ending=lambda *facts: said.append(facts) or ["action"]
-        ),
+        transitions=SimpleNamespace(ending=ending),
     )
     owned = claim(ref=REF.of.chunk(keys.JOIN_CHUNK), gen=gen)
     services: Any = SimpleNamespace(rt=rt)

@@ -18,6 +18,7 @@ from piecework.settings import Settings
 from piecework_worker import __main__ as main
 from piecework_worker import shutdown as stopping
 from piecework_worker.acks import Ack, AckBatcher
+from piecework_worker.next_chunks import NextChunks
 from piecework_worker.shutdown import stop_on_signals
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
@@ -65,7 +66,9 @@ def stopping_worker(sent: list[Any]) -> Worker:
         jobs=SimpleNamespace(read=lambda _: answered(job)),
         work=SimpleNamespace(send=send),
     )
-    services: Any = SimpleNamespace(rt=rt, log=Log(), pipelines={})
+    services: Any = SimpleNamespace(
+        next_chunks=NextChunks(), rt=rt, log=Log(), pipelines={}
+    )
     return Worker(services, asyncio.Event())
 
 

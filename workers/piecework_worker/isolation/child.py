@@ -31,7 +31,7 @@ from piecework.calls.call import CallScope, copy_arguments, key_of
 from piecework.calls.caller import Caller
 from piecework.calls.fallback import FallbackUsed, call_function
 from piecework.calls.invoke import as_failure
-from piecework.calls.usage import estimated_tokens
+from piecework.calls.usage import estimated_tokens, estimated_usd
 from piecework.context import Context
 from piecework.dependency import Dependency, key_argument, outside_chunk
 from piecework.domain import values
@@ -57,6 +57,7 @@ from piecework_worker.isolation.messages import (
     Progress,
     Ready,
     Run,
+    Sleep,
     StageResult,
     error_from_fault,
 )
@@ -142,6 +143,7 @@ class ChildCalls:
     pending: dict[int, PendingCall] = field(default_factory=dict)
     attempts: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     raised: dict[int, BaseException] = field(default_factory=dict)
+    sleeps: dict[int, asyncio.Future[None]] = field(default_factory=dict)
     stage: str = ""
     fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
     functions: CalledFunctions = field(default_factory=CalledFunctions)
@@ -178,8 +180,24 @@ class ChildCalls:
         context = contextvars.copy_context()
         self.pending[number] = PendingCall(dependency, bound, context, answer)
         tokens = estimated_tokens(dependency, bound)
-        self.channel.send(Call(number, spec, name, text, digest, plain, tokens))
+        has_price = dependency.estimate_usd is not None
+        usd = estimated_usd(dependency, bound) if has_price else None
+        self.channel.send(Call(number, spec, name, text, digest, plain, tokens, usd))
         return await self.wait_for_result(number, self.pending[number])
+
+    async def sleep_until(self, _: CallScope, until: float, name: str) -> None:
+        """Ask the worker to sleep; it ends this process unless the moment has passed.
+
+        Raises:
+            RuntimeError: The stage has ended; a leftover task of it sleeps.
+        """
+        if self.stage_ended:
+            message = "A sleep begins after the end of its stage."
+            raise RuntimeError(message)
+        number = next(NUMBERS)
+        self.sleeps[number] = self.loop.create_future()
+        self.channel.send(Sleep(number, until, name))
+        await self.sleeps[number]
 
     async def wait_for_result(self, number: int, pending: PendingCall) -> Answered[str]:
         """Wait for the call's result; if this task is cancelled, cancel the call first.
@@ -259,7 +277,10 @@ class ChildCalls:
             self.attempts[number].cancel()
 
     def resolve_call(self, answer: CallResult) -> None:
-        """Give the result of a call to the task that awaits it."""
+        """Give the result of a call, or of a sleep, to the task that awaits it."""
+        sleep = self.sleeps.get(answer.call)
+        if sleep is not None and not sleep.done():
+            sleep.set_result(None)
         pending = self.pending.get(answer.call)
         if pending is not None and not pending.answer.done():
             pending.answer.set_result(answer)

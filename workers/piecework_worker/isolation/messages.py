@@ -145,7 +145,7 @@ class Call:
         text: The text that stands for the function in keys.
         digest: The digest of the arguments.
         plain: The texts in the arguments, to redact them from error messages.
-        tokens: The tokens that the call is estimated to use.
+        tokens, usd: What the call is estimated to use; None: its price is not known.
     """
 
     call: int
@@ -155,7 +155,18 @@ class Call:
     digest: str
     plain: list[str]
     tokens: int = 0
+    usd: float | None = None
     kind: Literal["call"] = "call"
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """The stage sleeps until a moment; the result comes if it has passed."""
+
+    call: int
+    until: float
+    name: str
+    kind: Literal["sleep"] = "sleep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +286,7 @@ Message: TypeAlias = (
     Ready
     | Run
     | Call
+    | Sleep
     | CancelCall
     | Attempt
     | CancelAttempt

@@ -41,6 +41,7 @@ from piecework_worker.isolation.messages import (
     PieceworkAttemptError,
     Progress,
     Run,
+    Sleep,
     StageResult,
     fault_from_error,
 )
@@ -249,6 +250,12 @@ class Session:
                 task.add_done_callback(
                     lambda task: self.on_call_done(message.call, task)
                 )
+            case Sleep() if not self.attempts.stage_cancelled:
+                task = asyncio.create_task(self.sleep(message))
+                self.calls[message.call] = task
+                task.add_done_callback(
+                    lambda task: self.on_call_done(message.call, task)
+                )
             case CancelCall() if message.call in self.calls:
                 self.calls[message.call].cancel()
             case AttemptResult():
@@ -261,7 +268,7 @@ class Session:
         """Make a call through the Caller, and send its result."""
         remote = RemoteCall(self.attempts, call.call)
         function = remote.function(call.function, call.text)
-        dependency = remote.dependency(call.spec, function, call.tokens)
+        dependency = remote.dependency(call.spec, function, call.tokens, call.usd)
         ctx, answer = self.ctx, CallResult(call.call)
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
         try:
@@ -279,6 +286,17 @@ class Session:
             )
         finally:
             self.child.channel.send(answer)
+
+    async def sleep(self, asked: Sleep) -> None:
+        """Sleep through the Caller, and tell the child if the moment has passed.
+
+        Raises:
+            SleepRequestedError: The chunk gives up its worker, and the run ends.
+        """
+        ctx = self.ctx
+        scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
+        await ctx.caller.sleep_until(scope, asked.until, asked.name)
+        self.child.channel.send(CallResult(asked.call, value="null"))
 
     def on_call_done(self, call: int, task: asyncio.Task[None]) -> None:
         """Remove an ended call; a lost claim ends the run."""
@@ -320,7 +338,11 @@ class RemoteCall:
         return declare_text(remote, text, text)
 
     def dependency(
-        self, spec: DependencySpec, function: RemoteFunction, tokens: int = 0
+        self,
+        spec: DependencySpec,
+        function: RemoteFunction,
+        tokens: int = 0,
+        usd: float | None = None,
     ) -> Dependency:
         """Return a dependency equal to the one in the child."""
         chain = enumerate(spec.fallback, 1)
@@ -332,7 +354,7 @@ class RemoteCall:
             timeout=spec.timeout,
             lookup=function.look_up if spec.effect is Effect.LOOKUP else None,
             fallback=[
-                self.fallback(each, position, tokens) for position, each in chain
+                self.fallback(each, position, tokens, usd) for position, each in chain
             ],
             fallback_codes=spec.fallback_codes,
             cache_ttl_s=spec.cache_ttl_s,
@@ -342,14 +364,18 @@ class RemoteCall:
             limits=spec.limits,
             adaptive_rate=spec.adaptive_rate,
             estimate=lambda *_, **__: tokens,
+            estimate_usd=None if usd is None else lambda *_, **__: usd,
         )
 
-    def fallback(self, further: FallbackSpec, position: int, tokens: int) -> Fallback:
+    def fallback(
+        self, further: FallbackSpec, position: int, tokens: int, usd: float | None
+    ) -> Fallback:
         """Return a fallback of the chain."""
         function = self.function(further.function, further.text, position)
         if further.spec is None:
             return Fallback(None, function.without_dependency())
-        return Fallback(self.dependency(further.spec, function, tokens), function)
+        dependency = self.dependency(further.spec, function, tokens, usd)
+        return Fallback(dependency, function)
 
 
 def _answer() -> Any: ...

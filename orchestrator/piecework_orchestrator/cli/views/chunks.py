@@ -12,7 +12,9 @@ from piecework_orchestrator.cli.output import (
     Column,
     Document,
     View,
+    clean,
     facts,
+    payload_text,
     section,
 )
 from piecework_orchestrator.times import epoch, format_ago, format_span
@@ -23,12 +25,12 @@ def chunk_columns(now: float) -> list[Column]:
     return [
         Column("CHUNK", "chunk", right=True),
         Column("STATUS", status_cell),
-        Column("STAGE", "stage"),
-        Column("ATTEMPTS", lambda chunk: chunk.get("attempts", 0), right=True),
-        Column("CALLS", "calls", right=True),
-        Column("CHANGED", lambda chunk: format_ago(last_change(chunk), now)),
-        Column("ERROR", lambda chunk: error_cell(chunk, now)),
-        Column("LABEL", "label", shrinks=True),
+        Column("STAGE", "stage", drops=2),
+        Column("ATTEMPTS", lambda chunk: chunk.get("attempts", 0), right=True, drops=4),
+        Column("CALLS", "calls", right=True, drops=5),
+        Column("CHANGED", lambda chunk: format_ago(last_change(chunk), now), drops=3),
+        Column("ERROR", lambda chunk: error_cell(chunk, now), folds=True),
+        Column("LABEL", "label", shrinks=True, drops=1),
     ]
 
 
@@ -57,7 +59,7 @@ def last_change(chunk: Document) -> Any:
 def chunk_view(chunk: Document, now: float) -> View:
     """Return a view of a chunk with its stages, effects, errors and compensations."""
     listed = {"stages", "effects", "errors", "compensated", "wait", "history"}
-    listed |= {"job_paused"}
+    listed |= {"job_paused", "result", "result_excerpt", "value"}
     moments = {"created_at", "claimed_at", "started_at", "settled_at"}
     moments |= {"claim_expires_at", "retry_at", "redispatch_at"}
 
@@ -77,34 +79,41 @@ def chunk_view(chunk: Document, now: float) -> View:
         section(console, "effects", chunk["effects"], EFFECT_COLUMNS)
         section(console, "errors", chunk["errors"], ERROR_HISTORY_COLUMNS)
         section(console, "compensations", chunk["compensated"], COMPENSATION_COLUMNS)
+        if "result" in chunk:
+            console.print("\nresult", style="bold")
+            console.print(payload_text(chunk["result"]))
+        if "result_excerpt" in chunk:
+            size = chunk["result_bytes"]
+            console.print(f"\nresult, the beginning of {size:,} bytes", style="bold")
+            console.print(clean(chunk["result_excerpt"]))
 
     return draw
 
 
 STAGE_COLUMNS = [
     Column("STAGE", "stage"),
-    Column("STARTED", "started_at"),
+    Column("STARTED", "started_at", drops=1),
     Column("FINISHED", "finished_at"),
-    Column("WORKER", "worker", shrinks=True),
-    Column("ATTEMPT", "attempt", right=True),
-    Column("GEN", "gen", right=True),
-    Column("FENCE", "fence", right=True),
-    Column("RESULT", lambda row: "the chunk's result" if row["is_result"] else ""),
+    Column("WORKER", "worker", shrinks=True, drops=2),
+    Column("ATTEMPT", "attempt", right=True, drops=3),
+    Column("GEN", "gen", right=True, detail=True),
+    Column("FENCE", "fence", right=True, detail=True),
+    Column("RESULT", lambda row: "of the chunk" if row["is_result"] else "", drops=4),
 ]
 HISTORY_COLUMNS = [
     Column("ATTEMPT", "attempt", right=True),
-    Column("WORKER", "worker", shrinks=True),
-    Column("FROM", "from"),
+    Column("WORKER", "worker", shrinks=True, drops=3),
+    Column("FROM", "from", drops=2),
     Column("TO", "to"),
     Column("END", "end"),
-    Column("CODE", "code", shrinks=True),
-    Column("WAITED UNTIL", "until"),
+    Column("CODE", "code"),
+    Column("WAITED UNTIL", "until", drops=1),
 ]
 EFFECT_COLUMNS = [
     Column("STAGE", "stage"),
     Column("STATE", "state"),
-    Column("KIND", "effect"),
-    Column("STARTED", "started_at"),
+    Column("KIND", "effect", drops=1),
+    Column("STARTED", "started_at", drops=2),
     Column("KEY", lambda row: str(row["effect_key"])[:16]),
 ]
 COMPENSATION_COLUMNS = [

@@ -18,7 +18,7 @@ COLUMNS = [
     Column("GROUP", "group"),
     Column("ITEM", "item"),
     Column("COUNT", lambda line: format_amount(line["count"]), right=True),
-    Column("UNIT", "unit"),
+    Column("UNIT", "unit", drops=1),
     Column("REQUESTS", lambda line: format_amount(line["requests"]), right=True),
     Column("USD", lambda line: format_money(line["usd"], FINE), right=True),
 ]

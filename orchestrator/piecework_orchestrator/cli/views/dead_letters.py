@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from rich.console import Console
@@ -17,10 +16,11 @@ from piecework_orchestrator.cli.output import (
     View,
     clean,
     facts,
-    pretty,
+    payload_text,
     section,
 )
 from piecework_orchestrator.letters import chunk_name
+from piecework_orchestrator.selection import FINGERPRINT_DIGITS
 from piecework_orchestrator.times import format_ago
 
 LINE_ATTRIBUTES = (
@@ -64,6 +64,11 @@ def letter_line(letter: DeadLetterRow) -> dict[str, Any]:
     }
 
 
+def short_fingerprint(document: Document) -> str:
+    """Return the digits of a fingerprint that options accept for the whole."""
+    return str(document["fingerprint"])[:FINGERPRINT_DIGITS]
+
+
 def letter_columns(now: float, *, all_: bool) -> list[Column]:
     """Return the columns of `dlq list`."""
     state = [Column("STATE", "state")] if all_ else []
@@ -71,12 +76,12 @@ def letter_columns(now: float, *, all_: bool) -> list[Column]:
         Column("JOB", "job"),
         Column("CHUNK", "chunk", right=True),
         *state,
-        Column("FINGERPRINT", "fingerprint"),
+        Column("CAUSE", short_fingerprint),
         Column("CODE", "error_code"),
-        Column("STAGE", "stage"),
-        Column("ATTEMPTS", "attempts", right=True),
-        Column("DIED", lambda letter: format_ago(letter["dead_lettered_at"], now)),
-        Column("LABEL", "label", shrinks=True),
+        Column("STAGE", "stage", drops=3),
+        Column("ATTEMPTS", "attempts", right=True, drops=4),
+        Column("DIED", lambda row: format_ago(row["dead_lettered_at"], now), drops=2),
+        Column("LABEL", "label", shrinks=True, drops=1),
     ]
 
 
@@ -199,21 +204,6 @@ def counters_text(letter: Document) -> str:
     return ", ".join(f"{name} {letter[name]}" for name in names if name in letter)
 
 
-def payload_text(payload: Any) -> str:
-    """Return a payload as text whose line breaks are not escaped."""
-    if not isinstance(payload, dict):
-        return clean(pretty(payload))
-    lines = []
-    for name, value in payload.items():
-        if isinstance(value, str) and "\n" in value:
-            lines += [f"{name}:", *(f"  {line}" for line in value.splitlines())]
-        elif isinstance(value, str):
-            lines.append(f"{name}: {value}")
-        else:
-            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
-    return clean("\n".join(lines))
-
-
 def next_command(letter: Document) -> str:
     """Return the next command."""
     job, chunk = letter["job"], chunk_name(letter["chunk"])
@@ -228,10 +218,10 @@ def next_command(letter: Document) -> str:
 
 LINEAGE_COLUMNS = [
     Column("GEN", "gen", right=True),
-    Column("DIED", "dead_lettered_at"),
+    Column("DIED", "dead_lettered_at", drops=2),
     Column("CODE", "error_code"),
-    Column("FINGERPRINT", "fingerprint"),
-    Column("CLOSED", closed_as),
+    Column("CAUSE", short_fingerprint, drops=1),
+    Column("CLOSED", closed_as, folds=True),
     Column("WHY", "why", folds=True),
 ]
 
@@ -242,14 +232,14 @@ LINEAGE_COLUMNS = [
 def group_columns(now: float) -> list[Column]:
     """Return the columns of `dlq stats`."""
     return [
-        Column("FINGERPRINT", "fingerprint"),
+        Column("CAUSE", short_fingerprint),
         Column("COUNT", "count", right=True),
-        Column("JOBS", lambda group: len(group["jobs"]), right=True),
+        Column("JOBS", lambda group: len(group["jobs"]), right=True, drops=6),
         Column("CODE", "error_code"),
-        Column("STAGE", "stage"),
-        Column("FIRST", lambda group: format_ago(group["first_died_at"], now)),
-        Column("LAST", lambda group: format_ago(group["last_died_at"], now)),
-        Column("OWNER", "owner"),
-        Column("RAISED", lambda group: group["sample"].get("raised") or ""),
+        Column("STAGE", "stage", drops=2),
+        Column("FIRST", lambda group: format_ago(group["first_died_at"], now), drops=5),
+        Column("LAST", lambda group: format_ago(group["last_died_at"], now), drops=1),
+        Column("OWNER", "owner", drops=4),
+        Column("RAISED", lambda group: group["sample"].get("raised") or "", drops=3),
         Column("SAMPLE", lambda group: group["sample"]["error"], shrinks=True),
     ]

@@ -17,8 +17,8 @@ from piecework_orchestrator.infra.status import NOT_DEPLOYED
 CHANGE_COLUMNS = (
     Column("ACTION", "action"),
     Column("RESOURCE", "resource"),
-    Column("TYPE", "type", shrinks=True),
-    Column("REPLACEMENT", "replacement"),
+    Column("TYPE", "type", shrinks=True, drops=1),
+    Column("REPLACEMENT", "replacement", drops=2),
     Column("WHAT", lambda row: ", ".join(row["properties"]), folds=True),
     Column("", lambda row: "holds data" if row["destructive"] else " "),
 )

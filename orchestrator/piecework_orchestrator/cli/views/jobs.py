@@ -28,9 +28,9 @@ def job_columns(now: float) -> list[Column]:
         Column("JOB", "job"),
         Column("STATUS", status_text),
         Column("DONE", progress_text, right=True),
-        Column("PIPELINE", "pipeline", shrinks=True),
-        Column("CREATED", lambda job: format_ago(job["created_at"], now)),
-        Column("TOOK", lambda job: duration_text(job, now)),
+        Column("PIPELINE", "pipeline", shrinks=True, drops=1),
+        Column("CREATED", lambda job: format_ago(job["created_at"], now), drops=2),
+        Column("TOOK", lambda job: duration_text(job, now), drops=3),
     ]
 
 
@@ -60,6 +60,12 @@ def duration_text(job: Document, now: float) -> str:
     return f"{format_span(now - epoch(job['created_at']))} so far"
 
 
+def seconds_taken(job: Document, now: float) -> float:
+    """Return the seconds that a job took, or has existed."""
+    end = job.get("finished_at")
+    return (epoch(end) if end else now) - epoch(job["created_at"])
+
+
 def job_view(job: Document, now: float) -> View:
     """Return a view of a job with its counts, its certificate and the next command."""
 
@@ -78,6 +84,7 @@ def job_view(job: Document, now: float) -> View:
                     ("reopened", reopening_text(job)),
                     ("deadline", deadline_text(job, now)),
                     ("tolerates", tolerance_text(job)),
+                    ("budget", budget_text(job)),
                     ("paused", pause_text(job, now)),
                     ("cancelled", cancel_text(job)),
                     ("quiesced", quiescence_text(job)),
@@ -103,6 +110,23 @@ def job_view(job: Document, now: float) -> View:
         )
 
     return draw
+
+
+def tombstone_view(job: Document, now: float) -> View:
+    """Return a view of what a deleted job leaves."""
+    told = job["deletion"]
+    at = told.get("deleted_at")
+    shown = [
+        ("job", job["job"]),
+        ("status", job["status"]),
+        ("pipeline", job["pipeline"]),
+        ("created", creation_text(job, now)),
+        ("chunks", f"{job['chunks']}: {format_counts(told.get('outcomes', {}))}"),
+        ("deleted", format_ago(at, now) if at else "not completely yet"),
+        ("by", f"{told['deleted_by']}: {told['delete_reason']}"),
+        ("certificate", f"SHA-256 {told.get('certificate_sha256', 'none')}"),
+    ]
+    return lambda console: console.print(facts(shown))
 
 
 def finding_text(job: Document, now: float) -> str:
@@ -140,8 +164,8 @@ def finding_columns(now: float) -> list[Column]:
         Column("CODE", "code"),
         Column("FINDING", "message", folds=True),
         Column("CHUNKS", lambda row: chunks_text(row).split(" chunk")[0], right=True),
-        Column("SINCE", lambda row: format_ago(row.get("since"), now)),
-        Column("UNTIL", lambda row: format_ago(row.get("until"), now)),
+        Column("SINCE", lambda row: format_ago(row.get("since"), now), drops=2),
+        Column("UNTIL", lambda row: format_ago(row.get("until"), now), drops=1),
     ]
 
 
@@ -166,6 +190,26 @@ def pause_text(job: Document, now: float) -> str:
         return ""
     ago = format_ago(pause["at"], now)
     return f"{pause['code']}: {pause['message']}  (by {pause['actor']}, {ago})"
+
+
+def budget_text(job: Document) -> str:
+    """Return what is spent and reserved of each cap; empty without a budget."""
+    budget = job.get("budget") or {}
+    lines = []
+    for kind, form in (("usd", "{:,.6f} USD"), ("tokens", "{:,} tokens")):
+        if budget.get(f"cap_{kind}") is None:
+            continue
+        spent, cap = (form.format(budget[f"{w}_{kind}"]) for w in ("spent", "cap"))
+        more = [
+            f"{form.format(budget[f'{word}_{kind}'])} {text}"
+            for word, text in (
+                ("reserved", "reserved"),
+                ("uncertain", "possibly spent by lost workers"),
+            )
+            if budget[f"{word}_{kind}"]
+        ]
+        lines.append(", ".join([f"{spent} of {cap} spent", *more]))
+    return "\n".join(lines)
 
 
 def tolerance_text(job: Document) -> str:
@@ -291,6 +335,8 @@ def next_command(job: Document) -> str:
         "CANCELLED": f"piecework jobs retry {name} --reason 'why'",
         "PARTIAL": f"piecework dlq list --job {name}",
         "FAILED": f"piecework dlq list --job {name}",
+        "DELETING": f"piecework jobs delete {name}",
+        "DELETED": "piecework jobs list",
     }
     return by_status.get(job["status"], f"piecework jobs watch {name}")
 

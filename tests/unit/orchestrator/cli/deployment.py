@@ -97,11 +97,13 @@ class Deployment:
     letters: Rows = field(default_factory=Rows)
     bucket: Bucket = field(default_factory=Bucket)
 
-    def job(self, name: str, status: str, chunks: int, **item: Any) -> None:
+    def job(
+        self, name: str, status: str, chunks: int, created: str = CREATED, **item: Any
+    ) -> None:
         """Add a job."""
         ref = JobRef("default", name)
-        facts = {"gen": 1, "pipeline": "toy", "created_at": CREATED, "job": name}
-        facts |= {"sent_at": CREATED} if status == "RUNNING" else {}
+        facts = {"gen": 1, "pipeline": "toy", "created_at": created, "job": name}
+        facts |= {"sent_at": created} if status == "RUNNING" else {}
         manifest = {"manifest": "m.jsonl", "manifest_sha256": "ab" * 32}
         self.table.add(
             ref.pk,
@@ -111,7 +113,8 @@ class Deployment:
             **facts | manifest | item,
         )
         listed = keys.jobs_pk("default")
-        self.table.add(listed, f"{CREATED}#{name}", job=name, pipeline="toy")
+        pipeline = item.get("pipeline", "toy")
+        self.table.add(listed, f"{created}#{name}", job=name, pipeline=pipeline)
 
     def chunk(self, job: str, number: int, status: str, **item: Any) -> None:
         """Add a chunk; for a succeeded chunk use `succeeded`, which adds its result."""

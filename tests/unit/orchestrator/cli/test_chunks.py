@@ -103,3 +103,35 @@ def test_an_unknown_chunk_is_not_found(run: Run) -> None:
 @pytest.mark.parametrize("word", ["x", "1.5", "", "\N{ARABIC-INDIC DIGIT ONE}"])
 def test_a_word_that_is_not_a_number_is_refused_as_a_chunk(run: Run, word: str) -> None:
     assert 2 == run("chunks", "show", "a", word).exit_code
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "printed"),
+    [
+        ({"a": [1, "ü"]}, {"result": {"a": [1, "ü"]}}, 'a: [1, "ü"]'),
+        (None, {"result": None}, "null"),
+        (
+            "x" * 20_000,
+            {"result_excerpt": '"' + "x" * 4_095, "result_bytes": 20_002},
+            "the beginning of 20,002 bytes",
+        ),
+    ],
+    ids=["object", "null", "long"],
+)
+def test_a_chunk_shows_its_result_and_of_a_long_one_the_beginning(
+    run: Run, deployment: Deployment, value: Any, expected: Any, printed: str
+) -> None:
+    deployment.succeeded("a", 0, value)
+    found = json.loads(run("chunks", "show", "a", "0", "-o", "json").stdout)
+    names = {"result", "result_excerpt", "result_bytes", "result_error"}
+    assert expected == {name: found[name] for name in names & found.keys()}
+    assert printed in run("chunks", "show", "a", "0").stdout
+
+
+def test_a_chunk_whose_result_is_gone_says_so(run: Run, deployment: Deployment) -> None:
+    deployment.succeeded("a", 0, 1)
+    row = deployment.table.rows[JobRef("default", "a").pk, keys.result_sk(0)]
+    prefix = keys.object_prefix("default", "a")
+    row |= {"value_at": f"{prefix}/value/x", "value_sha256": "ab"}
+    found = json.loads(run("chunks", "show", "a", "0", "-o", "json").stdout)
+    assert found["result_error"].startswith("runtime.object.missing")

@@ -37,13 +37,68 @@ def test_the_list_shows_complete_ids_and_progress(
     ]
 
 
-def test_the_list_is_filtered_by_status_in_any_case(
-    run: Run, deployment: Deployment
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ("", "dcba"),
+        ("--status failed", "b"),
+        ("--status FAILED --status RUNNING", "cba"),
+        ("--pipeline rev*", "dc"),
+        ("--pipeline review --status RUNNING", "c"),
+        ("--since 10m", "dcba"),
+        ("--since 90s", "dc"),
+        ("--sort status", "cadb"),  # in the order of a job's life, the newest first
+        ("--sort pipeline", "dcba"),
+        ("--sort open", "cadb"),
+        ("--sort took --limit 1", "a"),
+        ("-n 2", "dc"),
+    ],
+)
+def test_the_list_is_filtered_and_sorted(
+    run: Run, deployment: Deployment, options: str, names: str
+) -> None:
+    deployment.job("a", "RUNNING", 1, "2027-01-15T07:58:00.000Z")
+    deployment.job(
+        "b",
+        "FAILED",
+        1,
+        "2027-01-15T07:58:01.000Z",
+        finished_at=SETTLED,
+        outcomes={"DEAD": 1},
+    )
+    deployment.job("c", "RUNNING", 3, "2027-01-15T07:59:01.000Z", pipeline="review")
+    deployment.job(
+        "d",
+        "SUCCEEDED",
+        2,
+        "2027-01-15T07:59:02.000Z",
+        pipeline="review",
+        finished_at=SETTLED,
+        outcomes={"SUCCEEDED": 2},
+    )
+    done = run("jobs", "list", "-o", "json", *options.split())
+    assert [*names] == [job["job"] for job in json.loads(done.stdout)]
+
+
+def test_a_watched_list_is_written_again_until_its_jobs_have_ended(
+    run: Run, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment.job("a", "RUNNING", 1)
-    deployment.job("b", "FAILED", 1)
-    done = run("jobs", "list", "--status", "failed", "-o", "json")
-    assert ["b"] == [job["job"] for job in json.loads(done.stdout)]
+    deployment.job("b", "FAILED", 1, finished_at=SETTLED)
+    polls = iter((None, "SUCCEEDED"))
+
+    async def poll(_: float) -> None:
+        if status := next(polls):
+            deployment.job("a", status, 1, finished_at=SETTLED)
+
+    monkeypatch.setattr("asyncio.sleep", poll)
+    done = run("jobs", "list", "--watch", "-o", "jsonl")
+
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    expected = [("b", "FAILED"), ("a", "RUNNING"), ("a", "SUCCEEDED")]
+    assert (0, expected) == (done.exit_code, [(j["job"], j["status"]) for j in lines])
+    assert [] == list(polls)
+    assert 2 == run("jobs", "list", "--watch", "-o", "json").exit_code
 
 
 def test_an_unknown_status_is_refused_with_the_valid_ones(
@@ -223,14 +278,6 @@ def test_a_job_is_not_cancelled_without_confirmation(
     done = run("jobs", "cancel", "a", "--reason", "x")
     assert done.exit_code == 2
     assert "error cli.confirmation.needed" in done.stderr
-
-
-def test_the_endpoint_is_reported_once_and_only_for_tables(
-    run: Run, deployment: Deployment
-) -> None:
-    remark = "embedded AWS at http://127.0.0.1:4566\n"
-    assert 1 == run("jobs", "list").stderr.count(remark)
-    assert "" == run("jobs", "list", "-o", "json").stderr
 
 
 @pytest.mark.parametrize(("chunks", "reported"), [(3, False), (60_000, True)])

@@ -12,6 +12,7 @@ from piecework_orchestrator.cli.output import (
     PIPE_WIDTH,
     Column,
     Output,
+    Span,
     clean,
     console_of,
     fit_widths,
@@ -93,12 +94,18 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in written(Format.TABLE, [{"id": "\x1b]0;title\x07"}])[0]
 
 
-def test_only_shrinkable_columns_shrink() -> None:
-    assert [20, 38] == fit_widths([20, 70], COLUMNS, 60)
-
-
-def test_a_column_does_not_shrink_below_its_minimum() -> None:
-    assert [60, 8] == fit_widths([60, 70], COLUMNS, 60)
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (100, {0: 20, 1: 40, 2: 10}),
+        (60, {0: 20, 1: 26, 2: 10}),  # the widest that may shrinks
+        (41, {0: 20, 1: 19}),  # the last column drops before a word is cut
+        (25, {0: 15, 1: 8}),  # an id is cut when there is nothing else
+    ],
+)
+def test_columns_shrink_then_drop(width: int, expected: dict[int, int]) -> None:
+    spans = [Span(20, 20, 0), Span(40, 8, 0), Span(10, 10, 1)]
+    assert expected == fit_widths(spans, width)
 
 
 def test_a_pipe_gets_everything_whatever_its_width() -> None:

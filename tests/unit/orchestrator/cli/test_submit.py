@@ -170,6 +170,9 @@ async def test_a_submit_interrupted_while_it_creates_the_job_names_the_job(
     async def lost(_: JobRef, __: object) -> None:
         raise StoreError("The reply was lost.", code="aws.service.throttled")
 
+    async def absent(_: JobRef) -> None:
+        """Find no job."""
+
     async def written(*_: object) -> tuple[str, str]:
         return "key", "sha256"
 
@@ -179,7 +182,7 @@ async def test_a_submit_interrupted_while_it_creates_the_job_names_the_job(
     rt: Any = SimpleNamespace(
         identity="",
         objects=bucket,
-        jobs=SimpleNamespace(create=lost),
+        jobs=SimpleNamespace(create=lost, read=absent),
         settings=Settings(),
         clock=lambda: 0.0,
     )

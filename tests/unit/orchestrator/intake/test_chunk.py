@@ -139,3 +139,35 @@ def test_an_error_raised_by_the_label_function_is_passed_on(pipeline: Pipeline) 
     with pytest.raises(PermanentError) as refused:
         encode(Measure(value=1), replace(pipeline, label=label))
     assert refused.value.code == "review.clause.unnamed"
+
+
+@pytest.mark.parametrize(
+    ("found", "key"), [("a 7", "str:a 7"), (7, "int:7"), ("7", "str:7"), (None, "")]
+)
+def test_an_order_key_is_a_short_text_an_integer_or_none(
+    found: object, key: str, pipeline: Pipeline
+) -> None:
+    ordered = replace(pipeline, ordered_by=lambda _: found)
+    assert encode(Measure(value=1), ordered).order_key == key
+
+
+@pytest.mark.parametrize("found", ["", "x" * 257, "a\nb", 7.5, True, ["a"]])
+def test_any_other_order_key_is_refused_with_its_place_and_without_its_text(
+    found: object, pipeline: Pipeline
+) -> None:
+    ordered = replace(pipeline, ordered_by=lambda _: found)
+    with pytest.raises(UsageError) as refused:
+        encode(Measure(value=1), ordered)
+    assert refused.value.code == "input.order.invalid"
+    assert "chunk 3 of a.md" in refused.value.message
+    assert "xx" not in refused.value.message
+
+
+def test_an_error_of_the_order_key_is_refused_with_its_place(
+    pipeline: Pipeline,
+) -> None:
+    ordered = replace(pipeline, ordered_by=lambda found: found.account)
+    with pytest.raises(UsageError) as refused:
+        encode(Measure(value=1), ordered)
+    assert refused.value.code == "input.order.failed"
+    assert "AttributeError for chunk 3 of a.md" in refused.value.message

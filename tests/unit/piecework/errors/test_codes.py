@@ -99,8 +99,10 @@ def test_commands_in_recoveries_are_commands_that_exist() -> None:
         "doctor", "down",
             "effects list", "effects resolve",
         "infra deploy", "infra destroy", "infra status",
-        "limits", "jobs cancel", "jobs list", "jobs resume", "jobs retry", "jobs show",
+        "limits", "jobs cancel", "jobs cost", "jobs list", "jobs resume", "jobs retry", "jobs set",
+        "jobs show",
         "jobs watch",
+        "webhooks list", "webhooks retry", "webhooks set", "webhooks show",
         "reconcile", "results JOB", "submit",
         "up", "COMMAND",
     }  # fmt: skip
@@ -108,7 +110,7 @@ def test_commands_in_recoveries_are_commands_that_exist() -> None:
         word
         for row in REGISTRY.values()
         for word in re.findall(
-            r"`piecework ((?:chunks |dlq |effects |infra |jobs |results )?\w+)",
+            r"`piecework ((?:(?:chunks|dlq|effects|infra|jobs|results|webhooks) )?\w+)",
             row.recovery,
         )
     }

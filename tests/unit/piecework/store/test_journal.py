@@ -16,7 +16,7 @@ from tests.unit.virtual import run_virtually
 
 
 def journal(table: Paper, **facts: Any) -> CallJournal:
-    settings = Settings(journal_page=3, journal_flush_s=0.25, job_retention_days=2)
+    settings = Settings(journal_page=3, journal_flush_s=0.25)
     held = claim(**facts)
     return CallJournal(table, objects(), held, settings, lambda: NOW, Log())  # type: ignore[arg-type]
 
@@ -74,14 +74,6 @@ async def test_the_pages_of_a_claim_have_places_of_their_own() -> None:
     ]
     conditions = {actions[0].condition for actions in table.written}
     assert conditions == {"attribute_not_exists(pk)"}
-
-
-async def test_a_page_may_be_swept_away_one_day() -> None:
-    table = paper()
-    kept = journal(table)
-    await kept.record("a", "1")
-    await kept.close(keep=True)
-    assert table.items()[0]["expires_at"] == NOW + 2 * 86_400
 
 
 async def test_a_result_that_comes_while_a_page_is_written_begins_the_next() -> None:

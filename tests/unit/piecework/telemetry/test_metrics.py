@@ -39,6 +39,7 @@ MAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "ReconcilerPasses": ("reconcile.pass", {}),
     "JobsFinished": ("job.finished", {"status": "PARTIAL"}),
     "JobsFailed": ("job.finished", {"status": "FAILED"}),
+    "WebhooksFailed": ("webhook.failed", {}),
     "WorkersStopped": ("worker.stopped", {}),
     "OpenDeadLetters": ("reconcile.pass", {"open_dead_letters": 1}),
     "OldestDeadLetterSeconds": ("reconcile.pass", {"oldest_dead_letter_s": 1}),

@@ -1,0 +1,1 @@
+"""A receiver of webhooks: it verifies each signature and ignores repetitions."""

@@ -1,0 +1,226 @@
+"""What operators do with webhooks: set, remove and try them, send deliveries again.
+
+A webhook stores references to its secrets, never the secrets: the variables are those
+of the reconciler, which a deployment fills from Secrets Manager or Parameter Store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from piecework.domain import keys
+from piecework.domain.model import iso
+from piecework.domain.records import SCHEMA
+from piecework.domain.webhook import (
+    EVENTS,
+    FORMATS,
+    REFERENCE,
+    TEST,
+    VARIABLES,
+    Webhook,
+    WebhookDelivery,
+    WebhookEvent,
+    event_id,
+)
+from piecework.errors import NotFoundError, UsageError
+from piecework.runtime import Runtime
+from piecework.store.outbox import (
+    FAILED,
+    Outbox,
+    delivery_puts,
+    read_webhook,
+    webhooks_of,
+)
+from piecework.webhooks.address import check_url, read_networks
+
+#: Webhooks of a tenant: the transaction that ends a job has two writes for each.
+MOST = 20
+_VARIABLE = re.compile(rf"{REFERENCE}{VARIABLES}[A-Z0-9_]{{1,64}}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What an operator wants a webhook to be; see `Webhook`."""
+
+    name: str
+    url: str
+    secret: str = ""
+    format: str = "json"
+    events: Sequence[str] = ()
+    pipeline: str = ""
+
+
+async def set_webhook(rt: Runtime, wanted: Subscription, actor: str) -> dict[str, Any]:
+    """Create or replace a webhook; return it as views show it.
+
+    Raises:
+        UsageError: `webhook.subscription.invalid`; `webhook.address.refused`.
+    """
+    check(rt, wanted)
+    others = [h for h in await list_hooks(rt) if h.name != wanted.name]
+    if len(others) >= MOST:
+        raise invalid(f"A tenant has {MOST} webhooks at most.")
+    item = {
+        "v": SCHEMA,
+        "url": wanted.url,
+        "secret": wanted.secret,
+        "format": wanted.format,
+        "events": sorted(set(wanted.events)),
+        "pipeline": wanted.pipeline,
+        "set_by": actor,
+        "set_at": iso(rt.clock()),
+    }
+    pk = keys.webhooks_pk(rt.settings.tenant)
+    await rt.table.put(rt.table.action("Put", pk, wanted.name, item=item))
+    return shown(Webhook({**item, "sk": wanted.name}))
+
+
+def check(rt: Runtime, wanted: Subscription) -> None:
+    """Refuse a webhook that could not be delivered, or would store a secret.
+
+    Raises:
+        UsageError: `webhook.subscription.invalid`; `webhook.address.refused`.
+    """
+    if not keys.is_name(wanted.name):
+        raise invalid("A name has letters, digits, '-' and '_', 64 at most.")
+    if wanted.format not in FORMATS:
+        raise invalid(f"A format is one of {', '.join(FORMATS)}.")
+    unknown = sorted(set(wanted.events) - EVENTS.keys())
+    if unknown:
+        message = (
+            f"{unknown[0]!r} is not an event. The events are: {', '.join(EVENTS)}."
+        )
+        raise invalid(message)
+    if wanted.pipeline and not keys.is_name(wanted.pipeline):
+        raise invalid(f"{wanted.pipeline!r} is not the name of a pipeline.")
+    if wanted.secret and not _VARIABLE.match(wanted.secret):
+        raise invalid(f"Name the variable of the secret: {REFERENCE}{VARIABLES}….")
+    if wanted.format == "json" and not wanted.secret:
+        raise invalid("A webhook with the format json is signed: name its --secret.")
+    if wanted.url.startswith(REFERENCE):
+        if not _VARIABLE.match(wanted.url):
+            raise invalid(f"Name the variable of the URL: {REFERENCE}{VARIABLES}….")
+    elif wanted.format == "slack":
+        raise invalid(
+            "The URL of a Slack webhook is a secret:"
+            f" name its variable, {REFERENCE}{VARIABLES}…."
+        )
+    else:
+        check_url(wanted.url, read_networks(rt.settings.webhook_networks))
+
+
+async def list_hooks(rt: Runtime) -> list[Webhook]:
+    """Return the webhooks of the tenant."""
+    return await webhooks_of(rt.table, rt.settings.tenant)
+
+
+async def list_webhooks(rt: Runtime) -> list[dict[str, Any]]:
+    """Return the webhooks of the tenant, with the number of deliveries by state."""
+    counts: dict[str, dict[str, int]] = {}
+    for delivery in await outbox(rt).deliveries():
+        states = counts.setdefault(delivery.webhook, {})
+        states[delivery.state] = states.get(delivery.state, 0) + 1
+    hooks = await list_hooks(rt)
+    return [shown(hook) | {"deliveries": counts.get(hook.name, {})} for hook in hooks]
+
+
+async def show_webhook(rt: Runtime, name: str) -> dict[str, Any]:
+    """Return a webhook and its deliveries, the newest first.
+
+    Raises:
+        NotFoundError: `webhook.record.not_found`.
+    """
+    hook = await require(rt, name)
+    deliveries = await outbox(rt).deliveries(name)
+    return shown(hook) | {
+        "deliveries": [delivery.document() for delivery in deliveries]
+    }
+
+
+async def remove_webhook(rt: Runtime, name: str) -> None:
+    """Remove a webhook; its pending deliveries fail at their next attempt.
+
+    Raises:
+        NotFoundError: `webhook.record.not_found`.
+    """
+    hook = await require(rt, name)
+    pk = keys.webhooks_pk(rt.settings.tenant)
+    await rt.table.transact([rt.table.action("Delete", pk, hook.name)])
+
+
+async def retry_failed(
+    rt: Runtime, name: str, event: str = ""
+) -> list[WebhookDelivery]:
+    """Send the failed deliveries of a webhook again, or one of them; return them.
+
+    Raises:
+        NotFoundError: `webhook.record.not_found`.
+    """
+    await require(rt, name)
+    failed = [n for n in await outbox(rt).deliveries(name) if n.state == FAILED]
+    if event:
+        failed = [delivery for delivery in failed if delivery.event == event]
+        if not failed:
+            message = f"Webhook {name} has no failed event {event}."
+            raise NotFoundError(message, code="webhook.record.not_found")
+    return [delivery for delivery in failed if await outbox(rt).retry_failed(delivery)]
+
+
+async def send_test(rt: Runtime, name: str, actor: str) -> str:
+    """Write a test event for a webhook; return the event's id.
+
+    Raises:
+        NotFoundError: `webhook.record.not_found`.
+    """
+    hook, now, tenant = await require(rt, name), rt.clock(), rt.settings.tenant
+    event = WebhookEvent(
+        kind=TEST,
+        id=event_id(tenant, name, TEST, f"{rt.rng.getrandbits(128):032x}"),
+        at=iso(now),
+        tenant=tenant,
+        text=f"{actor} tests the webhook {name}.",
+        command=f"piecework webhooks show {name}",
+    )
+    every = Webhook({**hook.item, "events": [], "pipeline": ""})
+    await rt.table.transact(delivery_puts(rt.table, [every], event, now))
+    return event.id
+
+
+async def require(rt: Runtime, name: str) -> Webhook:
+    """Return a webhook.
+
+    Raises:
+        NotFoundError: `webhook.record.not_found`.
+    """
+    hook = await read_webhook(rt.table, rt.settings.tenant, name)
+    if hook is None:
+        message = f"Webhook {name} does not exist."
+        raise NotFoundError(message, code="webhook.record.not_found")
+    return hook
+
+
+def outbox(rt: Runtime) -> Outbox:
+    """Return the outbox of the tenant."""
+    return Outbox(rt.table, rt.settings.tenant, rt.clock)
+
+
+def shown(hook: Webhook) -> dict[str, Any]:
+    """Return a webhook as views show it."""
+    return {
+        "webhook": hook.name,
+        "url": hook.url,
+        "secret": hook.secret,
+        "format": hook.format,
+        "events": list(hook.events) or list(EVENTS),
+        "pipeline": hook.pipeline,
+        "set_by": hook.item.get("set_by"),
+        "set_at": hook.item.get("set_at"),
+    }
+
+
+def invalid(message: str) -> UsageError:
+    """Return the error of an option that is not valid."""
+    return UsageError(message, code="webhook.subscription.invalid")

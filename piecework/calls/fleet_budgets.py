@@ -1,0 +1,502 @@
+"""The budgets that the jobs of one process spend from, shared with the fleet.
+
+    reserve   a priced call waits until its estimate is reserved in each budget
+    settle    the call has ended: what it used replaces its estimate
+
+A worker reserves a slice of each budget, about once a second in one write for all its
+calls. A call that fits into the slice costs no request. If nothing is in flight in the
+fleet and a call does not fit, the budget is spent: its job is paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from math import inf
+from random import Random
+from typing import TYPE_CHECKING, Final, Protocol
+
+from piecework import telemetry
+from piecework.calls.usage import estimated_tokens, estimated_usd
+from piecework.domain.budget import NANO, NO_CAP, NOTHING, Amount, Cap
+from piecework.domain.job_row import Pause, PauseCode
+from piecework.domain.model import iso
+from piecework.errors import StoreError
+from piecework.resilience.budget import (
+    RENEW_BEFORE,
+    Budget,
+    BudgetKey,
+    Reply,
+    key_of_job,
+    key_of_tenant,
+    no_price_error,
+    on_day,
+    reserve,
+    reserved_error,
+)
+from piecework.resilience.limits import micros
+
+if TYPE_CHECKING:
+    from piecework.calls.call import Call
+    from piecework.dependency import Dependency
+    from piecework.domain.model import Job, JobRef
+
+#: Seconds between two writes of a worker to one budget.
+WRITE_S: Final = 1.0
+#: Writes of one reservation before the worker lets the others go first, and the upper
+#: limit of the first delay after a lost race, in seconds; it doubles.
+TRIES: Final = 5
+RACE_S: Final = 0.02
+#: Seconds that a worker waits for the record.
+RECORD_TIMEOUT_S: Final = 2.0
+#: Seconds after which a call that still waits asks again for the pause of its job.
+ASK_AGAIN_S: Final = 2.0
+
+
+class BudgetRecord(Protocol):
+    """The fleet's record of each budget."""
+
+    async def read(self, key: BudgetKey) -> Budget:
+        """Read a budget; a new one if it has no record."""
+
+    async def write(self, key: BudgetKey, seen: int, budget: Budget) -> Reply:
+        """Write a budget unless its `seq` is not the one that was seen."""
+
+
+DAY_S: Final = 86_400
+#: Pauses a job whose budget is spent, if the budget still has this `seq`.
+PauseJob = Callable[["JobRef", Pause, BudgetKey, int], Awaitable[None]]
+
+
+async def leave_running(job: JobRef, pause: Pause, key: BudgetKey, seen: int) -> None:
+    """Pause nothing: the calls of the job only wait."""
+    del job, pause, key, seen
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A call that waits for room in a budget."""
+
+    amount: Amount
+    job: JobRef
+    granted: asyncio.Future[None]
+    progress: Callable[[], None]
+
+
+@dataclass(slots=True)
+class SharedBudget:
+    """One budget in one process.
+
+    Attributes:
+        requested: The cap of the submit, or of the tenant's setting.
+        budget: The record as this process last read or wrote it.
+        held: The estimates of the calls in flight.
+        unreported: What ended calls used since the last write.
+        limit: How much both may be together until the next write.
+        arrived: The estimates of the calls that came since the last write.
+        number, sent: The number of the last write, and what each write reported that
+            may have been applied: an answer may be lost.
+        contended: Whether other workers may have written since the last write: then a
+            read comes first, because it costs less than a write that is refused.
+    """
+
+    key: BudgetKey
+    record: BudgetRecord
+    worker: str
+    clock: Callable[[], float]
+    rng: Random
+    log: telemetry.Log
+    pause_job: PauseJob
+    requested: Cap
+    budget: Budget = field(default_factory=Budget)
+    waiting: deque[Waiting] = field(default_factory=deque)
+    held: Amount = NOTHING
+    unreported: Amount = NOTHING
+    limit: Amount = NOTHING
+    until: int = 0
+    arrived: Amount = NOTHING
+    number: int = 0
+    sent: dict[int, Amount] = field(default_factory=dict)
+    contended: bool = True
+    _write_at: float = -inf
+    _asked: dict[JobRef, float] = field(default_factory=dict)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _running: asyncio.Task[None] | None = None
+
+    @property
+    def cap(self) -> Cap:
+        """The cap in force, as far as this process knows."""
+        return self.requested.changed_by(self.budget.operator)
+
+    async def reserve(
+        self,
+        amount: Amount,
+        job: JobRef,
+        until: float,
+        progress: Callable[[], None],
+        *,
+        waits: bool,
+    ) -> None:
+        """Reserve the estimate of a call; wait for room until a time of the event loop.
+
+        `waits`: False for a call of a compensation, which is only counted.
+
+        Raises:
+            TimeoutError: There was no room in time.
+        """
+        self.arrived += amount
+        if not waits or (not self.waiting and self._fits(amount)):
+            self.held += amount
+            self._go_on()
+            return
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(Waiting(amount, job, granted, progress))
+        self._go_on()
+        try:
+            async with asyncio.timeout_at(until):
+                await granted
+        except BaseException:
+            if granted.done() and not granted.cancelled():
+                self.settle(amount, NOTHING)
+            granted.cancel()
+            raise
+
+    def settle(self, estimate: Amount, used: Amount) -> None:
+        """Replace the estimate of a call that has ended by what it used."""
+        self.held -= estimate
+        self.unreported += used
+        self._hand_out()
+        self._go_on()
+
+    def _fits(self, amount: Amount) -> bool:
+        """Return whether a call may start within the slice of this worker."""
+        if self._now() >= self.until:
+            return False
+        counted = self.cap.counted
+        return (counted(self.held) + counted(self.unreported) + counted(amount)).fits(
+            self.limit
+        )
+
+    def _hand_out(self) -> None:
+        """Let the calls start that fit, in the order in which they came."""
+        while self.waiting:
+            first = self.waiting[0]
+            if not first.granted.done():
+                if not self._fits(first.amount):
+                    return
+                self.held += first.amount
+                first.granted.set_result(None)
+            self.waiting.popleft()
+
+    def _go_on(self) -> None:
+        """Let the one task of this budget write what has changed."""
+        self._wake.set()
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
+            self._running.add_done_callback(self._pass_error_on)
+
+    def _pass_error_on(self, done: asyncio.Task[None]) -> None:
+        """Let no call wait for a task that failed."""
+        if done.cancelled() or (error := done.exception()) is None:
+            return
+        while self.waiting:
+            call = self.waiting.popleft()
+            if not call.granted.done():
+                call.granted.set_exception(error)
+
+    async def _run(self) -> None:
+        """Write while calls wait or anything is reserved or not reported."""
+        now = asyncio.get_running_loop().time
+        while self.waiting or self.held or self.unreported or self.limit:
+            self._wake.clear()
+            if not self._wants_write():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(WRITE_S):
+                        await self._wake.wait()
+                continue
+            if (pause := self._write_at - now()) > 0:
+                await asyncio.sleep(pause)
+            await self._write()
+            self._hand_out()
+            await self._ask_for_pauses()
+
+    def _wants_write(self) -> bool:
+        """Return whether there is something to reserve, to report or to give back."""
+        if self.waiting or self.unreported:
+            return True
+        is_late = self.until - self._now() <= RENEW_BEFORE
+        return is_late if self.held else bool(self.limit)
+
+    async def report(self) -> None:
+        """Write what ended calls used, and give the slice back."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+        if self.unreported or self.limit:
+            await self._write()
+
+    async def _write(self) -> None:
+        """Write the slice of this worker, and note the record as it is then."""
+        loop_time, known = asyncio.get_running_loop().time, self.budget.seq
+        for progress in {call.progress for call in self.waiting}:
+            progress()
+        try:
+            async with asyncio.timeout(RECORD_TIMEOUT_S):
+                if self.contended:
+                    self._note(await self.record.read(self.key))
+                for race in range(TRIES):
+                    if await self._write_once():
+                        self.contended = self.budget.seq > known + 1
+                        break
+                    await asyncio.sleep(self.rng.uniform(0.0, RACE_S * 2**race))
+        except (StoreError, TimeoutError) as error:
+            telemetry.emit(
+                self.log,
+                "budget.record_unreachable",
+                budget=self.key.what,
+                error=type(error).__name__,
+            )
+        self._write_at = loop_time() + WRITE_S * self.rng.uniform(0.9, 1.1)
+
+    async def _write_once(self) -> bool:
+        """Write once; False: another worker was faster."""
+        now, reported = self._now(), self.unreported
+        stored = self._current()
+        counted = self.cap.counted
+        planned = reserve(
+            stored,
+            self.worker,
+            spent=reported,
+            held=self.held,
+            waiting=[w.amount for w in self.waiting if not w.granted.done()],
+            ahead=self._expected(),
+            now=now,
+            number=self.number + 1,
+        )
+        self.number += 1
+        self.sent[self.number] = reported
+        mine = planned.slices[self.worker]
+        # Until the answer both may be true: the write was applied, or it was not.
+        self.limit = self.limit.at_most(mine.amount + counted(reported))
+        reply = await self.record.write(self.key, stored.seq, planned)
+        self._note(reply.budget)
+        if reply.ours:
+            self.arrived = NOTHING
+        return reply.ours
+
+    def _expected(self) -> Amount:
+        """Return what the calls until the next write need: as much as since the last.
+
+        Their estimates may be far from what they use.
+        """
+        if not (self.held or self.waiting):
+            return NOTHING
+        return self.arrived + self.unreported
+
+    def _current(self) -> Budget:
+        """Return the record with the cap that the submit or the setting asked for."""
+        budget = replace(self.budget, requested=self.requested)
+        return on_day(budget, iso(self.clock())[:10]) if self.key.daily else budget
+
+    def _note(self, budget: Budget) -> None:
+        """Take the record, and see which of this worker's writes it has."""
+        known, self.budget = self.budget, budget
+        mine = budget.slices.get(self.worker)
+        if known.seq and budget.recounts != known.recounts:
+            # The record of the calls has what ended calls used.
+            self.unreported, self.sent = NOTHING, {}
+        elif mine is not None and mine.number in self.sent:
+            self.unreported -= self.sent[mine.number]
+            self.sent = {n: a for n, a in self.sent.items() if n > mine.number}
+        self.limit = NOTHING if mine is None else mine.amount
+        self.until = 0 if mine is None else mine.until
+
+    async def _ask_for_pauses(self) -> None:
+        """Pause the jobs whose calls wait although nothing in the fleet is in flight.
+
+        A call that has ended may give back a part of its estimate, so while any is in
+        flight the budget is not known to be spent.
+        """
+        now, loop_time = self._now(), asyncio.get_running_loop().time()
+        budget = self._current()
+        idle = not (self.held or self.unreported or self.limit)
+        if not self.waiting or not idle or budget.reserved(now, without=self.worker):
+            return
+        first = budget.cap.counted(self.waiting[0].amount)
+        if first.fits(budget.room(now, without=self.worker)):
+            return  # it came while the slice was written
+        text = self._spent_text(budget)
+        until = next_day(self.clock()) if self.key.daily else ""
+        pause = Pause(PauseCode.BUDGET, text, self.worker, until=until)
+        for job in {call.job for call in self.waiting if not call.granted.done()}:
+            if self._asked.get(job, -inf) <= loop_time:
+                self._asked[job] = loop_time + ASK_AGAIN_S
+                await self.pause_job(job, pause, self.key, budget.seq)
+
+    def _spent_text(self, budget: Budget) -> str:
+        """Return in words that the next call does not fit."""
+        cap, needs = budget.cap, self.waiting[0].amount
+        needed = Cap(*_kinds(cap, needs)).text()
+        spent = Cap(*_kinds(cap, budget.spent)).text()
+        uncertain = budget.uncertain(self._now())
+        lost = f", {Cap(*_kinds(cap, uncertain)).text()} by lost workers"
+        return (
+            f"{self.key.what}: {spent} of {cap.text()} are spent"
+            f"{lost if uncertain else ''}, and the next call may need {needed}"
+        )
+
+    def _now(self) -> int:
+        return micros(self.clock())
+
+
+def next_day(now: float) -> str:
+    """Return when the next day begins in UTC, ISO 8601."""
+    return iso((now // DAY_S + 1) * DAY_S)
+
+
+def _kinds(cap: Cap, amount: Amount) -> tuple[int | None, int | None]:
+    """Return the kinds of an amount that a cap limits."""
+    return (
+        None if cap.tokens is None else amount.tokens,
+        None if cap.nano_usd is None else amount.nano_usd,
+    )
+
+
+@dataclass(slots=True)
+class FleetBudgets:
+    """The budgets of one process.
+
+    Attributes:
+        worker: The name of this process among the slices.
+        pause_job: Pauses a job whose budget is spent.
+    """
+
+    record: BudgetRecord
+    worker: str
+    clock: Callable[[], float]
+    rng: Random
+    log: telemetry.Log
+    pause_job: PauseJob = leave_running
+    by_key: dict[BudgetKey, SharedBudget] = field(default_factory=dict)
+    tenants: dict[str, Cap] = field(default_factory=dict)
+
+    def adopt(self, tenant: str, cap: Cap) -> None:
+        """Take the daily budget of a tenant that was read with the breakers."""
+        self.tenants[tenant] = cap
+
+    def of_job(self, job: Job) -> JobBudgets:
+        """Return the budgets that the calls of a job spend from."""
+        return JobBudgets(self, job.ref, job.budget)
+
+    def shared(self, key: BudgetKey, requested: Cap) -> SharedBudget:
+        """Return a budget of this process."""
+        found = self.by_key.get(key)
+        if found is None:
+            self.forget_idle()
+            found = self.by_key[key] = SharedBudget(
+                key,
+                self.record,
+                self.worker,
+                self.clock,
+                self.rng,
+                self.log,
+                self.pause_job,
+                requested,
+                number=self.rng.getrandbits(30),
+            )
+        return found
+
+    async def close(self) -> None:
+        """Write what is not reported yet; a stopping worker has no call in flight."""
+        await asyncio.gather(*(each.report() for each in self.by_key.values()))
+
+    def forget_idle(self) -> None:
+        """Forget the budgets that nothing of this process uses any more."""
+        for key, each in list(self.by_key.items()):
+            if not (each.waiting or each.held or each.unreported or each.limit):
+                del self.by_key[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What one call has reserved."""
+
+    budgets: tuple[SharedBudget, ...] = ()
+    estimate: Amount = NOTHING
+
+    def settle(self, used: Amount | None = None) -> None:
+        """Replace the estimate; None: the estimate stands."""
+        for budget in self.budgets:
+            budget.settle(self.estimate, self.estimate if used is None else used)
+
+    def release(self) -> None:
+        """Give the estimate back: nothing was spent."""
+        self.settle(NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class JobBudgets:
+    """The budgets of one job in one process."""
+
+    fleet: FleetBudgets
+    job: JobRef
+    requested: Cap
+
+    def bind(self) -> bool:
+        """Return whether there is any budget now."""
+        return bool(self.requested or self.fleet.tenants.get(self.job.tenant))
+
+    def shared(self) -> tuple[SharedBudget, ...]:
+        """Return the budgets that a call spends from."""
+        found = []
+        if self.requested:
+            found.append(self.fleet.shared(key_of_job(self.job), self.requested))
+        if self.fleet.tenants.get(self.job.tenant):
+            found.append(self.fleet.shared(key_of_tenant(self.job.tenant), NO_CAP))
+        return tuple(found)
+
+    async def reserve(
+        self, call: Call, until: float, progress: Callable[[], None], *, waits: bool
+    ) -> Reservation:
+        """Reserve the estimate of a call in each budget.
+
+        Raises:
+            TransientError: `runtime.budget.reserved`: there was no room in time.
+            PermanentError: `runtime.budget.no_price`.
+        """
+        dependency, budgets = call.dependency, self.shared()
+        estimate = estimate_of(call, in_dollars=self.requested.nano_usd is not None)
+        reserved: list[SharedBudget] = []
+        try:
+            for each in budgets:
+                await each.reserve(estimate, self.job, until, progress, waits=waits)
+                reserved.append(each)
+        except BaseException as error:
+            Reservation(tuple(reserved), estimate).release()
+            if isinstance(error, TimeoutError):
+                raise reserved_error(dependency.name) from None
+            raise
+        return Reservation(budgets, estimate)
+
+
+def is_priced(dependency: Dependency) -> bool:
+    """Return whether the calls of a dependency spend from a budget."""
+    return dependency.layer == "llm" or dependency.usage is not None
+
+
+def estimate_of(call: Call, *, in_dollars: bool) -> Amount:
+    """Return what a call is estimated to use, at least the smallest amount.
+
+    `in_dollars`: whether the job has a budget in dollars, which needs a price.
+
+    Raises:
+        PermanentError: `runtime.budget.no_price`, `runtime.quota.estimate_failed`.
+    """
+    dependency, bound = call.dependency, call.bound
+    tokens = estimated_tokens(dependency, bound)
+    if in_dollars and dependency.estimate_usd is None and dependency.layer == "llm":
+        raise no_price_error(dependency.name)
+    return Amount(tokens, max(1, round(estimated_usd(dependency, bound) * NANO)))

@@ -1,0 +1,213 @@
+"""Webhooks: what an operator subscribes an address to, and what is sent there.
+
+An event has one id, whatever the number of its webhooks and attempts, so that a
+receiver recognises a repetition. No event has a payload, a result or a label.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from piecework.domain import keys
+from piecework.domain.rows import Row
+
+#: What a webhook may subscribe to, and when each event is written.
+EVENTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "job.ended": "A job ended, in any status.",
+        "job.paused": "A job was paused, by a person or by a rule.",
+        "job.out_of_budget": "A job was paused because its budget is spent.",
+        "dead_letters.arrived": "Dead letters arrived as fast as the alarm says.",
+    }
+)
+#: The event of `piecework webhooks test`; each webhook gets its own.
+TEST: Final = "test"
+#: How the body is written: our document, or a message for Slack.
+FORMATS: Final = ("json", "slack")
+#: Seconds from a failed attempt to the next one: nine attempts in all, the last one a
+#: day after the one before. The first attempt follows the event at once.
+DELAYS_S: Final = (1, 5, 30, 300, 1_800, 7_200, 28_800, 86_400)
+ATTEMPTS: Final = len(DELAYS_S) + 1
+#: References to variables of the process that delivers. No other variable may be sent.
+REFERENCE: Final = "env:"
+VARIABLES: Final = "PIECEWORK_WEBHOOK_"
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookEvent:
+    """Something that happened, as its webhooks tell it.
+
+    Attributes:
+        kind: A key of `EVENTS`.
+        id: The same for each webhook and each attempt.
+        at: When it happened, ISO 8601, UTC.
+        text: One sentence for people.
+        command: The command that shows more.
+        data: The facts for programs.
+    """
+
+    kind: str
+    id: str
+    at: str
+    tenant: str
+    text: str
+    command: str
+    pipeline: str = ""
+    job: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def event_id(*parts: str | int) -> str:
+    """Return the id of the event that these parts identify."""
+    return f"evt_{keys.sha256_of(*parts)[:32]}"
+
+
+# ── the rows ──────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook(Row):
+    """A webhook of a tenant: an address, and the events that are sent to it."""
+
+    WHAT = "A webhook"
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._text("sk")
+
+    @property
+    def url(self) -> str:
+        """The address, or a reference to the variable that has it."""
+        return self._text("url")
+
+    @property
+    def secret(self) -> str:
+        """The reference to the variable that has the secret; empty: not signed."""
+        return str(self.item.get("secret", ""))
+
+    @property
+    def format(self) -> str:
+        """One of `FORMATS`."""
+        return self._text("format")
+
+    @property
+    def events(self) -> Sequence[str]:
+        """The kinds of events that it gets; empty: all."""
+        return [str(kind) for kind in self.item.get("events", ())]
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline whose events it gets; empty: every pipeline."""
+        return str(self.item.get("pipeline", ""))
+
+    def accepts(self, event: WebhookEvent) -> bool:
+        """Return whether an event is sent to it."""
+        wanted = not self.events or event.kind in self.events
+        return wanted and self.pipeline in ("", event.pipeline)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookDelivery(Row):
+    """An event on its way to one webhook; `store.outbox` has the states."""
+
+    WHAT = "A delivery"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its partition and sort key."""
+        return self.item["pk"], self.item["sk"]
+
+    @property
+    def webhook(self) -> str:
+        """The name of its webhook."""
+        return self._text("webhook")
+
+    @property
+    def event(self) -> str:
+        """The id of its event."""
+        return self._text("event")
+
+    @property
+    def kind(self) -> str:
+        """The kind of its event."""
+        return self._text("kind")
+
+    @property
+    def job(self) -> str:
+        """The job that it is about; empty: it is about no job."""
+        return str(self.item.get("job", ""))
+
+    @property
+    def body(self) -> str:
+        """The body, the same for each attempt."""
+        return self._text("body")
+
+    @property
+    def state(self) -> str:
+        """Whether it is pending, delivered or failed."""
+        return self._text("state")
+
+    @property
+    def due_at(self) -> str:
+        """When it is due, or until when a process delivers it, ISO 8601."""
+        return self._text("due_at")
+
+    @property
+    def claims(self) -> int:
+        """How often a process took it to deliver it."""
+        return self._int("claims")
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts failed since it was written or sent again."""
+        return self._int("attempts")
+
+    def document(self, names: Any = ()) -> dict[str, Any]:
+        """Return what views show; the body is parsed by programs."""
+        shown = ("webhook", "event", "kind", "state", "at", "job", "attempts", "due_at")
+        later = ("last_error", "delivered_at", "failed_at", "body")
+        return {name: self.item.get(name) for name in (*shown, *later, *names)}
+
+
+# ── the body ──────────────────────────────────────────────────────────────────
+
+
+def body_of(event: WebhookEvent, form: str, environment: str) -> str:
+    """Return the body of an event in one of `FORMATS`."""
+    if form == "slack":
+        return encode({"text": slack_text(event, environment)})
+    return encode(
+        {
+            "id": event.id,
+            "type": event.kind,
+            "timestamp": event.at,
+            "environment": environment,
+            "tenant": event.tenant,
+            "pipeline": event.pipeline,
+            "job": event.job,
+            "text": event.text,
+            "command": event.command,
+            "data": dict(event.data),
+        }
+    )
+
+
+def slack_text(event: WebhookEvent, environment: str) -> str:
+    """Return a message in Slack's markup; the id tells a repetition from a new one."""
+    lines = [f"*{escaped(event.text)}*", f"`{escaped(event.command)}`"]
+    return "\n".join([*lines, f"_{escaped(environment)} · {event.id}_"])
+
+
+def escaped(text: str) -> str:
+    """Return a text without Slack's control characters: no mention, no link."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def encode(document: Mapping[str, Any]) -> str:
+    """Return a document as JSON."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,121 @@
+"""Raise the budget of a job, and correct it by the record of its calls.
+
+spent        A worker pauses the job: RUNNING -> PAUSED, with the code `budget`.
+cap raised   PAUSED -> RUNNING, by the process that raises it.
+next day     A daily budget of the tenant paused the job: a reconciler resumes it.
+worker lost  Its slice stays counted. Once the job is paused and no chunk of it runs, a
+             reconciler reads what its calls used. If that is less, it resumes the job.
+"""
+
+from __future__ import annotations
+
+from piecework.domain.budget import Amount, Cap
+from piecework.domain.call_usage import CallUsage, UsageKind
+from piecework.domain.job_row import Pause, PauseCode
+from piecework.domain.model import Job, iso
+from piecework.errors import UsageError
+from piecework.jobs.fan_out import Progress
+from piecework.jobs.pausing import resume_job
+from piecework.resilience.budget import key_of_job, key_of_tenant, recounted
+from piecework.resilience.limits import micros
+from piecework.runtime import Runtime
+from piecework.store.paid import paid_by
+from piecework.store.table import Item
+
+
+async def set_budget(
+    rt: Runtime,
+    job: Job,
+    cap: Cap,
+    *,
+    actor: str,
+    reason: str,
+    progress: Progress = lambda *_: None,
+) -> None:
+    """Set the cap of a job's budget; resume the job if the budget has paused it.
+
+    Raises:
+        UsageError: `job.budget.none`: the job has no budget of that kind.
+    """
+    for name in ("tokens", "nano_usd"):
+        if getattr(cap, name) is not None and getattr(job.budget, name) is None:
+            what = "tokens" if name == "tokens" else "dollars"
+            message = f"Job {job.ref.job} was submitted without a budget in {what}."
+            raise UsageError(message, code="job.budget.none")
+    await rt.budgets.set_cap(key_of_job(job.ref), cap, actor)
+    told = {"actor": actor, "budget": cap.text(), "reason": reason}
+    await rt.jobs.record(job.ref, "budget set", told)
+    job = await rt.jobs.read(job.ref) or job
+    if is_paused_by_budget(job):
+        await resume_job(rt, job, actor, reason or "the budget was set", progress)
+
+
+async def set_tenant_budget(rt: Runtime, tenant: str, cap: Cap, actor: str) -> Item:
+    """Set what all jobs of a tenant may spend in a day; return the row.
+
+    Without a cap, the tenant has no daily budget any more. Jobs that it had paused are
+    resumed.
+    """
+    await rt.budgets.set_cap(key_of_tenant(tenant), cap, actor)
+    async for ref in rt.jobs.active():
+        job = await rt.jobs.read(ref) if ref.tenant == tenant else None
+        if job is not None and job.pause is not None and job.pause.until:
+            await resume_job(rt, job, actor, "the daily budget was set")
+    return await rt.budgets.row_of_tenant(tenant) or {}
+
+
+def is_paused_by_budget(job: Job) -> bool:
+    """Return whether a job is paused because its budget is spent."""
+    return job.pause is not None and job.pause.code == PauseCode.BUDGET
+
+
+async def review_pause(rt: Runtime, job: Job) -> bool:
+    """Resume a job whose daily budget has begun anew, or recount its own budget.
+
+    A budget is recounted after a worker was lost, once in a pause. No chunk of the job
+    may run meanwhile: only then the record has all that their calls used. Return
+    whether the job was resumed.
+    """
+    budget, pause = await rt.budgets.of_job(job), job.pause
+    if pause is not None and pause.until:
+        return await resume_after_day(rt, job, pause)
+    if budget is None or pause is None or budget.recounted_pause == pause.at:
+        return False
+    now = micros(rt.clock())
+    uncertain = budget.uncertain(now)
+    if not uncertain or budget.reserved(now):
+        return False
+    paid = await paid_by(rt.table, job)
+    # A claim that was not repeated yet may have paid for calls that no record has.
+    unrecorded = amount_of(paid.usage, "possibly_paid")
+    most = uncertain if paid.unrepeated else unrecorded
+    # Calls of isolated stages are in no record: what was reported of them stays.
+    spent = amount_of(paid.usage, "paid").at_least(budget.spent)
+    after = recounted(budget, spent, most, now, pause.at)
+    reply = await rt.budgets.write(key_of_job(job.ref), budget.seq, after)
+    counted = budget.spent + uncertain
+    less = counted - (after.spent + after.uncertain(now))
+    if not reply.ours or not (less.tokens > 0 or less.nano_usd > 0):
+        return False
+    reason = "less is spent than a lost worker had reserved"
+    return await resume_job(rt, job, "reconciler", reason)
+
+
+async def resume_after_day(rt: Runtime, job: Job, pause: Pause) -> bool:
+    """Resume a job that a daily budget has paused, on the next day or with a new cap.
+
+    The process that sets a cap may die before it has resumed the jobs.
+    """
+    row = await rt.budgets.row_of_tenant(job.ref.tenant) or {}
+    if iso(rt.clock()) >= pause.until:
+        return await resume_job(rt, job, "reconciler", "a new day has begun")
+    if str(row.get("set_at", "")) > pause.at:
+        return await resume_job(rt, job, "reconciler", "the daily budget was set")
+    return False
+
+
+def amount_of(usage: CallUsage, kind: UsageKind) -> Amount:
+    """Return the tokens and the money of calls that were answered so."""
+    total = usage.total(kind)
+    tokens = total["tokens_in"] + total["tokens_out"]
+    return Amount(tokens, total["nano_usd"])

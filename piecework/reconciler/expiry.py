@@ -1,0 +1,112 @@
+"""Delete the jobs whose retention is over; keep those with an open dead letter.
+
+The end of a job lists it under the time at which it expires. A look at that index is
+one small read, whatever the number of jobs. The job's own row decides: a job that was
+reopened, or ended again, has another time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.model import Job, JobStatus, moment
+from piecework.errors import PieceworkError
+from piecework.jobs.deletion import sweep_again
+from piecework.runtime import Runtime
+from piecework.store.dead_letters import DAY_S, OPEN, DeadLetters
+from piecework.store.deletions import RETENTION_ACTOR, Deletions, Expiry
+
+#: Seconds between two looks at the index. A retention is counted in days.
+LOOK_S = 600.0
+#: Entries of the index that one look handles.
+HANDLED = 25
+#: Seconds after which a job with an open dead letter is looked at again.
+KEPT_S = float(DAY_S)
+#: Rows and objects that a second sweep deletes at most.
+SWEPT = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The job stays for now.
+
+    Attributes:
+        until: When it is looked at again, in seconds since 1970.
+        letters: Its open dead letters; 0: they were settled after its end.
+    """
+
+    until: float
+    letters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The job is deleted now."""
+
+
+def expiry_of(
+    job: Job, letters: Sequence[DeadLetterRow], *, now: float, days: int
+) -> Kept | Expired:
+    """Decide about an ended job whose time in the index has come.
+
+    Its retention begins when it has ended and its last dead letter is settled.
+    """
+    open_ = sum(letter.state == OPEN for letter in letters)
+    if open_:
+        return Kept(now + KEPT_S, open_)
+    settled_at = max([job.finished_at, *(letter.closed_at for letter in letters)])
+    until = moment(settled_at) + days * DAY_S
+    return Kept(until, 0) if until > now else Expired()
+
+
+@dataclass(slots=True)
+class Expiries:
+    """The jobs that expire, as one reconciler looks at them."""
+
+    rt: Runtime
+    _next: float = 0.0
+
+    async def run(self, now: float) -> Counter[str]:
+        """Handle the due entries of the index, if a look is due on the loop's clock."""
+        actions: Counter[str] = Counter()
+        if now < self._next:
+            return actions
+        self._next = now + LOOK_S
+        handled = 0
+        async for expiry in Deletions(self.rt.table, self.rt.clock).due(HANDLED):
+            try:
+                actions[await self._handle(expiry)] += 1
+            except PieceworkError:  # such as a record of a newer version
+                actions["failed"] += 1
+            handled += 1
+        if handled == HANDLED:
+            self._next = 0.0
+        return actions
+
+    async def _handle(self, expiry: Expiry) -> str:
+        rt, deletions = self.rt, Deletions(self.rt.table, self.rt.clock)
+        job = await rt.jobs.read(expiry.ref)
+        if job is None or job.delete_after != expiry.at:
+            await deletions.unlist(expiry)
+            return "old expiry dropped"
+        if job.status is JobStatus.DELETED:
+            if await sweep_again(rt, job, SWEPT):
+                await deletions.unlist(expiry)
+            return "deleted job swept again"
+        days = rt.settings.job_retention_days
+        if not job.status.ended or not days:
+            await deletions.unlist(expiry)
+            return "old expiry dropped"
+        store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+        letters = [letter async for letter in store.of_job(job.ref)]
+        match expiry_of(job, letters, now=rt.clock(), days=days):
+            case Kept(until, letters_open):
+                await deletions.postpone(job, until, letters_open)
+                return "expiry postponed"
+            case Expired():
+                reason = f"{days} days after its end"
+                await deletions.begin(job, RETENTION_ACTOR, reason)
+                return "job expired"

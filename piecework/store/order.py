@@ -1,0 +1,109 @@
+"""The writes that keep the chunks of an order key in their order.
+
+A chunk with an order key knows the chunk before it (`blocked_by`) and the chunk after
+it (`followed_by`). No claim takes a chunk with `blocked_by`, and one write removes it:
+after the chunk before it has settled. That chunk has a result, or an operator has
+skipped it. Neither ever changes, so a late copy of the write does no harm.
+
+A chunk that ended in another way stops its key. Once no other chunk of the job is left,
+the chunks behind it end, too: an operator reopens or skips it when the cause is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
+from piecework.domain.outcome import STOPPED_CODE
+from piecework.store.cancellation import cancelled_at_stage
+from piecework.store.reclaim import AS_READ
+from piecework.store.table import Action, Table, Written
+
+#: Its key is still at the chunk that the writer has read.
+BLOCKED_BY_IT: Final = "blocked_by = :before"
+#: The dead letter that the operator has read is the last word about the chunk.
+DEAD_AS_READ: Final = "#status = :dead AND gen = :gen"
+
+
+def has_settled(chunk: Chunk) -> bool:
+    """Return whether the next chunk of its order key may run; then it is so for ever.
+
+    A result is never discarded, and a skipped chunk is never reopened.
+    """
+    return chunk.status is ChunkStatus.SUCCEEDED or chunk.is_skipped
+
+
+async def unblock(
+    table: Table, ref: ChunkRef, before: int, redispatch_at: float
+) -> Chunk | None:
+    """Unblock a chunk, whatever its status, because chunk `before` has settled.
+
+    Return the chunk; None: another process was faster. If the message of the chunk is
+    lost, the reconciler sends it again at `redispatch_at`.
+    """
+    due = iso(redispatch_at)
+    action = table.action(
+        "Update",
+        ref.pk,
+        ref.sk,
+        condition=BLOCKED_BY_IT,
+        update="SET redispatch_at = if_not_exists(redispatch_at, :due)"
+        " REMOVE blocked_by",
+        values={"before": before, "due": due},
+    )
+    reply = await table.update(action)
+    item = reply.item or {}
+    # Refused by our own write: the SDK sent it twice, and lost the first answer.
+    ours = "blocked_by" not in item and item.get("redispatch_at") == due
+    return Chunk.read(ref, item) if isinstance(reply, Written) or ours else None
+
+
+def skipping(table: Table, ref: ChunkRef, gen: int, now: float) -> Action:
+    """Return the write that skips a dead chunk, for the discard of its dead letter."""
+    return table.action(
+        "Update",
+        ref.pk,
+        ref.sk,
+        condition=DEAD_AS_READ,
+        update="SET skipped_at = :now",
+        values={"dead": ChunkStatus.DEAD, "gen": gen, "now": iso(now)},
+    )
+
+
+async def end_stopped(table: Table, chunks: Sequence[Chunk], now: float) -> list[Chunk]:
+    """Move PENDING -> CANCELLED: up to 100 chunks of stopped keys; return the others.
+
+    A chunk that was unblocked since it was read stays as it is, and so do those of its
+    key: the key goes on.
+    """
+    todo, left = list(chunks), list[Chunk]()
+    while todo:
+        reply = await table.transact([_ending(table, chunk, now) for chunk in todo])
+        if isinstance(reply, Written):
+            break
+        going = {todo[place].order_key for place in reply.refused}
+        left += [chunk for chunk in todo if chunk.order_key in going]
+        todo = [chunk for chunk in todo if chunk.order_key not in going]
+    return left
+
+
+def _ending(table: Table, chunk: Chunk, now: float) -> Action:
+    return table.action(
+        "Update",
+        chunk.ref.pk,
+        chunk.ref.sk,
+        condition=f"{AS_READ} AND {BLOCKED_BY_IT}",
+        update="SET #status = :cancelled, settled_at = :now, cancelled_at_stage = :at,"
+        " error_code = :code REMOVE redispatch_at, retry_at",
+        values={
+            "seen": chunk.status,
+            "gen": chunk.gen,
+            "fence": chunk.fence,
+            "before": chunk.blocked_by,
+            "cancelled": ChunkStatus.CANCELLED,
+            "at": cancelled_at_stage(chunk.stage),
+            "code": STOPPED_CODE,
+            "now": iso(now),
+        },
+    )

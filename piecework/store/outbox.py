@@ -1,0 +1,273 @@
+"""The outbox of webhooks: a delivery for each event and webhook, and when it is due.
+
+A delivery is written in the transaction of its event, so no crash can lose it. Beside
+it is a mark under its time, so that due deliveries are found without a scan. One mark
+among the active jobs says that an outbox has deliveries: reconcilers read those marks
+anyway.
+
+    PENDING    to be delivered at `due_at`, or being delivered until then
+    DELIVERED  the receiver accepted it
+    FAILED     each of nine attempts failed; an operator may send it again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from piecework.domain import keys
+from piecework.domain.model import iso
+from piecework.domain.webhook import Webhook, WebhookDelivery, WebhookEvent, body_of
+from piecework.store.dead_letters import expires_at
+from piecework.store.table import Action, Refused, Table, Written
+
+PENDING, DELIVERED, FAILED = "PENDING", "DELIVERED", "FAILED"
+#: Days for which a delivery is kept after its end, for `piecework webhooks show`.
+DELIVERED_DAYS, FAILED_DAYS = 3.0, 30.0
+#: Marks that are read at once.
+PAGE = 25
+
+IS_PENDING = "#state = :pending"
+#: A claim is identified by its number: each claim has the next one.
+CLAIMED = f"{IS_PENDING} AND claims = :claims"
+#: It is as the process has read it, so only one process claims it.
+DUE = f"{CLAIMED} AND due_at = :due"
+IS_FAILED = "#state = :failed"
+#: No delivery was written since the mark was read.
+SAME_MARK = "#token = :token"
+#: An event that is derived from a state is written once.
+NEW = "attribute_not_exists(pk)"
+
+
+async def webhooks_of(table: Table, tenant: str) -> list[Webhook]:
+    """Return the webhooks of a tenant, by name."""
+    return [Webhook(item) async for item in table.query(keys.webhooks_pk(tenant))]
+
+
+async def read_webhook(table: Table, tenant: str, name: str) -> Webhook | None:
+    """Return one webhook of a tenant."""
+    item = await table.get(keys.webhooks_pk(tenant), name)
+    return None if item is None else Webhook(item)
+
+
+async def tell(
+    table: Table, event: WebhookEvent, now: float, *, once: bool = False
+) -> list[Action]:
+    """Return the writes that tell the webhooks of an event, for its transaction.
+
+    Without a webhook for the event the list is empty, at the price of one read.
+    """
+    hooks = await webhooks_of(table, event.tenant)
+    return delivery_puts(table, hooks, event, now, once=once)
+
+
+def delivery_puts(
+    table: Table,
+    hooks: Iterable[Webhook],
+    event: WebhookEvent,
+    now: float,
+    *,
+    once: bool = False,
+) -> list[Action]:
+    """Return the writes of the deliveries; `once`: refused if they exist."""
+    told = [hook for hook in hooks if hook.accepts(event)]
+    pk, at, actions = keys.outbox_pk(event.tenant), iso(now), []
+    for hook in told:
+        item = {
+            "webhook": hook.name,
+            "event": event.id,
+            "kind": event.kind,
+            "at": event.at,
+            "body": body_of(event, hook.format, environment_of(table)),
+            "state": PENDING,
+            "due_at": at,
+            "claims": 0,
+            "attempts": 0,
+        }
+        if event.job:
+            item["job"] = event.job
+        sk = keys.delivery_sk(hook.name, event.id)
+        condition = NEW if once else ""
+        actions += [
+            table.action("Put", pk, sk, item=item, condition=condition),
+            due_mark(table, "Put", pk, hook.name, event.id, at),
+        ]
+    return [*actions, outbox_mark(table, event.tenant)] if told else []
+
+
+def environment_of(table: Table) -> str:
+    """Return the name of the deployment whose table this is."""
+    return table.name.removesuffix("-checkpoints")
+
+
+def due_mark(
+    table: Table, kind: str, pk: str, webhook: str, event: str, at: str
+) -> Action:
+    """Return the `Put` or `Delete` of the mark of a delivery under its time."""
+    facts = {"webhook": webhook, "event": event, "due_at": at}
+    item = facts if kind == "Put" else None
+    return table.action(kind, pk, keys.due_sk(at, webhook, event), item=item)
+
+
+def outbox_mark(table: Table, tenant: str) -> Action:
+    """Return the write of the mark of an outbox with deliveries.
+
+    Each write has its own token: the mark is removed only if no delivery came since.
+    """
+    item = {"tenant": tenant, "token": f"{table.rng.getrandbits(64):016x}"}
+    return table.action("Put", keys.ACTIVE_PK, keys.outbox_sk(tenant), item=item)
+
+
+@dataclass(frozen=True, slots=True)
+class DueMark:
+    """A delivery that waits, as its mark names it."""
+
+    webhook: str
+    event: str
+    due_at: str
+
+
+@dataclass(slots=True)
+class Outbox:
+    """The outbox of one tenant."""
+
+    table: Table
+    tenant: str
+    clock: Callable[[], float]
+
+    @property
+    def pk(self) -> str:
+        """The partition of its deliveries."""
+        return keys.outbox_pk(self.tenant)
+
+    async def first_due(self) -> list[DueMark]:
+        """Return the marks of the deliveries that are due first, at most `PAGE`."""
+        found = await self.table.first(self.pk, PAGE, prefix=keys.DUE_PREFIX)
+        return [DueMark(i["webhook"], i["event"], i["due_at"]) for i in found]
+
+    async def deliveries(self, webhook: str = "") -> list[WebhookDelivery]:
+        """Return the deliveries of a webhook, or of all, the newest first."""
+        found = self.table.query(self.pk, keys.delivery_sk(webhook, ""))
+        rows = [WebhookDelivery(item) async for item in found]
+        return sorted(rows, key=lambda row: str(row.item["at"]), reverse=True)
+
+    async def read(self, webhook: str, event: str) -> WebhookDelivery | None:
+        """Return one delivery."""
+        item = await self.table.get(self.pk, keys.delivery_sk(webhook, event))
+        return None if item is None else WebhookDelivery(item)
+
+    async def take(self, mark: DueMark, seconds: float) -> WebhookDelivery | None:
+        """Claim a due delivery for `seconds`; None: it is claimed, or has ended.
+
+        A process that dies during the delivery is followed after that time.
+        """
+        delivery = await self.read(mark.webhook, mark.event)
+        if delivery is None or (delivery.state, delivery.due_at) != (
+            PENDING,
+            mark.due_at,
+        ):
+            # Another process has delivered it beside the claim of this mark.
+            await self.table.transact([self._due("Delete", mark, mark.due_at)])
+            return None
+        until = iso(self.clock() + seconds)
+        facts = {"due_at": until, "claims": delivery.claims + 1}
+        update = "due_at = :until, claims = :next"
+        values = {"until": until, "next": delivery.claims + 1, "due": delivery.due_at}
+        moved = self._due("Put", mark, until)
+        if not await self._move(delivery, DUE, update, values, moved):
+            return None
+        return WebhookDelivery({**delivery.item, **facts})
+
+    async def mark_delivered(self, delivery: WebhookDelivery) -> bool:
+        """Move PENDING -> DELIVERED; not fenced, because the receiver has it."""
+        now = self.clock()
+        values = {
+            "delivered": DELIVERED,
+            "now": iso(now),
+            "expires": expires_at(now, DELIVERED_DAYS),
+        }
+        update = "#state = :delivered, delivered_at = :now, expires_at = :expires"
+        return await self._move(delivery, IS_PENDING, update, values)
+
+    async def schedule_retry(
+        self, delivery: WebhookDelivery, seconds: float, error: str
+    ) -> bool:
+        """Schedule the next attempt after `seconds`."""
+        due = iso(self.clock() + seconds)
+        update = "due_at = :due, attempts = :attempts, last_error = :error"
+        values = {"due": due, "attempts": delivery.attempts + 1, "error": error}
+        moved = self._due("Put", delivery, due)
+        return await self._move(delivery, CLAIMED, update, values, moved)
+
+    async def fail(self, delivery: WebhookDelivery, error: str) -> bool:
+        """Move PENDING -> FAILED after the last attempt."""
+        now = self.clock()
+        values = {
+            "failed": FAILED,
+            "attempts": delivery.attempts + 1,
+            "error": error,
+            "now": iso(now),
+            "expires": expires_at(now, FAILED_DAYS),
+        }
+        update = (
+            "#state = :failed, attempts = :attempts, last_error = :error,"
+            " failed_at = :now, expires_at = :expires"
+        )
+        return await self._move(delivery, CLAIMED, update, values)
+
+    async def retry_failed(self, delivery: WebhookDelivery) -> bool:
+        """Move FAILED -> PENDING: an operator has repaired the receiver."""
+        due = iso(self.clock())
+        action = self.table.action(
+            "Update",
+            *delivery.key,
+            condition=IS_FAILED,
+            update="SET #state = :pending, due_at = :due, attempts = :none"
+            " REMOVE failed_at, expires_at",
+            values={"pending": PENDING, "failed": FAILED, "due": due, "none": 0},
+        )
+        moved = self._due("Put", delivery, due)
+        mark = outbox_mark(self.table, self.tenant)
+        return isinstance(await self.table.transact([action, moved, mark]), Written)
+
+    async def close(self) -> bool:
+        """Remove the mark of an outbox in which nothing waits; False: it has some."""
+        key = keys.ACTIVE_PK, keys.outbox_sk(self.tenant)
+        mark = await self.table.get(*key)
+        if mark is None:
+            return True
+        if await self.first_due():
+            return False
+        action = self.table.action(
+            "Delete", *key, condition=SAME_MARK, values={"token": mark.get("token", "")}
+        )
+        return not isinstance(await self.table.transact([action]), Refused)
+
+    def _due(self, kind: str, about: DueMark | WebhookDelivery, at: str) -> Action:
+        return due_mark(self.table, kind, self.pk, about.webhook, about.event, at)
+
+    async def _move(
+        self,
+        delivery: WebhookDelivery,
+        condition: str,
+        assignments: str,
+        values: dict[str, Any],
+        *also: Action,
+    ) -> bool:
+        """Change a delivery, and replace the mark of its time by those of `also`."""
+        values = {"pending": PENDING, **values}
+        if ":claims" in condition:
+            values["claims"] = delivery.claims
+        action = self.table.action(
+            "Update",
+            *delivery.key,
+            condition=condition,
+            update=f"SET {assignments}",
+            values=values,
+        )
+        actions: Sequence[Action] = [
+            action,
+            self._due("Delete", delivery, delivery.due_at),
+        ]
+        return isinstance(await self.table.transact([*actions, *also]), Written)

@@ -1,0 +1,1 @@
+"""Deliver the deliveries of the outbox to their webhooks over HTTPS, at least once."""

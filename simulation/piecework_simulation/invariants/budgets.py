@@ -1,0 +1,109 @@
+"""Check that a job spends no more than its budget and its calls in flight.
+
+The provider tells which calls it has answered to a living worker. A call that is made
+again after a kill counts once: the first answer was in flight, or in no record yet. All
+estimates of the simulated pipelines are exact, so nothing else may exceed the cap.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from piecework.domain import keys
+from piecework.store.budgets import read_budget
+from piecework.store.serialization import from_item
+from piecework_simulation.aws.dynamodb import Change
+from piecework_simulation.engine.process import PROCESS, Process
+from piecework_simulation.provider import CALL_TOKENS
+
+if TYPE_CHECKING:
+    from piecework_simulation.engine.world import World
+    from piecework_simulation.provider import OutgoingCall
+
+#: Seconds before its end, or before it froze, in which a worker may have got answers
+#: that no record has: the journal is written every 250 ms, and the table may be slow.
+UNRECORDED_S = 5.0
+
+
+@dataclass(slots=True)
+class Answer:
+    """A call that the provider has answered.
+
+    Attributes:
+        at: When; the process that got it may have died since.
+    """
+
+    process: Process | None
+    at: float
+
+
+@dataclass(slots=True)
+class BudgetInvariants:
+    """What the calls of each job with a budget have used, and its highest cap."""
+
+    world: World
+    report_violation: Callable[[str], None]
+    caps: dict[str, int] = field(default_factory=dict)
+    answers: dict[str, dict[str, Answer]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    last_seen: dict[str, float] = field(default_factory=dict)
+
+    def check_job(self, job_pk: str, new: dict[str, Any]) -> None:
+        """Note the budget of a submit."""
+        if "budget_tokens" in new:
+            self.caps[job_pk] = max(new["budget_tokens"], self.caps.get(job_pk, 0))
+
+    def check_write(self, change: Change) -> None:
+        """Check a write to a budget, and note the cap that an operator has set."""
+        if change.new is None:
+            self.report_violation(f"I21: the budget of {change.pk} was deleted")
+            return
+        new = read_budget(from_item(change.new))
+        old = read_budget(from_item(change.old)) if change.old else None
+        if new.seq != (old.seq if old else 0) + 1:
+            self.report_violation(f"I21: {change.pk} moved to {new.seq}")
+        if new.operator.tokens is not None:
+            highest = max(new.operator.tokens, self.caps.get(change.pk, 0))
+            self.caps[change.pk] = highest
+        if change.sk == keys.BUDGET_SK and old and new.recounts == old.recounts:
+            self.check_sum(change.pk, old, new)
+
+    def check_sum(self, job_pk: str, old: Any, new: Any) -> None:
+        """Check that no write reserves more than the cap leaves."""
+        before, after = (
+            each.spent.tokens + sum(s.amount.tokens for s in each.slices.values())
+            for each in (old, new)
+        )
+        if after > max(self.caps[job_pk], before):
+            unknown = set(new.slices) - set(old.slices)
+            # A frozen worker comes back after its slice was recounted.
+            if not (unknown and old.recounts):
+                self.report_violation(f"I21: {job_pk} reserved {after} of the cap")
+
+    def check_answer(self, call: OutgoingCall) -> None:
+        """Count an answer that a living worker has received."""
+        job_pk = keys.job_pk(call.scope.tenant, call.scope.job)
+        process = PROCESS.get(None)
+        if job_pk not in self.caps or call.dependency.usage is None:
+            return
+        now = self.world.loop.moment
+        if process is not None:
+            self.last_seen[process.name] = now
+        answers = self.answers[job_pk]
+        answers[call.identity] = Answer(process, now)
+        used = CALL_TOKENS * sum(map(self.is_recorded, answers.values()))
+        if used > self.caps[job_pk]:
+            self.report_violation(
+                f"I21: {job_pk} used {used} of {self.caps[job_pk]} tokens"
+            )
+
+    def is_recorded(self, answer: Answer) -> bool:
+        """Return whether the record must have an answer: its worker lived on."""
+        process = answer.process
+        if process is None or not process.dead:
+            return True
+        return answer.at < self.last_seen[process.name] - UNRECORDED_S

@@ -1,0 +1,84 @@
+"""A chunk of an order key is unblocked, skipped and ended only as it was read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from piecework.domain.model import ChunkStatus, JobStatus, iso
+from piecework.store.order import end_stopped, skipping, unblock
+from piecework.store.reopen import reopen_chunk
+from tests.store.conftest import NOW, Store
+
+BEHIND: dict[str, Any] = {"order_key": "k", "blocked_by": 2}
+
+
+@pytest.mark.parametrize("status", ["PENDING", "CANCELLED"])
+async def test_a_chunk_is_unblocked_once_by_the_chunk_before_it(
+    store: Store, status: str
+) -> None:
+    await store.put_chunk(status=status, **BEHIND)
+    before = await store.everything()
+    assert await unblock(store.table, store.chunk, 1, NOW) is None
+    assert before == await store.everything()
+    found = await unblock(store.table, store.chunk, 2, NOW + 90)
+    item = await store.item()
+    assert found is not None
+    assert found.item == item
+    assert (item["redispatch_at"], "blocked_by" in item) == (iso(NOW + 90), False)
+    assert await unblock(store.table, store.chunk, 2, NOW + 91) is None
+    assert item == await store.item()
+
+
+async def test_an_unblocked_chunk_keeps_the_time_of_its_slot(store: Store) -> None:
+    await store.put_chunk(redispatch_at=iso(NOW + 600), **BEHIND)
+    assert await unblock(store.table, store.chunk, 2, NOW + 90)
+    assert (await store.item())["redispatch_at"] == iso(NOW + 600)
+
+
+@pytest.mark.parametrize("now", [{"gen": 3}, {"status": "PENDING"}])
+async def test_a_chunk_is_skipped_only_as_it_died(
+    store: Store, now: dict[str, Any]
+) -> None:
+    await store.put_chunk(status="DEAD", order_key="k")
+    skip = skipping(store.table, store.chunk, 2, NOW)
+    await store.change(**now)
+    before = await store.everything()
+    await store.table.transact([skip])
+    assert before == await store.everything()
+    await store.change(gen=2, status="DEAD")
+    await store.table.transact([skip])
+    assert (await store.item())["skipped_at"] == iso(NOW)
+
+
+async def test_a_skipped_chunk_is_never_reopened(store: Store) -> None:
+    await store.put_job(JobStatus.REOPENING, gen=5)
+    chunk = await store.put_chunk(status="DEAD", skipped_at=iso(NOW))
+    before = await store.everything()
+    assert await reopen_chunk(store.table, chunk, 5) is False
+    assert before == await store.everything()
+
+
+@pytest.mark.parametrize(
+    "now", [{"blocked_by": None}, {"gen": 3}, {"status": "CANCELLED"}, {"fence": 1}]
+)
+async def test_a_key_that_went_on_keeps_its_chunks(
+    store: Store, now: dict[str, Any]
+) -> None:
+    chunk = await store.put_chunk(**BEHIND)
+    last, other = store.ref.chunk(4), store.ref.chunk(5)
+    later = replace(chunk, ref=last, item={**chunk.item, "blocked_by": 3})
+    beside = replace(chunk, ref=other, item={**chunk.item, "order_key": "l"})
+    for each in (later, beside):
+        await store.put(each.ref.pk, each.ref.sk, **each.item)
+    await store.change(**now)
+    left = await end_stopped(store.table, [chunk, later, beside], NOW)
+    assert [each.ref.chunk for each in left] == [3, 4]
+    ended = await store.item(other.pk, other.sk)
+    assert (ended["status"], ended["error_code"]) == (
+        ChunkStatus.CANCELLED,
+        "runtime.order.stopped",
+    )
+    assert (await store.item(last.pk, last.sk))["status"] == ChunkStatus.PENDING

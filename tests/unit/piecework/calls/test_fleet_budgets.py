@@ -1,0 +1,182 @@
+"""What one worker reserves of a budget and reports, whatever the table answers."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import inf
+from random import Random
+from typing import Any
+
+import pytest
+
+from piecework import Dependency, Usage
+from piecework.calls.call import Call, CallScope
+from piecework.calls.fleet_budgets import FleetBudgets, JobBudgets, Reservation
+from piecework.domain.budget import NO_CAP, Amount, Cap
+from piecework.domain.job_row import Pause
+from piecework.domain.model import JobRef
+from piecework.errors import StageError, StoreError
+from piecework.resilience.budget import Budget, BudgetKey, Reply, Slice
+from tests.unit.piecework.fakes import Log
+from tests.unit.virtual import run_virtually
+
+JOB = JobRef("acme", "job")
+MODEL = Dependency("model", usage=Usage, estimate=lambda *_: 10)
+DAY = 1_699_920_000.0
+
+
+@dataclass(slots=True)
+class Record:
+    """A budget in memory; `lost` answers are not delivered."""
+
+    budget: Budget = field(default_factory=Budget)
+    lost: int = 0
+    requests: int = 0
+    seconds: float = 0.01
+
+    async def read(self, key: BudgetKey) -> Budget:
+        del key
+        self.requests += 1
+        return self.budget
+
+    async def write(self, key: BudgetKey, seen: int, budget: Budget) -> Reply:
+        del key
+        self.requests += 1
+        ours = self.budget.seq == seen
+        await asyncio.sleep(self.seconds)
+        if ours:
+            self.budget = budget
+        if self.lost:
+            self.lost -= 1
+            raise StoreError("no answer", code="aws.service.unavailable")
+        return Reply(self.budget, ours=ours)
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker with the budgets of a job."""
+
+    record: Record
+    cap: Cap = NO_CAP
+    offset: float = 0.0
+    paused: list[Pause] = field(default_factory=list)
+    budgets: JobBudgets = field(init=False)
+
+    def __post_init__(self) -> None:
+        log: Any = Log()
+        common = (self.record, "w", self.clock, Random(1), log, self.pause)
+        self.budgets = JobBudgets(FleetBudgets(*common), JOB, self.cap)
+
+    def clock(self) -> float:
+        return DAY + self.offset + asyncio.get_running_loop().time()
+
+    async def pause(self, job: JobRef, pause: Pause, key: BudgetKey, seen: int) -> None:
+        del job, key
+        assert seen == self.record.budget.seq
+        self.paused.append(pause)
+
+    async def reserve(
+        self, *, waits: bool = True, model: Dependency = MODEL
+    ) -> Reservation:
+        bound: Any = functools.partial(self.reserve)
+        scope = CallScope("acme", "job", 0, "stage", "pipeline")
+        call = Call("key", scope, model, bound, "digest")
+        return await self.budgets.reserve(call, inf, lambda: None, waits=waits)
+
+    async def spend(self, tokens: int) -> None:
+        (await self.reserve()).settle(Amount(tokens))
+
+
+def virtually(test: Callable[..., Any]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run() -> None:
+        run_virtually(test())
+
+    return run
+
+
+@virtually
+async def test_a_report_whose_answer_was_lost_counts_once() -> None:
+    worker = Worker(Record(), Cap(1_000))
+    await worker.spend(7)
+    worker.record.lost = 2
+    await asyncio.sleep(20)
+    await worker.spend(5)
+    await asyncio.sleep(20)
+    budget = worker.record.budget
+    assert budget.spent == Amount(12)
+    assert budget.slices["w"].amount == Amount()
+
+
+@virtually
+async def test_a_call_that_comes_during_a_write_pauses_no_job() -> None:
+    worker = Worker(Record(seconds=0.5), Cap(40))
+    first = asyncio.create_task(worker.spend(10))
+    await asyncio.sleep(1.8)  # the worker gives its slice back
+    later = [asyncio.create_task(worker.spend(10)) for _ in range(3)]
+    await asyncio.wait([first, *later])
+    await asyncio.sleep(5)
+    assert (worker.paused, worker.record.budget.spent) == ([], Amount(40))
+
+
+@virtually
+async def test_a_call_waits_for_those_in_flight_then_pauses_its_job() -> None:
+    worker = Worker(Record(), Cap(15))
+    first = await worker.reserve()
+    waiting = asyncio.create_task(worker.reserve())
+    await asyncio.sleep(30)
+    assert (waiting.done(), worker.paused) == (False, [])
+    first.settle(Amount(2))
+    await asyncio.sleep(3)
+    (await waiting).settle(Amount(9))
+    assert worker.paused == []
+    last = asyncio.create_task(worker.reserve())
+    await asyncio.sleep(3)
+    assert [pause.code for pause in worker.paused[:1]] == ["budget"]
+    (await worker.reserve(waits=False)).settle(Amount(1))
+    await asyncio.sleep(3)
+    assert (worker.record.budget.spent, last.done()) == (Amount(12), False)
+    last.cancel()
+
+
+@virtually
+async def test_a_worker_that_was_counted_as_lost_does_not_report_twice() -> None:
+    worker = Worker(Record(), Cap(1_000))
+    running = await worker.reserve()
+    await asyncio.sleep(2)
+    stored = worker.record.budget
+    recounted = replace(stored, seq=stored.seq + 1, slices={}, recounts=1)
+    worker.record.budget = replace(recounted, spent=Amount(8))
+    running.settle(Amount(8))
+    await asyncio.sleep(5)
+    assert worker.record.budget.spent == Amount(8)
+
+
+@virtually
+async def test_a_daily_budget_forgets_what_was_spent_the_day_before() -> None:
+    slices = {"dead": Slice(Amount(90), 5)}
+    stored = Budget(
+        seq=4, operator=Cap(100), spent=Amount(9), slices=slices, day="2023-11-14"
+    )
+    worker = Worker(Record(stored), offset=86_400.0 - 1_060)
+    worker.budgets.fleet.adopt("acme", Cap(100))
+    waiting = asyncio.create_task(worker.spend(10))
+    await asyncio.sleep(10)
+    assert worker.paused[0].until == "2023-11-15T00:00:00.000Z"
+    await asyncio.sleep(60)
+    assert waiting.done()
+    assert worker.record.budget.day == "2023-11-15"
+    assert worker.record.budget.spent == Amount(10)
+    assert "dead" not in worker.record.budget.slices
+
+
+@virtually
+async def test_a_budget_in_dollars_refuses_a_call_without_a_price() -> None:
+    worker = Worker(Record(), Cap(None, 50))
+    with pytest.raises(StageError) as error:
+        await worker.reserve(model=Dependency("m", layer="llm"))
+    assert error.value.code == "runtime.budget.no_price"
+    assert worker.record.requests == 0

@@ -1,0 +1,178 @@
+"""Kill the process that sends events, again and again, and count what the receiver got.
+
+Half of the kills come while the receiver has stored an event and has not answered yet:
+then the event must come again, and the receiver must know it. `make webhooks` prints
+the figures; `ARGS="--kills 4"` is a short run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import secrets
+import sys
+import tempfile
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from time import time
+
+from piecework import telemetry
+from piecework.client import Client
+from piecework.domain.model import JobRef
+from piecework.runtime import Runtime, connect
+from piecework.settings import load_settings
+from piecework_examples.quickstart import Paragraph, word_count
+from piecework_examples.webhook_receiver.receiver import Inbox, verify
+from piecework_orchestrator.demo.processes import demo_environment
+from piecework_orchestrator.embedded import deploy, environment, server
+from piecework_orchestrator.pause import pause, resume
+from piecework_orchestrator.webhooks import Subscription, set_webhook, show_webhook
+from verification.soak.site import aws
+
+JOB = "drill"
+#: Processes that send at a time: a killed one leaves its claims to the others.
+PROCESSES = 2
+EVENTS_PER_KILL = 2
+#: Seconds for the last deliveries, after the last kill.
+PATIENCE_S = 120.0
+SHORT = {"PIECEWORK_RECONCILE_S": "0.2", "PIECEWORK_WEBHOOK_TIMEOUT_S": "0.5"}
+
+
+class Receiver:
+    """The receiver of the examples, which says when it has stored an event."""
+
+    def __init__(self, secret: str, path: Path) -> None:
+        self.inbox = Inbox.open(path)
+        self.stored = threading.Event()
+        self.kill_is_due = False
+        self.requests: Counter[str] = Counter()
+        lock, receiver = threading.Lock(), self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                headers = {name.lower(): text for name, text in self.headers.items()}
+                event = verify(secret, headers, body, time())
+                with lock:
+                    receiver.requests[event] += 1
+                    receiver.inbox.accept(event, body)
+                if receiver.kill_is_due:
+                    receiver.stored.set()
+                    threading.Event().wait(0.3)  # the killer comes before the answer
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Write no access log."""
+
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_: object) -> None:
+                """Ignore a killed sender."""
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+async def start() -> asyncio.subprocess.Process:
+    """Start a process that reconciles, and sends events."""
+    words = (sys.executable, "-m", "piecework_orchestrator.cli", "reconcile", "--loop")
+    return await asyncio.create_subprocess_exec(*words)
+
+
+async def drill(kills: int, seed: int, folder: Path) -> dict[str, int]:
+    """Write events, kill their senders, and return the figures."""
+    rng, secret = random.Random(seed), secrets.token_urlsafe(32)
+    os.environ["PIECEWORK_WEBHOOK_SECRET"] = secret
+    receiver = Receiver(secret, folder / "events.db")
+    url = f"http://127.0.0.1:{receiver.server.server_port}/"
+    written: list[str] = []
+    ref = JobRef("default", JOB)
+    senders: list[asyncio.subprocess.Process] = []
+    async with connect(load_settings()) as rt, Client(runtime=rt) as client:
+        hook = Subscription(
+            "drill", url, "env:PIECEWORK_WEBHOOK_SECRET", events=["job.paused"]
+        )
+        await set_webhook(rt, hook, "drill")
+        await client.submit(word_count, [Paragraph(text="one two")], id=JOB)
+        try:
+            for kill in range(kills):
+                while len(senders) < PROCESSES:
+                    senders.append(await start())
+                receiver.kill_is_due = kill % 2 == 0
+                receiver.stored.clear()
+                for _ in range(EVENTS_PER_KILL):
+                    written.append(f"pause {len(written)}")
+                    await pause(rt, ref, actor="drill", reason=written[-1])
+                    await resume(rt, ref, actor="drill", reason="go on")
+                if receiver.kill_is_due:
+                    await asyncio.to_thread(receiver.stored.wait, PATIENCE_S)
+                else:
+                    await asyncio.sleep(rng.uniform(0.0, 2.0))
+                for victim in senders if receiver.kill_is_due else senders[:1]:
+                    victim.kill()
+                    await victim.wait()
+                senders = [each for each in senders if each.returncode is None]
+                receiver.kill_is_due = False
+            senders.append(await start())
+            await settled(rt, len(written))
+            deliveries = (await show_webhook(rt, "drill"))["deliveries"]
+        finally:
+            for sender in senders:
+                sender.kill()
+                await sender.wait()
+            receiver.server.shutdown()
+    accepted = Counter(body["data"]["reason"] for body in receiver.inbox.bodies())
+    return {
+        "kills": kills,
+        "events": len(written),
+        "requests": receiver.requests.total(),
+        "repeated": receiver.requests.total() - len(receiver.requests),
+        "lost": len(set(written) - accepted.keys()),
+        "not_recognised": accepted.total() - len(accepted),
+        "undelivered": sum(row["state"] != "DELIVERED" for row in deliveries),
+    }
+
+
+async def settled(rt: Runtime, events: int) -> None:
+    """Wait until each event is delivered, or the patience ends."""
+    for _ in range(int(PATIENCE_S * 4)):
+        rows = (await show_webhook(rt, "drill"))["deliveries"]
+        if [row["state"] for row in rows] == ["DELIVERED"] * events:
+            return
+        await asyncio.sleep(0.25)
+
+
+def main() -> None:
+    """Run the drill on an AWS of its own; end with 1 if an event was lost."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        emulator = server.start(
+            environment.ensure_environment(print), folder, "us-east-1"
+        )
+        try:
+            seen = demo_environment(os.environ, folder) | aws(emulator.endpoint)
+            os.environ.clear()
+            os.environ.update(seen | SHORT)
+            deploy.deploy_embedded(
+                emulator, seen["PIECEWORK_APP"], seen["PIECEWORK_ENV"]
+            )
+            telemetry.configure("error")
+            figures = asyncio.run(drill(args.kills, args.seed, folder))
+        finally:
+            server.stop(emulator.pid, folder)
+    sys.stdout.write(" ".join(f"{k}={v}" for k, v in figures.items()) + "\n")
+    wrong = figures["lost"] + figures["not_recognised"] + figures["undelivered"]
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -255,15 +255,18 @@ class Limiter:
                 pauses.append(self._until_write_s())
             elif writing is None and self._share().slots:
                 pauses.append((self._share().until - LEFT - self._now()) / MICROS)
-            if self.held and self.waiting and self._may_start():
-                pauses.append((self.held[0].at - self._now()) / MICROS)
+            if self.waiting and self._may_start():
+                now = self._now()
+                pauses += [
+                    (each.at - now) / MICROS for each in self.held if each.at > now
+                ][:1]
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, min(pauses)) if pauses else None):
                     await self._wake.wait()
 
     def _wants_write(self) -> bool:
         """Return whether there is something to reserve, to renew or to report."""
-        missing = min(len(self.waiting), self._room()) > len(self.held)
+        missing = any(True for _ in self._without_start())
         if self.limits.concurrent is not None:
             share, wanted = self._share(), self.in_flight + len(self.waiting)
             renews = share.slots > 0 and share.until - self._now() <= LEFT
@@ -302,36 +305,63 @@ class Limiter:
     def _hand_out(self, now: int) -> None:
         """Give the starts whose time has come to the calls that wait."""
         while self.held and self.held[0].is_late(now):
-            self.correction -= self.held.popleft().tokens
+            self.held.popleft()  # its part of the schedule has passed
         while self.waiting:
             if self.waiting[0].start.done():  # the call has given up
                 self.waiting.popleft()
             elif not self._may_start():
                 return
             elif not self._is_paced():
-                self._let_start(Start(now))
-            elif self.held and self.held[0].at <= now:
-                start = self.held.popleft()
-                self.correction += self.waiting[0].tokens - start.tokens
-                self._let_start(start)
+                self._let_start(Start(now, self.waiting[0].tokens), self.waiting[0])
+            elif fitting := self._due_and_fitting(now):
+                start, call = fitting
+                self.held.remove(start)
+                self._let_start(start, call)
             else:
                 return
 
-    def _let_start(self, start: Start) -> None:
-        """Give a start to the call that has waited longest."""
-        call = self.waiting.popleft()
+    def _due_and_fitting(self, now: int) -> tuple[Start, Waiting] | None:
+        """Return the earliest due start that a call fits, and the first such call.
+
+        A start that was reserved before its call came may have too few tokens for the
+        call that waits longest. That call then waits for a start of its own.
+        """
+        for start in itertools.takewhile(lambda each: each.at <= now, self.held):
+            for call in self.waiting:
+                if self._fits(call, start) and not call.start.done():
+                    return start, call
+        return None
+
+    def _fits(self, call: Waiting, start: Start) -> bool:
+        """Return whether a start has enough tokens for a call."""
+        return self.limits.tokens_per_minute is None or call.tokens <= start.tokens
+
+    def _without_start(self) -> Iterator[Waiting]:
+        """Yield the calls with room in this worker that no held start fits."""
+        held = list(self.held)
+        for call in itertools.islice(
+            self.waiting, min(len(self.waiting), self._room())
+        ):
+            if call.start.done():
+                continue
+            start = next((each for each in held if self._fits(call, each)), None)
+            if start is None:
+                yield call
+            else:
+                held.remove(start)
+
+    def _let_start(self, start: Start, call: Waiting) -> None:
+        """Let a call go at its start."""
+        self.waiting.remove(call)
         self.in_flight += 1
-        call.start.set_result(replace(start, tokens=call.tokens))
+        call.start.set_result(start)
 
     def _wanted(self) -> Iterator[int]:
         """Yield the tokens of the calls that have no start yet, then of expected ones.
 
         No start is reserved ahead of its call if the fleet uses its whole quota.
         """
-        last = min(len(self.waiting), self._room())
-        for call in itertools.islice(self.waiting, len(self.held), last):
-            if not call.start.done():
-                yield call.tokens
+        yield from (call.tokens for call in self._without_start())
         average = self.arrived_tokens // max(1, self.arrived)
         yield from itertools.repeat(average, self._ahead())
 

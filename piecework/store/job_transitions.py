@@ -42,6 +42,7 @@ THIS_PAUSE = f"{IN_STATE} AND paused_at = :paused_at AND pause_code = :pause_cod
 REST_IS_HELD = f"{IN_STATE} AND attribute_exists(rest_held)"
 #: The messages of an earlier resume are not those of a later one.
 THIS_RESUME = f"{IN_STATE} AND resumed_at = :resumed_at"
+NEVER_RESUMED = f"{IN_STATE} AND attribute_not_exists(resumed_at)"
 #: The attributes of a pause.
 PAUSE = "pause_code, pause_message, paused_by, paused_at, pause_until"
 EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
@@ -203,9 +204,11 @@ class JobTransitions:
 
         The event is in the same transaction, and so is `also`, such as the check that
         a spent budget is still the one that the worker has read. A refused pause
-        changes nothing: the job has changed, or another process has paused it.
+        changes nothing: the job has changed, or another process has paused it. A late
+        copy of the request is refused after a resume, because the pause names the
+        resume that it follows.
         """
-        now = self.clock()
+        now, resumed = self.clock(), job.resumed_at
         facts = {
             "pause_code": pause.code,
             "pause_message": pause.message,
@@ -219,8 +222,14 @@ class JobTransitions:
             JobStatus.RUNNING,
             JobStatus.PAUSED,
             facts,
+<<<<<<< HEAD
             condition=REST_IS_HELD if pause.code == PauseCode.SAMPLE else IN_STATE,
+=======
+            condition=THIS_RESUME if resumed else NEVER_RESUMED,
+>>>>>>> origin/main
         )
+        if resumed:
+            move = replace(move, values={**move.values, "resumed_at": resumed})
         told = {"actor": pause.actor, "code": pause.code, "reason": pause.message}
         event = event_put(self.table, job.ref, "paused", now, told)
         deliveries = await tell(self.table, paused_event(job, pause, now), now)

@@ -200,6 +200,17 @@ async def test_a_resume_does_not_end_a_later_pause(store: Store, later: Any) -> 
     assert before == await store.everything()
 
 
+@pytest.mark.parametrize("resumed", [{}, {"resumed_at": iso(NOW - 5)}])
+async def test_a_late_pause_does_not_follow_a_resume(
+    store: Store, resumed: Any
+) -> None:
+    job = await store.put_job(S.RUNNING, **resumed)
+    await store.change(store.ref.pk, keys.META_SK, resumed_at=iso(NOW))
+    before = await store.everything()
+    assert await pause_job(store, job) is False
+    assert before == await store.everything()
+
+
 async def test_messages_of_an_earlier_resume_do_not_count_for_a_later_one(
     store: Store,
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from piecework.errors import UsageError
 from piecework.reconciler.dead_letter_queue import EVALUATIONS
+from piecework.reconciler.expiry import LOOK_S
 from piecework.reconciler.loop import IDLE_S
 from piecework.settings import Settings
 from piecework_orchestrator.cost.bill import BillLine
@@ -96,6 +97,7 @@ class IdleRequests:
     reconciler_polls: float
     job_queries: float
     dead_letter_queries: float
+    expiry_queries: float
 
 
 def idle_requests(settings: Settings) -> IdleRequests:
@@ -105,9 +107,11 @@ def idle_requests(settings: Settings) -> IdleRequests:
     # The reconciler counts dead letters in the first pass after they are due.
     dead_letters_s = math.ceil(shortest / EVALUATIONS / pass_s) * pass_s
     queries = 2 / dead_letters_s if settings.dead_letter_alarm else 0.0
+    expiries_s = math.ceil(LOOK_S / pass_s) * pass_s
     # A worker looks for new backlogs after each empty poll.
     polls = 1 / max(1, settings.receive_wait_s)
-    return IdleRequests(polls, polls, 1 / pass_s, 1 / pass_s, queries)
+    passes = 1 / pass_s
+    return IdleRequests(polls, polls, passes, passes, queries, 1 / expiries_s)
 
 
 def idle_lines(
@@ -120,7 +124,7 @@ def idle_lines(
     """
     rates = idle_requests(settings)
     polls = rates.reconciler_polls + rates.worker_polls * deployment.workers
-    reads = rates.job_queries + rates.dead_letter_queries
+    reads = rates.job_queries + rates.dead_letter_queries + rates.expiry_queries
     reads += rates.worker_queries * deployment.workers
     reports = deployment.workers * SECONDS // REPORT_S
     found = [

@@ -136,6 +136,7 @@ class Loop(asyncio.AbstractEventLoop):
         """Continue a frozen process; it does not learn that it was frozen."""
         if process.frozen and not process.dead:
             process.frozen = False
+            process.thawed_at = self.moment
             if process.ready:
                 self._runnable.append(process)
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from piecework_simulation.engine.callbacks import Callback
@@ -18,6 +19,7 @@ class Process:
 
     Attributes:
         offset: Seconds by which its wall clock is wrong.
+        thawed_at: The moment at which it went on after a freeze.
         fuse: Callbacks until a fault happens to it; 0: none will.
         tenant: The tenant that a command acts for; empty: it serves all.
         on_death: Called in the world's context once the process has ended.
@@ -31,6 +33,7 @@ class Process:
     fuse: int = 0
     dead: bool = False
     frozen: bool = False
+    thawed_at: float = -inf
     on_death: Callable[[], None] = lambda: None
     on_blocked: Callable[[str, str], None] = lambda *_: None
     ready: deque[Callback] = field(default_factory=deque)

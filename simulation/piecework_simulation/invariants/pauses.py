@@ -3,8 +3,9 @@
 A paused job starts none once its workers can know of the pause.
 
 A worker learns of a pause by its polls of the job, in normal times within two seconds.
-A worker that cannot read the table may go on for as long as its lease lasts. Calls of a
-chunk that compensates are made during a pause, too.
+A worker that cannot read the table may go on for as long as its lease lasts, and one
+that was frozen does not know of it either. Calls of a chunk that compensates are made
+during a pause, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain.model import JobStatus
+from piecework_simulation.engine.process import PROCESS
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
@@ -50,7 +52,9 @@ class PauseInvariants:
         if job_pk not in self.paused_at or (chunk and "direction" in chunk):
             return
         seconds = self.world.now() - self.paused_at[job_pk]
-        if seconds > self.world.settings.lease_s + UNNOTICED_S:
+        process = PROCESS.get(None)
+        awake = self.world.loop.moment - process.thawed_at if process else seconds
+        if min(seconds, awake) > self.world.settings.lease_s + UNNOTICED_S:
             self.report_violation(
                 f"I19: {job_pk} started a call {seconds:.0f} s after its pause"
             )

@@ -84,6 +84,8 @@ class World:
     async def send(self, messages: list[Message], *, delay_s: float) -> None:
         self.said.append(("send", *messages, delay_s))
 
+    async def fresh_job(self, _: Any) -> None: ...
+
     async def note_unknown_pipeline(self, job: Any) -> None:
         self.said.append(("unknown", job.pipeline))
 

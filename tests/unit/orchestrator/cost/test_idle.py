@@ -83,6 +83,7 @@ def test_idle_processes_make_the_requests_that_the_cost_assumes(
     assert {"receive_message", "query"} == set(worker)
     assert {"receive_message", "query"} == set(reconciler)
     queries = expected.job_queries + expected.dead_letter_queries
+    queries += expected.expiry_queries
     polls, looks = expected.worker_polls * HOUR, expected.worker_queries * HOUR
     assert pytest.approx(polls, rel=0.01) == worker["receive_message"]
     assert pytest.approx(looks, rel=0.01) == worker["query"]
@@ -105,8 +106,10 @@ def test_an_idle_process_polls_each_queue_every_twenty_seconds(role: str) -> Non
 
     assert (2 if role == "both" else 1) == len(receives)
     assert max(receives.values()) <= most
-    # The backlogs as often, and the job list; the dead letters' ends once a minute.
-    backlogs, others = most * (role != "reconciler"), most + 2 * (HOUR / 60 + 1)
+    # The backlogs as often, and the job list; the dead letters' ends once a minute, the
+    # expiries six times an hour.
+    backlogs = most * (role != "reconciler")
+    others = most + 2 * (HOUR / 60 + 1) + HOUR / 600 + 1
     assert queries <= backlogs + others * (role != "worker")
     assert found.total() == sum(receives.values()) + queries
 
@@ -116,7 +119,7 @@ def test_an_idle_month_has_lines_for_resources_and_requests() -> None:
     counts = {line.item: line.count for line in lines}
 
     assert SECONDS / 20 == counts["polls"]
-    assert SECONDS / 20 + 2 * SECONDS / 60 == counts["queries"]
+    assert SECONDS / 20 + 2 * SECONDS / 60 + SECONDS / 600 == counts["queries"]
     assert {"private endpoints", "NAT gateway"}.isdisjoint(counts)
     assert 43 == counts["Container Insights"]
     assert pytest.approx(36.97, abs=0.01) == total(lines)

@@ -91,6 +91,19 @@ async def test_tokens_are_estimated_before_a_call_and_corrected_after_it() -> No
 
 
 @virtually
+async def test_large_calls_take_no_starts_of_smaller_ones() -> None:
+    model = replace(MODEL, limits=Limits(tokens_per_minute=6_000))
+    process = limiter(MemoryQuotas(), model)
+    while len(process.held) < 3:  # starts that are reserved ahead of their calls
+        await start(process, tokens=1)
+        process.release()
+        await asyncio.sleep(0.1)
+    waits = await asyncio.gather(*(start(process, tokens=1_000) for _ in range(3)))
+    assert [9.0 <= wait for wait in sorted(waits)] == [False, True, True]
+    assert max(waits) >= 19.0
+
+
+@virtually
 async def test_a_dead_worker_costs_the_fleet_little_more_than_a_second() -> None:
     record = MemoryQuotas()
     dead = limiter(record)

@@ -41,7 +41,7 @@ class World:
     def clock(self) -> float:
         return 0.0
 
-    async def active(self) -> AsyncIterator[JobRef]:
+    async def active(self, *_: Any) -> AsyncIterator[JobRef]:
         for ref in self.refs if self.listed else ():
             yield ref
 
@@ -69,15 +69,13 @@ def times_read(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         context.leases.unchanged_for(Chunk.read(job.ref.chunk(0), item), now())
         return Counter({"jobs seen": 1})
 
-    async def drain(*_: Any) -> Counter[str]:
-        return Counter()
-
-    async def no_alarm(*_: Any) -> Counter[str]:
+    async def nothing(*_: Any) -> Counter[str]:
         return Counter()
 
     monkeypatch.setattr(jobs, "reconcile_chunks", reconcile_chunks)
-    monkeypatch.setattr(loop, "drain", drain)
-    monkeypatch.setattr(loop.DeadLetterAlarms, "evaluate", no_alarm)
+    monkeypatch.setattr(loop, "drain", nothing)
+    monkeypatch.setattr(loop.DeadLetterAlarms, "evaluate", nothing)
+    monkeypatch.setattr(loop.Expiries, "run", nothing)
     return times
 
 
@@ -98,7 +96,7 @@ def test_an_odd_job_and_an_odd_message_hold_up_nobody(
     monkeypatch: pytest.MonkeyPatch, times_read: list[float]
 ) -> None:
     class Odd(World):
-        async def active(self) -> AsyncIterator[JobRef]:
+        async def active(self, *_: Any) -> AsyncIterator[JobRef]:
             yield JobRef("acme", "odd")
             yield REF
 

@@ -38,7 +38,7 @@ OF_A_GENERATION = (
 IN_STATE = "#status = :from AND gen = :gen"
 #: A resume ends the pause that its caller has read, not a later one.
 THIS_PAUSE = f"{IN_STATE} AND paused_at = :paused_at AND pause_code = :pause_code"
-#: The sample has an end once, so a late process does not pause the rest.
+#: The rest starts once.
 REST_IS_HELD = f"{IN_STATE} AND attribute_exists(rest_held)"
 #: The messages of an earlier resume are not those of a later one.
 THIS_RESUME = f"{IN_STATE} AND resumed_at = :resumed_at"
@@ -222,11 +222,7 @@ class JobTransitions:
             JobStatus.RUNNING,
             JobStatus.PAUSED,
             facts,
-<<<<<<< HEAD
-            condition=REST_IS_HELD if pause.code == PauseCode.SAMPLE else IN_STATE,
-=======
             condition=THIS_RESUME if resumed else NEVER_RESUMED,
->>>>>>> origin/main
         )
         if resumed:
             move = replace(move, values={**move.values, "resumed_at": resumed})

@@ -41,8 +41,8 @@ def test_at_most_ten_frames_lie_between_message_and_stage_function() -> None:
     def draw(_: Random) -> list[Nothing]:
         return [Nothing()]
 
-    verdict = run_schedule(1, [Workload(pipeline, draw)])
+    for seed in range(1, 5):  # in some, the chunk is drawn from a backlog
+        assert not run_schedule(seed, [Workload(pipeline, draw)]).violations
 
-    assert not verdict.violations
-    assert {"Worker.handle"} == {frames[0] for frames in seen}
-    assert {MAX_FRAMES} == {len(frames) for frames in seen}, seen
+    from_messages = {frames for frames in seen if frames[0] == "Worker.handle"}
+    assert {MAX_FRAMES} == {len(frames) for frames in from_messages}, seen

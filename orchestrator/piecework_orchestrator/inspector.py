@@ -81,6 +81,7 @@ JOB_FACTS = (
     "delete_after",
     "kept_at",
     "priority",
+    "sample_chunks",
     "manifest",
     "manifest_sha256",
 )

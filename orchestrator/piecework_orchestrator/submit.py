@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from random import Random
 from typing import IO
 
 from piecework.aws.objects import PACK_SIZE, PayloadRef
@@ -28,6 +29,7 @@ from piecework.domain.priority import (
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest
+from piecework.jobs.sampling import draw_sample
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework_orchestrator.inspector import require_not_deleted
@@ -49,8 +51,10 @@ class Submission:
         deadline_requested: The deadline as it was requested: a span, or a time.
         tolerate: How many chunks may fail in a job that succeeds, as a number or, such
             as `2%`, as a share of the chunks.
-        priority: Its share of the workers. The first submit of an id decides it.
+        priority: Its share of the workers; None: normal, or what it was before.
         budget: What its calls may spend; the job is paused before they spend more.
+        sample: How many random chunks run first, while the rest waits; 0: all run.
+        goes_on: Whether the end of the sample starts the rest, without a pause.
     """
 
     ref: JobRef
@@ -60,8 +64,10 @@ class Submission:
     deadline: float | None = None
     deadline_requested: str = ""
     tolerate: str | int = 0
-    priority: Priority = Priority.NORMAL
+    priority: Priority | None = None
     budget: Cap = NO_CAP
+    sample: int = 0
+    goes_on: bool = False
 
 
 async def submit(
@@ -90,26 +96,28 @@ async def create_and_fan_out(
 ) -> tuple[Job, bool]:
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
-    tolerated_of(submission.tolerate, 0)  # refuse it before the rows are read
+    tolerated_of(submission.tolerate, 0)  # refuse them before the rows are read
+    draw_sample(0, submission.sample, rt.rng)
     # A deleted job must not get new objects: its tombstone answers first.
     if (found := await rt.jobs.read(ref)) is not None:
         require_not_deleted(found)
     require_prices(submission.pipeline, submission.budget)
     with tempfile.TemporaryFile() as spool:
-        count, order = await pack(rt, ref, chunks, spool, progress)
-        with order.completed(spool) as lines:
+        packed = await pack(rt, ref, chunks, spool, progress)
+        with packed.order.completed(spool) as lines:
             manifest, sha256 = await write_manifest(
                 rt.objects, ref.tenant, ref.job, lines
             )
     facts = {
         "pipeline": submission.pipeline.name,
         "first_stage": submission.pipeline.stages[0].name,
-        "chunks": count,
+        "chunks": packed.chunks,
         "manifest": manifest,
         "manifest_sha256": sha256,
         "source": submission.source,
         "submitted_by": submission.submitted_by,
-        **optional_facts(submission, count, order),
+        **optional_facts(submission, packed),
+        **sample_facts(submission, packed, rt.rng),
     }
     progress("written", 0)  # a submit interrupted after this may have created the job
     existing = await rt.jobs.create(ref, facts)
@@ -124,33 +132,59 @@ async def create_and_fan_out(
     return job, existing is None
 
 
-def optional_facts(
-    submission: Submission, chunks: int, order: SubmitOrder
-) -> dict[str, object]:
+def optional_facts(submission: Submission, packed: Packed) -> dict[str, object]:
     """Return the facts that only some jobs have."""
     facts: dict[str, object] = {}
-    priority = submission.priority
+    priority = submission.priority or Priority.NORMAL
+    if submission.priority is not None:
+        facts["priority_requested"] = priority
     if priority is not Priority.NORMAL:
         facts["priority"] = priority
-    start = backlog_start(priority, chunks)
-    if order.has_keys:
+    if packed.order.has_keys:
         facts["ordered"] = True
-        start = ordered_backlog_start(priority, order.heads)
-    if start is not None:
+    if (start := start_of_backlog(priority, packed)) is not None:
         facts["backlog_start"] = start
-    if tolerated := tolerated_of(submission.tolerate, chunks):
+    if tolerated := tolerated_of(submission.tolerate, packed.chunks):
         facts["tolerated_chunks"] = tolerated
     if submission.deadline is not None:
         facts["deadline_at"] = iso(submission.deadline)
     if submission.deadline_requested:
         facts["deadline_requested"] = submission.deadline_requested
-    if submission.budget.tokens is not None:
-        facts["budget_tokens"] = submission.budget.tokens
-    if submission.budget.nano_usd is not None:
-        facts["budget_nano_usd"] = submission.budget.nano_usd
     if submission.pipeline.notify is not None:
         facts["has_notify_hook"] = True
-    return facts
+    budget = submission.budget
+    caps = {"budget_tokens": budget.tokens, "budget_nano_usd": budget.nano_usd}
+    return facts | {name: cap for name, cap in caps.items() if cap is not None}
+
+
+def start_of_backlog(priority: Priority, packed: Packed) -> int | None:
+    """Return the first chunk of the backlog; None: the job needs no backlog."""
+    if packed.order.has_keys:
+        return ordered_backlog_start(priority, packed.order.heads)
+    return backlog_start(priority, packed.chunks)
+
+
+def sample_facts(
+    submission: Submission, packed: Packed, rng: Random
+) -> dict[str, object]:
+    """Return the facts of a job whose sample runs first."""
+    sample = draw_sample(packed.chunks, submission.sample, rng)
+    if not sample:
+        return {}
+    if packed.order.has_keys:
+        message = (
+            "A job with order keys cannot have a sample: its chunks have an order."
+        )
+        step = "Submit some of the rows as a job of their own."
+        raise UsageError(message, code="submit.sample.invalid", next_step=step)
+    facts: dict[str, object] = {
+        "sample": sample,
+        "sample_chunks": len(sample),
+        "rest_held": True,
+        "payload_bytes": packed.payload_bytes,
+        "largest_payload": packed.largest_payload,
+    }
+    return facts | ({"goes_on_after_sample": True} if submission.goes_on else {})
 
 
 def tolerated_of(tolerate: str | int, chunks: int) -> int:
@@ -180,11 +214,8 @@ async def pack(
     chunks: AsyncIterator[ChunkInput],
     spool: IO[bytes],
     progress: Progress,
-) -> tuple[int, SubmitOrder]:
-    """Store the payloads in packs and spool the manifest.
-
-    Return the number of chunks, and their order.
-    """
+) -> Packed:
+    """Store the payloads in packs and spool the manifest; return what was packed."""
     packer = Packer(rt, ref, spool)
     read = 0
     async for chunk in chunks:
@@ -194,7 +225,19 @@ async def pack(
             progress("read", read)
     await packer.close()
     progress("read", packer.packed)
-    return packer.packed, packer.order
+    return Packed(
+        packer.packed, packer.payload_bytes, packer.largest_payload, packer.order
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The payloads that were packed."""
+
+    chunks: int
+    payload_bytes: int
+    largest_payload: int
+    order: SubmitOrder
 
 
 @dataclass(slots=True)
@@ -205,6 +248,8 @@ class Packer:
     ref: JobRef
     spool: IO[bytes]
     packed: int = 0
+    payload_bytes: int = 0
+    largest_payload: int = 0
     order: SubmitOrder = field(init=False)
     _content: bytearray = field(default_factory=bytearray)
     #: The label, the payload length and the order key of each chunk in the pack.
@@ -218,6 +263,8 @@ class Packer:
         """Add a payload; store the pack if it is full."""
         self._pending.append((chunk.label, len(chunk.payload), chunk.order_key))
         self._content += chunk.payload
+        self.payload_bytes += len(chunk.payload)
+        self.largest_payload = max(self.largest_payload, len(chunk.payload))
         self._content += b"\n"
         if len(self._content) >= PACK_SIZE:
             await self.close()
@@ -252,6 +299,8 @@ def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
         ("pipeline", job.pipeline, "another pipeline"),
         ("manifest_sha256", job.manifest_sha256, "other chunks"),
         ("tolerated_chunks", job.tolerated_chunks, "another tolerance"),
+        # Each submit draws other chunks.
+        ("sample_chunks", len(job.sample), "another sample"),
     ):
         if stored != facts.get(name, stored):
             raise UsageError(
@@ -259,22 +308,34 @@ def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
                 code="submit.token.conflict",
                 next_step="Submit with another job id, or without one.",
             )
-    requested = facts.get("deadline_requested", job.deadline_requested)
-    if requested != job.deadline_requested:
-        has = job.deadline_requested or "none"
-        raise UsageError(
-            f"Job {job.ref.job} exists, and its deadline is {has}, not {requested}: "
-            "nothing was changed.",
-            code="submit.token.conflict",
-            next_step="Repeat the submit without a deadline. To end the job earlier: "
-            f"`piecework jobs cancel {job.ref.job}`",
-        )
+    for name, stored, what, other in (
+        (
+            "deadline_requested",
+            job.deadline_requested or "none",
+            "deadline",
+            f"To end the job earlier: `piecework jobs cancel {job.ref.job}`",
+        ),
+        (
+            "priority_requested",
+            job.priority_requested,
+            "priority",
+            f"To change it: `piecework jobs set-priority {job.ref.job} PRIORITY`",
+        ),
+    ):
+        requested = facts.get(name, stored)
+        if requested != stored:
+            raise another(job, what, str(stored), str(requested), other)
     if budget and budget != job.budget:
         has = job.budget.text() or "none"
-        raise UsageError(
-            f"Job {job.ref.job} exists, and its budget is {has}, not {budget.text()}: "
-            "nothing was changed.",
-            code="submit.token.conflict",
-            next_step="Repeat the submit without a budget. To change the budget: "
-            f"`piecework jobs set-budget {job.ref.job}`",
-        )
+        change = f"To change the budget: `piecework jobs set-budget {job.ref.job}`"
+        raise another(job, "budget", has, budget.text(), change)
+
+
+def another(job: Job, what: str, has: str, requested: str, other: str) -> UsageError:
+    """Return the error of a repeated submit that asks for something else."""
+    return UsageError(
+        f"Job {job.ref.job} exists, and its {what} is {has}, not {requested}: "
+        "nothing was changed.",
+        code="submit.token.conflict",
+        next_step=f"Repeat the submit without a {what}. {other}",
+    )

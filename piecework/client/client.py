@@ -150,9 +150,11 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
-        priority: str = "normal",
+        priority: str = "",
         budget_usd: float | str | None = None,
         budget_tokens: int | str | None = None,
+        sample: int = 0,
+        goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
     @overload
@@ -165,9 +167,11 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
-        priority: str = "normal",
+        priority: str = "",
         budget_usd: float | str | None = None,
         budget_tokens: int | str | None = None,
+        sample: int = 0,
+        goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
     async def submit(  # noqa: PLR0913 -- options of a submit
@@ -179,9 +183,11 @@ class Client:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
-        priority: str = "normal",
+        priority: str = "",
         budget_usd: float | str | None = None,
         budget_tokens: int | str | None = None,
+        sample: int = 0,
+        goes_on: bool = False,
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
         """Submit rows as a job; a repeated submit of one id creates one job.
@@ -195,18 +201,23 @@ class Client:
             tolerate: How many chunks may fail in a job that succeeds: a number, or a
                 share such as `2%`. If more fail, no further chunk starts.
             source: What the record says about the origin of the rows.
-            priority: `high`, `normal` or `low`: the share of the job in the workers.
+            priority: `high`, `normal` or `low`: the share of the job in the workers;
+                empty: normal.
             budget_usd: The dollars that its calls may cost. At the cap the job is
                 paused; `JobHandle.set_budget` raises it.
             budget_tokens: The tokens that its calls may use, in and out.
+            sample: How many random chunks run first; then the job is paused with the
+                code `sample` until `resume`. `forecast` tells what the rest will use.
+            goes_on: The end of the sample starts the rest, without a pause.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
             UsageError: `input.…`: a row is invalid, and no job was created;
-                `submit.tolerance.invalid`; `submit.budget.invalid`;
+                `submit.tolerance.invalid`, `submit.sample.invalid`,
+                `submit.budget.invalid`;
                 `submit.budget.no_price`: a model of the pipeline has no price;
-                `submit.token.conflict`: a job with this id has other content,
-                another deadline or another budget.
+                `submit.token.conflict`: a job with this id has other content, or
+                another deadline, budget, priority or sample.
         """
         rt, pipeline = self.runtime, as_pipeline(pipeline)
         require_job_id(id)
@@ -222,8 +233,10 @@ class Client:
             until,
             requested,
             tolerate,
-            parse_priority(priority),
+            parse_priority(priority) if priority else None,
             parse_cap(budget_usd, budget_tokens),
+            sample,
+            goes_on,
         )
         _, created = await submit(rt, submission, chunks, on_progress)
         return JobHandle(ref.job, rt, self._actor, pipeline, created)
@@ -463,9 +476,11 @@ class SyncClient:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
-        priority: str = "normal",
+        priority: str = "",
         budget_usd: float | str | None = None,
         budget_tokens: int | str | None = None,
+        sample: int = 0,
+        goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> SyncJob[R]: ...
     @overload
@@ -478,9 +493,11 @@ class SyncClient:
         deadline: Deadline | None = None,
         tolerate: str | int = 0,
         source: str = "",
-        priority: str = "normal",
+        priority: str = "",
         budget_usd: float | str | None = None,
         budget_tokens: int | str | None = None,
+        sample: int = 0,
+        goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> SyncJob[Any]: ...
     def submit(

@@ -67,6 +67,11 @@ from piecework_orchestrator.results import (
     result_json,
 )
 from piecework_orchestrator.retry import RetryRequest, retry
+from piecework_orchestrator.sample import (
+    forecast_job,
+    require_sampled,
+    wait_for_sample,
+)
 from piecework_orchestrator.selection import Filter, LetterFilter, select
 from piecework_orchestrator.timeline import chunk_timeline, job_timeline
 from piecework_orchestrator.watch import Watcher, watch
@@ -235,6 +240,36 @@ class JobHandle(Generic[R]):
         table, record = load_prices(prices), await self._record()
         priced_in = region or region_of(self.rt)
         return await job_bill(self.rt, record, table, priced_in, task)
+
+    async def forecast(
+        self,
+        timeout: Timeout | None = None,  # noqa: ASYNC109 -- the message names the job
+        *,
+        wait: bool = True,
+        prices: Path | None = None,
+        on_progress: Progress = lambda *_: None,
+    ) -> Document:
+        """Return what the rest of a job with a sample will use, and how long it takes.
+
+        `calls`, `tokens_in`, `tokens_out`, `usd` and `time_s` have `p50` and `p90`;
+        `notes` say why they may be wrong. AWS's part of the cost is not included.
+
+        Args:
+            timeout: As of `wait`; the sample continues after it.
+            wait: Wait until the sample has ended; else from what has ended so far.
+            prices: A price file that overrides the built-in prices.
+            on_progress: Called with `sampled` and the ended chunks of the sample.
+
+        Raises:
+            WaitTimeoutError: `cli.wait.timeout`.
+            UsageError: `job.sample.missing`; `config.prices.invalid`,
+                `cli.extra.missing`.
+        """
+        limit_s = seconds_of(timeout)
+        if wait:
+            await wait_for_sample(self.rt, self.id, limit_s, on_progress)
+        job = await require_sampled(self.rt, self.id)
+        return await forecast_job(self.rt, job, prices)
 
     async def save(
         self, folder: str | Path, remark: Callable[[str], None] = lambda _: None

@@ -120,6 +120,7 @@ class SyncJob(Generic[R]):
     export = Blocking(JobHandle.export)
     save = Blocking(JobHandle.save)
     cost = Blocking(JobHandle.cost)
+    forecast = Blocking(JobHandle.forecast)
     compensation_plan = BlockingIterator(JobHandle.compensation_plan)
     export_dead_letters = Blocking(JobHandle.export_dead_letters)
     cancel = Blocking(JobHandle.cancel)

@@ -40,6 +40,8 @@ class PauseCode(StrEnum):
 
     #: An operator paused it.
     PERSON = "person"
+    #: Its sample has ended, and the rest waits for a yes.
+    SAMPLE = "sample"
     #: Its budget, or that of its tenant for the day, is spent.
     BUDGET = "budget"
 
@@ -291,6 +293,40 @@ class JobRow:
         """Its priority; an unknown one counts as normal."""
         found = self._optional("priority")
         return Priority(found) if found in set(Priority) else Priority.NORMAL
+
+    @property
+    def priority_requested(self) -> str:
+        """The priority of its submit, which `jobs set-priority` does not change."""
+        return self._optional("priority_requested") or str(Priority.NORMAL)
+
+    @property
+    def sample(self) -> frozenset[int]:
+        """The numbers of the chunks of its sample; empty: it has none."""
+        return frozenset(map(int, self.item.get("sample", ())))
+
+    @property
+    def holds_rest(self) -> bool:
+        """Whether only its sample runs; the rest waits for the sample's end."""
+        return "rest_held" in self.item
+
+    @property
+    def goes_on_after_sample(self) -> bool:
+        """Whether the end of the sample starts the rest, without a pause."""
+        return bool(self.item.get("goes_on_after_sample"))
+
+    @property
+    def payload_bytes(self) -> int:
+        """The bytes of all payloads; known of a job with a sample."""
+        return self._count("payload_bytes")
+
+    @property
+    def largest_payload(self) -> int:
+        """The bytes of its largest payload; known of a job with a sample."""
+        return self._count("largest_payload")
+
+    def waits_for_sample(self, chunk: int) -> bool:
+        """Return whether a chunk waits for the end of the sample."""
+        return self.holds_rest and chunk not in self.sample
 
     @property
     def is_ordered(self) -> bool:

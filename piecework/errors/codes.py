@@ -926,6 +926,12 @@ ROWS: Final = (
         "Use another `--job-id`, or see that job with `piecework jobs show JOB`.",
     ),
     Code(
+        "submit.sample.invalid",
+        PERMANENT,
+        "The size of the sample is not a number of chunks that a sample may have.",
+        "Use a number from 1 to 200, such as `--sample 20`.",
+    ),
+    Code(
         "submit.tolerance.invalid",
         PERMANENT,
         "The tolerance is not a number of chunks, or a share of them.",
@@ -1040,6 +1046,13 @@ ROWS: Final = (
         PERMANENT,
         "Every chunk of the job has a result or was discarded, and its join has run.",
         "Read the results with `piecework results JOB`.",
+    ),
+    Code(
+        "job.sample.missing",
+        PERMANENT,
+        "The job was submitted without a sample, so there is no forecast of its rest.",
+        "See when it ends with `piecework jobs show JOB`, and what it has cost with "
+        "`piecework jobs cost JOB`.",
     ),
     Code(
         "job.state.not_cancellable",

@@ -95,8 +95,13 @@ async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
     """Send the messages of the chunks; those of its backlog get none, nor blocked ones.
 
     An ended chunk does not run again. The worker that unblocks a chunk sends it. A job
-    whose backlog has every chunk sends one message, which wakes a worker.
+    whose backlog has every chunk sends one message, which wakes a worker. While a job
+    has a sample, it sends only that.
     """
+    if job.holds_rest:
+        sample = [Message.about(job.ref.chunk(n), job.gen) for n in sorted(job.sample)]
+        progress("sent", await rt.work.send(sample))
+        return
     start = job.backlog_start
     if start is not None:
         await rt.backlogs.open(job, start)

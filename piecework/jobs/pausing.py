@@ -42,8 +42,13 @@ async def resume_job(
     reason: str,
     progress: Progress = lambda *_: None,
 ) -> bool:
-    """End the pause of a job as it was read; return False if that pause has ended."""
-    if not await rt.transitions.resume(job, actor, reason):
+    """End the pause of a job as it was read; return False if that pause has ended.
+
+    A job whose sample runs starts its rest.
+    """
+    held = job.status is JobStatus.RUNNING and job.holds_rest
+    end = rt.transitions.release_rest if held else rt.transitions.resume
+    if not await end(job, actor, reason):
         return False
     await redispatch(rt, job.ref, progress)
     return True
@@ -60,6 +65,7 @@ async def redispatch(
     job = await rt.jobs.read(ref)
     if job is None or job.status is not JobStatus.RUNNING:
         return
+    await open_held_backlog(rt, job)
     sent, heartbeat = Counter("sent", progress), ProgressHeartbeat(rt, job)
 
     async def send(refs: list[ChunkRef]) -> None:
@@ -73,6 +79,16 @@ async def redispatch(
     join = None if sent.done else await start_join(rt, job)
     if join is not None:
         await rt.work.send([Message.about(*join)])
+
+
+async def open_held_backlog(rt: Runtime, job: Job) -> None:
+    """Open the backlog that a sample has held back, and wake a worker."""
+    start = job.backlog_start
+    if start is None or not job.sample or job.holds_rest or job.gen > 1:
+        return
+    await rt.backlogs.open(job, start)
+    if start == 0:
+        await rt.work.send([Message.about(job.ref.chunk(0), job.gen)])
 
 
 def is_drawn(chunk: Chunk) -> bool:
@@ -95,7 +111,7 @@ async def open_chunks(rt: Runtime, job: Job) -> AsyncIterator[ChunkRef]:
     async for chunk in all_chunks(rt.table, job.ref, job.chunks, newer):
         if chunk.status.terminal or chunk.status is ChunkStatus.RUNNING:
             continue
-        if chunk.blocked_by is not None:
+        if chunk.blocked_by is not None or job.waits_for_sample(chunk.ref.chunk):
             continue
         if chunk.ref.chunk >= left and is_drawn(chunk):
             continue

@@ -30,6 +30,7 @@ from piecework.jobs.fan_in import finish_cancel, start_finalizing, start_join
 from piecework.jobs.fan_out import fan_out
 from piecework.jobs.order import BlockedChunks, end_stopped_chunks
 from piecework.jobs.pausing import redispatch
+from piecework.jobs.sampling import end_sample
 from piecework.jobs.tolerance import (
     cancel_all_unstarted,
     has_not_started,
@@ -206,15 +207,20 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
     if job.resume_is_unsent:
         return await finish_resume(context, job)
     stopped = await stop_exceeded(rt, job)
+    held = job.holds_rest and not stopped
     await note_backlog(context, job)
     open_chunks = 0
     newer: list[ChunkRef] = []
     order = BlockedChunks()
     groups = await groups_to_read(rt.tallies, job)
+    if held:
+        groups &= {keys.partition_of(chunk) for chunk in job.sample}
     context.leases.keep_only(job.ref, groups)
     for group in sorted(groups):
         unstarted: list[Chunk] = []
         async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
+            if held and chunk.ref.chunk not in job.sample:
+                continue
             open_chunks += not chunk.status.terminal
             if stopped and has_not_started(chunk, job):
                 unstarted.append(chunk)
@@ -230,11 +236,20 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
             actions["stopped chunks ended"] += ended
             open_chunks -= ended
     if open_chunks == 0 and not newer:
-        started = await start_finalizing(rt, job.ref)
-        if started is not None:
-            await context.dispatch(*started)
-            actions["join started"] += 1
+        actions += await on_all_ended(context, job, is_sample=held)
     return actions
+
+
+async def on_all_ended(
+    context: PassContext, job: Job, *, is_sample: bool
+) -> Counter[str]:
+    """Start the join of a job whose chunks have ended; or end its sample."""
+    if is_sample:
+        return Counter({"sample ended": int(await end_sample(context.rt, job))})
+    started = await start_finalizing(context.rt, job.ref)
+    if started is not None:
+        await context.dispatch(*started)
+    return Counter({"join started": int(started is not None)})
 
 
 async def continue_keys(
@@ -286,7 +301,7 @@ async def release_expired(context: PassContext, chunk: Chunk) -> Counter[str]:
 
 async def note_backlog(context: PassContext, job: Job) -> None:
     """Read how far the backlog of a job is drawn; without its row it is drawn."""
-    if job.backlog_start is None:
+    if job.backlog_start is None or job.holds_rest:
         return
     backlog = await context.rt.backlogs.of_job(job)
     if backlog is None and job.reopened_at:

@@ -32,10 +32,14 @@ from piecework.store.table import Action, Refused, Table, Written
 #: Why no further chunk of a job starts.
 TOLERANCE_CODE = "job.tolerance.exceeded"
 #: Attributes that a new generation does not inherit.
-OF_A_GENERATION = "failed_chunks, stopped_at, stopped_code, delete_after, kept_at"
+OF_A_GENERATION = (
+    "failed_chunks, stopped_at, stopped_code, delete_after, kept_at, rest_held"
+)
 IN_STATE = "#status = :from AND gen = :gen"
 #: A resume ends the pause that its caller has read, not a later one.
 THIS_PAUSE = f"{IN_STATE} AND paused_at = :paused_at AND pause_code = :pause_code"
+#: The rest starts once.
+REST_IS_HELD = f"{IN_STATE} AND attribute_exists(rest_held)"
 #: The messages of an earlier resume are not those of a later one.
 THIS_RESUME = f"{IN_STATE} AND resumed_at = :resumed_at"
 NEVER_RESUMED = f"{IN_STATE} AND attribute_not_exists(resumed_at)"
@@ -231,7 +235,8 @@ class JobTransitions:
     async def resume(self, job: Job, actor: str, reason: str) -> bool:
         """Move PAUSED -> RUNNING; the caller then sends the messages of open chunks.
 
-        A refused resume changes nothing: the pause that was read has ended.
+        After a sample the rest starts. A refused resume changes nothing: the pause that
+        was read has ended.
         """
         now, pause = self.clock(), job.pause
         if pause is None:
@@ -243,11 +248,30 @@ class JobTransitions:
             JobStatus.RUNNING,
             {"resumed_at": iso(now)},
             condition=THIS_PAUSE,
-            remove=PAUSE,
+            remove=PAUSE + (", rest_held" if pause.code == PauseCode.SAMPLE else ""),
         )
         read = {"paused_at": pause.at, "pause_code": pause.code}
         move = replace(move, values={**move.values, **read})
         told = {"actor": actor, "code": pause.code, "reason": reason}
+        event = event_put(self.table, job.ref, "resumed", now, told)
+        return isinstance(await self.table.transact([move, event]), Written)
+
+    async def release_rest(self, job: Job, actor: str, reason: str) -> bool:
+        """Start the rest of a RUNNING job that has a sample, as a resume does.
+
+        The caller then sends the messages of open chunks.
+        """
+        now = self.clock()
+        move = self._moving(
+            job.ref,
+            job.gen,
+            JobStatus.RUNNING,
+            JobStatus.RUNNING,
+            {"resumed_at": iso(now)},
+            condition=REST_IS_HELD,
+            remove="rest_held",
+        )
+        told = {"actor": actor, "code": PauseCode.SAMPLE, "reason": reason}
         event = event_put(self.table, job.ref, "resumed", now, told)
         return isinstance(await self.table.transact([move, event]), Written)
 

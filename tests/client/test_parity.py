@@ -46,6 +46,7 @@ COMMAND_OF = {
     "export": "results",
     "save": "results",
     "cost": "jobs cost",
+    "forecast": "jobs forecast",
     "cancel": "jobs cancel",
     "compensation_plan": "jobs cancel",
     "set_priority": "jobs set-priority",

@@ -164,6 +164,33 @@ async def test_a_dead_letter_is_counted_in_its_own_generation(store: Store) -> N
     assert (await store.item(store.ref.pk, keys.META_SK))["failed_chunks"] == 1
 
 
+async def end_by_pause(store: Store, job: Job) -> Any:
+    return await store.transitions.pause(job, Pause("sample", "it has ended", "sample"))
+
+
+async def end_by_release(store: Store, job: Job) -> Any:
+    return await store.transitions.release_rest(job, "me", "go on")
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [(end_by_pause, S.PAUSED), (end_by_release, S.RUNNING)]
+)
+async def test_a_sample_ends_once_and_its_rest_is_held_until_a_resume(
+    store: Store, end: JobWrite, status: S
+) -> None:
+    job = await store.put_job(S.RUNNING, rest_held=True, sample=[1])
+    assert await end(store, job) is True
+    ended = await store.jobs.read(store.ref)
+    assert (ended.status, ended.holds_rest) == (status, status is S.PAUSED)
+    if status is S.PAUSED:
+        assert await store.transitions.resume(ended, "me", "now") is True
+        ended = await store.jobs.read(store.ref)
+    assert not ended.holds_rest
+    before = await store.everything()
+    assert await end(store, job) is False  # as a late process would
+    assert before == await store.everything()
+
+
 @pytest.mark.parametrize("later", [{"paused_at": iso(NOW)}, {"pause_code": "budget"}])
 async def test_a_resume_does_not_end_a_later_pause(store: Store, later: Any) -> None:
     job = await store.put_job(S.PAUSED)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from piecework import telemetry
-from verification.flow import budgets, limits, order, processes
+from verification.flow import budgets, forecasting, limits, order, processes
 from verification.flow.fairness import (
     largest_by_smallest_share,
     low_not_started_percent,
@@ -46,6 +46,12 @@ FIGURES: Final = (
     Figure("order_makespan_by_ideal", order.makespan_by_ideal, 1.2),
     Figure("order_low_makespan_by_ideal", order.low_makespan_by_ideal, 1.25),
     Figure("order_small_beside_ordered", order.small_beside_ordered, 2),
+    # The mean error of eight samples of 20 chunks, and the largest one.
+    Figure("forecast_equal_cost_percent", forecasting.equal_cost_percent, 15),
+    Figure("forecast_skewed_cost_percent", forecasting.skewed_cost_percent, 15),
+    Figure("forecast_failing_cost_percent", forecasting.failing_cost_percent, 15),
+    Figure("forecast_largest_cost_percent", forecasting.largest_cost_percent, 25),
+    Figure("forecast_time_percent", forecasting.time_percent, 25),
     # In virtual time, with the true attempts, budgets and limits.
     Figure("budget_calls_beyond_cap", budgets.calls_beyond_cap, 0),
     Figure("budget_killed_beyond_cap", budgets.killed_calls_beyond_cap, 0),

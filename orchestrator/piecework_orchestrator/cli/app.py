@@ -122,6 +122,10 @@ COMMANDS = {
         "cost:job_cost",
         "Show the cost of a job: requests, units, bytes, busy time, tokens.",
     ),
+    "jobs forecast": Row(
+        "forecast:job_forecast",
+        "Forecast calls, tokens, cost and time of the rest of a job with a sample.",
+    ),
     "chunks list": Row("chunks:list_chunks", "List the chunks of a job by number."),
     "chunks show": Row(
         "chunks:show_chunk",

@@ -63,6 +63,8 @@ EXAMPLES = [
     "piecework jobs resume july --reason 'prompt fixed'",
     "piecework jobs cost july",
     "piecework jobs cost july --region eu-central-1 --vcpu 0.5 --gb 1 --arm",
+    "piecework jobs forecast july",
+    "piecework jobs forecast july --no-wait -o json",
     "piecework chunks list july --status DEAD --status WAITING",
     "piecework chunks list july --limit 0 -o jsonl",
     "piecework chunks show july 17",

@@ -14,6 +14,11 @@ from piecework.errors import StoreError, UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline, lint_stage_order, missing_contacts
 from piecework.settings import load_settings
+from piecework_orchestrator.cli.forecast import (
+    await_forecast,
+    goes_on,
+    show_forecast,
+)
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
     BudgetUsdOption,
@@ -65,9 +70,23 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     priority: Annotated[
         str,
         typer.Option(
-            metavar="high|normal|low", help="The share of the job in the workers."
+            metavar="high|normal|low",
+            help="The share of the job in the workers.",
+            show_default="normal",
         ),
-    ] = "normal",
+    ] = "",
+    sample: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Run N random chunks first, forecast the rest, and ask.",
+            show_default="no sample",
+        ),
+    ] = 0,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="With --sample: start the rest without asking."),
+    ] = False,
     budget_usd: BudgetUsdOption = "",
     budget_tokens: BudgetTokensOption = "",
     wait: Annotated[
@@ -83,18 +102,25 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     """Submit documents or rows to a pipeline as a job."""
 
     async def run(out: Output) -> int | None:
-        limit_s = check_options(job_id, wait=wait, timeout=timeout)
+        waits = wait or bool(sample)
+        limit_s = check_options(job_id, wait=waits, timeout=timeout)
+        if yes and not sample:
+            message = "--yes is valid only with --sample."
+            raise UsageError(message, next_step="Add --sample N, or leave --yes out.")
         found = load_pipeline(pipeline)
         for text in missing_contacts(found):
             out.say(f"warning: {text}")
         if dry_run:
             await show_estimate(out, found, source)
             return None
-        parse_priority(priority)
+        if priority:
+            parse_priority(priority)
         request = SubmitRequest(
             *(pipeline, found, source, job_id, deadline, tolerate or "0", priority),
             budget_usd=budget_usd,
             budget_tokens=budget_tokens,
+            sample=sample,
+            goes_on=yes,
         )
         async with connection(out) as rt, Client(runtime=rt) as client:
             return await start_job(client, out, request, wait=wait, limit_s=limit_s)
@@ -192,9 +218,11 @@ class SubmitRequest:
     job_id: str | None
     deadline: str = ""
     tolerate: str = "0"
-    priority: str = "normal"
+    priority: str = ""
     budget_usd: str = ""
     budget_tokens: str = ""
+    sample: int = 0
+    goes_on: bool = False
 
     @property
     def module(self) -> str:
@@ -210,7 +238,7 @@ def check_options(job_id: str | None, *, wait: bool, timeout: str) -> float | No
     """
     require_job_id(job_id)
     if timeout and not wait:
-        message = "--timeout is valid only with --wait."
+        message = "--timeout is valid only with --wait or --sample."
         raise UsageError(message, next_step="Add --wait.")
     return parse_limit(timeout)
 
@@ -228,6 +256,14 @@ async def start_job(
     job_id = request.job_id or new_job_id(rt.clock())
     job = await submit_with_progress(client, out, replace(request, job_id=job_id))
     told: dict[str, Any] = {"warnings": missing_contacts(request.pipeline)}
+    if request.sample and (await job.facts()).chunks > request.sample:
+        told["forecast"] = forecast = await await_forecast(job, out, limit_s)
+        if out.table:
+            show_forecast(out, forecast)
+        started = request.goes_on or await goes_on(job, out)
+        wait = wait and started
+        if out.table and not wait:
+            return 0
     if wait:
         if not job.created:
             out.say(f"job {job.id} exists with the same content")
@@ -259,6 +295,8 @@ async def submit_with_progress(
                 deadline=request.deadline or None,
                 tolerate=request.tolerate,
                 priority=request.priority,
+                sample=request.sample,
+                goes_on=request.goes_on,
                 budget_usd=request.budget_usd,
                 budget_tokens=request.budget_tokens,
                 on_progress=report,

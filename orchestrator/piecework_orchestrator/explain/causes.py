@@ -52,8 +52,11 @@ def finish_time(situation: Situation, first: Finding) -> FinishTime | None:
 
     While something stops the job that does not pass by itself, it is unknown.
     """
-    if first.kind.rank < Rank.PASSES or situation.job.status is not JobStatus.RUNNING:
+    job = situation.job
+    if first.kind.rank < Rank.PASSES or job.status is not JobStatus.RUNNING:
         return None
+    if job.holds_rest:
+        return None  # `jobs forecast` tells it after the sample
     now, open_ = situation.now, situation.open
     elapsed = [max(0.0, now - claimed) for claimed in open_.times.claimed]
     running = open_.estimate(len(elapsed))
@@ -148,7 +151,7 @@ class View:
     def due_since(self, chunk: Chunk) -> float:
         """Return since when a chunk may be claimed; infinite: it may not."""
         job = self.at.job
-        if chunk.blocked_by is not None:
+        if chunk.blocked_by is not None or job.waits_for_sample(chunk.ref.chunk):
             return float("inf")
         if chunk.status is ChunkStatus.RUNNING or job.status is JobStatus.PAUSED:
             return float("inf")

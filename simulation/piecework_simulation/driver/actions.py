@@ -48,9 +48,9 @@ MAX_DELETION_S = 120.0
 SECOND_TENANT = "neighbour"
 
 #: The arguments of a submit: the job, its pipeline, payloads, deadline, priority and
-#: budget.
+#: sample and budget.
 SubmitRequest: TypeAlias = tuple[
-    JobRef, Pipeline, Sequence[BaseModel], float | None, Priority, Cap
+    JobRef, Pipeline, Sequence[BaseModel], float | None, Priority, int, Cap
 ]
 #: The share of jobs whose chunks have order keys.
 ORDERED_SHARE = 0.4
@@ -60,6 +60,8 @@ BUDGETS = (0, 0, 0, 1, 3, 8, 30)
 PLENTY = 1_000_000
 #: The chunks of a job with another priority than normal are drawn from its backlog.
 PRIORITIES = (Priority.NORMAL, Priority.NORMAL, Priority.HIGH, Priority.LOW)
+#: Chunks of a sample, for `FleetDriver.submit`.
+SAMPLES = (0, 0, 0, 1, 2, -2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +145,14 @@ class ScheduleDriver:
         # A copy of the generator: the other draws of a seed stay as they were.
         apart = Random()
         apart.setstate(rng.getstate())
-        priority = apart.choice(PRIORITIES)
+        priority, sample = apart.choice(PRIORITIES), 0
         pipeline, ordered = work.pipeline, False
         if work.ordered_by is not None and apart.random() < ORDERED_SHARE:
             pipeline, ordered = replace(pipeline, ordered_by=work.ordered_by), True
+        else:
+            sample = apart.choice(SAMPLES)
         budget = draw_budget(apart)
-        asked = (ref, pipeline, payloads, deadline, priority, budget)
+        asked = (ref, pipeline, payloads, deadline, priority, sample, budget)
         await asyncio.sleep(rng.random() * 5.0)
         again = [fleet.submit(*asked, mortal=True)]
         if faults.fires("operator.submit_again"):
@@ -210,8 +214,6 @@ class ScheduleDriver:
         for asked in self.submitted:
             if asked[0].pk not in self.invariants.jobs:
                 await self.fleet.submit(*asked, mortal=False)
-            if self.invariants.jobs[asked[0].pk]["status"] == JobStatus.PAUSED:
-                await self.fleet.resume(asked[0], mortal=False)
             if asked[-1]:
                 await self.fleet.raise_budget(asked[0], PLENTY, mortal=False)
         loop = asyncio.get_running_loop()
@@ -220,6 +222,9 @@ class ScheduleDriver:
             if loop.time() > deadline_at:
                 self.invariants.report_violation(f"L2: {unfinished} did not end")
                 return
+            for ref, *_ in self.submitted:  # the end of a sample pauses a job, too
+                if self.invariants.jobs[ref.pk]["status"] == JobStatus.PAUSED:
+                    await self.fleet.resume(ref, mortal=False)
             await asyncio.sleep(1.0)
             await self.skip_wait()
 

@@ -216,10 +216,14 @@ class FleetDriver:
         items: Sequence[BaseModel],
         deadline: float | None = None,
         priority: Priority = Priority.NORMAL,
+        sample: int = 0,
         budget: Cap = NO_CAP,
         **more: Any,
     ) -> str:
-        """Submit a job; some jobs tolerate the failure of a quarter of their chunks."""
+        """Submit a job; some jobs tolerate the failure of a quarter of their chunks.
+
+        A negative sample goes on without a resume.
+        """
         tolerate = "0" if len(items) % 3 else "25%"
         request = Submission(
             ref,
@@ -230,6 +234,8 @@ class FleetDriver:
             tolerate=tolerate,
             priority=priority,
             budget=budget,
+            sample=abs(sample),
+            goes_on=sample < 0,
         )
         return await self.command(
             "submit",

@@ -1,4 +1,6 @@
-"""Check that a paused job starts no call once its workers can know of the pause.
+"""Check that a paused job, and what waits for a sample, starts no call.
+
+A paused job starts none once its workers can know of the pause.
 
 A worker learns of a pause by its polls of the job, in normal times within two seconds.
 A worker that cannot read the table may go on for as long as its lease lasts, and one
@@ -30,9 +32,13 @@ class PauseInvariants:
     world: World
     report_violation: Callable[[str], None]
     paused_at: dict[str, float] = field(default_factory=dict)
+    samples: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def check_job(self, job_pk: str, new: Item) -> None:
-        """Note a pause, and its end."""
+        """Note a pause, a sample that runs, and their ends."""
+        self.samples.pop(job_pk, None)
+        if "rest_held" in new:
+            self.samples[job_pk] = frozenset(new["sample"])
         if new["status"] != JobStatus.PAUSED:
             self.paused_at.pop(job_pk, None)
         else:
@@ -40,6 +46,9 @@ class PauseInvariants:
 
     def check_start(self, job_pk: str, chunk: Item | None) -> None:
         """Check the start of a call of a chunk."""
+        if chunk and chunk["chunk"] not in self.samples.get(job_pk, {chunk["chunk"]}):
+            text = f"I19: {job_pk} started a call of chunk {chunk['chunk']}"
+            self.report_violation(f"{text}, which waits for the sample")
         if job_pk not in self.paused_at or (chunk and "direction" in chunk):
             return
         seconds = self.world.now() - self.paused_at[job_pk]

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -185,6 +186,7 @@ async def test_a_submit_interrupted_while_it_creates_the_job_names_the_job(
         jobs=SimpleNamespace(create=lost, read=absent),
         settings=Settings(),
         clock=lambda: 0.0,
+        rng=random.Random(1),
     )
     pipeline = Pipeline("p", payload=Line, stages=[Stage(lambda _: None, name="s")])
     (tmp_path / "in.jsonl").write_text('{"text": "a"}\n')

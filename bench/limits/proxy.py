@@ -140,7 +140,7 @@ async def open_proxy(upstream: str) -> AsyncIterator[RecordingProxy]:
 # ── classify the item of a request by its key ─────────────────────────────────
 
 #: Items outside of all jobs, by their partition key.
-ALONE: Final = (keys.ACTIVE_PK, keys.BREAKERS_PK)
+ALONE: Final = (keys.ACTIVE_PK, keys.BREAKERS_PK, keys.EXPIRY_PK)
 #: A chunk's rows are in its group's partition; other rows are in the job's.
 OF_A_GROUP: Final = ("CHUNK", "RESULT", "WORK", "TALLY")
 _GROUP: Final = re.compile(r"#G#[0-9]+\Z")
@@ -150,8 +150,8 @@ def item_kind(pk: str, sk: str) -> str:
     """Return the kind of an item, or of the items of a query."""
     if pk in ALONE:
         return pk
-    if pk.endswith("#JOBS"):
-        return "JOBS"
+    if pk.endswith(("#JOBS", "#WEBHOOKS")):
+        return pk.rpartition("#")[2]
     first, _, rest = sk.partition("#")
     if first == "WORK":
         first = rest.partition("#")[2].partition("#")[0] or "WORK"

@@ -198,7 +198,7 @@ async def test_a_replay_is_traced_to_its_first_death(scenario: Scenario) -> None
     assert ["tester", "tester"] == [row["by"] for row in chain[:2]]
     assert 1 == told.document["origin_gen"]
     assert 1 == len({row["fingerprint"] for row in chain})
-    shown = (await piecework("dlq", "show", "job-1", "0")).stdout
+    shown = (await piecework("dlq", "show", "job-1", "0", "-v")).stdout
     assert "died in generation 1" in shown
     assert "REDRIVEN by tester as generation 3" in shown
 

@@ -1,6 +1,7 @@
-"""A pytest plugin that writes down every expression that piecework sends.
+r"""A pytest plugin that writes down every expression that piecework sends.
 
-    pytest -p verification.conformance.recorder tests/store tests/scenarios/test_saga.py
+    pytest -p verification.conformance.recorder tests/store \
+        tests/scenarios/test_{saga,deletion,sleep}.py
 
 Each is kept with the values that it was first sent with.
 """

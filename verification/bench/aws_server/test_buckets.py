@@ -32,4 +32,4 @@ def test_keys_are_listed_as_xml_and_counted_by_what_they_cost(asking: Client) ->
 
 
 def test_what_is_not_modelled_is_said(asking: Client) -> None:
-    assert 501 == asking.object("GET", "/bucket?versions").status
+    assert 501 == asking.object("DELETE", "/bucket").status

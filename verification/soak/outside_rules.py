@@ -8,6 +8,7 @@ from piecework.domain.keys import (
     ACTIVE_PK,
     BACKLOG_PREFIX,
     BREAKERS_PK,
+    EXPIRY_PK,
     WORKERS_PK,
 )
 from verification.soak.record import Ack, Change, Effect, Said
@@ -71,8 +72,9 @@ def own_tenant_only(world: World, change: Change) -> Iterator[str]:
     if place.startswith(BACKLOG_PREFIX):
         place = place.split("#", 2)[2]  # after the queue
     active = change.pk == ACTIVE_PK and place.startswith(f"{tenant}#")
+    expires = change.pk == EXPIRY_PK and place.split("#")[1] == tenant  # after the time
     shared = change.pk in {BREAKERS_PK, WORKERS_PK}
-    if not (mine or active or shared):
+    if not (mine or active or expires or shared):
         yield f"wrote to {change.pk}"
 
 

@@ -57,7 +57,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 LIMITS: Final[Mapping[str, int]] = {
     "files": 330,
     "lines": 41_800,
-    "test_lines": 68_800,  # lower it when tests are removed
+    "test_lines": 68_850,  # lower it when tests are removed
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

@@ -182,7 +182,10 @@ async def test_a_redrive_that_is_late_revives_nothing_that_was_discarded(
     assert ["DISCARDED"] == [row["state"] for row in await scenario.letters()]
 
 
-async def test_a_replay_is_traced_to_its_first_death(scenario: Scenario) -> None:
+async def test_a_replay_is_traced_to_its_first_death(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     await scenario.submit(counting, [BAD])
     async with scenario.worker():
         await scenario.ended()

@@ -235,6 +235,9 @@ WRITES: dict[str, tuple[Step, ...]] = {
     "I19: {job_pk} started a call {seconds:.0f} s after its pause": (
         *(*CLAIMED, *meta("PAUSED"), call_late),
     ),
+    "{text}, which waits for the sample": (
+        *(*CLAIMED, *meta("RUNNING", rest_held="now", sample=[1]), call_late),
+    ),
     "I20: {name} ended as stopped, and no dead letter stops it": (
         *(*KEYED, write(status="CANCELLED", error_code=STOPPED_CODE)),
     ),

@@ -51,7 +51,7 @@ class Submission:
         deadline_requested: The deadline as it was requested: a span, or a time.
         tolerate: How many chunks may fail in a job that succeeds, as a number or, such
             as `2%`, as a share of the chunks.
-        priority: Its share of the workers; None: normal, or what it was before.
+        priority: Its share of the workers; None: normal, or that of the earlier submit.
         budget: What its calls may spend; the job is paused before they spend more.
         sample: How many random chunks run first, while the rest waits; 0: all run.
         goes_on: Whether the end of the sample starts the rest, without a pause.

@@ -1,7 +1,7 @@
 """The budgets that the jobs of one process spend from, shared with the fleet.
 
     reserve   a priced call waits until its estimate is reserved in each budget
-    settle    the call has ended: what it used replaces its estimate
+    settle    the call has ended: its usage replaces its estimate
 
 A worker reserves a slice of each budget, about once a second in one write for all its
 calls. A call that fits into the slice costs no request. If nothing is in flight in the

@@ -1050,7 +1050,7 @@ ROWS: Final = (
     Code(
         "job.sample.missing",
         PERMANENT,
-        "The job was submitted without a sample, so there is no forecast of its rest.",
+        "The job was submitted without a sample. A forecast needs one.",
         "See when it ends with `piecework jobs show JOB`, and what it has cost with "
         "`piecework jobs cost JOB`.",
     ),

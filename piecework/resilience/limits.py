@@ -22,11 +22,11 @@ from piecework.resilience.shares import Share
 
 #: The code of a call that had no quota in time, and was not made.
 QUOTA_CODE: Final = "runtime.quota.exhausted"
-#: The code of a call that needs more tokens than the limit has for a whole minute.
 #: The code of a call to a dependency that an operator has paused.
 DEPENDENCY_PAUSED_CODE: Final = "runtime.dependency.paused"
 #: Seconds after which a chunk tries again whether its dependency is still paused.
 PAUSED_RETRY_S: Final = 20.0
+#: The code of a call that needs more tokens than the limit has for a whole minute.
 TOO_LARGE_CODE: Final = "runtime.quota.call_too_large"
 
 MICROS: Final = 1_000_000

@@ -91,8 +91,7 @@ class JobTransitions:
             condition=f"{IN_STATE} AND attribute_not_exists(stopped_at)",
         )
         told = {"code": TOLERANCE_CODE, "failed": job.failed_chunks, "gen": job.gen}
-        event = event_put(self.table, job.ref, "stopped", now, told)
-        return isinstance(await self.table.transact([move, event]), Written)
+        return await self._move_and_tell(move, job, "stopped", now, told)
 
     def counting_failure(self, job: Job) -> Action:
         """Return the write that counts a dead letter, for the chunk's transaction.
@@ -253,8 +252,7 @@ class JobTransitions:
         read = {"paused_at": pause.at, "pause_code": pause.code}
         move = replace(move, values={**move.values, **read})
         told = {"actor": actor, "code": pause.code, "reason": reason}
-        event = event_put(self.table, job.ref, "resumed", now, told)
-        return isinstance(await self.table.transact([move, event]), Written)
+        return await self._move_and_tell(move, job, "resumed", now, told)
 
     async def release_rest(self, job: Job, actor: str, reason: str) -> bool:
         """Start the rest of a RUNNING job that has a sample, as a resume does.
@@ -272,8 +270,7 @@ class JobTransitions:
             remove="rest_held",
         )
         told = {"actor": actor, "code": PauseCode.SAMPLE, "reason": reason}
-        event = event_put(self.table, job.ref, "resumed", now, told)
-        return isinstance(await self.table.transact([move, event]), Written)
+        return await self._move_and_tell(move, job, "resumed", now, told)
 
     async def redispatched(self, job: Job) -> None:
         """Record that every open chunk's message was sent after this resume."""
@@ -325,6 +322,13 @@ class JobTransitions:
         ended = JobStatus.CANCELLED
         actions = await self._ending(job, JobStatus.CANCELLING, ended, facts)
         return isinstance(await self.table.transact(actions), Written)
+
+    async def _move_and_tell(
+        self, move: Action, job: Job, event: str, now: float, told: dict[str, Any]
+    ) -> bool:
+        """Write a transition and its event in one transaction."""
+        put = event_put(self.table, job.ref, event, now, told)
+        return isinstance(await self.table.transact([move, put]), Written)
 
     async def _move(
         self,

@@ -122,7 +122,7 @@ def forecast_view(forecast: Document) -> View:
 
 
 def sample_text(sample: Document) -> str:
-    """Return how much of a sample has ended, and what it has cost."""
+    """Return the number of ended chunks of a sample, and their cost."""
     words = [f"{sample['ended']} of {sample['chunks']} chunks have ended"]
     words += [f"{sample['failed']} failed"] if sample["failed"] else []
     words += [] if sample["usd"] is None else [f"{sample['usd']:.6f} USD"]

@@ -164,7 +164,7 @@ class Bound:
 def forecast_seconds(
     sample: Sequence[Sampled], rest: Rest, fleet: Fleet
 ) -> tuple[Range, str]:
-    """Return the time of the rest, and what it is limited by.
+    """Return the time of the rest, and what limits it.
 
     That is a dependency, or `workers`.
     """

@@ -289,9 +289,8 @@ class JobTransitions:
     async def cancel(self, job: Job, facts: dict[str, Any]) -> bool:
         """Move SUBMITTING | RUNNING | PAUSED | REOPENING -> CANCELLING."""
         facts = {**facts, "cancelled_at": iso(self.clock())}
-        return await self._move(
-            job.ref, job.gen, job.status, JobStatus.CANCELLING, facts
-        )
+        to = JobStatus.CANCELLING
+        return await self._move(job.ref, job.gen, job.status, to, facts)
 
     async def expire(self, job: Job) -> bool:
         """Move SUBMITTING | RUNNING | PAUSED | REOPENING -> CANCELLING when it is late.

@@ -21,10 +21,10 @@ import piecework_simulation.__main__
 import piecework_simulation.dev_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
+from piecework.explain.findings import FINDINGS, Rank
 from piecework.settings import PREFIX, Settings
 from piecework_orchestrator.cli.app import LazyCommand, app
 from piecework_orchestrator.cli.common import is_common
-from piecework_orchestrator.explain.findings import FINDINGS, Rank
 
 #: These commands pass their arguments to a program of its own.
 PROGRAMS = {
@@ -115,7 +115,7 @@ The column *waits for* ranks them: what stops the whole job comes first, in the 
 this table. Then comes what needs an operator, and then what passes by itself; in both,
 the finding with the most chunks comes first. A job does not wait for a note.
 A finding keeps its code. This page is generated from
-`orchestrator/piecework_orchestrator/explain/findings.py`.
+`piecework/explain/findings.py`.
 
 | code | waits for | cause | what helps | command |
 | --- | --- | --- | --- | --- |

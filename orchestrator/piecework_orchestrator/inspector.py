@@ -33,6 +33,7 @@ from piecework.errors import (
     SchemaTooNewError,
     UsageError,
 )
+from piecework.explain.waiting import wait_of
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
 from piecework.store.completion import (
@@ -44,13 +45,12 @@ from piecework.store.completion import (
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.notifications import Notifications
 from piecework.store.results import NULL, is_inline, stored_results
-from piecework_orchestrator.explain.waiting import wait_of
 from piecework_orchestrator.times import parse_limit
 
 if TYPE_CHECKING:
+    from piecework.explain.finish_time import FinishTime
+    from piecework.explain.situation import OpenChunks
     from piecework.resilience.budget import Budget
-    from piecework_orchestrator.explain.finish_time import FinishTime
-    from piecework_orchestrator.explain.situation import OpenChunks
 
 Document = dict[str, Any]
 
@@ -246,8 +246,8 @@ def new_open_chunks(job: Job) -> OpenChunks | None:
     if job.status.ended:
         return None
     # Imported here: a command that shows an ended job does not load it.
-    from piecework_orchestrator.explain.finish_time import ChunkTimes
-    from piecework_orchestrator.explain.situation import OpenChunks
+    from piecework.explain.finish_time import ChunkTimes
+    from piecework.explain.situation import OpenChunks
 
     return OpenChunks(ChunkTimes(job.gen))
 
@@ -257,8 +257,8 @@ async def explain(rt: Reading, job: Job, open_: OpenChunks | None = None) -> Doc
 
     `open_`: its open chunks, and the times of all of them, if they were read before.
     """
-    from piecework_orchestrator.explain.causes import find, finish_time
-    from piecework_orchestrator.explain.situation import read_situation
+    from piecework.explain.causes import find, finish_time
+    from piecework.explain.situation import read_situation
 
     situation = await read_situation(rt, job, open_)
     findings = find(situation)

@@ -13,6 +13,8 @@ from piecework.domain.call_usage import CallUsage
 from piecework.domain.job_row import PauseCode
 from piecework.domain.model import Chunk, ChunkStatus, Job, moment
 from piecework.errors import UsageError, WaitTimeoutError
+from piecework.explain.causes import LATE_S
+from piecework.explain.situation import if_readable
 from piecework.jobs.fan_out import Progress
 from piecework.jobs.sampling import end_sample, sample_chunks
 from piecework.runtime import Runtime
@@ -31,8 +33,6 @@ from piecework_orchestrator.cost.forecast import (
 )
 from piecework_orchestrator.cost.job import any_price, price_notes
 from piecework_orchestrator.cost.prices import Prices, load_prices
-from piecework_orchestrator.explain.causes import LATE_S
-from piecework_orchestrator.explain.situation import if_readable
 from piecework_orchestrator.inspector import Document, explain, require_job
 from piecework_orchestrator.watch import (
     EXPLAIN_AFTER_S,

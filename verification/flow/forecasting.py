@@ -26,9 +26,9 @@ from piecework import (
 )
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.model import moment
+from piecework.explain.finish_time import mean_of
 from piecework.store.paid import paid_by
 from piecework.store.workers import WorkerReports
-from piecework_orchestrator.explain.finish_time import mean_of
 from piecework_orchestrator.pause import resume
 from piecework_orchestrator.sample import forecast_job, wait_for_sample
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate

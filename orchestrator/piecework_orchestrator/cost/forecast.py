@@ -14,14 +14,14 @@ from random import Random
 from typing import Final
 
 from piecework.domain.call_usage import CallUsage
-from piecework.resilience.limits import Limits
-from piecework_orchestrator.explain.finish_time import (
+from piecework.explain.finish_time import (
     LEAST_ERROR,
     LEAST_S,
     MAX_PLAYED,
     mean_of,
     play,
 )
+from piecework.resilience.limits import Limits
 
 #: Ended chunks of a sample below which the forecast says that it is rough.
 FEW: Final = 10

@@ -19,15 +19,15 @@ from piecework.domain.model import ChunkRef, ChunkStatus, Job, moment
 from piecework.domain.records import Bounds, read_json
 from piecework.domain.rows import WorkerRow
 from piecework.errors import PieceworkError
+from piecework.explain.finish_time import ChunkTimes
+from piecework.explain.situation import OpenChunks
+from piecework.explain.waiting import wait_of
 from piecework.runtime import Runtime
 from piecework.store.breakers import Breakers
 from piecework.store.completion import all_chunks
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.limits import FleetQuotas, read_quota
 from piecework.store.workers import read_reports
-from piecework_orchestrator.explain.finish_time import ChunkTimes
-from piecework_orchestrator.explain.situation import OpenChunks
-from piecework_orchestrator.explain.waiting import wait_of
 from piecework_orchestrator.inspector import (
     Document,
     explain,

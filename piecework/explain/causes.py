@@ -15,12 +15,12 @@ from typing import Final
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S, PauseCode
 from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso, moment
 from piecework.domain.rows import WorkerRow
+from piecework.explain.findings import FINDINGS, Finding, Rank
+from piecework.explain.finish_time import FinishTime, estimate
+from piecework.explain.situation import Situation
+from piecework.explain.waiting import Wait, WaitReason, wait_of
 from piecework.resilience.breaker import BreakerPhase
 from piecework.resilience.limits import AHEAD, MICROS
-from piecework_orchestrator.explain.findings import FINDINGS, Finding, Rank
-from piecework_orchestrator.explain.finish_time import FinishTime, estimate
-from piecework_orchestrator.explain.situation import Situation
-from piecework_orchestrator.explain.waiting import Wait, WaitReason, wait_of
 
 #: Seconds by which a report of a worker may be late.
 LATE_S: Final = 10.0

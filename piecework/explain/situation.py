@@ -17,18 +17,18 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, ChunkRef, Job, JobStatus
 from piecework.domain.rows import WorkerRow
 from piecework.errors import StoreError
-from piecework.reading import Reading
-from piecework.store.breakers import FleetRecord, read_fleet
-from piecework.store.completion import Tallies, chunks_of_group, read_chunk
-from piecework.store.dead_letters import OPEN
-from piecework.store.workers import read_reports
-from piecework_orchestrator.explain.finish_time import (
+from piecework.explain.finish_time import (
     RECENT_SHARE,
     ChunkTimes,
     Throughput,
     throughput_of_all,
     throughput_since,
 )
+from piecework.reading import Reading
+from piecework.store.breakers import FleetRecord, read_fleet
+from piecework.store.completion import Tallies, chunks_of_group, read_chunk
+from piecework.store.dead_letters import OPEN
+from piecework.store.workers import read_reports
 
 R = TypeVar("R")
 

@@ -9,14 +9,14 @@ import dataclasses
 
 import pytest
 
-from piecework.store.breakers import FleetRecord
-from piecework_orchestrator.explain.causes import find
-from piecework_orchestrator.explain.findings import FINDINGS
-from piecework_orchestrator.explain.situation import (
+from piecework.explain.causes import find
+from piecework.explain.findings import FINDINGS
+from piecework.explain.situation import (
     Situation,
     read_situation,
     spread,
 )
+from piecework.store.breakers import FleetRecord
 from piecework_orchestrator.inspector import Document, read_chunks
 from verification.drill.__main__ import wrong
 from verification.drill.exercises import EXERCISES, SINGLE, Exercise, runs

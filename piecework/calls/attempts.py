@@ -37,7 +37,12 @@ from piecework.resilience.breaker import (
     breaker_open_error,
     is_rate_limited,
 )
-from piecework.resilience.limits import Start, dependency_paused_error, micros
+from piecework.resilience.limits import (
+    Start,
+    dependency_paused_error,
+    micros,
+    quota_exhausted_error,
+)
 from piecework.resilience.retry import (
     WAITS_FOR_THE_FLEET,
     Answered,
@@ -230,11 +235,9 @@ class Attempts:
         except (PermanentError, TransientError) as error:
             return self._own(attempts, error)
         async with slot:
-            permit = await self._request_permit(dependency)
-            if isinstance(permit, Rejected):
-                return self._own(
-                    attempts, self._open_error(dependency.name, permit.seconds)
-                )
+            permit = await self._request_permit(dependency, attempts.start)
+            if isinstance(permit, PieceworkError):
+                return self._own(attempts, permit)
             health, failure = Health.UNKNOWN, None  # cut off
             started = micros(self.clock())
             if lookup is None:
@@ -272,8 +275,9 @@ class Attempts:
 
         A call that waits for its start holds no slot: other dependencies need it. The
         intent of an effect is written after both waits: a worker that dies while its
-        call waits leaves no doubt. A start that is late then is not used, and neither
-        is one of a job that was paused meanwhile.
+        call waits leaves no doubt. The breakers are read before it, so that the permit
+        needs no read between the start and the call. A start that is late then is not
+        used, and neither is one of a job that was paused meanwhile.
 
         Raises:
             PermanentError: `runtime.quota.call_too_large`, `runtime.budget.no_price`.
@@ -281,6 +285,7 @@ class Attempts:
                 `runtime.budget.reserved`.
         """
         dependency, start = attempts.call.dependency, None
+        attempts.start = None
         limiter = None if self.limits is None else self.limits.of(dependency)
         budgets = None if is_lookup else await self._binding_budgets(dependency)
         if limiter is None and attempts.ledger is None and budgets is None:
@@ -304,10 +309,12 @@ class Attempts:
                     start = await limiter.start(tokens, latest, self.progress)
                     held.callback(limiter.release)
                 await held.enter_async_context(self.slots)
+                await self._read_breakers(dependency)
                 if not self._is_late(start) and self._may_start(dependency):
                     intent = await attempts.write_intent()
                     if not self._is_late(start):
                         attempts.limiter, attempts.estimate = limiter, tokens
+                        attempts.start = start
                         return held.pop_all()
                     if intent is not None:
                         await intent.mark_refused(attempts.call.key)
@@ -323,8 +330,7 @@ class Attempts:
         budgets = self.budgets
         if budgets is None or not is_priced(dependency):
             return None
-        if self.breakers is not None and dependency.breaker is not None:
-            await self.breakers.refresh()
+        await self._read_breakers(dependency)
         return budgets if budgets.bind() else None
 
     async def _plain_slot(self, dependency: Dependency) -> HeldSlot:
@@ -357,11 +363,28 @@ class Attempts:
         """Return whether a start cannot be used any more; None: the call needs none."""
         return start is not None and start.is_late(micros(self.clock()))
 
-    async def _request_permit(self, dependency: Dependency) -> Permit | Rejected | None:
-        """Return the breaker's permit; None: the call needs none."""
+    async def _request_permit(
+        self, dependency: Dependency, start: Start | None
+    ) -> Permit | PieceworkError | None:
+        """Return the breaker's permit, or why there is none; None: the call needs none.
+
+        A start that is late after the write of a probe is not used.
+        """
         if self.breakers is None:
             return None
-        return await self.breakers.request_permit(dependency)
+        permit = await self.breakers.request_permit(dependency)
+        if isinstance(permit, Rejected):
+            return self._open_error(dependency.name, permit.seconds)
+        if not self._is_late(start):
+            return permit
+        if permit is not None:
+            self.breakers.record_end(dependency, permit, Health.UNKNOWN)
+        return quota_exhausted_error(dependency.name, 0.0)
+
+    async def _read_breakers(self, dependency: Dependency) -> None:
+        """Read the record of the breakers, unless the process has read it lately."""
+        if self.breakers is not None and dependency.breaker is not None:
+            await self.breakers.refresh()
 
     def _count_failure(self, attempts: CallAttempts, end: Failed | None) -> None:
         """Count an attempt that failed, if it was sent; None: it was cut off.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from piecework.domain.budget import Amount
     from piecework.domain.protocols import Ledger
     from piecework.errors import ErrorEnvelope
+    from piecework.resilience.limits import Start
 
 # ── count the calls of a claim ────────────────────────────────────────────────
 
@@ -231,6 +232,7 @@ class CallAttempts:
         budget_exhausted: Whether the fleet's budget refused a retry.
         retried: The failures of the attempts that were retried.
         limiter, estimate: The limits that the last execution kept to, and its tokens.
+        start: The start that these limits gave it; None: it needs none.
         reservation: What the last execution has reserved of budgets; None: nothing.
         ledger: Receives the intent before the first execution; None: it needs none.
     """
@@ -243,6 +245,7 @@ class CallAttempts:
     retried: tuple[ErrorEnvelope, ...] = ()
     limiter: Limiter | None = None
     estimate: int = 0
+    start: Start | None = None
     reservation: Reservation | None = None
     ledger: Ledger | None = None
 

@@ -16,12 +16,16 @@ from typing import Any
 import pytest
 
 from piecework import Dependency, Limits, Usage
+from piecework.calls.caller import Caller
+from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.fleet_limits import FleetLimits, Limiter
 from piecework.errors import PermanentError, StoreError, TransientError
 from piecework.errors.classify import classify
+from piecework.resilience.breaker import CircuitBreaker, Health, Permit
 from piecework.resilience.limits import QUOTA_CODE, TOO_LARGE_CODE, Quota
 from piecework.resilience.retry import RetryPolicy, blocked_on
 from tests.unit.piecework.fakes import Diary, caller
+from tests.unit.piecework.fleet_record import MemoryRecord
 from tests.unit.piecework.provider import ONCE
 from tests.unit.piecework.provider import Provider as Service
 from tests.unit.piecework.provider import call as call_service
@@ -185,6 +189,45 @@ async def test_an_effect_whose_intent_took_long_takes_another_start() -> None:
     assert ["begin", "refuse", "begin", "finish"] == diary.said
     assert 1 == len(service.keys)
     assert asyncio.get_running_loop().time() - began > 60 / 20
+
+
+@virtually
+async def test_a_start_is_not_used_late_because_the_breakers_answer_slowly() -> None:
+    class Slow(MemoryRecord):
+        async def reach(self, request: str) -> None:
+            requests.append(request)
+            await asyncio.sleep(slow.pop(request, 0.0))
+
+    log: Any = Silent()
+    rules = CircuitBreaker(minimum_calls=2, window_calls=4, open_s=30.0)
+    fax = replace(ONCE, name="fax", limits=Limits(20), breaker=rules, retry=PATIENT)
+    limits, slow = FleetLimits(clock, Random(1), log, MemoryQuotas()), {"read_all": 1.5}
+    requests: list[str] = []
+    breakers = BreakerRegistry(clock, Random(1), log, Slow(clock))
+    service, began = Service(), asyncio.get_running_loop().time()
+
+    def one() -> Caller:
+        return caller(Diary(), clock=clock, limits=limits, breakers=breakers)
+
+    await call_service(one(), fax, service, "read")
+    assert (1, True) == (
+        len(service.keys),
+        asyncio.get_running_loop().time() - began > 60 / 20,
+    )
+
+    for chunk in "123":
+        permit = await breakers.request_permit(fax)
+        assert isinstance(permit, Permit)
+        breakers.record_end(fax, permit, Health.FAILURE, chunk=chunk)
+    await breakers.sync()
+    await asyncio.sleep(31.0)
+    slow["take_probe"] = 1.5
+    with pytest.raises(TransientError) as caught:
+        await call_service(one(), fax, service, "probe")
+    assert (QUOTA_CODE, 1) == (caught.value.code, len(service.keys))
+    await breakers.sync()
+    await call_service(one(), fax, service, "probe")
+    assert (2, 2) == (len(service.keys), requests.count("take_probe"))
 
 
 @virtually

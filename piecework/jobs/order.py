@@ -22,8 +22,8 @@ from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks, chunks_of_group, read_chunk
 from piecework.store.order import end_stopped, has_settled, unblock
 
-#: Chunks that one transaction ends.
-CHUNKS_AT_ONCE = 64
+#: Chunks that one transaction ends; it may check as many.
+CHUNKS_AT_ONCE = 50
 
 
 async def unblock_next(rt: Runtime, settled: Chunk) -> Chunk | None:

@@ -22,6 +22,10 @@ from piecework.store.table import Action, Table, Written
 
 #: Its key is still at the chunk that the writer has read.
 BLOCKED_BY_IT: Final = "blocked_by = :before"
+#: The chunk before it still stops the key: it was neither reopened nor skipped.
+STOPS_ITS_KEY: Final = (
+    "#status IN (:dead, :cancelled) AND attribute_not_exists(skipped_at)"
+)
 #: The dead letter that the operator has read is the last word about the chunk.
 DEAD_AS_READ: Final = "#status = :dead AND gen = :gen"
 
@@ -72,20 +76,37 @@ def skipping(table: Table, ref: ChunkRef, gen: int, now: float) -> Action:
 
 
 async def end_stopped(table: Table, chunks: Sequence[Chunk], now: float) -> list[Chunk]:
-    """Move PENDING -> CANCELLED: up to 100 chunks of stopped keys; return the others.
+    """Move PENDING -> CANCELLED: up to 50 chunks of stopped keys; return the others.
 
-    A chunk that was unblocked since it was read stays as it is, and so do those of its
-    key: the key goes on.
+    A chunk that was unblocked since it was read stays as it is, and so does one whose
+    key is not stopped any more. All chunks of such a key stay: the key goes on.
     """
     todo, left = list(chunks), list[Chunk]()
     while todo:
-        reply = await table.transact([_ending(table, chunk, now) for chunk in todo])
+        numbers = {chunk.ref.chunk for chunk in todo}
+        heads = [chunk for chunk in todo if chunk.blocked_by not in numbers]
+        endings = [_ending(table, chunk, now) for chunk in todo]
+        checks = [_stopping(table, chunk) for chunk in heads]
+        reply = await table.transact(endings + checks)
         if isinstance(reply, Written):
             break
-        going = {todo[place].order_key for place in reply.refused}
+        written = [*todo, *heads]
+        going = {written[place].order_key for place in reply.refused}
         left += [chunk for chunk in todo if chunk.order_key in going]
         todo = [chunk for chunk in todo if chunk.order_key not in going]
     return left
+
+
+def _stopping(table: Table, chunk: Chunk) -> Action:
+    """Return the check that the chunk before this one stops their key."""
+    before = chunk.ref.of.chunk(chunk.blocked_by or 0)
+    return table.action(
+        "ConditionCheck",
+        before.pk,
+        before.sk,
+        condition=STOPS_ITS_KEY,
+        values={"dead": ChunkStatus.DEAD, "cancelled": ChunkStatus.CANCELLED},
+    )
 
 
 def _ending(table: Table, chunk: Chunk, now: float) -> Action:

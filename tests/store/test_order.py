@@ -70,9 +70,13 @@ async def test_a_key_that_went_on_keeps_its_chunks(
     chunk = await store.put_chunk(**BEHIND)
     last, other = store.ref.chunk(4), store.ref.chunk(5)
     later = replace(chunk, ref=last, item={**chunk.item, "blocked_by": 3})
-    beside = replace(chunk, ref=other, item={**chunk.item, "order_key": "l"})
+    beside = replace(
+        chunk, ref=other, item={**chunk.item, "order_key": "l", "blocked_by": 1}
+    )
     for each in (later, beside):
         await store.put(each.ref.pk, each.ref.sk, **each.item)
+    for before in (store.ref.chunk(1), store.ref.chunk(2)):
+        await store.put(before.pk, before.sk, **{**chunk.item, "status": "DEAD"})
     await store.change(**now)
     left = await end_stopped(store.table, [chunk, later, beside], NOW)
     assert [each.ref.chunk for each in left] == [3, 4]
@@ -82,3 +86,14 @@ async def test_a_key_that_went_on_keeps_its_chunks(
         "runtime.order.stopped",
     )
     assert (await store.item(last.pk, last.sk))["status"] == ChunkStatus.PENDING
+
+
+@pytest.mark.parametrize("now", [{"status": "WAITING"}, {"skipped_at": iso(NOW)}])
+async def test_no_chunk_ends_behind_one_that_stops_its_key_no_more(
+    store: Store, now: dict[str, Any]
+) -> None:
+    chunk, stop = await store.put_chunk(**BEHIND), store.ref.chunk(2)
+    await store.put(stop.pk, stop.sk, **{**chunk.item, "status": "DEAD", **now})
+    before = await store.everything()
+    assert [chunk] == await end_stopped(store.table, [chunk], NOW)
+    assert before == await store.everything()

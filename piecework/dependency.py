@@ -53,9 +53,14 @@ class Usage:
 
 
 #: The default policies. Services: five attempts, delay limits from 250 ms. Models:
-#: three attempts, delay limits from one second.
+#: one attempt and three retries, with delay limits of 1, 2 and 4 seconds.
 TOOL_RETRY: Final = RetryPolicy()
-MODEL_RETRY: Final = RetryPolicy(attempts=3, base=1.0)
+MODEL_RETRY: Final = RetryPolicy(attempts=4, base=1.0)
+
+#: Seconds of one attempt. A model that writes a long answer takes more than 30 seconds,
+#: and a timeout pays for the answer a second time.
+TOOL_TIMEOUT_S: Final = 30.0
+MODEL_TIMEOUT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,8 @@ class Dependency:
             `MODEL_RETRY` applies.
         effect: What the calls change outside Piecework.
         layer: The first word of the error codes: `llm` or `tool`.
-        timeout: Seconds that a single attempt may take.
+        timeout: Seconds that a single attempt may take. None: `TOOL_TIMEOUT_S`, or for
+            a model `MODEL_TIMEOUT_S`.
         lookup: For `Effect.LOOKUP`: receives the arguments of the call and its key, and
             returns the result of an earlier attempt, or None.
         fallback: The replacements, in order, for a call that a policy or an open
@@ -110,7 +116,7 @@ class Dependency:
     retry: RetryPolicy = TOOL_RETRY
     effect: Effect = Effect.PURE
     layer: Literal["llm", "tool"] = "tool"
-    timeout: float = 60.0
+    timeout: float | None = None
     lookup: Callable[..., Awaitable[Any]] | None = None
     fallback: Sequence[Fallback] = ()
     fallback_codes: frozenset[str] = frozenset()
@@ -176,6 +182,13 @@ class Dependency:
             return DeclaredCall(self, declared(function))
 
         return declare if function is None else declare(function)
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds that a single attempt may take."""
+        if self.timeout is not None:
+            return self.timeout
+        return MODEL_TIMEOUT_S if self.layer == "llm" else TOOL_TIMEOUT_S
 
     def may_have_forgotten(self, seconds: float) -> bool:
         """Return whether the provider may not know a key of that age any more."""
@@ -356,7 +369,7 @@ def key_ttl_errors(dependency: Dependency) -> list[str]:
     found = []
     if dependency.effect is not Effect.PROVIDER_IDEMPOTENT:
         found.append("`key_ttl_s` and Effect.PROVIDER_IDEMPOTENT go together")
-    if seconds <= dependency.timeout:
+    if seconds <= dependency.timeout_s:
         found.append(f"key_ttl_s is {seconds}; it must be longer than `timeout`")
     return found
 

@@ -258,7 +258,7 @@ class CallAttempts:
         call, dependency, ledger = self.call, self.call.dependency, self.ledger
         if ledger is None or ledger.may_have_happened(call.key):
             return None
-        stage, longest = call.scope.stage, dependency.timeout
+        stage, longest = call.scope.stage, dependency.timeout_s
         await ledger.begin(call.key, stage, dependency.effect, longest)
         return ledger
 

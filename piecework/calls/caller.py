@@ -240,7 +240,7 @@ class Caller:
             execution = self._execute(call, sent_key, doubtful=False)
             return await self.run_to_completion(execution)
         begun = self.ledger.begin(
-            call.key, call.scope.stage, dependency.effect, dependency.timeout
+            call.key, call.scope.stage, dependency.effect, dependency.timeout_s
         )
         match await begun:
             case AlreadyDone(answer):

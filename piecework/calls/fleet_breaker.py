@@ -221,7 +221,7 @@ class BreakerRegistry:
             return None
         breaker = self.get(dependency.name, dependency.breaker)
         await self.refresh()
-        state, probe_s = breaker.state, dependency.timeout + PROBE_GRACE_S
+        state, probe_s = breaker.state, dependency.timeout_s + PROBE_GRACE_S
         permit = state.request_permit(self.clock(), probe_s)
         if isinstance(permit, Permit) and permit.probe:
             try:

@@ -51,7 +51,7 @@ class InFlight:
     ) -> None:
         """Note a failed request if the provider may still execute it."""
         if dependency.effect is not Effect.PURE and may_still_execute(end):
-            self.clear_at = max(self.clear_at, sent_at + dependency.timeout)
+            self.clear_at = max(self.clear_at, sent_at + dependency.timeout_s)
 
     @property
     def remaining_s(self) -> float:

@@ -179,7 +179,7 @@ class Provider:
             raise ConnectionResetError(message)
         value = await answer
         if slow:
-            await asyncio.sleep(outgoing.dependency.timeout * 2)
+            await asyncio.sleep(outgoing.dependency.timeout_s * 2)
         if hidden:
             raise ProviderError(504)
         self.check_answer(outgoing)

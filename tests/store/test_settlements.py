@@ -42,7 +42,7 @@ async def test_a_complete_stage_moves_the_cursor_and_keeps_its_value(
     await complete_value(store, await store.running())
     item = await store.item()
     assert (item["stage"], item["started_at"]) == ("second", iso(NOW))
-    assert item["claimed_by"] == "worker"
+    assert (item["claimed_by"], item["pk"]) == ("worker", store.chunk.pk)
     row = (await rows(store))["STAGE#first"]
     assert (row["value"], row["gen"], row["fence"]) == ('"value"', 2, 4)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from piecework import RetryPolicy
 from piecework.llm import Model, ModelCaller, Price
 from piecework_examples.contract_review import rules_model
 from piecework_examples.contract_review.config import (
@@ -14,7 +13,6 @@ from piecework_examples.contract_review.config import (
     from_environment,
 )
 
-RETRY: Final = RetryPolicy(attempts=3, base=1.0, cap=30.0)
 MAX_TOKENS: Final = 2_000
 #: Fictional prices of fictional models, in dollars for a million tokens.
 PRICES: Final = {
@@ -51,7 +49,6 @@ def named(
         price=PRICES.get(model_id) if kind == "bedrock" else None,
         fallback=larger or (),
         max_tokens=MAX_TOKENS,
-        retry=RETRY,
     )
 
 

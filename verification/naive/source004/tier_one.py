@@ -55,7 +55,7 @@ async def once(
     """Make a call once, as long as its client waits."""
     token = CURRENT_CALL.set(OutgoingCall(identity, dependency))
     try:
-        async with asyncio.timeout(dependency.timeout):
+        async with asyncio.timeout(dependency.timeout_s):
             return await PROVIDER.get().call(function, args, {}, identity)
     finally:
         CURRENT_CALL.reset(token)

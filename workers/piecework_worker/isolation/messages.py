@@ -85,7 +85,7 @@ class DependencySpec:
     retry: RetryPolicy
     effect: Effect
     layer: Literal["llm", "tool"]
-    timeout: float
+    timeout: float | None
     fallback: Sequence[FallbackSpec] = ()
     fallback_codes: frozenset[str] = frozenset()
     breaker: CircuitBreaker | None = None

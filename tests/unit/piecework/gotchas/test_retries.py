@@ -170,7 +170,7 @@ async def test_a_retrier_that_is_wrong_in_one_thing_is_caught(
 
 def the_base_fits_the_service(model: RetryPolicy, tool: RetryPolicy) -> None:
     """Base delay appropriate for the API: a model's second, a tool's 250 ms."""
-    assert (1.0, 3, 30.0) == (model.base, model.attempts, model.cap)
+    assert (1.0, 4, 30.0) == (model.base, model.attempts, model.cap)
     assert (0.25, 5, 30.0) == (tool.base, tool.attempts, tool.cap)
 
 

@@ -185,7 +185,7 @@ BUSY = TransientError("busy", code="llm.http.529_overloaded")
         (answer("", "length"), 1),
         (answer("", "refusal"), 1),
         (answer("", "model_context_window_exceeded"), 1),
-        (BUSY, 3),
+        (BUSY, 4),
     ],
 )
 async def test_a_fallback_is_asked_and_its_answer_is_remembered(

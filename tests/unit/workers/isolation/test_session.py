@@ -314,7 +314,7 @@ async def test_an_effect_of_a_dead_child_may_execute_until_its_timeout() -> None
         with pytest.raises(TransientError):
             await running
 
-    assert b.ctx.caller.in_flight.clear_at > asyncio.get_running_loop().time() + 50
+    assert b.ctx.caller.in_flight.clear_at > asyncio.get_running_loop().time() + 20
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def spend_twice(story: Story) -> None:
     scope = CallScope(REF.tenant, REF.job, 0, "first", "trip")
     model = Dependency("model", usage=lambda _: Usage(CALL_TOKENS))
     for call in ("one", "two"):
-        story.invariants.budgets.check_answer(OutgoingCall(call, model, scope))
+        story.invariants.check_answer(OutgoingCall(call, model, scope))
 
 
 #: A job whose budget pays for one call.

@@ -128,7 +128,7 @@ def attach_checkers(world: World, invariants: Invariants, provider: Provider) ->
     invariants.provider = provider
     provider.claimed_as_suspect = invariants.claimed_as_suspect
     provider.check_start = invariants.check_start
-    provider.check_answer = invariants.budgets.check_answer
+    provider.check_answer = invariants.check_answer
     world.dynamodb.on_write = invariants.check_write
     world.sqs.on_delete = invariants.check_deleted_message
     PROVIDER.set(provider)

@@ -1,7 +1,8 @@
 """Check that a job spends no more than its budget and its calls in flight.
 
 The provider tells which calls it has answered to a living worker. A call that is made
-again after a kill counts once: the first answer was in flight, or in no record yet. All
+again after a kill counts once: the first answer was in flight, or in no record yet. The
+same holds for an answer that comes when another worker has taken the chunk over. All
 estimates of the simulated pipelines are exact, so nothing else may exceed the cap.
 """
 
@@ -34,10 +35,12 @@ class Answer:
 
     Attributes:
         at: When; the process that got it may have died since.
+        is_late: Whether another worker had claimed the chunk meanwhile.
     """
 
     process: Process | None
     at: float
+    is_late: bool
 
 
 @dataclass(slots=True)
@@ -84,8 +87,11 @@ class BudgetInvariants:
             if not (unknown and old.recounts):
                 self.report_violation(f"I21: {job_pk} reserved {after} of the cap")
 
-    def check_answer(self, call: OutgoingCall) -> None:
-        """Count an answer that a living worker has received."""
+    def check_answer(self, call: OutgoingCall, owner: str) -> None:
+        """Count an answer that a living worker has received.
+
+        `owner`: the worker that has the claim of the chunk.
+        """
         job_pk = keys.job_pk(call.scope.tenant, call.scope.job)
         process = PROCESS.get(None)
         if job_pk not in self.caps or call.dependency.usage is None:
@@ -94,7 +100,9 @@ class BudgetInvariants:
         if process is not None:
             self.last_seen[process.name] = now
         answers = self.answers[job_pk]
-        answers[call.identity] = Answer(process, now)
+        is_late = process is not None and process.name != owner
+        if not is_late or call.identity not in answers:
+            answers[call.identity] = Answer(process, now, is_late)
         used = CALL_TOKENS * sum(map(self.is_recorded, answers.values()))
         if used > self.caps[job_pk]:
             self.report_violation(
@@ -104,6 +112,8 @@ class BudgetInvariants:
     def is_recorded(self, answer: Answer) -> bool:
         """Return whether the record must have an answer: its worker lived on."""
         process = answer.process
+        if answer.is_late:
+            return False
         if process is None or not process.dead:
             return True
         return answer.at < self.last_seen[process.name] - UNRECORDED_S

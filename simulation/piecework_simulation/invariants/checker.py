@@ -270,6 +270,14 @@ class Invariants:
         self.pauses.check_start(job_pk, checker.item if checker else None)
         self.quotas.check_start(call.dependency, args, is_lookup=is_lookup)
 
+    def check_answer(self, call: OutgoingCall) -> None:
+        """Check an answer that reaches its worker."""
+        scope = call.scope
+        job_pk = keys.job_pk(scope.tenant, scope.job)
+        checker = self.chunks[job_pk].get(scope.chunk)
+        owner = checker.item.get("claimed_by", "") if checker else ""
+        self.budgets.check_answer(call, owner)
+
     def check_effect(self, change: Change) -> None:
         """Copy an effect's ledger state to the provider's records, and check it."""
         if change.new is None or self.provider is None:

@@ -140,6 +140,10 @@ class Settings:
     #: reach public addresses only.
     webhook_timeout_s: float = setting(10.0, ge=0.1, le=60)
     webhook_networks: str = setting("", pattern=r"^[0-9a-fA-F.:/, ]*$")
+    #: Seconds for which a job is stuck, or a breaker is open, before webhooks are told.
+    #: A webhook may have its own time. A quarter of an hour outlasts a deployment and
+    #: the usual restart of a provider.
+    webhook_after_s: float = setting(900.0, ge=1)
 
     #: `emf`: worker and reconciler write their metrics to stdout once a minute, in
     #: CloudWatch's embedded metric format. `off` is the default, because CloudWatch

@@ -16,8 +16,11 @@ from piecework.aws.endpoint import (
     Emulator,
     is_loopback,
 )
+from piecework.domain.keys import webhooks_pk
+from piecework.domain.webhook import Webhook
 from piecework.errors import PieceworkError
 from piecework.settings import Settings
+from piecework.store.serialization import from_item
 from piecework_orchestrator.embedded import server
 from piecework_orchestrator.embedded.deploy import make_client
 from piecework_orchestrator.embedded.server import find
@@ -195,6 +198,29 @@ def _check_resources(
     prefix = f"tenants/{settings.tenant}/"
     call = partial(s3.list_objects_v2, Bucket=bucket, Prefix=prefix, MaxKeys=1)
     yield _check_call(f"bucket {bucket}", call)
+    yield _check_webhooks(settings, dynamodb)
+
+
+def _check_webhooks(settings: Settings, dynamodb: Any) -> Check:
+    """Check that no event to a webhook has failed finally."""
+    pk = {":pk": {"S": webhooks_pk(settings.tenant)}}
+    query = partial(
+        dynamodb.query,
+        TableName=settings.checkpoints_table,
+        KeyConditionExpression="pk = :pk",
+        ExpressionAttributeValues=pk,
+    )
+    read = _check_call("webhooks", query, shown="Count")
+    if not read.ok or read.detail == "0":
+        return read
+    hooks = [Webhook(from_item(item)) for item in query()["Items"]]
+    failing = [hook for hook in hooks if hook.failed_at]
+    if not failing:
+        return Check("webhooks", ok=True, detail=f"{len(hooks)}, no event has failed")
+    hook = failing[0]
+    detail = f"{hook.name} did not accept an event: {hook.last_error}"
+    step = f"repair its receiver, then run `piecework webhooks retry {hook.name}`"
+    return Check("webhooks", ok=False, detail=detail, next_step=step)
 
 
 def _check_call(name: str, call: Callable[[], Any], shown: str = "") -> Check:

@@ -20,6 +20,7 @@ from piecework.domain.webhook import (
     REFERENCE,
     TEST,
     VARIABLES,
+    WATCHED,
     Webhook,
     WebhookDelivery,
     WebhookEvent,
@@ -27,6 +28,7 @@ from piecework.domain.webhook import (
 )
 from piecework.errors import NotFoundError, UsageError
 from piecework.runtime import Runtime
+from piecework.store.occasions import watch_mark
 from piecework.store.outbox import (
     FAILED,
     Outbox,
@@ -38,6 +40,8 @@ from piecework.webhooks.address import check_url, read_networks
 
 #: Webhooks of a tenant: the transaction that ends a job has two writes for each.
 MOST = 20
+#: The longest time after which a state that lasts is told.
+LONGEST_S = 30 * 86_400
 _VARIABLE = re.compile(rf"{REFERENCE}{VARIABLES}[A-Z0-9_]{{1,64}}\Z")
 
 
@@ -51,6 +55,7 @@ class Subscription:
     format: str = "json"
     events: Sequence[str] = ()
     pipeline: str = ""
+    after_s: int = 0
 
 
 async def set_webhook(rt: Runtime, wanted: Subscription, actor: str) -> dict[str, Any]:
@@ -60,8 +65,9 @@ async def set_webhook(rt: Runtime, wanted: Subscription, actor: str) -> dict[str
         UsageError: `webhook.subscription.invalid`; `webhook.address.refused`.
     """
     check(rt, wanted)
-    others = [h for h in await list_hooks(rt) if h.name != wanted.name]
-    if len(others) >= MOST:
+    hooks = {hook.name: hook for hook in await list_hooks(rt)}
+    before = hooks.pop(wanted.name, None)
+    if len(hooks) >= MOST:
         raise invalid(f"A tenant has {MOST} webhooks at most.")
     item = {
         "v": SCHEMA,
@@ -70,12 +76,18 @@ async def set_webhook(rt: Runtime, wanted: Subscription, actor: str) -> dict[str
         "format": wanted.format,
         "events": sorted(set(wanted.events)),
         "pipeline": wanted.pipeline,
+        "after_s": wanted.after_s,
         "set_by": actor,
         "set_at": iso(rt.clock()),
+        **({} if before is None else before.pick(("failed_at", "last_error"))),
     }
-    pk = keys.webhooks_pk(rt.settings.tenant)
-    await rt.table.put(rt.table.action("Put", pk, wanted.name, item=item))
-    return shown(Webhook({**item, "sk": wanted.name}))
+    hook, tenant = Webhook({**item, "sk": wanted.name}), rt.settings.tenant
+    pk = keys.webhooks_pk(tenant)
+    actions = [rt.table.action("Put", pk, wanted.name, item=item)]
+    if any(map(hook.wants, WATCHED)):
+        actions.append(watch_mark(rt.table, tenant))
+    await rt.table.transact(actions)
+    return shown(hook)
 
 
 def check(rt: Runtime, wanted: Subscription) -> None:
@@ -94,12 +106,23 @@ def check(rt: Runtime, wanted: Subscription) -> None:
             f"{unknown[0]!r} is not an event. The events are: {', '.join(EVENTS)}."
         )
         raise invalid(message)
+    if wanted.after_s < 0 or wanted.after_s > LONGEST_S:
+        raise invalid("The span of --after is between a second and 30 days.")
     if wanted.pipeline and not keys.is_name(wanted.pipeline):
         raise invalid(f"{wanted.pipeline!r} is not the name of a pipeline.")
     if wanted.secret and not _VARIABLE.match(wanted.secret):
         raise invalid(f"Name the variable of the secret: {REFERENCE}{VARIABLES}….")
     if wanted.format == "json" and not wanted.secret:
         raise invalid("A webhook with the format json is signed: name its --secret.")
+    check_address(rt, wanted)
+
+
+def check_address(rt: Runtime, wanted: Subscription) -> None:
+    """Refuse an address that could not be reached, or would store a secret.
+
+    Raises:
+        UsageError: `webhook.subscription.invalid`; `webhook.address.refused`.
+    """
     if wanted.url.startswith(REFERENCE):
         if not _VARIABLE.match(wanted.url):
             raise invalid(f"Name the variable of the URL: {REFERENCE}{VARIABLES}….")
@@ -159,8 +182,10 @@ async def retry_failed(
     Raises:
         NotFoundError: `webhook.record.not_found`.
     """
-    await require(rt, name)
+    hook = await require(rt, name)
     failed = [n for n in await outbox(rt).deliveries(name) if n.state == FAILED]
+    if hook.failed_at and (not event or [n.event for n in failed] == [event]):
+        await outbox(rt).forget_failure(hook)
     if event:
         failed = [delivery for delivery in failed if delivery.event == event]
         if not failed:
@@ -216,6 +241,9 @@ def shown(hook: Webhook) -> dict[str, Any]:
         "format": hook.format,
         "events": list(hook.events) or list(EVENTS),
         "pipeline": hook.pipeline,
+        "after_s": hook.after_s,
+        "failed_at": hook.failed_at,
+        "last_error": hook.last_error,
         "set_by": hook.item.get("set_by"),
         "set_at": hook.item.get("set_at"),
     }

@@ -7,8 +7,10 @@
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
     T#acme#WEBHOOKS                    <webhook>
-    T#acme#OUTBOX                      DELIVERY#<webhook>#<event>, DUE#<time>#...
-    ACTIVE                             <tenant>#<job>, OUTBOX#T#<tenant>
+    T#acme#OUTBOX                      DELIVERY#<webhook>#<event>, DUE#<time>#...,
+                                       OCCASION#<event>#<subject>#<pipeline>
+    ACTIVE                             <tenant>#<job>, OUTBOX#T#<tenant>,
+                                       WATCH#T#<tenant>
     EXPIRY                             <time>#<tenant>#<job>
     BREAKERS                           <dependency>, LIMITS#<dependency>,
                                        BUDGET#<tenant>
@@ -70,7 +72,9 @@ LIMITS_PREFIX = "LIMITS#"
 BACKLOG_PREFIX = "BACKLOG#"
 DUE_PREFIX = "DUE#"
 DELIVERY_PREFIX = "DELIVERY#"
+OCCASION_PREFIX = "OCCASION#"
 OUTBOX_PREFIX = "OUTBOX#T#"
+WATCH_PREFIX = "WATCH#T#"
 BUDGET_SK = "BUDGET"
 BUDGET_PREFIX = "BUDGET#"
 RECORD_SK = "RECORD"
@@ -169,10 +173,20 @@ def outbox_sk(tenant: str) -> str:
     return OUTBOX_PREFIX + tenant
 
 
-def tenant_of_outbox_sk(sk: str) -> str | None:
-    """Return the tenant of an outbox with deliveries; None: it is another row."""
-    tenant = sk.removeprefix(OUTBOX_PREFIX)
+def watch_sk(tenant: str) -> str:
+    """Return the sort key, among the active jobs, of a tenant that is watched."""
+    return WATCH_PREFIX + tenant
+
+
+def tenant_of_mark(prefix: str, sk: str) -> str | None:
+    """Return the tenant of a mark among the active jobs; None: it is another row."""
+    tenant = sk.removeprefix(prefix)
     return tenant if tenant != sk and is_name(tenant) else None
+
+
+def occasion_sk(event: str, subject: str, pipeline: str) -> str:
+    """Return the sort key of a state that lasts, beside the deliveries of a tenant."""
+    return f"{OCCASION_PREFIX}{event}#{subject}#{pipeline}"
 
 
 def backlog_sk(queue: str, tenant: str, job: str) -> str:

@@ -21,9 +21,15 @@ EVENTS: Final[Mapping[str, str]] = MappingProxyType(
         "job.ended": "A job ended, in any status.",
         "job.paused": "A job was paused, by a person or by a rule.",
         "job.out_of_budget": "A job was paused because its budget is spent.",
+        "job.stuck": "A job has made no progress for the time of the webhook.",
+        "breaker.open": "A circuit breaker has been open for the time of the webhook.",
         "dead_letters.arrived": "Dead letters arrived as fast as the alarm says.",
     }
 )
+#: The events of states that last: reconcilers watch for them.
+WATCHED: Final = ("job.stuck", "breaker.open")
+#: The end of such a state is told to the webhooks that were told of it.
+OVER: Final = ".over"
 #: The event of `piecework webhooks test`; each webhook gets its own.
 TEST: Final = "test"
 #: How the body is written: our document, or a message for Slack.
@@ -105,10 +111,28 @@ class Webhook(Row):
         """The pipeline whose events it gets; empty: every pipeline."""
         return str(self.item.get("pipeline", ""))
 
+    @property
+    def after_s(self) -> int:
+        """Seconds that a state lasts until it is told; 0: as the environment says."""
+        return self._int("after_s") if "after_s" in self.item else 0
+
+    @property
+    def failed_at(self) -> str:
+        """When an event failed last, ISO 8601; empty: none waits for an operator."""
+        return str(self.item.get("failed_at", ""))
+
+    @property
+    def last_error(self) -> str:
+        """Why that event failed."""
+        return str(self.item.get("last_error", ""))
+
+    def wants(self, kind: str) -> bool:
+        """Return whether it gets a kind of events."""
+        return not self.events or kind in self.events
+
     def accepts(self, event: WebhookEvent) -> bool:
         """Return whether an event is sent to it."""
-        wanted = not self.events or event.kind in self.events
-        return wanted and self.pipeline in ("", event.pipeline)
+        return self.wants(event.kind) and self.pipeline in ("", event.pipeline)
 
 
 @dataclass(frozen=True, slots=True)

@@ -476,6 +476,17 @@ def limits_used(view: View) -> Iterator[Finding]:
             yield view.finding("limit.used", message, view.running, until=until)
 
 
+def webhooks_failed(view: View) -> Iterator[Finding]:
+    """Find webhooks of which an event failed finally."""
+    for hook in view.at.webhooks or ():
+        if hook.failed_at and hook.pipeline in ("", view.at.job.pipeline):
+            message = f"Webhook {hook.name} did not accept an event: {hook.last_error}."
+            since = hook.failed_at
+            yield view.finding(
+                "webhook.failed", message, 0, since=since, webhook=hook.name
+            )
+
+
 def fleet_unreadable(view: View) -> Iterator[Finding]:
     """Find that this operator cannot read the record of the fleet."""
     if view.at.fleet is None or view.at.workers is None:
@@ -514,6 +525,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     letters_open,
     keys_in_order,
     limits_used,
+    webhooks_failed,
     fleet_unreadable,
     ended,
 )

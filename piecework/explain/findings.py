@@ -32,6 +32,8 @@ class Kind:
         cause: When the finding is reported.
         helps: What an operator does.
         command: The command that helps; `{name}` is filled in.
+        intended: Whether an operator or the pipeline wants the job to wait. Such a job
+            is not stuck.
     """
 
     code: str
@@ -39,6 +41,7 @@ class Kind:
     cause: str
     helps: str
     command: str
+    intended: bool = False
 
 
 #: Starts a worker; MODULE is the operator's.
@@ -63,6 +66,7 @@ FINDINGS: Final = {
             "An operator paused the job.",
             "Correct the reason of the pause, then resume the job.",
             "piecework jobs resume {job}",
+            intended=True,
         ),
         Kind(
             "job.budget_spent",
@@ -70,6 +74,7 @@ FINDINGS: Final = {
             "The budget of the job is spent, so a worker paused the job.",
             "Raise the budget: the job then continues from its checkpoints.",
             "piecework jobs set-budget {job}",
+            intended=True,
         ),
         Kind(
             "tenant.budget_spent",
@@ -78,6 +83,7 @@ FINDINGS: Final = {
             "Raise the daily budget, or wait: a reconciler resumes the job when the "
             "next day begins in UTC.",
             "piecework budgets set {tenant} --daily-usd USD",
+            intended=True,
         ),
         Kind(
             "workers.none",
@@ -167,6 +173,7 @@ FINDINGS: Final = {
             "Stages sleep until a moment that the pipeline chose.",
             "Wait; the chunks use no worker meanwhile.",
             WAITING,
+            intended=True,
         ),
         Kind(
             "aws.unavailable",
@@ -233,6 +240,13 @@ FINDINGS: Final = {
             "The limits of a dependency are fully used. Calls wait inside the workers.",
             "Wait, or raise the limit if the dependency allows more.",
             "piecework limits list",
+        ),
+        Kind(
+            "webhook.failed",
+            Rank.NOTE,
+            "A webhook of the tenant did not accept an event in nine attempts.",
+            "Repair the receiver, then send its failed events again.",
+            "piecework webhooks show {webhook}",
         ),
         Kind(
             "fleet.unreadable",

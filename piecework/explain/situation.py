@@ -16,6 +16,7 @@ from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, ChunkRef, Job, JobStatus
 from piecework.domain.rows import WorkerRow
+from piecework.domain.webhook import Webhook
 from piecework.errors import StoreError
 from piecework.explain.finish_time import (
     RECENT_SHARE,
@@ -28,6 +29,7 @@ from piecework.reading import Reading
 from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.completion import Tallies, chunks_of_group, read_chunk
 from piecework.store.dead_letters import OPEN
+from piecework.store.outbox import webhooks_of
 from piecework.store.workers import read_reports
 
 R = TypeVar("R")
@@ -106,6 +108,7 @@ class Situation:
         throughput: How fast its chunks end; None: too few have ended.
         fleet: Breakers and limits; None: this operator cannot read them.
         workers: The last reports of all workers; None: cannot be read.
+        webhooks: The webhooks of the tenant; None: cannot be read.
         lease_s: The seconds of a lease, if its worker does not report them.
     """
 
@@ -117,6 +120,7 @@ class Situation:
     letters: OpenLetters = field(default_factory=OpenLetters)
     fleet: FleetRecord | None = None
     workers: Sequence[WorkerRow] | None = None
+    webhooks: Sequence[Webhook] | None = None
     lease_s: float = 60.0
 
 
@@ -129,12 +133,13 @@ async def read_situation(
         StoreError: The rows of the job cannot be read.
         SchemaTooNewError: A newer version wrote a chunk.
     """
-    (open_, throughput), join, letters, fleet, workers = await asyncio.gather(
+    (open_, throughput), join, letters, fleet, workers, hooks = await asyncio.gather(
         read_chunks(rt, job, known),
         read_join(rt, job),
         read_letters(rt, job),
         if_readable(read_fleet(rt.table)),
         if_readable(read_reports(rt.table)),
+        if_readable(webhooks_of(rt.table, job.ref.tenant)),
     )
     return Situation(
         now=rt.clock(),
@@ -145,6 +150,7 @@ async def read_situation(
         letters=letters,
         fleet=fleet,
         workers=workers,
+        webhooks=hooks,
         lease_s=rt.settings.lease_s,
     )
 

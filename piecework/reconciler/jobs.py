@@ -36,7 +36,7 @@ from piecework.jobs.tolerance import (
     has_not_started,
     stop_exceeded,
 )
-from piecework.reconciler.pass_state import PassContext
+from piecework.reconciler.pass_state import Activity, PassContext
 from piecework.runtime import Runtime
 from piecework.store.cancellation import cancel_unclaimed
 from piecework.store.completion import (
@@ -55,6 +55,7 @@ DELETED_IN_A_PASS = 5_000
 
 async def reconcile_job(context: PassContext, job: Job) -> Counter[str]:
     """Do what the status, the deadline and the notifications of a job require."""
+    context.activity[job.ref] = Activity(job)
     if job.status is not JobStatus.RUNNING:
         context.drawn.forget(job.ref)
     actions = await act_by_status(context, job)
@@ -162,6 +163,7 @@ async def finish_cancelling(
     actions: Counter[str] = Counter()
     newer: list[ChunkRef] = []
     async for chunk in all_chunks(rt.table, job.ref, job.chunks, newer):
+        context.note(chunk)
         if chunk.has_direction or chunk.compensate_requested:
             actions += await reconcile_chunk(context, job, chunk)
             continue
@@ -190,7 +192,10 @@ async def send_join(context: PassContext, job: Job) -> Counter[str]:
     rt = context.rt
     ref = job.ref.chunk(keys.JOIN_CHUNK)
     chunk = await read_chunk(rt.table, ref)
-    return Counter() if chunk is None else await reconcile_chunk(context, job, chunk)
+    if chunk is None:
+        return Counter()
+    context.note(chunk)
+    return await reconcile_chunk(context, job, chunk)
 
 
 async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
@@ -221,6 +226,7 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
         async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
             if held and chunk.ref.chunk not in job.sample:
                 continue
+            context.note(chunk)
             open_chunks += not chunk.status.terminal
             if stopped and has_not_started(chunk, job):
                 unstarted.append(chunk)

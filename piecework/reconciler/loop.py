@@ -22,6 +22,7 @@ from piecework.reconciler.expiry import Expiries
 from piecework.reconciler.jobs import reconcile_job
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.reconciler.pass_state import PassContext, refuse_chunk
+from piecework.reconciler.watches import Watches
 from piecework.runtime import Runtime
 from piecework.webhooks.delivery import Deliverer
 from piecework.webhooks.sender import Send
@@ -56,6 +57,7 @@ class Reconciler:
     _context: PassContext = field(init=False)
     _alarms: DeadLetterAlarms = field(init=False)
     _expiry: Expiries = field(init=False)
+    _watches: Watches = field(init=False)
     _next_pass: dict[JobRef, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -64,6 +66,7 @@ class Reconciler:
         self._context = PassContext(self.rt, self.take, progress=lambda *_: alive())
         self._alarms = DeadLetterAlarms(self.rt, self.log)
         self._expiry = Expiries(self.rt)
+        self._watches = Watches(self.rt, self._context.activity)
         self.deliverer = Deliverer(self.rt, self.log, self.send)
 
     @property
@@ -78,7 +81,8 @@ class Reconciler:
         self.active = 0
         self.outboxes.clear()
         gone = set(self._next_pass)
-        async for ref in self.rt.jobs.active(self.outboxes):
+        watched: set[str] = set()
+        async for ref in self.rt.jobs.active(self.outboxes, watched):
             self.active += 1
             gone.discard(ref)
             self.liveness.expect_reconciler()
@@ -90,6 +94,7 @@ class Reconciler:
         actions += await self._drain()
         actions += await self._evaluate_alarms()
         actions += await self._expire()
+        actions += await self._watch(watched)
         for action, count in actions.items():
             telemetry.emit(self.log, "reconcile.action", action=action, count=count)
         took = asyncio.get_running_loop().time() - began
@@ -116,6 +121,7 @@ class Reconciler:
         self.leases.forget(ref)
         self._context.overdue.forget(ref)
         self._context.drawn.forget(ref)
+        self._context.activity.pop(ref, None)
 
     async def _job(self, ref: JobRef) -> Counter[str]:
         """Reconcile one job; its failure does not end the pass over the others."""
@@ -179,6 +185,13 @@ class Reconciler:
             return await self._expiry.run(asyncio.get_running_loop().time())
         except Exception:  # noqa: BLE001 -- logged with its traceback
             telemetry.emit(self.log, "reconcile.failed")
+            return Counter({"failed": 1})
+
+    async def _watch(self, tenants: set[str]) -> Counter[str]:
+        try:
+            return await self._watches.look(tenants, asyncio.get_running_loop().time())
+        except Exception:  # noqa: BLE001 -- logged with its traceback
+            telemetry.emit(self.log, "reconcile.watch_failed")
             return Counter({"failed": 1})
 
     def pause(self, job: Job) -> float:

@@ -6,7 +6,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from piecework.aws.queue import BATCH, Message
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef, moment
+from piecework.domain.model import (
+    Chunk,
+    ChunkRef,
+    ChunkStatus,
+    Job,
+    JobRef,
+    JobStatus,
+    moment,
+)
 from piecework.jobs.fan_out import Progress
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.runtime import Runtime
@@ -102,6 +110,48 @@ class DrawnChunks:
         self._left.pop(ref, None)
 
 
+# ── jobs that make no progress ────────────────────────────────────────────────
+
+#: The statuses in which a job is expected to make progress. A paused job waits for an
+#: operator, and a reconciler finishes a submit and a retry.
+ACTING = frozenset({JobStatus.RUNNING, JobStatus.FINALIZING, JobStatus.CANCELLING})
+
+
+@dataclass(slots=True)
+class Activity:
+    """What the last pass saw of a job.
+
+    Attributes:
+        open: The chunks that have not ended, of those that were read.
+        runs: Whether a worker has a valid lease on one of them.
+        blocked_on: What chunks wait for: dependencies, and other causes of a wait.
+    """
+
+    job: Job
+    open: int = 0
+    runs: bool = False
+    blocked_on: set[str] = field(default_factory=set)
+
+    def note(self, chunk: Chunk, now: float) -> None:
+        """Record a chunk that was read."""
+        self.open += not chunk.status.terminal
+        if chunk.status is ChunkStatus.RUNNING and chunk.claim_expires_at:
+            self.runs = self.runs or moment(chunk.claim_expires_at) > now
+        elif chunk.status is ChunkStatus.WAITING:
+            self.blocked_on.add(chunk.blocked_on)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether chunks are open, and no worker runs one."""
+        return self.open > 0 and not self.runs and self.job.status in ACTING
+
+    @property
+    def state(self) -> str:
+        """What stays the same while the job makes no progress."""
+        job = self.job
+        return f"{job.gen} {job.status} {job.dispatched_at} {self.open}"
+
+
 async def refuse_chunk(ref: ChunkRef, gen: int) -> bool:
     """Refuse every chunk: the default without a worker in this process."""
     del ref, gen
@@ -115,6 +165,7 @@ class PassContext:
     Attributes:
         take: Offers a chunk to the worker of this process; returns whether it took it.
         progress: Reports the progress of a submit that this pass completes.
+        activity: What the last pass of this process saw of each active job.
     """
 
     rt: Runtime
@@ -122,8 +173,15 @@ class PassContext:
     leases: LeaseObserver = field(default_factory=LeaseObserver)
     overdue: Overdue = field(default_factory=Overdue)
     drawn: DrawnChunks = field(default_factory=DrawnChunks)
+    activity: dict[JobRef, Activity] = field(default_factory=dict)
     progress: Progress = lambda *_: None
     _unsent: list[Message] = field(default_factory=list)
+
+    def note(self, chunk: Chunk) -> None:
+        """Record that a chunk was read, and whether a worker runs it."""
+        seen = self.activity.get(chunk.ref.of)
+        if seen is not None:
+            seen.note(chunk, self.rt.clock())
 
     async def dispatch(self, ref: ChunkRef, gen: int) -> None:
         """Give a chunk to the local worker; otherwise queue its message."""

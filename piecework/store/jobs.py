@@ -168,19 +168,26 @@ class Jobs:
             if job is not None and fnmatchcase(str(item.get("pipeline")), pipeline):
                 yield JobRef(tenant, job)
 
-    async def active(self, outboxes: set[str] | None = None) -> AsyncIterator[JobRef]:
+    async def active(
+        self, outboxes: set[str] | None = None, watched: set[str] | None = None
+    ) -> AsyncIterator[JobRef]:
         """Yield every active job; skip items that are not marks of a job.
 
-        Add to `outboxes` each tenant whose webhooks have pending deliveries. Only keys
-        are read, because keys cannot be edited in place.
+        Add to `outboxes` each tenant whose webhooks have pending deliveries, and to
+        `watched` each tenant that is told of states that last. Only keys are
+        read, because keys cannot be edited in place.
         """
         async for item in self.table.query(keys.ACTIVE_PK, any_version=True):
             job = keys.job_of_active_sk(item["sk"])
             if job is not None:
                 yield JobRef(*job)
-            tenant = keys.tenant_of_outbox_sk(item["sk"])
-            if tenant is not None and outboxes is not None:
-                outboxes.add(tenant)
+            for prefix, found in (
+                (keys.OUTBOX_PREFIX, outboxes),
+                (keys.WATCH_PREFIX, watched),
+            ):
+                tenant = keys.tenant_of_mark(prefix, item["sk"])
+                if tenant is not None and found is not None:
+                    found.add(tenant)
 
     def _put(self, pk: str, sk: str, item: dict[str, Any]) -> Action:
         return self.table.action("Put", pk, sk, condition=NEW, item=item)

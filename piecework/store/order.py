@@ -78,8 +78,8 @@ def skipping(table: Table, ref: ChunkRef, gen: int, now: float) -> Action:
 async def end_stopped(table: Table, chunks: Sequence[Chunk], now: float) -> list[Chunk]:
     """Move PENDING -> CANCELLED: up to 50 chunks of stopped keys; return the others.
 
-    A chunk that was unblocked since it was read stays as it is, and so does one whose
-    key is not stopped any more. All chunks of such a key stay: the key goes on.
+    A chunk that was unblocked since it was read stays as it is, and so does a chunk
+    of a key that is not stopped any more. All chunks of such a key stay: the key goes on.
     """
     todo, left = list(chunks), list[Chunk]()
     while todo:

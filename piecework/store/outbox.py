@@ -34,10 +34,12 @@ CLAIMED = f"{IS_PENDING} AND claims = :claims"
 #: It is as the process has read it, so only one process claims it.
 DUE = f"{CLAIMED} AND due_at = :due"
 IS_FAILED = "#state = :failed"
+#: The webhook was not removed.
+EXISTS = "attribute_exists(pk)"
+#: No further event has failed since the webhook was read.
+SAME_FAILURE = "failed_at = :seen"
 #: No delivery was written since the mark was read.
 SAME_MARK = "#token = :token"
-#: An event that is derived from a state is written once.
-NEW = "attribute_not_exists(pk)"
 
 
 async def webhooks_of(table: Table, tenant: str) -> list[Webhook]:
@@ -51,29 +53,29 @@ async def read_webhook(table: Table, tenant: str, name: str) -> Webhook | None:
     return None if item is None else Webhook(item)
 
 
-async def tell(
-    table: Table, event: WebhookEvent, now: float, *, once: bool = False
-) -> list[Action]:
+async def tell(table: Table, event: WebhookEvent, now: float) -> list[Action]:
     """Return the writes that tell the webhooks of an event, for its transaction.
 
     Without a webhook for the event the list is empty, at the price of one read.
     """
     hooks = await webhooks_of(table, event.tenant)
-    return delivery_puts(table, hooks, event, now, once=once)
+    return delivery_puts(table, hooks, event, now)
 
 
 def delivery_puts(
-    table: Table,
-    hooks: Iterable[Webhook],
-    event: WebhookEvent,
-    now: float,
-    *,
-    once: bool = False,
+    table: Table, hooks: Iterable[Webhook], event: WebhookEvent, now: float
 ) -> list[Action]:
-    """Return the writes of the deliveries; `once`: refused if they exist."""
-    told = [hook for hook in hooks if hook.accepts(event)]
+    """Return the writes of the deliveries to those of the webhooks that accept it."""
+    accepting = [hook for hook in hooks if hook.accepts(event)]
+    return deliveries_to(table, accepting, event, now)
+
+
+def deliveries_to(
+    table: Table, hooks: Sequence[Webhook], event: WebhookEvent, now: float
+) -> list[Action]:
+    """Return the writes of the deliveries of an event to webhooks."""
     pk, at, actions = keys.outbox_pk(event.tenant), iso(now), []
-    for hook in told:
+    for hook in hooks:
         item = {
             "webhook": hook.name,
             "event": event.id,
@@ -88,12 +90,11 @@ def delivery_puts(
         if event.job:
             item["job"] = event.job
         sk = keys.delivery_sk(hook.name, event.id)
-        condition = NEW if once else ""
         actions += [
-            table.action("Put", pk, sk, item=item, condition=condition),
+            table.action("Put", pk, sk, item=item),
             due_mark(table, "Put", pk, hook.name, event.id, at),
         ]
-    return [*actions, outbox_mark(table, event.tenant)] if told else []
+    return [*actions, outbox_mark(table, event.tenant)] if actions else []
 
 
 def environment_of(table: Table) -> str:
@@ -200,8 +201,11 @@ class Outbox:
         moved = self._due("Put", delivery, due)
         return await self._move(delivery, CLAIMED, update, values, moved)
 
-    async def fail(self, delivery: WebhookDelivery, error: str) -> bool:
-        """Move PENDING -> FAILED after the last attempt."""
+    async def fail(self, delivery: WebhookDelivery, error: str, *, noted: bool) -> bool:
+        """Move PENDING -> FAILED after the last attempt.
+
+        `noted`: note the failure on the webhook, too, where views find it in one read.
+        """
         now = self.clock()
         values = {
             "failed": FAILED,
@@ -214,7 +218,20 @@ class Outbox:
             "#state = :failed, attempts = :attempts, last_error = :error,"
             " failed_at = :now, expires_at = :expires"
         )
-        return await self._move(delivery, CLAIMED, update, values)
+        note = self._webhook(
+            delivery.webhook,
+            EXISTS,
+            "SET failed_at = :now, last_error = :error",
+            {"now": iso(now), "error": error},
+        )
+        also = [note] if noted else []
+        return await self._move(delivery, CLAIMED, update, values, *also)
+
+    async def forget_failure(self, hook: Webhook) -> bool:
+        """Remove the note of a failure: its failed events are sent again."""
+        update, values = "REMOVE failed_at, last_error", {"seen": hook.failed_at}
+        action = self._webhook(hook.name, SAME_FAILURE, update, values)
+        return isinstance(await self.table.update(action), Written)
 
     async def retry_failed(self, delivery: WebhookDelivery) -> bool:
         """Move FAILED -> PENDING: an operator has repaired the receiver."""
@@ -243,6 +260,19 @@ class Outbox:
             "Delete", *key, condition=SAME_MARK, values={"token": mark.get("token", "")}
         )
         return not isinstance(await self.table.transact([action]), Refused)
+
+    def _webhook(
+        self, name: str, condition: str, update: str, values: dict[str, Any]
+    ) -> Action:
+        """Return a change of the row of a webhook."""
+        return self.table.action(
+            "Update",
+            keys.webhooks_pk(self.tenant),
+            name,
+            condition=condition,
+            update=update,
+            values=values,
+        )
 
     def _due(self, kind: str, about: DueMark | WebhookDelivery, at: str) -> Action:
         return due_mark(self.table, kind, self.pk, about.webhook, about.event, at)

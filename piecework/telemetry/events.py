@@ -406,6 +406,10 @@ _WORKER: Final = {
         "the reconciler could not check the dead letters for alarms",
         level="exception",
     ),
+    "reconcile.watch_failed": event(
+        "the reconciler could not look for stuck jobs and open breakers",
+        level="exception",
+    ),
 }
 _PROCESS: Final = {
     "process.failed": event("an exception ended the process", "exc_info", "critical"),

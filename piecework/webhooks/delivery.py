@@ -102,7 +102,7 @@ class Deliverer:
         attempts = delivery.attempts + 1
         facts |= {"attempts": attempts, "reason": answer.reason}
         if webhook is None or attempts >= ATTEMPTS:
-            await outbox.fail(delivery, answer.reason)
+            await outbox.fail(delivery, answer.reason, noted=webhook is not None)
             telemetry.emit(
                 self.log,
                 "webhook.failed",

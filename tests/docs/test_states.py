@@ -18,6 +18,7 @@ from piecework.store.effects import EffectLedger
 from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
 from piecework.store.notifications import Notifications
+from piecework.store.occasions import Occasions
 from piecework.store.reclaim import Reclaimer
 from piecework.store.settlements import Settlements
 from tests.docs.pages import ENDS, ROOT, edges, prose
@@ -31,6 +32,7 @@ STORES = (
     JobTransitions,
     Jobs,
     Notifications,
+    Occasions,
     outbox.Outbox,
     Reclaimer,
     Settlements,

@@ -43,13 +43,16 @@ def receiver(inbox: Inbox, tmp_path: Path) -> Iterator[HTTPServer]:
     server.server_close()
 
 
-async def subscribe(scenario: Scenario, port: int, *events: str) -> None:
+async def subscribe(
+    scenario: Scenario, port: int, *events: str, after_s: int = 0
+) -> None:
     wanted = Subscription(
         "ops",
         f"http://127.0.0.1:{port}/",
         "env:PIECEWORK_WEBHOOK_SECRET",
         events=events,
         pipeline="counting",
+        after_s=after_s,
     )
     await set_webhook(scenario.rt, wanted, "tester")
 
@@ -83,6 +86,22 @@ async def test_a_job_that_ends_and_its_dead_letters_are_told(
     assert (ended["job"], ended["pipeline"]) == ("job-1", "counting")
     assert arrived["data"]["count"] == 3
     assert SECRET not in str(await show_webhook(scenario.rt, "ops"))
+
+
+async def test_a_stuck_job_and_its_end_are_told(
+    scenario: Scenario, inbox: Inbox, receiver: HTTPServer
+) -> None:
+    await subscribe(scenario, receiver.server_port, "job.stuck", after_s=1)
+    await scenario.submit(counting, [Item(n=1)])
+    async with scenario.reconciler():
+        await scenario.until(lambda: delivered(scenario, 1))
+        async with scenario.worker():
+            await scenario.until(lambda: delivered(scenario, 2))
+
+    stuck, over = inbox.bodies()
+    assert (stuck["type"], over["type"]) == ("job.stuck", "job.stuck.over")
+    assert stuck["data"]["finding"]["code"] == "workers.none"
+    assert over["data"]["began"] == stuck["id"]
 
 
 async def test_a_pause_and_the_end_of_a_cancel_are_told(

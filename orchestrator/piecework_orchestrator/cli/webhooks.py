@@ -14,6 +14,7 @@ from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
 from piecework_orchestrator.cli.output import Column, Output, facts
 from piecework_orchestrator.cli.run import confirm, run_connected
 from piecework_orchestrator.identity import whoami
+from piecework_orchestrator.times import parse_limit
 from piecework_orchestrator.webhooks import Subscription
 
 WebhookArgument = Annotated[str, typer.Argument(help="The name of the webhook.")]
@@ -50,6 +51,15 @@ def set_webhook(
     pipeline: Annotated[
         str, typer.Option(help="Only events of this pipeline.", show_default=False)
     ] = "",
+    after: Annotated[
+        str,
+        typer.Option(
+            help="After how long job.stuck and breaker.open are told, such as 10m;"
+            " by default PIECEWORK_WEBHOOK_AFTER_S.",
+            metavar="SPAN",
+            show_default=False,
+        ),
+    ] = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Set a webhook: an address that is told of events.
@@ -59,7 +69,10 @@ def set_webhook(
     """
 
     async def run(rt: Runtime, out: Output) -> None:
-        wanted = Subscription(webhook, url, secret, form, event or (), pipeline)
+        after_s = int(parse_limit(after) or 0)
+        wanted = Subscription(
+            webhook, url, secret, form, event or (), pipeline, after_s
+        )
         found = await webhooks.set_webhook(rt, wanted, rt.identity or whoami())
         out.document(found, lambda console: console.print(facts(texts(found).items())))
         if out.table:

@@ -9,6 +9,7 @@ import dataclasses
 
 import pytest
 
+from piecework.domain.webhook import Webhook
 from piecework.explain.causes import find
 from piecework.explain.findings import FINDINGS
 from piecework.explain.situation import (
@@ -31,7 +32,7 @@ PAIRS = (
     "submit died, no worker",
 )
 #: Findings that no exercise causes.
-NOT_EXERCISED = {"limit.used", "fleet.unreadable"}
+NOT_EXERCISED = {"limit.used", "fleet.unreadable", "webhook.failed"}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,25 @@ def test_a_used_limit_is_a_note_beside_the_chunks_that_run() -> None:
     codes = [finding.kind.code for finding in find(whole)]
 
     assert codes == ["job.progressing", "limit.used"]
+
+
+def test_a_failed_webhook_is_a_note_of_the_jobs_of_its_pipeline() -> None:
+    whole = situation_of("slow")
+    failed = {"failed_at": "2026-11-24T02:00:00Z", "last_error": "HTTP 503"}
+    hooks = [
+        Webhook({"sk": name, "pipeline": pipeline, **facts})
+        for name, pipeline, facts in (
+            ("ops", "", failed),
+            ("other", "another", failed),
+            ("fine", "", {}),
+        )
+    ]
+    told = find(dataclasses.replace(whole, webhooks=hooks))
+    assert [finding.kind.code for finding in told] == [
+        "job.progressing",
+        "webhook.failed",
+    ]
+    assert told[1].command == "piecework webhooks show ops"
 
 
 def test_each_waiting_chunk_says_for_what_it_waits() -> None:

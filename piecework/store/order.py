@@ -79,7 +79,8 @@ async def end_stopped(table: Table, chunks: Sequence[Chunk], now: float) -> list
     """Move PENDING -> CANCELLED: up to 50 chunks of stopped keys; return the others.
 
     A chunk that was unblocked since it was read stays as it is, and so does a chunk
-    of a key that is not stopped any more. All chunks of such a key stay: the key goes on.
+    of a key that is not stopped any more. All chunks of such a key stay: the key goes
+    on.
     """
     todo, left = list(chunks), list[Chunk]()
     while todo:

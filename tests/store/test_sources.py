@@ -34,7 +34,12 @@ UNCONDITIONAL = {
     ("jobs.py", "active_mark"): "goes with a conditional transition",
     ("deletions.py", "_unlisting"): "an entry of the index, which decides nothing",
     ("deletions.py", "expiry_mark"): "goes with a conditional transition",
+    (
+        "outbox.py",
+        "deliveries_to",
+    ): "goes with the write of its event; same id, same row",
     ("outbox.py", "due_mark"): "goes with the write of its delivery",
+    ("occasions.py", "watch_mark"): "goes with a webhook; the last token counts",
     ("outbox.py", "outbox_mark"): "goes with a delivery; the last token counts",
     ("backlogs.py", "closing"): "goes with the conditional end of its job",
     ("dead_letters.py", "open_mark"): "goes with the write of its dead letter",

@@ -28,7 +28,8 @@ from piecework_orchestrator.inspector import (
 from piecework_orchestrator.letters import dead_letter_document
 from piecework_orchestrator.results import ended_chunks, result_json
 from piecework_orchestrator.ui.access import Access
-from piecework_orchestrator.ui.actions import ACTIONS, OFFERED, Action, Subject
+from piecework_orchestrator.ui.action import Action, Subject
+from piecework_orchestrator.ui.actions import ACTIONS, offered_to
 from piecework_orchestrator.ui.grid import make_grid
 from piecework_orchestrator.ui.reading import (
     POLL_S,
@@ -204,7 +205,7 @@ class Pages:
             "effects": effects,
             "letters": len(letters),
             "is_open": not record.status.ended,
-            "offered": OFFERED.get(parts["job"]["status"], ()),
+            "offered": offered_to(parts["job"]["status"]),
             "refresh_s": refresh_s(record.chunks),
         }
 

@@ -1,0 +1,106 @@
+"""The types of an action: its subject, what it would touch, and its form."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+
+from piecework.client import Client
+from piecework_orchestrator.inspector import Document
+from piecework_orchestrator.selection import LetterFilter
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of an action's form; `kind` is that of an HTML input, or `json`."""
+
+    name: str
+    label: str
+    kind: str = "text"
+    help: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What an action would touch now.
+
+    Attributes:
+        sentences: For the operator, before the form.
+        rows: The things that it touches, as documents with the keys of `columns`.
+        fields: The fields of the form, without the reason.
+    """
+
+    sentences: tuple[str, ...]
+    rows: tuple[Document, ...] = ()
+    columns: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What an action is about, from its address.
+
+    Attributes:
+        job, fingerprint, effect: Empty: not given.
+        chunk: The number of a chunk; None: not given.
+    """
+
+    job: str = ""
+    chunk: int | None = None
+    fingerprint: str = ""
+    effect: str = ""
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query of the address."""
+        found = {"job": self.job, "fingerprint": self.fingerprint}
+        found |= {"effect": self.effect}
+        found |= {} if self.chunk is None else {"chunk": str(self.chunk)}
+        return {name: value for name, value in found.items() if value}
+
+    @property
+    def filters(self) -> LetterFilter:
+        """The filters of dead letters."""
+        filters: LetterFilter = {}
+        if self.fingerprint:
+            filters["fingerprint"] = self.fingerprint
+        if self.chunk is not None:
+            filters["chunks"] = [self.chunk]
+        return filters
+
+    def __str__(self) -> str:
+        """Return the subject in words."""
+        words = [f"job {self.job}"] if self.job else []
+        words += [] if self.chunk is None else [f"chunk {self.chunk}"]
+        words += [f"cause {self.fingerprint}"] if self.fingerprint else []
+        return ", ".join(words) or "all jobs"
+
+
+Fields = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action.
+
+    Attributes:
+        title: Of its page and its button.
+        preview: Reads what it would touch.
+        perform: Does it; returns a sentence about the outcome.
+        offered: The statuses of a job in which its page offers the action.
+        is_final: Whether it ends or removes something for good.
+        shows_payload: Whether its form shows a payload.
+    """
+
+    title: str
+    preview: Callable[[Client, Subject], Awaitable[Preview]]
+    perform: Callable[[Client, Subject, Fields], Coroutine[None, None, str]]
+    offered: frozenset[str] = frozenset()
+    is_final: bool = False
+    shows_payload: bool = False
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"

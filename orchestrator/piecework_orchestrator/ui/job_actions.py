@@ -1,0 +1,151 @@
+"""The actions on a job, and on an effect in doubt of one of its chunks."""
+
+from __future__ import annotations
+
+import json
+
+from piecework.client import Client
+from piecework.domain.model import ChunkStatus
+from piecework.errors import UsageError
+from piecework.store.dead_letters import DISCARDED
+from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject, count
+
+
+async def preview_cancel(client: Client, subject: Subject) -> Preview:
+    """Count the chunks that a cancel stops, and those that keep their results."""
+    view = await client.job(subject.job).view()
+    kept = view.counts.get(ChunkStatus.SUCCEEDED, 0)
+    ended = sum(view.counts.get(each, 0) for each in ChunkStatus if each.terminal)
+    return Preview(
+        (
+            f"{count(view.chunks - ended, 'open chunk')} will be stopped.",
+            f"{count(kept, 'chunk')} with a result will keep it.",
+        ),
+        fields=(
+            Field(
+                "compensate",
+                "Compensate the effects of open chunks",
+                "checkbox",
+                "Their completed stages are undone, the last one first.",
+            ),
+        ),
+    )
+
+
+async def cancel(client: Client, subject: Subject, fields: Fields) -> str:
+    """Cancel a job."""
+    job, compensate = client.job(subject.job), fields.get("compensate") == "on"
+    facts = await job.cancel(fields["reason"], compensate=compensate)
+    return f"Job {facts.id} is {facts.status}."
+
+
+async def preview_reopen(client: Client, subject: Subject) -> Preview:
+    """Count the chunks without a result; those that were discarded stay dead."""
+    job = client.job(subject.job)
+    view = await job.view()
+    letters = await job.dead_letters(closed=True)
+    discarded = len({one.chunk for one in letters if one.state == DISCARDED})
+    left = view.chunks - view.counts.get(ChunkStatus.SUCCEEDED, 0) - discarded
+    sentences = [f"{count(left, 'chunk')} without a result will run again."]
+    sentences += ["Chunks with a result keep it; answered calls are not paid again."]
+    if discarded:
+        sentences.append(f"{count(discarded, 'discarded chunk')} will stay dead.")
+    return Preview(tuple(sentences))
+
+
+async def retry(client: Client, subject: Subject, fields: Fields) -> str:
+    """Retry a job that ended PARTIAL, FAILED or CANCELLED."""
+    reopened = await client.job(subject.job).retry(fields["reason"])
+    return f"{count(reopened, 'chunk')} of job {subject.job} will run again."
+
+
+async def preview_pause(client: Client, subject: Subject) -> Preview:
+    """Count the chunks that a pause keeps waiting."""
+    view = await client.job(subject.job).view()
+    ended = sum(view.counts.get(each, 0) for each in ChunkStatus if each.terminal)
+    sentence = f"{count(view.chunks - ended, 'open chunk')} will wait"
+    return Preview((f"{sentence}; calls in flight finish. Its deadline goes on.",))
+
+
+async def pause(client: Client, subject: Subject, fields: Fields) -> str:
+    """Pause a job."""
+    facts = await client.job(subject.job).pause(fields["reason"])
+    return f"Job {facts.id} is {facts.status}."
+
+
+async def preview_resume(client: Client, subject: Subject) -> Preview:
+    """Say why the job is paused."""
+    paused = (await client.job(subject.job).facts()).document.get("pause", {})
+    why = f"{paused.get('code', '')}: {paused.get('message', '')}"
+    return Preview((f"It was paused by {paused.get('actor', '')}: {why}.",))
+
+
+async def resume(client: Client, subject: Subject, fields: Fields) -> str:
+    """Resume a paused job."""
+    facts = await client.job(subject.job).resume(fields["reason"])
+    return f"Job {facts.id} is {facts.status}."
+
+
+async def preview_delete(client: Client, subject: Subject) -> Preview:
+    """Count what a deletion removes."""
+    job = client.job(subject.job)
+    view, letters = await job.view(), await job.dead_letters()
+    results = view.counts.get(ChunkStatus.SUCCEEDED, 0)
+    data = f"{count(view.chunks, 'chunk')} with {count(results, 'result')}"
+    sentences = [
+        f"{data}, all payloads and all files will be deleted for good.",
+        "A tombstone stays: the hash of the certificate, the operator and the reason.",
+    ]
+    if letters:
+        open_ = count(len(letters), "open dead letter")
+        sentences.insert(1, f"{open_} will be deleted, too.")
+    return Preview(tuple(sentences))
+
+
+async def delete(client: Client, subject: Subject, fields: Fields) -> str:
+    """Delete a job."""
+    facts = await client.job(subject.job).delete(fields["reason"])
+    return f"Job {facts.id} is {facts.status}."
+
+
+# ── an effect in doubt ────────────────────────────────────────────────────────
+
+
+async def preview_resolve(client: Client, subject: Subject) -> Preview:
+    """Show an effect in doubt, and ask whether it happened."""
+    job = client.job(subject.job)
+    found = [row async for row in job.effects(subject.chunk)]
+    rows = tuple(row for row in found if row["effect_key"] == subject.effect)
+    return Preview(
+        ("Check in the other system whether this effect happened.",),
+        rows,
+        ("stage", "effect", "started_at", "effect_key"),
+        (
+            Field("happened", "The effect happened", "checkbox"),
+            Field(
+                "answer",
+                "Its answer",
+                "json",
+                "The JSON value that the call returned; only if it happened.",
+                "null",
+            ),
+        ),
+    )
+
+
+async def resolve(client: Client, subject: Subject, fields: Fields) -> str:
+    """Record whether an effect in doubt happened."""
+    happened = fields.get("happened") == "on"
+    try:
+        answer = json.loads(fields.get("answer") or "null")
+    except ValueError as error:
+        message = f"The answer is not JSON: {error}."
+        raise UsageError(message) from None
+    done = await client.job(subject.job).resolve_effect(
+        subject.chunk or 0,
+        subject.effect,
+        fields["reason"],
+        happened=happened,
+        answer=answer,
+    )
+    return f"The effect is {done['state']}."

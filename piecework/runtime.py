@@ -43,6 +43,7 @@ from piecework.store.completion import SnapshotCache, Tallies
 from piecework.store.costs import Costs
 from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
+from piecework.store.pipelines import PipelinePauses
 from piecework.store.table import Table
 from piecework.telemetry.emit import emit_throttles
 
@@ -96,6 +97,11 @@ class Runtime:
     def budgets(self) -> Budgets:
         """The budgets of the deployment."""
         return Budgets(self.table, self.clock, self.rng)
+
+    @property
+    def pipelines(self) -> PipelinePauses:
+        """The pauses of the pipelines."""
+        return PipelinePauses(self.table, self.clock)
 
     @property
     def backlogs(self) -> Backlogs:

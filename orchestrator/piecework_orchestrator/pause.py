@@ -7,6 +7,7 @@ from piecework.domain.model import Job, JobRef, JobStatus
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.fan_out import Progress
 from piecework.jobs.pausing import resume_job
+from piecework.jobs.pipeline_pauses import require_running_pipeline
 from piecework.runtime import Runtime
 
 #: What an operator does next with a job that cannot be paused, by its status.
@@ -56,11 +57,13 @@ async def resume(
 
     Raises:
         NotFoundError: `job.record.not_found`.
-        UsageError: `job.state.not_paused`.
+        UsageError: `job.state.not_paused`, `job.pipeline.paused`.
     """
     job = await rt.jobs.read(ref)
     if job is None:
         raise not_found(ref)
+    if job.pause is not None:
+        await require_running_pipeline(rt, job)
     if not await resume_job(rt, job, actor, reason, progress):
         message = f"Job {ref.job} is {job.status}: it is not paused."
         step = f"See `piecework jobs show {ref.job}`."

@@ -30,7 +30,11 @@ from piecework.domain.model import (
 )
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.fan_in import start_finalizing
-from piecework.jobs.fan_out import ProgressHeartbeat, fan_out
+from piecework.jobs.fan_out import (
+    ProgressHeartbeat,
+    fan_out,
+    pause_with_pipeline,
+)
 from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DISCARDED, OPEN, Closing, DeadLetters
@@ -169,6 +173,7 @@ async def reopen(
     rate = DispatchRate(request.rate, rt.clock()) if request.rate else None
     reopened = await reopen_chunks(rt, job, to_reopen, request.closing, rate)
     await rt.transitions.reopened(job)
+    await pause_with_pipeline(rt, job)
     await dispatch(rt, job, reopened, rate)
     recorded: dict[str, Any] = {
         "actor": request.actor,

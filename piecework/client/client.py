@@ -58,6 +58,7 @@ from piecework_orchestrator.inspector import (
     read_jobs,
 )
 from piecework_orchestrator.letters import group_by_cause, write_letters
+from piecework_orchestrator.pipelines import list_pipelines, pause_one, resume_one
 from piecework_orchestrator.selection import Filter, LetterFilter, select
 from piecework_orchestrator.submit import Submission, submit
 
@@ -373,6 +374,30 @@ class Client:
         row = await self._quotas().set_pause(dependency, None)
         return limits_document(dependency, row)
 
+    async def pipelines(self) -> list[Document]:
+        """Return the pipelines of workers, active jobs and pauses, by name."""
+        return await list_pipelines(self.runtime, self.runtime.settings.tenant)
+
+    async def pause_pipeline(self, pipeline: str, reason: str = "") -> Document:
+        """Start no further call of a pipeline, in any job, until it is resumed.
+
+        Its running jobs are paused, and so is each job that starts meanwhile. Calls in
+        flight finish.
+        """
+        return await pause_one(
+            self.runtime, self.runtime.settings.tenant, pipeline, self._actor, reason
+        )
+
+    async def resume_pipeline(self, pipeline: str, reason: str = "") -> Document:
+        """End the pause of a pipeline; the jobs that it has paused continue.
+
+        Raises:
+            UsageError: `job.pipeline.not_paused`.
+        """
+        return await resume_one(
+            self.runtime, self.runtime.settings.tenant, pipeline, self._actor, reason
+        )
+
     async def budgets(self) -> list[Document]:
         """Return the daily budgets of the tenants that have one."""
         rt = self.runtime
@@ -429,6 +454,9 @@ class SyncClient:
     discard = Blocking(Client.discard)
     limits = Blocking(Client.limits)
     set_limits = Blocking(Client.set_limits)
+    pipelines = Blocking(Client.pipelines)
+    pause_pipeline = Blocking(Client.pause_pipeline)
+    resume_pipeline = Blocking(Client.resume_pipeline)
     budgets = Blocking(Client.budgets)
     set_daily_budget = Blocking(Client.set_daily_budget)
     pause_dependency = Blocking(Client.pause_dependency)

@@ -42,6 +42,8 @@ class PauseCode(StrEnum):
     PERSON = "person"
     #: Its sample has ended, and the rest waits for a yes.
     SAMPLE = "sample"
+    #: An operator paused its pipeline.
+    PIPELINE = "pipeline"
     #: Its budget, or that of its tenant for the day, is spent.
     BUDGET = "budget"
 

@@ -10,7 +10,8 @@
     T#acme#OUTBOX                      DELIVERY#<webhook>#<event>, DUE#<time>#...,
                                        OCCASION#<event>#<subject>#<pipeline>
     ACTIVE                             <tenant>#<job>, OUTBOX#T#<tenant>,
-                                       WATCH#T#<tenant>
+                                       WATCH#T#<tenant>,
+                                       PIPELINE#T#<tenant>#<pipeline>
     EXPIRY                             <time>#<tenant>#<job>
     BREAKERS                           <dependency>, LIMITS#<dependency>,
                                        BUDGET#<tenant>
@@ -75,6 +76,7 @@ DELIVERY_PREFIX = "DELIVERY#"
 OCCASION_PREFIX = "OCCASION#"
 OUTBOX_PREFIX = "OUTBOX#T#"
 WATCH_PREFIX = "WATCH#T#"
+PIPELINE_PREFIX = "PIPELINE#T#"
 BUDGET_SK = "BUDGET"
 BUDGET_PREFIX = "BUDGET#"
 RECORD_SK = "RECORD"
@@ -187,6 +189,21 @@ def tenant_of_mark(prefix: str, sk: str) -> str | None:
 def occasion_sk(event: str, subject: str, pipeline: str) -> str:
     """Return the sort key of a state that lasts, beside the deliveries of a tenant."""
     return f"{OCCASION_PREFIX}{event}#{subject}#{pipeline}"
+
+
+def pipeline_sk(tenant: str, pipeline: str = "") -> str:
+    """Return the sort key of the pause of a pipeline, among the active jobs.
+
+    Without a pipeline it is the beginning of the keys of a tenant.
+    """
+    return f"{PIPELINE_PREFIX}{tenant}#{pipeline}"
+
+
+def pipeline_of_sk(sk: str) -> tuple[str, str] | None:
+    """Return tenant and pipeline of the row of a pause; None: it is another row."""
+    tenant, _, pipeline = sk.removeprefix(PIPELINE_PREFIX).partition("#")
+    is_pause = sk.startswith(PIPELINE_PREFIX) and is_name(tenant) and is_name(pipeline)
+    return (tenant, pipeline) if is_pause else None
 
 
 def backlog_sk(queue: str, tenant: str, job: str) -> str:

@@ -1080,6 +1080,18 @@ ROWS: Final = (
         "`piecework jobs retry JOB`.",
     ),
     Code(
+        "job.pipeline.paused",
+        PERMANENT,
+        "The pipeline of the job is paused, so the job cannot be resumed.",
+        "Resume the pipeline with `piecework pipelines resume PIPELINE`.",
+    ),
+    Code(
+        "job.pipeline.not_paused",
+        PERMANENT,
+        "The pipeline is not paused, so it cannot be resumed.",
+        "See the pipelines with `piecework pipelines list`.",
+    ),
+    Code(
         "job.state.not_finished",
         PERMANENT,
         "The job has not ended, so it has no complete result and cannot be retried.",

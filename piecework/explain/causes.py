@@ -235,6 +235,12 @@ def job_paused(view: View) -> Iterator[Finding]:
             until=pause.until,
             tenant=view.at.job.ref.tenant,
         )
+    elif pause is not None and pause.code == PauseCode.PIPELINE:
+        pipeline = view.at.job.pipeline
+        message = f"{pause.actor} paused pipeline {pipeline}: {pause.message}"
+        yield view.finding(
+            "pipeline.paused", message, view.chunks, since=pause.at, pipeline=pipeline
+        )
     elif pause is not None:
         message = f"{pause.actor} paused the job: {pause.code}: {pause.message}"
         yield view.finding("job.paused", message, view.chunks, since=pause.at)

@@ -69,6 +69,13 @@ FINDINGS: Final = {
             intended=True,
         ),
         Kind(
+            "pipeline.paused",
+            Rank.BLOCKS_JOB,
+            "An operator paused the pipeline of the job.",
+            "Correct the reason of the pause, then resume the pipeline.",
+            "piecework pipelines resume {pipeline}",
+        ),
+        Kind(
             "job.budget_spent",
             Rank.BLOCKS_JOB,
             "The budget of the job is spent, so a worker paused the job.",

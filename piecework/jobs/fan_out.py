@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from piecework.aws.queue import BATCH, Message
@@ -51,10 +51,23 @@ async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -
             return
         if not await rt.transitions.open(job.ref, job.gen):
             return
+        await pause_with_pipeline(rt, job)
     elif job.status is not JobStatus.RUNNING:
         return
     await send_chunks(rt, job, progress)
     await rt.transitions.sent(job.ref, job.gen)
+
+
+async def pause_with_pipeline(rt: Runtime, job: Job) -> bool:
+    """Pause a RUNNING job if its pipeline is paused; return whether it is paused now.
+
+    The same transaction checks that the pipeline is still paused.
+    """
+    state = await rt.pipelines.read(job.ref.tenant, job.pipeline)
+    if state.pause is None:
+        return False
+    pause = replace(state.pause, at="")
+    return await rt.transitions.pause(job, pause, [rt.pipelines.still_paused(state)])
 
 
 async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:

@@ -12,11 +12,12 @@ import structlog
 
 from piecework import telemetry
 from piecework.cost.meter import acting_as
-from piecework.domain.model import CANCELLABLE, ChunkRef, Job, JobRef
+from piecework.domain.model import CANCELLABLE, ChunkRef, Job, JobRef, JobStatus
 from piecework.domain.records import MALFORMED_ERRORS, UNREADABLE
 from piecework.errors import PieceworkError, SchemaTooNewError
 from piecework.errors.classify import classify
 from piecework.health import Liveness
+from piecework.jobs.pipeline_pauses import follow_pipeline, is_paused_by_pipeline
 from piecework.reconciler.dead_letter_queue import DeadLetterAlarms, drain
 from piecework.reconciler.expiry import Expiries
 from piecework.reconciler.jobs import reconcile_job
@@ -24,6 +25,7 @@ from piecework.reconciler.liveness import LeaseObserver
 from piecework.reconciler.pass_state import PassContext, refuse_chunk
 from piecework.reconciler.watches import Watches
 from piecework.runtime import Runtime
+from piecework.store.jobs import ActiveMarks
 from piecework.webhooks.delivery import Deliverer
 from piecework.webhooks.sender import Send
 
@@ -51,8 +53,8 @@ class Reconciler:
     liveness: Liveness = field(default_factory=Liveness)
     send: Send | None = None
     active: int = 0
-    #: The tenants whose webhooks had pending deliveries at the last pass.
-    outboxes: set[str] = field(default_factory=set)
+    #: The rows beside the active jobs, as the last pass read them.
+    marks: ActiveMarks = field(default_factory=ActiveMarks)
     deliverer: Deliverer = field(init=False)
     _context: PassContext = field(init=False)
     _alarms: DeadLetterAlarms = field(init=False)
@@ -79,22 +81,21 @@ class Reconciler:
         actions: Counter[str] = Counter()
         began = asyncio.get_running_loop().time()
         self.active = 0
-        self.outboxes.clear()
-        gone = set(self._next_pass)
-        watched: set[str] = set()
-        async for ref in self.rt.jobs.active(self.outboxes, watched):
+        gone, marks = set(self._next_pass), ActiveMarks()
+        async for ref in self.rt.jobs.active(marks):
             self.active += 1
             gone.discard(ref)
             self.liveness.expect_reconciler()
             now = asyncio.get_running_loop().time()
             if self._next_pass.get(ref, 0.0) <= now:
                 actions += await self._job(ref)
+        self.marks = marks
         for ref in gone:
             self._forget(ref)
         actions += await self._drain()
         actions += await self._evaluate_alarms()
         actions += await self._expire()
-        actions += await self._watch(watched)
+        actions += await self._watch(marks.watched)
         for action, count in actions.items():
             telemetry.emit(self.log, "reconcile.action", action=action, count=count)
         took = asyncio.get_running_loop().time() - began
@@ -164,7 +165,14 @@ class Reconciler:
             self._forget(ref)
         else:
             self._next_pass[ref] = asyncio.get_running_loop().time() + self.pause(job)
-        return Counter() if job is None else await reconcile_job(self._context, job)
+        if job is None:
+            return Counter()
+        is_paused = (ref.tenant, job.pipeline) in self.marks.paused
+        must_pause = is_paused and job.status is JobStatus.RUNNING
+        must_resume = is_paused_by_pipeline(job) and not is_paused
+        if (must_pause or must_resume) and await follow_pipeline(self.rt, job):
+            return Counter({"pipeline followed": 1})
+        return await reconcile_job(self._context, job)
 
     async def _drain(self) -> Counter[str]:
         try:
@@ -219,7 +227,7 @@ async def reconcile_once(
             await asyncio.sleep(rt.settings.lease_s if observe_s is None else observe_s)
             reconciler.request_pass()
             actions += await reconciler.run_pass()
-        for tenant in sorted(reconciler.outboxes):
+        for tenant in sorted(reconciler.marks.outboxes):
             actions += await reconciler.deliverer.deliver(tenant, stay_s=0.0)
     return actions
 
@@ -255,7 +263,7 @@ async def pass_and_pause(reconciler: Reconciler, wake: asyncio.Event) -> None:
     try:
         with acting_as("reconciler"):
             await reconciler.run_pass()
-            reconciler.deliverer.start(reconciler.outboxes)
+            reconciler.deliverer.start(reconciler.marks.outboxes)
     except Exception:  # noqa: BLE001 -- logged with its traceback
         telemetry.emit(reconciler.log, "reconcile.failed")
     pause = rt.settings.reconcile_s * rt.rng.uniform(0.8, 1.2)

@@ -71,9 +71,12 @@ class JobTransitions:
         )
 
     async def sent(self, ref: JobRef, gen: int) -> bool:
-        """Record that every chunk's message was sent."""
+        """Record that every chunk's message was sent, also of a paused job."""
         facts = {"sent_at": iso(self.clock())}
-        return await self._move(ref, gen, JobStatus.RUNNING, JobStatus.RUNNING, facts)
+        for status in (JobStatus.RUNNING, JobStatus.PAUSED):
+            if await self._move(ref, gen, status, status, facts):
+                return True
+        return False
 
     async def stop_starting(self, job: Job) -> bool:
         """Record that no further chunk of a RUNNING job starts.

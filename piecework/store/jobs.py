@@ -4,20 +4,51 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.domain.rows import EventRow
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import Action, Item, Table, Written
 
 NEW = "attribute_not_exists(pk)"
 #: DynamoDB accepts 100 actions in a transaction; one of them checks the job.
 CHUNKS_AT_ONCE = 99
 #: Groups that are counted at once.
 COUNTED_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveMarks:
+    """What the rows beside the active jobs say. A reconciler reads them with the jobs.
+
+    Only keys are used, because keys cannot be edited in place. What a row has besides
+    is read again before a process acts on it.
+
+    Attributes:
+        outboxes: The tenants whose webhooks have pending deliveries.
+        watched: The tenants that are told of states that last.
+        paused: The tenant and the name of each paused pipeline.
+    """
+
+    outboxes: set[str] = field(default_factory=set)
+    watched: set[str] = field(default_factory=set)
+    paused: set[tuple[str, str]] = field(default_factory=set)
+
+    def note(self, row: Item) -> None:
+        """Add what a row says."""
+        for prefix, found in (
+            (keys.OUTBOX_PREFIX, self.outboxes),
+            (keys.WATCH_PREFIX, self.watched),
+        ):
+            tenant = keys.tenant_of_mark(prefix, row["sk"])
+            if tenant is not None:
+                found.add(tenant)
+        pipeline = keys.pipeline_of_sk(row["sk"])
+        if pipeline is not None and "pause_code" in row:
+            self.paused.add(pipeline)
 
 
 @dataclass(slots=True)
@@ -168,26 +199,14 @@ class Jobs:
             if job is not None and fnmatchcase(str(item.get("pipeline")), pipeline):
                 yield JobRef(tenant, job)
 
-    async def active(
-        self, outboxes: set[str] | None = None, watched: set[str] | None = None
-    ) -> AsyncIterator[JobRef]:
-        """Yield every active job; skip items that are not marks of a job.
-
-        Add to `outboxes` each tenant whose webhooks have pending deliveries, and to
-        `watched` each tenant that is told of states that last. Only keys are
-        read, because keys cannot be edited in place.
-        """
+    async def active(self, marks: ActiveMarks | None = None) -> AsyncIterator[JobRef]:
+        """Yield every active job; note the other rows beside them in `marks`."""
         async for item in self.table.query(keys.ACTIVE_PK, any_version=True):
             job = keys.job_of_active_sk(item["sk"])
             if job is not None:
                 yield JobRef(*job)
-            for prefix, found in (
-                (keys.OUTBOX_PREFIX, outboxes),
-                (keys.WATCH_PREFIX, watched),
-            ):
-                tenant = keys.tenant_of_mark(prefix, item["sk"])
-                if tenant is not None and found is not None:
-                    found.add(tenant)
+            if marks is not None:
+                marks.note(item)
 
     def _put(self, pk: str, sk: str, item: dict[str, Any]) -> Action:
         return self.table.action("Put", pk, sk, condition=NEW, item=item)

@@ -139,11 +139,11 @@ class FleetQuotas:
             yield row["sk"].removeprefix(keys.LIMITS_PREFIX), row
 
 
-def read_pause(row: Item) -> Pause | None:
-    """Return the pause of a row; None: the dependency is not paused."""
+def read_pause(row: Item, what: str = "A limit") -> Pause | None:
+    """Return the pause of a row; None: what it belongs to is not paused."""
     if PAUSE[0] not in row:
         return None
-    return Pause(*(read_text(row, each, "A limit") for each in PAUSE))
+    return Pause(*(read_text(row, each, what) for each in PAUSE))
 
 
 def read_quota(row: Item) -> Quota:

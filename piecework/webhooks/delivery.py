@@ -55,7 +55,8 @@ class Deliverer:
         """Stop the deliveries; their claims end by themselves."""
         for task in self._running.values():
             task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        if self._running:
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def deliver(self, tenant: str, stay_s: float = STAY_S) -> Counter[str]:
         """Send the due deliveries of a tenant; return the number of each outcome.

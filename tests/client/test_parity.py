@@ -66,6 +66,9 @@ COMMAND_OF = {
     "set_limits": "limits set",
     "pause_dependency": "limits pause",
     "resume_dependency": "limits resume",
+    "pipelines": "pipelines list",
+    "pause_pipeline": "pipelines pause",
+    "resume_pipeline": "pipelines resume",
     "effects": "effects list",
     "resolve_effect": "effects resolve",
 }

@@ -15,6 +15,7 @@ from piecework.domain.occasion import Subject
 from piecework.domain.webhook import Webhook
 from piecework.reconciler.pass_state import Activity
 from piecework.reconciler.watches import Watches
+from piecework.store.jobs import ActiveMarks
 from piecework.store.occasions import Occasions, watch_mark
 from tests.store.conftest import NOW, Store
 from tests.store.test_outbox import World
@@ -228,9 +229,9 @@ async def test_without_a_webhook_for_it_nothing_is_watched(watch: Watch) -> None
     await watch.store.put(keys.webhooks_pk(tenant), **item)
     await watch.look(60)
     assert not await watch.occasions.all()
-    watched: set[str] = set()
-    _ = [ref async for ref in watch.store.jobs.active(None, watched)]
-    assert tenant not in watched
+    marks = ActiveMarks()
+    _ = [ref async for ref in watch.store.jobs.active(marks)]
+    assert tenant not in marks.watched
 
 
 async def test_a_lost_race_changes_nothing(watch: Watch) -> None:

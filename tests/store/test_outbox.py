@@ -12,6 +12,7 @@ from piecework.domain import keys
 from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import JobStatus, moment
 from piecework.domain.webhook import DELAYS_S, Webhook, WebhookDelivery
+from piecework.store.jobs import ActiveMarks
 from piecework.store.outbox import DELIVERED, FAILED, PENDING, Outbox
 from piecework.webhooks.delivery import JITTER, Deliverer
 from piecework.webhooks.sender import Answer, Post
@@ -94,9 +95,9 @@ class World:
 
     async def is_listed(self) -> bool:
         """Return whether reconcilers find the outbox."""
-        found: set[str] = set()
+        found = ActiveMarks()
         _ = [ref async for ref in self.store.jobs.active(found)]
-        return self.store.ref.tenant in found
+        return self.store.ref.tenant in found.outboxes
 
 
 async def test_the_end_of_a_job_writes_its_notices_in_its_own_transaction(

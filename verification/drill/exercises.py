@@ -143,6 +143,13 @@ async def paused(fleet: Fleet) -> None:
     await asyncio.sleep(SETTLED_S)
 
 
+async def pipeline_paused(fleet: Fleet) -> None:
+    """Pause the pipeline of a job between the retries of its chunks."""
+    await runs(fleet, *many(retry=MORE))
+    await fleet.driver.pause_pipeline((await fleet.job()).ref, mortal=False)
+    await asyncio.sleep(SETTLED_S)
+
+
 async def in_order(fleet: Fleet, *hows: str) -> None:
     """Let a worker run a job whose chunks have one order key."""
     fleet.worker(reconcile=False)
@@ -192,6 +199,7 @@ SINGLE: Final = (
         "dependency.paused",
     ),
     Exercise("paused", paused, "job.paused", "retry.waiting"),
+    Exercise("pipeline paused", pipeline_paused, "pipeline.paused", "retry.waiting"),
     Exercise(
         "key stopped",
         lambda fleet: in_order(fleet, "refused", *many(quick=MORE)),

@@ -46,6 +46,7 @@ GROUPS = {
     "dlq": "List, redrive, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
     "limits": "List and change what the fleet may use of its dependencies.",
+    "pipelines": "List the pipelines, pause them and resume them.",
     "webhooks": "Tell other systems of events: set, show and try webhooks.",
     "budgets": "List and set what tenants may spend in a day.",
     "infra": "Deploy the stacks to AWS; compare, price and remove them.",
@@ -166,6 +167,18 @@ COMMANDS = {
     "limits set": Row(
         "limits:set_limits",
         "Change the limits of a dependency in force, without a deployment.",
+    ),
+    "pipelines list": Row(
+        "pipelines:list_pipelines",
+        "List the pipelines that a worker has, an active job runs, or a pause names.",
+    ),
+    "pipelines pause": Row(
+        "pipelines:pause_pipeline",
+        "Pause a pipeline: no further call of its jobs starts.",
+    ),
+    "pipelines resume": Row(
+        "pipelines:resume_pipeline",
+        "Resume a paused pipeline, and the jobs that it has paused.",
     ),
     "webhooks list": Row(
         "webhooks:list_webhooks",

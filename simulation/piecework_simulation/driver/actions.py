@@ -54,6 +54,8 @@ SubmitRequest: TypeAlias = tuple[
 ]
 #: The share of jobs whose chunks have order keys.
 ORDERED_SHARE = 0.4
+#: How many of the jobs that an operator pauses are paused with their pipeline, too.
+PIPELINE_SHARE = 0.4
 #: The calls that the budget of a job pays for; 0: it has no budget.
 BUDGETS = (0, 0, 0, 1, 3, 8, 30)
 #: The calls by which a budget is raised at the end: no schedule makes more.
@@ -167,7 +169,9 @@ class ScheduleDriver:
         if faults.fires("operator.redrive"):
             acts.append(fleet.redrive)
         if faults.fires("operator.pause"):
+            with_pipeline = [fleet.pause_pipeline, fleet.resume_pipeline]
             acts += [fleet.pause, fleet.resume, fleet.pause]
+            acts += with_pipeline * (apart.random() < PIPELINE_SHARE)
         if faults.fires("operator.limits"):
             acts.append(fleet.set_limits)
         if ordered:
@@ -216,6 +220,7 @@ class ScheduleDriver:
                 await self.fleet.submit(*asked, mortal=False)
             if asked[-1]:
                 await self.fleet.raise_budget(asked[0], PLENTY, mortal=False)
+            await self.fleet.resume_pipeline(asked[0], mortal=False)
         loop = asyncio.get_running_loop()
         deadline_at = max(loop.time(), self.provider.waits_end_at) + MAX_END_S
         while unfinished := self.unfinished():

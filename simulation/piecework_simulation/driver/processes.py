@@ -18,6 +18,7 @@ from piecework.domain.order_key import read_order_key
 from piecework.domain.priority import Priority
 from piecework.errors import PieceworkError
 from piecework.jobs.budgeting import set_budget
+from piecework.jobs.pipeline_pauses import pause_pipeline, resume_pipeline
 from piecework.pipelines import Pipeline, Stage
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.resilience.limits import Limits
@@ -274,6 +275,26 @@ class FleetDriver:
         """Resume a job."""
         act = functools.partial(resume, ref=ref, actor="operator", reason="go on")
         return await self.command("resume", ref, act, **more)
+
+    async def pause_pipeline(self, ref: JobRef, **more: Any) -> str:
+        """Pause the pipeline of a job."""
+
+        async def act(rt: Runtime) -> None:
+            if job := await rt.jobs.read(ref):
+                named = rt, ref.tenant, job.pipeline
+                await pause_pipeline(*named, actor="operator", reason="enough")
+
+        return await self.command("pipeline", ref, act, **more)
+
+    async def resume_pipeline(self, ref: JobRef, **more: Any) -> str:
+        """Resume the pipeline of a job."""
+
+        async def act(rt: Runtime) -> None:
+            if job := await rt.jobs.read(ref):
+                named = rt, ref.tenant, job.pipeline
+                await resume_pipeline(*named, actor="operator", reason="go on")
+
+        return await self.command("pipeline", ref, act, **more)
 
     async def set_budget(self, ref: JobRef, **more: Any) -> str:
         """Raise the budget of a job for some calls."""

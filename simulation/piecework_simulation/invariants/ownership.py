@@ -35,6 +35,7 @@ def foreign_writes(change: Change, tenant: str) -> Iterator[str]:
         of_pk = change.sk.partition("#")[2]  # after the time
     if of_pk.startswith(keys.BACKLOG_PREFIX):
         of_pk = of_pk.split("#", 2)[2]  # after the queue
+    of_pk = of_pk.removeprefix(keys.PIPELINE_PREFIX)
     owner = of_pk.partition("#")[0]
     named = row.get("tenant", {}).get("S", owner)
     if change.pk.startswith(("T#", keys.ACTIVE_PK)) and named != owner:

@@ -1,0 +1,84 @@
+"""`pipelines`: list the pipelines, pause one and resume it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from piecework.client import Client
+from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
+from piecework_orchestrator.cli.output import Column, Output, facts
+from piecework_orchestrator.cli.run import run_client
+
+PipelineArgument = Annotated[
+    str, typer.Argument(help="The name of the pipeline, as its code declares it.")
+]
+
+
+def list_pipelines(output: OutputOption = Format.TABLE) -> None:
+    """List the pipelines that a worker has, an active job runs, or a pause names."""
+
+    async def run(client: Client, out: Output) -> None:
+        columns = [
+            Column("PIPELINE", "pipeline"),
+            Column("WORKERS", "workers", right=True),
+            Column("ACTIVE JOBS", "jobs", right=True),
+            Column("PAUSED", pause_text, shrinks=True),
+        ]
+        empty = "no worker runs, and no job is active; next: piecework worker --help"
+        out.rows(await client.pipelines(), columns, empty)
+
+    run_client(run, output)
+
+
+def pause_pipeline(
+    pipeline: PipelineArgument,
+    reason: ReasonOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Pause a pipeline: no further call of its jobs starts.
+
+    Its running jobs become PAUSED, and so does each job that starts meanwhile. Calls
+    in flight finish, and no attempt is spent. Deadlines go on. `pipelines resume` ends
+    the pause.
+    """
+
+    async def run(client: Client, out: Output) -> None:
+        show(out, await client.pause_pipeline(pipeline, reason), "paused")
+
+    run_client(run, output)
+
+
+def resume_pipeline(
+    pipeline: PipelineArgument,
+    reason: ReasonOption = "",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Resume a paused pipeline, and the jobs that it has paused.
+
+    A job that was paused for another reason stays paused.
+    """
+
+    async def run(client: Client, out: Output) -> None:
+        show(out, await client.resume_pipeline(pipeline, reason), "resumed")
+
+    run_client(run, output)
+
+
+def show(out: Output, document: dict[str, Any], verb: str) -> None:
+    """Write the state of a pipeline after a change, and the jobs that followed."""
+    shown = {"pipeline": document["pipeline"], "paused": pause_text(document)}
+    out.document(document, lambda console: console.print(facts(shown.items())))
+    if out.table:
+        jobs = document["followed"]
+        number = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+        out.say(f"{verb} {number}{': ' if jobs else ''}{', '.join(jobs[:8])}")
+
+
+def pause_text(document: Any) -> str:
+    """Return why, by whom and since when a pipeline is paused."""
+    pause = document["pause"]
+    if pause is None:
+        return "-"
+    return f"{pause['message'] or 'no reason'} (by {pause['actor']} at {pause['at']})"

@@ -1,0 +1,93 @@
+"""The pipelines of a deployment, for an operator: list, pause, resume."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from piecework.domain.keys import is_name
+from piecework.domain.model import moment
+from piecework.errors import UsageError
+from piecework.jobs.pipeline_pauses import PausedJobs, pause_pipeline, resume_pipeline
+from piecework.runtime import Runtime
+from piecework.store.pipelines import PipelineState
+from piecework.store.workers import read_reports
+
+
+async def list_pipelines(rt: Runtime, tenant: str) -> list[dict[str, Any]]:
+    """Return each pipeline that a worker has, an active job runs, or a pause names.
+
+    `workers` counts the workers that report in time, `jobs` the active jobs of the
+    tenant.
+    """
+    workers, jobs = Counter[str](), Counter[str]()
+    for report in await read_reports(rt.table):
+        if not report.has_stopped and moment(report.due_at) > rt.clock():
+            workers.update(report.pipelines)
+    async for ref in rt.jobs.active():
+        job = await rt.jobs.read(ref) if ref.tenant == tenant else None
+        if job is not None and not job.status.ended:
+            jobs[job.pipeline] += 1
+    states = {s.pipeline: s async for s in rt.pipelines.of_tenant(tenant)}
+    names = workers.keys() | jobs.keys() | {n for n, s in states.items() if s.pause}
+    return [
+        {
+            **document(states.get(name, PipelineState(tenant, name))),
+            "workers": workers[name],
+            "jobs": jobs[name],
+        }
+        for name in sorted(names)
+    ]
+
+
+async def pause_one(
+    rt: Runtime, tenant: str, pipeline: str, actor: str, reason: str
+) -> dict[str, Any]:
+    """Pause a pipeline and its running jobs; return its state and the jobs.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: not the name of a pipeline.
+    """
+    require_name(pipeline)
+    return followed(
+        await pause_pipeline(rt, tenant, pipeline, actor=actor, reason=reason)
+    )
+
+
+async def resume_one(
+    rt: Runtime, tenant: str, pipeline: str, actor: str, reason: str
+) -> dict[str, Any]:
+    """Resume a pipeline and the jobs that it has paused; return its state and them.
+
+    Raises:
+        UsageError: `job.pipeline.not_paused`; `cli.usage.invalid`.
+    """
+    require_name(pipeline)
+    return followed(
+        await resume_pipeline(rt, tenant, pipeline, actor=actor, reason=reason)
+    )
+
+
+def require_name(pipeline: str) -> None:
+    """Check that a text can name a pipeline.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if not is_name(pipeline):
+        raise UsageError(f"{pipeline[:64]!r} is not the name of a pipeline.")
+
+
+def followed(paused: PausedJobs) -> dict[str, Any]:
+    """Return the state of a pipeline, and the jobs that followed it."""
+    return {**document(paused.state), "followed": list(paused.jobs)}
+
+
+def document(state: PipelineState) -> dict[str, Any]:
+    """Return the state of a pipeline."""
+    pause = state.pause
+    return {
+        "pipeline": state.pipeline,
+        "tenant": state.tenant,
+        "pause": None if pause is None else pause.document(),
+    }

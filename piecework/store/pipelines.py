@@ -1,0 +1,96 @@
+"""The pauses of pipelines: one row for each pipeline that was ever paused.
+
+The rows are among the active jobs, so that a reconciler reads them with its jobs. Each
+write names the one that it follows, so a late copy of a pause changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from piecework.domain import keys
+from piecework.domain.job_row import Pause, PauseCode
+from piecework.domain.model import iso
+from piecework.domain.records import SCHEMA, read_int, require_known
+from piecework.store.limits import FIRST_OR_SEEN, PAUSE, read_pause
+from piecework.store.table import Action, Item, Table, Written
+
+#: The pause that the writer has read has not ended.
+STILL_PAUSED: Final = "seq = :seen AND attribute_exists(pause_code)"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineState:
+    """Whether a pipeline is paused.
+
+    Attributes:
+        seq: Rises with each pause and each resume; 0: it was never paused.
+    """
+
+    tenant: str
+    pipeline: str
+    seq: int = 0
+    pause: Pause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinePauses:
+    """The pauses of the pipelines of a deployment."""
+
+    table: Table
+    clock: Callable[[], float]
+
+    async def read(self, tenant: str, pipeline: str) -> PipelineState:
+        """Return the state of a pipeline."""
+        sk = keys.pipeline_sk(tenant, pipeline)
+        row = await self.table.get(keys.ACTIVE_PK, sk)
+        return _state(tenant, pipeline, row or {})
+
+    async def of_tenant(self, tenant: str) -> AsyncIterator[PipelineState]:
+        """Yield the pipelines of a tenant that were ever paused."""
+        rows = self.table.query(keys.ACTIVE_PK, keys.pipeline_sk(tenant))
+        async for row in rows:
+            if (named := keys.pipeline_of_sk(row["sk"])) is not None:
+                yield _state(*named, row)
+
+    async def set(self, seen: PipelineState, pause: Pause | None) -> bool:
+        """Pause a pipeline, or end its pause; False: its state has changed since.
+
+        A pause that is repeated replaces the reason.
+        """
+        facts: dict[str, Any] = {"v": SCHEMA, "seq": seen.seq + 1}
+        removed = " REMOVE " + ", ".join(PAUSE)
+        if pause is not None:
+            at = iso(self.clock())
+            told = (pause.code, pause.message, pause.actor, at)
+            facts, removed = facts | dict(zip(PAUSE, told, strict=True)), ""
+        action = self.table.action(
+            "Update",
+            keys.ACTIVE_PK,
+            keys.pipeline_sk(seen.tenant, seen.pipeline),
+            condition=FIRST_OR_SEEN,
+            update="SET " + ", ".join(f"{name} = :{name}" for name in facts) + removed,
+            values={**facts, "seen": seen.seq},
+        )
+        return isinstance(await self.table.update(action), Written)
+
+    def still_paused(self, seen: PipelineState) -> Action:
+        """Return the check that the pause which was read has not ended."""
+        return self.table.action(
+            "ConditionCheck",
+            keys.ACTIVE_PK,
+            keys.pipeline_sk(seen.tenant, seen.pipeline),
+            condition=STILL_PAUSED,
+            values={"seen": seen.seq},
+        )
+
+
+def _state(tenant: str, pipeline: str, row: Item) -> PipelineState:
+    row = require_known(row)
+    seq = read_int({"seq": 0} | row, "seq", "The pause of a pipeline")
+    pause = read_pause(row, "The pause of a pipeline")
+    if pause is not None:
+        pause = replace(pause, code=PauseCode.PIPELINE)
+    return PipelineState(tenant, pipeline, seq, pause)

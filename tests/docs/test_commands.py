@@ -22,7 +22,6 @@ import piecework_simulation.run_command
 import piecework_worker.__main__
 from piecework.settings import Settings
 from piecework_orchestrator.cli.app import LazyCommand, app
-from piecework_orchestrator.intake.json_lines import is_json_lines
 from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, spans
 
 #: The commands that pass their arguments to a program of its own.
@@ -191,16 +190,6 @@ def test_a_wrong_command_in_a_message_is_noticed(text: str) -> None:
     assert wrong_parts(text)
 
 
-def other_sources(page: Path) -> list[str]:
-    lines = [line for line in shell_lines(page) if "submit" in line]
-    sources = [name for line in lines for name in re.findall(r"s3://[^\s\"'`]+", line)]
-    return [name for name in sources if not is_json_lines(name)]
-
-
-def test_every_source_in_a_bucket_is_a_manifest() -> None:
-    assert [] == on_every_page(other_sources)
-
-
 def unknown_options(page: Path) -> list[str]:
     return [
         f"{option} in: {line.strip()}"
@@ -245,19 +234,3 @@ def test_every_setting_that_a_page_names_exists() -> None:
     assert set() == {n.lower() for n in named - others} - {
         each.name for each in fields(Settings)
     }
-
-
-def test_the_commands_for_the_aws_cli_are_well_formed() -> None:
-    lines = shell_lines(ROOT / "docs/tables.md")
-    commands = [line for line in lines if line.startswith("aws ")]
-    operations = {tuple(line.split()[1:3]) for line in commands}
-
-    assert {
-        ("dynamodb", "get-item"),
-        ("dynamodb", "query"),
-        ("dynamodb", "scan"),
-        ("s3", "cp"),
-        ("s3", "ls"),
-        ("sqs", "get-queue-attributes"),
-    } == operations
-    assert [] == [line for line in commands if line.count("'") % 2]

@@ -27,10 +27,6 @@ HEADS = [
 ]
 
 
-def test_the_readme_has_at_most_160_lines() -> None:
-    assert len(README.read_text("utf-8").splitlines()) <= 160
-
-
 def test_the_readme_has_its_sections_in_their_order() -> None:
     lines = prose(README).splitlines()
 

@@ -68,14 +68,14 @@ async def test_a_retry_goes_on_from_the_checkpoints(scenario: Scenario) -> None:
 async def test_a_cancel_before_any_worker_cancels_every_chunk_at_once(
     scenario: Scenario,
 ) -> None:
-    await scenario.submit(counting, [Item(n=n) for n in range(300)])
+    await scenario.submit(counting, [Item(n=n) for n in range(120)])
 
     job = await cancel(scenario.rt, JOB, actor="me", reason="no")
 
     certificate = json.loads(await scenario.rt.objects.get(job.item["certificate"]))
     assert job.status is JobStatus.CANCELLED
-    assert certificate["outcomes"] == {"CANCELLED": 300}
-    assert len(certificate["missing"]) == 300
+    assert certificate["outcomes"] == {"CANCELLED": 120}
+    assert len(certificate["missing"]) == 120
     async with scenario.worker():
 
         async def queue_is_empty() -> bool:
@@ -125,7 +125,7 @@ async def test_a_cancel_does_not_interrupt_a_compensation(scenario: Scenario) ->
 async def test_a_submit_that_was_cancelled_is_not_sent_by_submitting_again(
     scenario: Scenario,
 ) -> None:
-    items = [Item(n=n) for n in range(450)]
+    items = [Item(n=n) for n in range(150)]
 
     class CrashError(Exception):
         pass
@@ -147,5 +147,5 @@ async def test_a_submit_that_was_cancelled_is_not_sent_by_submitting_again(
         count, _ = await retry(scenario.rt, RetryRequest(JOB, "me", "go on"))
         ended = await scenario.ended()
     assert ended.status is JobStatus.SUCCEEDED
-    assert count < 450
-    assert scenario.happened("first") == 450
+    assert count < 150
+    assert scenario.happened("first") == 150

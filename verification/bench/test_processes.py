@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-
 from bench import machine, processes
 from bench.machine import NoiseSample
 
@@ -13,12 +11,6 @@ def test_a_process_is_read_whatever_its_name_holds() -> None:
 
     assert (7, 4, 5) == (stat.pid, stat.parent, stat.group)
     assert (14 + 15 + 16 + 17) / processes.TICKS == stat.cpu
-
-
-def test_a_process_has_used_what_its_tree_has() -> None:
-    own = processes.stat_of(os.getpid()).cpu
-
-    assert own <= processes.tree_cpu_s(os.getpid())
 
 
 def test_busy_time_of_other_processes_is_foreign() -> None:

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.ledger import LedgerReader
-from bench.rivals import protocol
 from bench.rivals.protocol import CallFailedError, Config, Tasks, fails_first
 
 
@@ -16,36 +14,6 @@ def config(tmp_path: Path) -> Config:
     places = {"endpoint": "", "region": "", "queue": "", "table": ""}
     ledger = str(tmp_path / "ledger")
     return Config("W1", 3, 2, 30, ledger=ledger, chunks=2, calls=3, fails=1.0, **places)
-
-
-def test_the_tasks_of_a_workload_have_names(config: Config) -> None:
-    of_calls = replace(config, workload="W2a")
-    of_chunks = replace(config, workload="W2b")
-
-    assert ["0", "1", "2"] == config.tasks
-    assert ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2"] == of_calls.tasks
-    assert ["0", "1"] == of_chunks.tasks
-
-
-def test_a_task_says_which_calls_it_makes(config: Config) -> None:
-    assert [(1, 2)] == config.calls_of("1.2")
-    assert [(1, 0), (1, 1), (1, 2)] == config.calls_of("1")
-
-
-def test_what_a_later_version_asks_for_is_left_out(
-    config: Config, tmp_path: Path
-) -> None:
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({**asdict(config), "unheard of": 1}))
-
-    assert config == protocol.read(file)
-
-
-def test_a_performed_task_stands_in_the_ledger(config: Config) -> None:
-    Tasks(config).perform("1")
-
-    facts = LedgerReader(Path(config.ledger)).poll()
-    assert {"1": 1} == facts.starts == facts.dones
 
 
 async def test_a_call_that_fails_does_so_once(config: Config) -> None:

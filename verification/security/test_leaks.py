@@ -23,12 +23,6 @@ async def test_no_canary_is_anywhere_but_where_payloads_belong(
         assert [] == await leaked(rt, Planted(), apart=False, commands=2)
 
 
-def test_a_hundred_are_planted_and_each_is_another() -> None:
-    planted = Planted().all
-    assert len(planted) >= 100
-    assert len(planted) == len(set(planted))
-
-
 def test_a_leak_is_found_however_it_is_spelt() -> None:
     canary = "The party of amber basalt cobalt damson ebony x7y2k9q4"
     for text in (

@@ -11,12 +11,11 @@ from piecework.domain.model import ChunkRef, ChunkStatus
 from piecework.domain.outcome import Compensation
 from verification.soak.crew import Death
 from verification.soak.ledger import duplicates, left_to_a_person, paid_twice, settle_up
-from verification.soak.plan import Plan
 from verification.soak.quiet import quiets
 from verification.soak.record import Change, Effect, Item
 from verification.soak.sample import PK, clean
 from verification.soak.tables import odd_letters
-from verification.soak.takeover import percentile, seconds, takeovers
+from verification.soak.takeover import takeovers
 
 STANDING = ("reserve", "hold", "charge", "deliver")
 
@@ -85,14 +84,6 @@ def test_a_cancel_that_never_ends_is_never_quiet() -> None:
     assert float("inf") == quiets([base], [])[0].seconds
 
 
-def test_percentiles_are_values_that_were_measured() -> None:
-    assert (2.0, 4.0) == (
-        percentile([4.0, 1.0, 2.0, 3.0], 0.5),
-        percentile([4.0, 1.0, 2.0, 3.0], 0.99),
-    )
-    assert ("4.00", "-") == (seconds([4.0], 0.5), seconds([], 0.5))
-
-
 def test_a_chunk_that_succeeded_has_every_effect_once() -> None:
     chunk = {"status": "SUCCEEDED"}
     assert 0 == unsettled(chunk, *STANDING)
@@ -150,22 +141,3 @@ def test_an_effect_under_two_keys_is_double_only_where_keys_mean_nothing() -> No
 def test_a_paid_call_that_is_made_again_is_counted() -> None:
     calls = [Effect(1.0, "call", "read", "j", 0, key) for key in ("a", "b", "a")]
     assert 2 == paid_twice(calls)
-
-
-def test_a_plan_is_the_same_for_the_same_seed() -> None:
-    assert Plan(seed=7).jobs() == Plan(seed=7).jobs()
-    assert Plan(seed=7).blows() == Plan(seed=7).blows()
-    assert Plan(seed=7).jobs() != Plan(seed=8).jobs()
-
-
-def test_a_plan_has_all_its_chunks_and_kills() -> None:
-    plan = Plan(chunks=1000, kills=25)
-    assert 1000 == sum(len(job.work) for job in plan.jobs())
-    assert 25 == plan.blows().count("kill")
-    assert 2 == plan.blows().count("cancel") == plan.blows().count("cancel_in_a_lull")
-
-
-def test_cancels_fall_while_there_is_work() -> None:
-    blows = Plan(chunks=1000, kills=25).blows()
-    last = max(n for n, blow in enumerate(blows) if blow.startswith("cancel"))
-    assert last < 0.9 * len(blows)

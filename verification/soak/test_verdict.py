@@ -94,18 +94,6 @@ def test_what_was_not_asked_for_is_not_missed() -> None:
     assert [] == tell(verdict(small, met="", takeovers=(), quiets=()))
 
 
-def test_a_small_soak_is_not_late_for_having_nothing_to_measure() -> None:
-    empty = verdict(takeovers=(), quiets=())
-    assert [] == [*empty.broken(), *empty.late()]
-
-
-def test_where_there_is_nothing_to_measure_the_figure_is_a_dash() -> None:
-    told = facts(verdict(met="kill", takeovers=(), quiets=(BUSY,)))
-    names = ("takeover_p50_s", "takeover_p99_s", "takeover_max_s")
-    assert {"-"} == {told[name] for name in (*names, "cancel_to_quiet_p99_s")}
-    assert "3.00" == told["under_faults_p99_s"]
-
-
 def test_a_blow_that_met_nobody_is_not_counted() -> None:
     told = facts(verdict(met="kill stop"))
     assert ("1", "0", "1") == (told["kills"], told["freezes"], told["stops"])

@@ -29,7 +29,3 @@ def test_keys_are_listed_as_xml_and_counted_by_what_they_cost(asking: Client) ->
     assert b"<Key>a/t w&amp;o</Key>" in asking.object("GET", after).body
     request_counts = {name: row[0] for name, row in asking.aws_server.counts.items()}
     assert {"s3.Put": 3, "s3.List": 1} == request_counts
-
-
-def test_what_is_not_modelled_is_said(asking: Client) -> None:
-    assert 501 == asking.object("DELETE", "/bucket").status

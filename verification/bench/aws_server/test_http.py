@@ -42,14 +42,6 @@ def test_the_next_request_waits_for_the_answer_of_the_one_before() -> None:
     assert b"first" == served.line.sent
 
 
-def test_expect_continue_is_answered() -> None:
-    served = Served()
-    asking = HEAD.replace(b"Host", b"Expect: 100-continue\r\nHost")
-    served.connection.data_received(asking)
-
-    assert b"HTTP/1.1 100 Continue\r\n\r\n" == served.line.sent
-
-
 def test_an_abandoned_answer_is_cancelled() -> None:
     served = Served()
     off: list[bool] = []

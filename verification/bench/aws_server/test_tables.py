@@ -90,51 +90,6 @@ def test_a_refused_write_shows_the_item_and_is_billed_for_it(asking: Client) -> 
     assert 2 + 2 == asking.units("dynamodb.PutItem")
 
 
-def test_binary_values_are_kept_as_bytes(asking: Client) -> None:
-    item = {**KEY, "b": {"B": "aGVsbG8="}, "many": {"BS": ["eA==", "eQ=="]}}
-    write(asking, "PutItem", Item=item)
-
-    assert item == write(asking, "GetItem", Key=KEY).said["Item"]
-
-
-def test_a_table_may_have_no_sort_key_and_a_key_of_its_own_name(
-    asking: Client,
-) -> None:
-    item = {"id": {"S": "x"}, "status": {"S": "DONE"}}
-    once = {
-        "TableName": "once",
-        "Item": item,
-        "ConditionExpression": "attribute_not_exists(#id)",
-        "ExpressionAttributeNames": {"#id": "id"},
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-    }
-    assert 200 == write(asking, "PutItem", **once).status
-
-    assert item == write(asking, "PutItem", **once).said["Item"]
-    key = {"id": {"S": "x"}}
-    assert item == write(asking, "GetItem", TableName="once", Key=key).said["Item"]
-
-
-def test_a_table_comes_and_goes(asking: Client) -> None:
-    assert "ResourceInUseException" == create(asking, "t", "pk", "sk").said["__type"]
-    described = write(asking, "DescribeTable").said["Table"]
-    assert "ACTIVE" == described["TableStatus"]
-
-    write(asking, "DeleteTable")
-
-    for operation in ("DescribeTable", "DeleteTable", "GetItem"):
-        gone = write(asking, operation, Key=KEY)
-        assert "ResourceNotFoundException" == gone.said["__type"]
-
-
-def test_what_is_not_modelled_is_said(
-    asking: Client, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert 501 == write(asking, "BatchGetItem").status
-    assert 501 == write(asking, "GetItem", Key=KEY, ProjectionExpression="a").status
-    assert "BatchGetItem" in capsys.readouterr().err
-
-
 def test_an_observer_is_not_counted(asking: Client) -> None:
     asking.open("dynamodb.GetItem", "bench-watcher x", TableName="t", Key=KEY)
 

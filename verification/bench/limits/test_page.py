@@ -2,45 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from bench.limits.page import duration, number, page, size
 from bench.limits.proxy import item_kind, object_kind
 from piecework.domain import keys
-
-PAGE = Path(__file__).parents[3] / "docs/aws-limits.md"
-
-
-def test_the_page_is_fresh() -> None:
-    assert page() == PAGE.read_text(), "python -m bench.limits > docs/aws-limits.md"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.3, "under 1 s"),
-        (1, "1 s"),
-        (2.54, "2.5 s"),
-        (60, "60 s"),
-        (119, "119 s"),
-        (240, "4 min"),
-        (7_200, "2 h"),
-        (187_800, "2.2 d"),
-    ],
-)
-def test_a_time_is_told_in_a_unit_of_which_it_has_two(
-    seconds: float, text: str
-) -> None:
-    assert text == duration(seconds)
-
-
-def test_sizes_and_counts_are_told_in_few_digits() -> None:
-    assert ["746 B", "12 KB", "1.2 MB", "1.1 GB"] == [
-        size(count) for count in (746, 12_211, 1_221_142, 1_221_142_857)
-    ]
-    assert ["10,000", "1,900,000"] == [number(10_000), number(1_988_410, digits=2)]
 
 
 @pytest.mark.parametrize(

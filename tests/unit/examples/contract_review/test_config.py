@@ -6,7 +6,6 @@ import pytest
 
 from piecework import PermanentError
 from piecework_examples.contract_review.config import (
-    LARGE_MODEL,
     Config,
     from_environment,
 )
@@ -15,20 +14,6 @@ from piecework_examples.contract_review.config import (
 def test_without_settings_the_rules_answer() -> None:
     assert Config() == from_environment({})
     assert "rules" == Config().model
-
-
-def test_every_setting_is_read() -> None:
-    environment = {
-        "REVIEW_MODEL": "bedrock",
-        "REVIEW_MODEL_ID": LARGE_MODEL,
-        "REVIEW_ADDIN_URL": "http://127.0.0.1:1/",
-        "REVIEW_TIMEOUT_S": "2.5",
-        "REVIEW_FALLBACK_ID": "larger",
-        "REVIEW_CALLS": "116",
-    }
-    addin = "http://127.0.0.1:1"
-    expected = Config("bedrock", LARGE_MODEL, addin, 2.5, "larger", 116)
-    assert expected == from_environment(environment)
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from piecework_examples.contract_review.clauses import Clause
 from piecework_examples.contract_review.findings import Severity
-from piecework_examples.contract_review.playbook import categories, specialists
 from piecework_examples.contract_review.quality import (
     Gold,
     GoldClause,
     GoldFinding,
     compared,
-    main,
     measured,
     total,
 )
@@ -54,19 +50,3 @@ def test_a_wrong_category_a_false_alarm_and_a_miss_are_counted() -> None:
     assert {(1, "vagueness", Severity.MEDIUM)} == quality.false_alarms
     assert {(2, "venue", Severity.HIGH)} == quality.misses
     assert (0, 0, 0) == (quality.accuracy, quality.precision, quality.recall)
-
-
-def test_the_last_line_has_the_three_figures(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    main()
-    last = capsys.readouterr().out.splitlines()[-1]
-    names = [part.split("=")[0] for part in last.split()]
-    assert ["category_accuracy", "finding_precision", "finding_recall"] == names
-
-
-def test_the_gold_names_only_known_categories_and_specialists() -> None:
-    known = {*categories(), "general"}
-    for part in measured():
-        assert {line.split(": ")[1].split(",")[0] for line in part.wrong} <= known
-        assert {name for _, name, _ in part.hits | part.misses} <= set(specialists())

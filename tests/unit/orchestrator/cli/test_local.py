@@ -90,12 +90,6 @@ def test_a_command_becomes_the_program_of_that_name(
     assert [sys.executable, words] == became
 
 
-def test_the_version_is_printed(run: Run) -> None:
-    done = run("--version")
-    assert 0 == done.exit_code
-    assert done.stdout.startswith("piecework ")
-
-
 def test_every_code_is_listed_and_can_be_looked_up(run: Run) -> None:
     listed = json.loads(run("explain-code", "-o", "json").stdout)
     assert list(REGISTRY) == [row["code"] for row in listed]
@@ -107,12 +101,6 @@ def test_codes_are_listed_by_layer(run: Run) -> None:
     listed = json.loads(run("explain-code", "--layer", "aws", "-o", "json").stdout)
     assert {"aws"} == {row["code"].partition(".")[0] for row in listed}
     assert 2 == run("explain-code", "--layer", "nonsense").exit_code
-
-
-def test_codes_are_listed_by_class(run: Run) -> None:
-    words = ("explain-code", "--class", "policy", "-o", "json")
-    assert {"policy"} == {row["class"] for row in json.loads(run(*words).stdout)}
-    assert 2 == run("explain-code", "--class", "nonsense").exit_code
 
 
 def test_a_code_is_shown_with_the_behaviour_of_the_runtime(run: Run) -> None:

@@ -9,10 +9,7 @@ import pytest
 
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
-from piecework_orchestrator.cli.progress import Lines, Step, StepProgress, show_steps
-
-#: What a terminal is sent where more than one line is drawn anew.
-UP_A_LINE = "\x1b[1A"
+from piecework_orchestrator.cli.progress import Step, StepProgress, show_steps
 
 
 @dataclass
@@ -53,15 +50,6 @@ def run(clock: Clock, progress: StepProgress) -> None:
         progress("sent", 100 * part)
 
 
-def test_reading_has_no_total_and_no_time_left() -> None:
-    clock, kept = Clock(), Kept()
-    progress = StepProgress(kept, 0.0, clock)
-    clock.now = 2.0
-    progress("read", 1000)
-    assert [Step("read", 1000, None, 0, 500.0)] == kept.steps
-    assert "1,000 chunks, 500/s" == str(kept.steps[0])
-
-
 def test_the_time_left_includes_writing_and_sending() -> None:
     clock, kept = Clock(), Kept()
     progress = StepProgress(kept, 0.0, clock)
@@ -87,14 +75,6 @@ def test_progress_is_shown_at_intervals_and_at_the_end_of_each_step() -> None:
     assert ends == [(step.name, step.done) for step in kept.over]
 
 
-def test_a_log_has_lines_and_a_short_submit_three_of_them() -> None:
-    clock, lines = Clock(), list[str]()
-    progress = StepProgress(Lines(lines.append), 60.0, clock)
-    run(clock, progress)
-    progress.close()
-    assert ["read 1,000 chunks", "written 1,000 chunks", "sent 500 chunks"] == lines
-
-
 def test_a_cancel_has_one_step_of_as_many_chunks_as_its_job() -> None:
     clock, kept = Clock(), Kept()
     progress = StepProgress(kept, 0.0, clock, total=1000)
@@ -113,18 +93,6 @@ def test_a_submit_under_an_id_that_exists_may_only_send() -> None:
     progress("read", 10)
     progress("sent", 4)
     assert (10, 6) == (kept.steps[-1].total, kept.steps[-1].ahead)
-
-
-def test_a_terminal_has_one_bar() -> None:
-    terminal = Terminal()
-    with show_steps(Output(Format.TABLE, io.StringIO(), terminal)) as progress:
-        progress("read", 3)
-        progress("written", 3)
-        progress("sent", 3)
-    shown = terminal.getvalue()
-    assert "sent" in shown
-    assert "3/3 chunks" in shown
-    assert UP_A_LINE not in shown
 
 
 @pytest.mark.parametrize("terminal", [Terminal(), io.StringIO()])

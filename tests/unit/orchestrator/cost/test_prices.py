@@ -4,10 +4,9 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-import yaml
 
 from piecework.errors import UsageError
-from piecework_orchestrator.cost.prices import PRICE_NAMES, SHIPPED_PRICES, load_prices
+from piecework_orchestrator.cost.prices import PRICE_NAMES, load_prices
 
 
 def test_each_shipped_region_has_every_price_with_its_source() -> None:
@@ -99,9 +98,3 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         load_prices(tmp_path / "none.yaml")
     assert "config.prices.invalid" == refused.value.code
-
-
-def test_the_file_is_plain_yaml() -> None:
-    assert {"dated", "regions", "models"} == set(
-        yaml.safe_load(SHIPPED_PRICES.read_text())
-    )

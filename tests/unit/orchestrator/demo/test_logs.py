@@ -27,15 +27,6 @@ def test_reading_continues_after_the_last_complete_line(tmp_path: Path) -> None:
     assert 2 == logs.rate_limited
 
 
-def test_retries_are_counted_by_code(tmp_path: Path) -> None:
-    logs = Logs(tmp_path)
-    for code in ("llm.http.timeout", "tool.http.429_rate_limited"):
-        logs.add_line(line(event="call.attempt", outcome="failed", error_code=code))
-
-    assert 2 == logs.retried.total()
-    assert 1 == logs.rate_limited
-
-
 def test_the_95th_percentile_covers_answered_model_calls(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
     assert logs.p95_s is None
@@ -57,15 +48,3 @@ def test_claims_and_replayed_calls_are_counted_by_fence(tmp_path: Path) -> None:
     assert {(3, 2): "host-9"} == logs.claimed
     assert {(3, 2): 11} == logs.replayed
     assert 1 == logs.leases_lost
-
-
-def test_lines_that_are_not_events_are_skipped(tmp_path: Path) -> None:
-    logs = Logs(tmp_path)
-    for expected in (
-        b"Traceback (most recent call last):",
-        b"[1]",
-        b'{"level": "info"}',
-    ):
-        logs.add_line(expected)
-
-    assert 0 == logs.retried.total()

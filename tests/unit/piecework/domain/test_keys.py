@@ -9,21 +9,11 @@ from piecework.domain import keys
 CHUNKS = st.integers(0, keys.MAX_CHUNK_NUMBER)
 
 
-@pytest.mark.parametrize("text", ["a", "A-z_09", "x" * 64])
-def test_a_plain_word_is_a_name(text: str) -> None:
-    assert keys.is_name(text) is True
-
-
 @pytest.mark.parametrize(
     "text", ["", "a#b", "a/b", "a.b", "a b", "a\n", "\n", "ä", "x" * 65, "../a"]
 )
 def test_a_text_that_could_break_a_key_is_not_a_name(text: str) -> None:
     assert keys.is_name(text) is False
-
-
-@pytest.mark.parametrize("text", ["report.md", "a", "x" * 128, "a..b"])
-def test_a_plain_file_name_may_name_an_artifact(text: str) -> None:
-    assert keys.is_file_name(text) is True
 
 
 @pytest.mark.parametrize(
@@ -53,33 +43,6 @@ def test_sort_keys_sort_as_the_chunks_do(one: int, other: int) -> None:
 def test_no_chunk_reads_the_rows_of_another(one: int, other: int) -> None:
     if one != other:
         assert not keys.stage_sk(one, "s").startswith(keys.work_prefix(other))
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        keys.stage_sk(3, "extract"),
-        keys.calls_sk(3, 1, 1, 1),
-        keys.effect_sk(3, "ab"),
-        keys.error_sk(3, 1, 1),
-    ],
-)
-def test_the_rows_of_a_chunk_share_its_prefix(row: str) -> None:
-    assert row.startswith(keys.work_prefix(3))
-
-
-def test_each_claim_writes_pages_and_errors_of_its_own() -> None:
-    rows = {
-        write(3, gen, fence)
-        for write in (lambda c, g, f: keys.calls_sk(c, g, f, 1), keys.error_sk)
-        for gen in (1, 2)
-        for fence in (1, 2)
-    }
-    assert len(rows) == 8
-
-
-def test_a_chunk_has_a_dead_letter_for_each_generation() -> None:
-    assert keys.dead_letter_sk(3, 1) != keys.dead_letter_sk(3, 2)
 
 
 def test_the_tenant_is_part_of_every_place() -> None:

@@ -6,14 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from piecework.domain import keys
 from piecework.domain.model import (
     Chunk,
     ChunkRef,
-    ChunkStatus,
-    Job,
     JobRef,
-    JobStatus,
     iso,
     moment,
 )
@@ -55,14 +51,6 @@ def test_a_moment_reads_without_a_calculator() -> None:
     assert iso(1_700_000_000.5) == "2023-11-14T22:13:20.500Z"
 
 
-def test_which_states_are_ends() -> None:
-    ends = {s for s in ChunkStatus if s.terminal}
-    assert ends == {ChunkStatus.SUCCEEDED, ChunkStatus.DEAD, ChunkStatus.CANCELLED}
-    over = {s for s in JobStatus if s.ended}
-    assert {JobStatus.SUCCEEDED, JobStatus.PARTIAL, JobStatus.FAILED} <= over
-    assert not over & {JobStatus.SUBMITTING, JobStatus.RUNNING, JobStatus.FINALIZING}
-
-
 def test_a_chunk_knows_its_job_and_its_place() -> None:
     ref = JobRef("acme", "j").chunk(300)
     assert ref.of == JobRef("acme", "j")
@@ -70,32 +58,8 @@ def test_a_chunk_knows_its_job_and_its_place() -> None:
     assert str(ref) == "j/300"
 
 
-def test_the_join_is_called_by_its_name() -> None:
-    ref = ChunkRef("acme", "j", keys.JOIN_CHUNK)
-    assert ref.is_join
-    assert str(ref) == "j/join"
-
-
-def test_an_unclaimed_chunk_has_no_fence_and_no_attempts() -> None:
-    chunk = Chunk.read(ChunkRef("a", "j", 0), {"status": "PENDING", "gen": 1})
-    assert (chunk.fence, chunk.attempts, chunk.renewal_mark) == (0, 0, (0, 0))
-
-
-def test_a_chunk_is_read_from_its_item() -> None:
-    item = {"status": "RUNNING", "gen": 2, "fence": 5, "attempts": 3, "renewals": 7}
-    chunk = Chunk.read(ChunkRef("a", "j", 0), item)
-    assert (chunk.status, chunk.gen) == (ChunkStatus.RUNNING, 2)
-    assert (chunk.attempts, chunk.renewal_mark) == (3, (5, 7))
-
-
 def test_an_unknown_state_is_refused() -> None:
     with pytest.raises(
         PermanentError, match="chunk j/0 has a missing or malformed 'status'"
     ):
         Chunk.read(ChunkRef("a", "j", 0), {"status": "LOST", "gen": 1})
-
-
-def test_a_job_is_read_from_its_item() -> None:
-    item = {"status": "RUNNING", "gen": 2, "chunks": 5, "pipeline": "review"}
-    job = Job.read(JobRef("a", "j"), item)
-    assert (job.status, job.gen, job.chunks) == (JobStatus.RUNNING, 2, 5)

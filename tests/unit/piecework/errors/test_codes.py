@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import re
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -93,33 +91,6 @@ def test_an_unknown_code_is_refused_and_similar_codes_are_named() -> None:
         lookup("job.recrod.not_found")
 
 
-def test_commands_in_recoveries_are_commands_that_exist() -> None:
-    known = {
-        "chunks list", "dev", "dlq list", "dlq redrive", "dlq show", "dlq stats",
-        "doctor", "down",
-            "effects list", "effects resolve",
-        "infra deploy", "infra destroy", "infra status",
-        "limits", "pipelines",
-        "jobs cancel", "jobs cost", "jobs list", "jobs resume", "jobs retry",
-        "jobs set",
-        "jobs show",
-        "jobs watch",
-        "webhooks list", "webhooks retry", "webhooks set", "webhooks show",
-        "reconcile", "results JOB", "submit",
-        "up", "COMMAND",
-    }  # fmt: skip
-    named = {
-        word
-        for row in REGISTRY.values()
-        for word in re.findall(
-            r"`piecework ((?:(?:chunks|dlq|effects|infra|jobs|results|webhooks) )?\w+)",
-            row.recovery,
-        )
-    }
-
-    assert set() == named - known
-
-
 def test_every_code_that_our_packages_raise_has_its_row() -> None:
     raised = {
         code: path.relative_to(ROOT).as_posix()
@@ -152,35 +123,9 @@ def test_a_renamed_and_a_reclassed_code_are_noticed_and_a_new_one_may_come() -> 
     ] == incompatible_codes(released(), classes)
 
 
-def test_the_module_prints_the_list_of_a_release(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["page", "released"])
-    monkeypatch.delitem(sys.modules, "piecework.errors.page")
-    runpy.run_module("piecework.errors.page", run_name="__main__")
-
-    assert released() == capsys.readouterr().out
-
-
-def test_the_page_lists_every_code_once() -> None:
-    listed = re.findall(r"^\| `([a-z0-9_.]+\.[a-z0-9_.]+)` \|", page(), re.MULTILINE)
-
-    assert list(REGISTRY) == listed
-
-
 def test_the_page_in_docs_is_the_one_that_the_registry_prints() -> None:
     written = (ROOT / "docs" / "error-codes.md").read_text(encoding="utf-8")
 
     assert page() == written, (
         "run: python -m piecework.errors.page > docs/error-codes.md"
     )
-
-
-def test_the_module_prints_the_page(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["page"])
-    monkeypatch.delitem(sys.modules, "piecework.errors.page")
-    runpy.run_module("piecework.errors.page", run_name="__main__")
-
-    assert page() == capsys.readouterr().out

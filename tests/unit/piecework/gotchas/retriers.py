@@ -1,10 +1,9 @@
-"""Ways to try a call again: ours, and those of tutorials."""
+"""A call that is tried again, behind a plain face."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from random import Random
 
 from piecework import RetryPolicy
@@ -31,39 +30,6 @@ def ours(policy: RetryPolicy) -> Retrier:
         return waits
 
     return try_again
-
-
-def sound_wait(attempt: int, rng: Random) -> float:
-    return rng.uniform(0.0, min(30.0, 2.0**attempt))
-
-
-def sound_reason(error: Exception) -> bool:
-    response = getattr(error, "response", None)
-    if response is None:
-        return isinstance(error, OSError)
-    return response.status_code in {408, 429} or response.status_code >= 500
-
-
-@dataclass(frozen=True)
-class Naive:
-    """The loop of a tutorial."""
-
-    helps: Callable[[Exception], bool] = sound_reason
-    wait: Callable[[int, Random], float] = sound_wait
-    limit: int = 20
-
-    async def __call__(self, call: Call, rng: Random) -> list[float]:
-        waits: list[float] = []
-        for attempt in range(self.limit):
-            try:
-                await call()
-            except Exception as error:  # noqa: BLE001  as tutorials do
-                if not self.helps(error):
-                    break
-                waits.append(self.wait(attempt, rng))
-            else:
-                break
-        return waits[: self.limit - 1]
 
 
 def first_waits(clients: int) -> list[Random]:

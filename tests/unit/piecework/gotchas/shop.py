@@ -1,10 +1,8 @@
-"""A shop outside, and clients that do an operation there once: ours, and naive ones."""
+"""A shop outside, and clients that do an operation there once."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -80,77 +78,3 @@ class InPipeline:
         return str(
             await provider.answer(self.caller, shop, ask, kwargs=order, scope=scope)
         )
-
-
-@dataclass(frozen=True)
-class Asked:
-    """All that a naive client could make a key of."""
-
-    user: str
-    task: str
-    operation: str
-    order: dict[str, Any]
-    now: float
-    attempt: int
-
-    def key(self, *names: str) -> str:
-        """Make a key of the named fields, the order sorted."""
-        return "/".join(
-            json.dumps(getattr(self, name), sort_keys=True) for name in names
-        )
-
-
-STABLE = ("user", "task", "operation", "order")
-
-
-@dataclass
-class Naive:
-    """The client of a tutorial: a dictionary by key."""
-
-    shop: Shop
-    key: Callable[[Asked], str] = lambda asked: asked.key(*STABLE)
-    ttl: float | None = DAY
-    keeps_failures: bool = False
-    kept: dict[str, tuple[float, str | Exception]] = field(default_factory=dict)
-    attempts: itertools.count[int] = field(default_factory=itertools.count)
-
-    async def do(self, user: str, task: str, operation: str, **order: Any) -> str:
-        now, attempt = self.shop.now, next(self.attempts)
-        key = self.key(Asked(user, task, operation, order, now, attempt))
-        at, known = self.kept.get(key, (now, None))
-        if known is not None and (self.ttl is None or now - at < self.ttl):
-            return answer(known)
-        try:
-            self.kept[key] = now, await self.shop.take(operation, key, **order)
-        except Exception as error:
-            if self.keeps_failures:
-                self.kept[key] = now, error
-            raise
-        return answer(self.kept[key][1])
-
-
-def answer(known: str | Exception) -> str:
-    """Return what was remembered, or raise it."""
-    if isinstance(known, Exception):
-        raise known
-    return known
-
-
-def naive(**wrong: Any) -> Open:
-    """Return a naive client that is wrong in one thing."""
-    return lambda shop: Naive(shop, **wrong)
-
-
-def of(*names: str) -> Open:
-    """Return a naive client whose key is made of these alone."""
-    return naive(key=lambda asked: asked.key(*names))
-
-
-def as_it_comes(asked: Asked) -> str:
-    """Make a key of the order as it happens to be written."""
-    return asked.key("user", "task", "operation") + json.dumps(asked.order)
-
-
-def never_the_same(asked: Asked) -> str:
-    """Make a key with a random part."""
-    return asked.key(*STABLE) + uuid.uuid4().hex

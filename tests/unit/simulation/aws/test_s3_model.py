@@ -93,9 +93,3 @@ async def test_a_listing_goes_on_page_by_page_in_order(s3: S3) -> None:
         async for page in pages(ask, Bucket="b", Prefix="p/", MaxKeys=3)
     ]
     assert [["p/1", "p/10", "p/9"], ["p/ü"]] == found
-
-
-def test_what_the_model_does_not_know_stops_the_test(s3: S3) -> None:
-    for operation, more in (("copy_object", {}), ("get_object", {"VersionId": "1"})):
-        with pytest.raises(NotImplementedError):
-            s3.call(operation, {**PLACE, **more})

@@ -22,7 +22,13 @@ from piecework.calls.fleet_limits import FleetLimits, Limiter
 from piecework.errors import PermanentError, StoreError, TransientError
 from piecework.errors.classify import classify
 from piecework.resilience.breaker import CircuitBreaker, Health, Permit
-from piecework.resilience.limits import QUOTA_CODE, TOO_LARGE_CODE, Quota
+from piecework.resilience.limits import (
+    QUOTA_CODE,
+    TOO_LARGE_CODE,
+    Quota,
+    Start,
+    micros,
+)
 from piecework.resilience.retry import RetryPolicy, blocked_on
 from tests.unit.piecework.fakes import Diary, caller
 from tests.unit.piecework.fleet_record import MemoryRecord
@@ -105,6 +111,18 @@ async def test_large_calls_take_no_starts_of_smaller_ones() -> None:
     waits = await asyncio.gather(*(start(process, tokens=1_000) for _ in range(3)))
     assert [9.0 <= wait for wait in sorted(waits)] == [False, True, True]
     assert max(waits) >= 19.0
+
+
+@virtually
+async def test_a_held_start_goes_to_the_first_call_that_it_fits() -> None:
+    record, now = MemoryQuotas(), micros(clock())
+    process = limiter(record, replace(MODEL, limits=Limits(tokens_per_minute=6_000)))
+    process.held += [Start(now, 1), Start(now + 400_000, 100)]
+    assert await start(process, tokens=100) == pytest.approx(0.4)
+    process.held.append(Start(now + 800_000, 100))
+    waits = await asyncio.gather(start(process, tokens=100), start(process, tokens=1))
+    assert [pytest.approx(0.4), 0.0] == waits
+    assert 0 == record.writes
 
 
 @virtually

@@ -309,7 +309,7 @@ class Invariants:
 
         The chunk has ended, or it waits long and its record says when it is due, or a
         sweep ends it because its job is cancelled, or a resume of its paused job sends
-        another message.
+        another message. A message that came before the join asked for a notification.
         """
         from piecework.aws.queue import Message
 
@@ -330,6 +330,7 @@ class Invariants:
         # A resume sends the messages of a paused job again, and none before it.
         resent = self.paused_until.get(message.ref.of.pk, 0.0) >= received_at
         needless = resent or checker.had_ended(received_at, now) or swept
+        needless = needless or received_at < checker.created_at
         if not (needless or checker.had_left_queue(received_at, now)):
             self.report_violation(f"I9: a message of {checker.name} was lost")
 

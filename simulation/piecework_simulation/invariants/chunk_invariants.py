@@ -35,6 +35,7 @@ class ChunkInvariants:
     Attributes:
         item: The chunk as last written.
         tokens: The claim token of each owner, by generation and fence.
+        created_at: When it was created.
         ended: Pairs of times: when the chunk ended, and when it was reopened.
         left_queue: Pairs of times: when it began a wait for which the reconciler sends
             the next message, and when the next write changed that.
@@ -48,6 +49,7 @@ class ChunkInvariants:
     report_violation: Callable[[str], None]
     item: Item = field(default_factory=dict)
     tokens: dict[tuple[int, int], str] = field(default_factory=dict)
+    created_at: float = 0.0
     ended: list[tuple[float, float]] = field(default_factory=list)
     left_queue: list[tuple[float, float]] = field(default_factory=list)
     renewed_at: float = 0.0
@@ -65,6 +67,8 @@ class ChunkInvariants:
 
     def check_creation(self, old: Item | None, new: Item) -> None:
         """Check the creation of a chunk, or of a new generation of it."""
+        if old is None:
+            self.created_at = self.world.now()
         if new["status"] != ChunkStatus.PENDING or new["attempts"]:
             self.report_violation(f"I4: {self.name} was created as {new['status']}")
         if old is not None and old["status"] not in ENDED:

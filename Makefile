@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 UV := $(shell command -v uv 2>/dev/null)
 CODE := piecework workers orchestrator simulation examples bench tests verification localstack docs/reference
-# Three processes for two cores, because the suite mostly waits. The long tests come
+# Four processes for two cores, because the suite mostly waits. The long tests come
 # last, so that an idle process takes tests from the others.
-WORKERS ?= 3
+WORKERS ?= 4
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -38,9 +38,9 @@ test: setup ## all tests of the product: no network, no container, no AWS accoun
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The tests of the programs under `verification/`, and of the bench.
-PROGRAMS := bench model mutants naive soak
+PROGRAMS := bench guards model mutants naive soak
 
-test-verification: setup ## the tests of the programs: model, mutants, naive, soak, bench
+test-verification: setup ## the tests of the programs: model, mutants, naive, soak, bench; the simulator without each guard
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(addprefix verification/,$(PROGRAMS)) $(ARGS)
 
 test-fast: setup ## unit tests and pages, without the emulator: under two minutes on two cores

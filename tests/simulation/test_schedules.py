@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from piecework_simulation.driver import actions, schedule
 from piecework_simulation.driver.inputs import WORKLOADS, Inputs
 from piecework_simulation.driver.schedule import run_schedule
-from piecework_simulation.engine.faults import swarm
 from piecework_simulation.engine.world import World
 from piecework_simulation.runner import run_schedules
-from tests.simulation.planted import NEEDED, PLANTED, SLOW_TO_SHOW
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,20 +52,3 @@ def test_a_world_is_freed_after_its_schedule() -> None:
 def worlds() -> list[World]:
     """Return the worlds that are still referenced."""
     return [each for each in gc.get_objects() if isinstance(each, World)]
-
-
-@pytest.mark.parametrize("plant", sorted(PLANTED.keys() - SLOW_TO_SHOW, key=str))
-def test_a_removed_guard_is_detected(
-    plant: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken_away, invariants = PLANTED[plant]
-    taken_away(monkeypatch)
-    needed = dict.fromkeys(NEEDED.get(plant, ()), 0.5)
-    monkeypatch.setattr(schedule, "swarm", lambda rng: swarm(rng) | needed)
-    monkeypatch.setattr(actions, "MAX_END_S", 900.0)
-    assert any(violations(seed) & invariants for seed in range(1, 400))
-
-
-def violations(seed: int) -> set[str]:
-    """Return the invariants that a schedule violated."""
-    return {said.partition(":")[0] for said in run_schedule(seed, WORKLOADS).violations}

@@ -1,0 +1,28 @@
+"""Each guard that is removed from the real code is missed by an invariant."""
+
+from __future__ import annotations
+
+import pytest
+
+from piecework_simulation.driver import actions, schedule
+from piecework_simulation.driver.inputs import WORKLOADS
+from piecework_simulation.driver.schedule import run_schedule
+from piecework_simulation.engine.faults import swarm
+from tests.simulation.planted import NEEDED, PLANTED, SLOW_TO_SHOW
+
+
+@pytest.mark.parametrize("plant", sorted(PLANTED.keys() - SLOW_TO_SHOW, key=str))
+def test_a_removed_guard_is_detected(
+    plant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_away, invariants = PLANTED[plant]
+    taken_away(monkeypatch)
+    needed = dict.fromkeys(NEEDED.get(plant, ()), 0.5)
+    monkeypatch.setattr(schedule, "swarm", lambda rng: swarm(rng) | needed)
+    monkeypatch.setattr(actions, "MAX_END_S", 900.0)
+    assert any(violations(seed) & invariants for seed in range(1, 400))
+
+
+def violations(seed: int) -> set[str]:
+    """Return the invariants that a schedule violated."""
+    return {said.partition(":")[0] for said in run_schedule(seed, WORKLOADS).violations}

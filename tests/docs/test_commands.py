@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer.main
 
 import piecework_simulation.__main__
@@ -93,13 +92,6 @@ def test_every_command_that_is_named_exists() -> None:
     assert [] == on_every_page(unknown_commands)
 
 
-@pytest.mark.parametrize(
-    "words", ["jobs explode NAME", "explode", "dlq explode", "--explode"]
-)
-def test_a_command_that_does_not_exist_is_noticed(words: str) -> None:
-    assert not is_known(words.split())
-
-
 # ── commands in error codes, messages and help texts ────────────────────────
 
 PRODUCT = ("piecework", "workers", "orchestrator", "simulation", "examples")
@@ -177,19 +169,6 @@ def test_every_command_in_a_message_exists() -> None:
     assert [] == [(name, w) for name, text in texts for w in wrong_parts(text)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Run `piecework jobs explode JOB`.",
-        "next: piecework jobs lst",
-        "Run `piecework jobs show JOB --explode`.",
-        "Run `piecework jobs show JOB CHUNK`.",
-    ],
-)
-def test_a_wrong_command_in_a_message_is_noticed(text: str) -> None:
-    assert wrong_parts(text)
-
-
 def unknown_options(page: Path) -> list[str]:
     return [
         f"{option} in: {line.strip()}"
@@ -202,14 +181,6 @@ def unknown_options(page: Path) -> list[str]:
 
 def test_every_option_that_is_named_exists() -> None:
     assert [] == on_every_page(unknown_options)
-
-
-def test_an_option_that_does_not_exist_is_noticed() -> None:
-    ((words, options),) = commands_in("piecework jobs list --explode")
-
-    assert ["--explode"] == options
-    assert "--explode" not in options_of(words)
-    assert "--output" in options_of(words)
 
 
 def unknown_targets(page: Path) -> list[str]:

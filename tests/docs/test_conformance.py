@@ -10,8 +10,6 @@ from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
-import pytest
-
 from tests.docs.pages import ROOT, SPAN
 
 PAGE = (ROOT / "docs/conformance.md").read_text("utf-8")
@@ -145,18 +143,4 @@ def functions_of(file: str) -> frozenset[str]:
         node.name
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
-
-
-@pytest.mark.parametrize(
-    ("file", "test"),
-    [
-        ("tests/docs/test_conformance.py", "test_that_does_not_exist"),
-        ("tests/docs/test_nothing.py", "test_rows_are_numbered_in_their_order"),
-    ],
-)
-def test_a_test_that_does_not_exist_is_noticed(file: str, test: str) -> None:
-    assert not has(file, test)
-    assert has(
-        "tests/docs/test_conformance.py", "test_rows_are_numbered_in_their_order"
     )

@@ -12,8 +12,6 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from piecework.settings import Settings
 from tests.docs.pages import FENCE, ROOT, SPAN
 
@@ -170,33 +168,3 @@ def test_no_retired_name_is_used() -> None:
 
 def test_no_banned_word_is_used() -> None:
     assert [] == banned_words(texts(PRODUCT))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "A chunk that nobody owns.",
-        "Whoever reads it waits.",
-        "# This is\n# no error.",
-        "Of the chunks, two ended.",
-        "It waits. Of the rest, none.",
-        '"the chunk is "\n"no letter"',
-    ],
-)
-def test_a_banned_word_is_noticed(text: str) -> None:
-    (found,) = banned_words({"piecework/x.py": text})
-
-    assert found.startswith("piecework/x.py:")
-
-
-def test_code_in_a_page_and_a_plain_sentence_are_not_noticed() -> None:
-    text = "`nobody` is a name.\n\n```sh\nnobody\n```\nThe lease is no longer valid.\n"
-
-    assert [] == banned_words({"docs/x.md": text})
-
-
-def test_a_retired_name_is_noticed() -> None:
-    old, new = next(iter(retired().items()))
-
-    assert [f"x.py:2: {old}: {new}"] == retired_names({"x.py": f"\n{old}\n"})
-    assert [] == retired_names({"x.py": f"x{old}\n"})

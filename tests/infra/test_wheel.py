@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -31,6 +32,9 @@ PACKAGES = {
 }
 STARTERS = (("words",), ("invoices", "--llm"), ("trips", "--saga"))
 RUN_PROJECT = ("run", "app", "rows.jsonl")
+PROMISED = re.compile(
+    r"lost=0 duplicate_effects=0 calls_paid_twice=\d+ chunks=22 redriven=1"
+)
 
 
 @dataclass(frozen=True)
@@ -119,10 +123,29 @@ def test_the_simulator_runs(project: Project) -> None:
     assert "violations=0" in shown
 
 
-def test_the_demo_runs(project: Project) -> None:
-    last = project.run("piecework_orchestrator.cli", "demo").splitlines()[-1]
+@pytest.mark.timeout(120)
+@pytest.mark.usefixtures("emulator_python")
+def test_the_demo_keeps_its_promises_and_leaves_nothing_running(
+    project: Project, tmp_path: Path
+) -> None:
+    results = tmp_path / "results"
 
-    assert last.startswith("lost=0 duplicate_effects=0 ")
+    shown = project.run(
+        *("piecework_orchestrator.cli", "demo", "--seed", "5", "--out", str(results))
+    )
+
+    lines = shown.splitlines()
+    assert PROMISED.fullmatch(lines[-1]), shown
+    told = [line.split()[0] for line in lines if line.strip()]
+    for scene in ("doctor", "submit", "faults", "kill", "takeover", "dead", "redrive"):
+        assert scene in told
+    certificate = json.loads((results / "certificate.json").read_text("utf-8"))
+    assert "SUCCEEDED" == certificate["status"]
+    assert {str(number) for number in range(22)} == set(certificate["results"])
+    report = (results / "report.md").read_text("utf-8")
+    assert "22 clauses reviewed.\n" in report
+    assert (results / "report.html").stat().st_size > len(report)
+    assert [] == list((project.folder / ".piecework").iterdir())
 
 
 @pytest.mark.timeout(300)

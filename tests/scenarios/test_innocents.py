@@ -50,9 +50,7 @@ async def two_workers(scenario: Scenario) -> AsyncIterator[list[int]]:
     [
         ("kill", "runtime.stage.killed", 1),
         ("block", "runtime.stage.blocked_loop", 0),
-        ("interrupt", "runtime.stage.unhandled", 0),
         ("interrupt in a task", "runtime.stage.unhandled", 0),
-        ("panic", "runtime.stage.unhandled", 0),
     ],
 )
 async def test_a_guilty_chunk_ends_alone(

@@ -189,7 +189,7 @@ async def test_a_worker_beyond_its_memory_limit_releases_its_chunks_and_ends(
     await scenario.submit(napping, [Item(n=1, seconds=60)])
     worker = await scenario.process(*ISOLATED, "--memory-mb", "1")
 
-    exit_code = await asyncio.wait_for(worker.process.wait(), 20)
+    exit_code = await asyncio.wait_for(worker.process.wait(), PATIENCE_S)
 
     (chunk,) = await scenario.chunks()
     assert 8 == exit_code

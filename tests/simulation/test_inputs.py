@@ -43,14 +43,6 @@ def test_a_violation_prints_one_command_that_replays_it(
     assert f"seed={seed} violations=" in again
 
 
-def test_the_command_names_the_users_own_pipeline() -> None:
-    odd = Inputs("my_pkg:pipeline", "my items.jsonl", "my_pkg:STUBS")
-    assert (
-        "piecework simulate my_pkg:pipeline 'my items.jsonl'"
-        " --stubs my_pkg:STUBS --seed 7 --trace"
-    ) == replay(odd, 7)
-
-
 @pytest.mark.parametrize(
     ("inputs", "code"),
     [

@@ -32,10 +32,6 @@ def test_a_lookup_without_its_effect_is_refused(effect: Effect) -> None:
         Dependency("bank", effect=effect, lookup=find)
 
 
-def test_a_lookup_with_its_effect_is_taken() -> None:
-    assert Dependency("bank", effect=Effect.LOOKUP, lookup=find).lookup is find
-
-
 @pytest.mark.parametrize("status", [400, 401, 404, 407, 410, 422, 429, 499])
 def test_a_refusal_says_that_it_was_not_done(status: int) -> None:
     assert not_executed(envelope(http_status=status)) is True
@@ -63,18 +59,6 @@ def refused(**facts: Any) -> str:
         Dependency("large", **facts)
     assert caught.value.code == "pipeline.declaration.invalid"
     return caught.value.message
-
-
-def test_a_fallback_is_named_after_whom_it_asks() -> None:
-    assert "small" == Fallback(SMALL, find).name
-    assert "find" == Fallback(None, find).name
-
-
-def test_a_chain_cannot_be_changed_behind_its_back() -> None:
-    chain = [Fallback(SMALL, find)]
-    large = Dependency("large", fallback=chain)
-    chain.clear()
-    assert (Fallback(SMALL, find),) == large.fallback
 
 
 def test_a_chain_of_one_name_twice_is_refused() -> None:

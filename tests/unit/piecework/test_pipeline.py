@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from piecework.errors import UsageError
-from piecework.pipelines import Document, Pipeline, Stage
+from piecework.pipelines import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause
 
 
@@ -37,25 +36,6 @@ def refused(*stages: Stage, **facts: Any) -> str:
     return caught.value.message
 
 
-def test_a_stage_is_named_after_its_function() -> None:
-    assert Stage(first).name == "first"
-
-
-def test_a_stage_may_have_a_name_of_its_own() -> None:
-    assert Stage(first, name="other").name == "other"
-
-
-def test_the_stages_of_a_pipeline_are_immutable() -> None:
-    stages = [Stage(first)]
-    pipeline = Pipeline(name="review", payload=Clause, stages=stages)
-    stages.append(Stage(second))
-    assert pipeline.stages == (Stage(first),)
-
-
-def test_a_pipeline_returns_the_position_of_a_function() -> None:
-    assert declared(Stage(first), Stage(second)).index_of(second) == 1
-
-
 def test_a_function_of_another_pipeline_has_no_position() -> None:
     with pytest.raises(UsageError, match="third is not a stage") as caught:
         declared(Stage(first)).index_of(third)
@@ -66,14 +46,6 @@ def test_the_result_is_the_last_stages_unless_another_is_named() -> None:
     stages = Stage(first), Stage(second), Stage(third)
     assert declared(*stages).result_index == 2
     assert declared(*stages, result=second).result_index == 1
-
-
-def test_without_a_pivot_it_lies_past_the_end() -> None:
-    assert declared(Stage(first), Stage(second)).pivot_index == 2
-
-
-def test_the_pivot_is_where_it_was_marked() -> None:
-    assert declared(Stage(first), Stage(second, pivot=True)).pivot_index == 1
 
 
 def test_a_compensation_above_the_pivot_is_allowed() -> None:
@@ -130,13 +102,6 @@ def test_a_result_that_is_not_a_stage_is_refused() -> None:
 
 def test_the_refusal_names_the_pipeline() -> None:
     assert "Pipeline 'review'" in refused()
-
-
-def test_declarations_are_frozen() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Document("name", "text").name = "other"  # type: ignore[misc]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        declared(Stage(first)).name = "other"  # type: ignore[misc]
 
 
 def test_only_an_isolated_stage_can_have_a_memory_limit() -> None:

@@ -45,10 +45,6 @@ def test_every_variant_of_a_stage_has_a_name() -> None:
     assert expected == {way: pipeline.function_of(stage, way) for way in expected}
 
 
-def test_a_plain_stage_has_one_variant() -> None:
-    assert {"run": extract} == pipeline.variants(Stage(extract))
-
-
 def test_a_stage_is_replanned_once_unless_it_says_otherwise() -> None:
     assert 1 == Stage(extract, replan=again).max_replans
 

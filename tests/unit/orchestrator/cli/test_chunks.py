@@ -44,11 +44,6 @@ def test_a_table_ends_after_a_page_and_a_document_has_every_chunk(
     assert 7 == len(json.loads(limited.stdout))
 
 
-def test_a_status_without_chunks_is_reported(run: Run) -> None:
-    done = run("chunks", "list", "a", "--status", "dead")
-    assert "no chunk has status DEAD; next: piecework jobs show a" in done.stderr
-
-
 def test_the_claim_token_is_never_shown(run: Run) -> None:
     assert "secret" not in run("chunks", "show", "a", "1", "-o", "json").stdout
     assert "secret" not in run("chunks", "list", "a", "-o", "json").stdout

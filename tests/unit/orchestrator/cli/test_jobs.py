@@ -15,14 +15,6 @@ from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 Run = Callable[..., Any]
 
 
-def test_an_empty_list_names_the_command_that_submits(
-    run: Run, deployment: Deployment
-) -> None:
-    done = run("jobs", "list")
-    assert (0, "") == (done.exit_code, done.stdout)
-    assert "there are no jobs; next: piecework submit" in done.stderr
-
-
 def test_the_list_shows_complete_ids_and_progress(
     run: Run, deployment: Deployment
 ) -> None:

@@ -34,10 +34,6 @@ def test_a_table_has_titles_and_no_trailing_spaces() -> None:
     assert (expected, "") == written(Format.TABLE, ROWS)
 
 
-def test_an_empty_table_is_reported_on_stderr() -> None:
-    assert ("", "no things; next: make one\n") == written(Format.TABLE, [])
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

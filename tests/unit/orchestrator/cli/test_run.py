@@ -139,10 +139,6 @@ def test_a_group_alone_shows_its_commands(
     assert "Commands" in f"{done.stdout}{done.stderr}"  # type: ignore[attr-defined]
 
 
-def test_an_unknown_option_is_a_mistake_of_usage(run: Callable[..., object]) -> None:
-    assert run("jobs", "list", "--nonsense").exit_code == 2  # type: ignore[attr-defined]
-
-
 def test_a_full_disk_is_a_usage_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -46,8 +46,3 @@ def test_a_remote_endpoint_is_refused_with_its_variable() -> None:
         refuse_remote(environ)
     assert refused.value.code == "embedded.endpoint.not_loopback"
     assert "AWS_ENDPOINT_URL_SQS" in refused.value.next_step
-
-
-def test_a_loopback_endpoint_or_none_is_accepted() -> None:
-    refuse_remote({})
-    refuse_remote({"AWS_ENDPOINT_URL": "", "AWS_ENDPOINT_URL_S3": "http://[::1]:1"})

@@ -40,10 +40,6 @@ def test_a_configured_state_folder_overrides_one_above(
     assert server.find(project) is None
 
 
-def test_no_emulator_is_found_before_the_first_start(project: Path) -> None:
-    assert server.find(project) is None
-
-
 def test_a_removed_emulator_is_not_found(project: Path) -> None:
     home = server.resolve_folder(None, project)
     with server.lock(home):

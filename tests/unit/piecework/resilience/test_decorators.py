@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import structlog
 
-from piecework import CircuitBreaker, RetryBudget, RetryPolicy
+from piecework import CircuitBreaker
 from piecework.domain.keys import sha256
 from piecework.errors import PermanentError, TransientError
 from piecework.standalone import MemoryIdempotency, circuit_breaker, idempotent, retry
-from tests.unit.piecework.fakes import Highest, Lowest
+from tests.unit.piecework.fakes import Lowest
 from tests.unit.piecework.idempotency.guarding import Airline
 from tests.unit.virtual import run_virtually
 
@@ -30,40 +30,6 @@ def test_a_transient_failure_is_tried_again_and_a_permanent_one_is_not() -> None
         assert len(airline.booked) == 1
 
     run_virtually(main())
-
-
-def test_waits_have_full_jitter_and_the_last_failure_is_raised_as_it_is() -> None:
-    async def main() -> None:
-        failures = [TransientError(str(n)) for n in range(3)]
-        policy = RetryPolicy(attempts=3, base=1.0, cap=30.0)
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(TransientError) as caught:
-            await retry(policy, rng=Highest())(Airline(*failures).book)("LH 1")
-        assert caught.value is failures[2]
-        assert asyncio.get_running_loop().time() - began == pytest.approx(1 + 2)
-
-    run_virtually(main())
-
-
-async def test_calls_of_a_run_share_its_budget() -> None:
-    airline, budget = Airline(*LOST), RetryBudget(seconds=0.1)
-    book = retry(budget=budget, rng=Highest())(airline.book)
-    with pytest.raises(ConnectionError):
-        await book("LH 1")
-    assert len(airline.booked) == 1
-
-
-def test_in_an_outage_no_storm_of_retries_can_form() -> None:
-    airline = Airline(*(ConnectionError() for _ in range(1000)))
-    book = retry(RetryPolicy(attempts=5), rng=Lowest())(airline.book)
-
-    async def main() -> None:
-        for _ in range(100):
-            with pytest.raises(ConnectionError):
-                await book("LH 1")
-
-    run_virtually(main())  # the budget decays with time
-    assert len(airline.booked) == 110
 
 
 def test_an_attempt_that_takes_too_long_is_cut_off_and_made_again() -> None:
@@ -133,40 +99,6 @@ def test_an_open_breaker_fails_at_once_and_lets_one_probe_through() -> None:
     run_virtually(main())
 
 
-def test_while_the_probe_is_under_way_nobody_else_gets_through() -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-
-        async def ask(*, fails: bool = False) -> str:
-            if fails:
-                raise ConnectionError
-            await gate.wait()
-            return "answer"
-
-        asked = circuit_breaker(QUICK, name="service", rng=Lowest())(ask)
-        for _ in range(2):
-            with pytest.raises(ConnectionError):
-                await asked(fails=True)
-        await asyncio.sleep(30)
-        probe = asyncio.create_task(asked())
-        await asyncio.sleep(0)
-        with pytest.raises(TransientError):
-            await asked()
-        gate.set()
-        assert [await probe, await asked()] == ["answer"] * 2
-
-    run_virtually(main())
-
-
-async def test_refusals_do_not_open_a_breaker() -> None:
-    airline = Airline(*(PermanentError("no") for _ in range(5)))
-    book = circuit_breaker(QUICK, name="airline")(airline.book)
-    for _ in range(5):
-        with pytest.raises(PermanentError):
-            await book("LH 1")
-    assert (await book("LH 1"))["seat"] == "6"
-
-
 async def test_functions_of_one_service_share_its_breaker() -> None:
     airline, other = Airline(*LOST), Airline()
     service = circuit_breaker(QUICK, name="airline")
@@ -177,17 +109,6 @@ async def test_functions_of_one_service_share_its_breaker() -> None:
     with pytest.raises(TransientError):
         await cancel("LH 1")
     assert other.booked == []
-
-
-def test_an_open_breaker_is_not_tried_again() -> None:
-    async def main() -> None:
-        airline = Airline(*LOST)
-        inner = circuit_breaker(QUICK, name="airline")(airline.book)
-        with pytest.raises(TransientError):
-            await retry(rng=Lowest())(inner)("LH 1")
-        assert len(airline.booked) == 2
-
-    run_virtually(main())
 
 
 @pytest.mark.parametrize("wrap", [retry(), circuit_breaker(QUICK, name="service")])

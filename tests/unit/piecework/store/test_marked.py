@@ -9,9 +9,5 @@ def test_the_marked_names_of_all_expressions_are_found_once_each() -> None:
     assert {"#status": "status", "#data": "data"} == names
 
 
-def test_an_expression_without_marked_names_needs_none() -> None:
-    assert {} == marked_names("", "gen = :gen")
-
-
 def test_the_claim_marks_what_it_has_to() -> None:
     assert {"#status": "status"} == marked_names(START_ATTEMPT, CLAIM)

@@ -4,7 +4,6 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from piecework_simulation.aws.s3 import S3, pages
 
@@ -28,46 +27,11 @@ async def get(s3: S3, **more: Any) -> bytes:
         return content
 
 
-def refusal(s3: S3, operation: str, **request: Any) -> tuple[str, int]:
-    with pytest.raises(ClientError) as refused:
-        s3.call(operation, {**PLACE, **request})
-    response = refused.value.response
-    return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]
-
-
 async def test_a_file_is_written_from_where_it_stands(s3: S3) -> None:
     file = BytesIO(b"a file")
     file.seek(2)
     s3.call("put_object", {**PLACE, "Body": file})
     assert b"file" == await get(s3)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "found"),
-    [
-        ("bytes=0-3", b"0123"),
-        ("bytes=8-99", b"89"),
-        ("bytes=7-", b"789"),
-        ("bytes=-2", b"89"),
-        ("bytes=-99", b"0123456789"),
-        ("lines=1-2", b"0123456789"),
-    ],
-)
-async def test_a_range_is_cut_at_the_end(s3: S3, wanted: str, found: bytes) -> None:
-    put(s3, b"0123456789")
-    assert found == await get(s3, Range=wanted)
-
-
-@pytest.mark.parametrize("wanted", ["bytes=10-12", "bytes=10-", "bytes=-0"])
-def test_a_range_behind_the_end_is_refused(s3: S3, wanted: str) -> None:
-    put(s3, b"0123456789")
-    assert ("InvalidRange", 416) == refusal(s3, "get_object", Range=wanted)
-
-
-@pytest.mark.parametrize("wanted", ["bytes=0-0", "bytes=-1"])
-def test_nothing_has_no_parts(s3: S3, wanted: str) -> None:
-    put(s3, b"")
-    assert ("InvalidRange", 416) == refusal(s3, "get_object", Range=wanted)
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,6 @@ def account() -> Account:
     return Account()
 
 
-def test_a_delayed_message_comes_when_it_is_due(account: Account) -> None:
-    account.call("send_message", MessageBody="a", DelaySeconds=10)
-    assert account.now + 10 == account.sqs.next_at(account.work)
-    assert [] == account.bodies()
-    account.now += 10
-    assert ["a"] == account.bodies()
-
-
 def test_a_message_received_too_often_is_dead_lettered_with_its_age(
     account: Account,
 ) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import ClientError
 
 from tests.unit.simulation.account import Account
 
@@ -9,10 +8,6 @@ from tests.unit.simulation.account import Account
 @pytest.fixture
 def account() -> Account:
     return Account()
-
-
-def code(refused: pytest.ExceptionInfo[ClientError]) -> str:
-    return refused.value.response["Error"]["Code"]
 
 
 def test_a_long_poll_is_told_of_what_comes_sooner(account: Account) -> None:
@@ -42,28 +37,3 @@ def test_what_is_forgotten_is_not_counted(account: Account) -> None:
     name = "ApproximateNumberOfMessages"
     reply = account.call("get_queue_attributes", AttributeNames=[name])
     assert {name: "0"} == reply["Attributes"]
-
-
-@pytest.mark.parametrize("handle", ["", "x", "dead/1/1", "work/1", "work/x/1"])
-def test_a_handle_of_nowhere_is_refused(account: Account, handle: str) -> None:
-    with pytest.raises(ClientError) as refused:
-        account.delete(handle)
-    assert code(refused) in {"ReceiptHandleIsInvalid", "MissingParameter"}
-
-
-@pytest.mark.parametrize(
-    ("operation", "request_"),
-    [
-        ("purge_queue", {}),
-        ("receive_message_batch", {"Entries": []}),
-        ("send_message", {"MessageBody": "a", "MessageGroupId": "g"}),
-        ("send_message_batch", {"Entries": [{"Id": "0", "MessageAttributes": {}}]}),
-        ("receive_message", {"AttributeNames": ["SequenceNumber"]}),
-        ("get_queue_attributes", {"AttributeNames": ["KmsMasterKeyId"]}),
-    ],
-)
-def test_what_the_model_does_not_know_stops_the_test(
-    account: Account, operation: str, request_: dict[str, object]
-) -> None:
-    with pytest.raises(NotImplementedError):
-        account.call(operation, **request_)

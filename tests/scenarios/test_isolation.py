@@ -12,7 +12,7 @@ from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.pipelines import Pipeline
 from piecework.store.checkpoints import read_work
 from piecework_orchestrator.cancel import cancel
-from tests.scenarios.conftest import Process, Scenario
+from tests.scenarios.conftest import PATIENCE_S, Process, Scenario
 from tests.scenarios.isolated import fragile, napping, paying, waiting
 from tests.scenarios.pipelines import Item
 

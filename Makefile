@@ -11,7 +11,7 @@ WORKERS ?= 4
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks cancel-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks telemetry cancel-large simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside house drawings ci clean
 
 help: ## list the targets
@@ -155,6 +155,9 @@ drill: setup ## stop a job by each cause and explain it: the first finding must 
 
 webhooks: setup ## kill the process that sends events 50 times: none may be lost (ARGS="--kills 4")
 	@$(BIN)/python -m verification.webhooks $(ARGS)
+
+telemetry: setup ## measure the CPU and requests that traces and metrics add to a chunk (ARGS="--ratio 1")
+	@$(BIN)/python -m verification.telemetry $(ARGS)
 
 keys: setup ## draw pairs of calls that differ: their keys must differ (ARGS="--pairs 1000 --seed 2")
 	@$(BIN)/python -m verification.keys $(ARGS)

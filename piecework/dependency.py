@@ -105,6 +105,8 @@ class Dependency:
         estimate_usd: Computes the price of a call in dollars from its arguments, before
             it is made: a job with a budget in dollars needs it of each model. `usage`
             says what the call cost in the end.
+        provider, model: For a model: whose it is, and its id there. Events and traces
+            name both; they change no key.
         version: Part of the key of shared responses: responses of another version are
             not used. Calls of a chunk that were answered are not made again.
 
@@ -129,6 +131,8 @@ class Dependency:
     adaptive_rate: bool = False
     estimate: Callable[..., int] | None = None
     estimate_usd: Callable[..., float] | None = None
+    provider: str = ""
+    model: str = ""
     version: str = ""
 
     def __post_init__(self) -> None:

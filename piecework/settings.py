@@ -150,6 +150,21 @@ class Settings:
     #: charges for each metric.
     metrics: Literal["off", "emf"] = setting("off", words=("off", "emf"))
 
+    #: The TCP port of 127.0.0.1 at which worker and `piecework reconcile --loop` answer
+    #: Prometheus at `/metrics`. 0: they do not.
+    prometheus_port: int = setting(0, ge=0, le=65_535)
+    #: The share of the chunks without a failure whose traces a worker sends, if its
+    #: program has configured OpenTelemetry. A claim in which an attempt failed, or
+    #: which did not succeed, is always sent. A tenth costs less than 5 % of the CPU.
+    trace_ratio: float = setting(0.1, ge=0, le=1)
+    #: The names of payload fields that a trace may show, separated by commas.
+    trace_fields: str = setting("", pattern=r"^[A-Za-z0-9_, ]*$")
+
+    #: `info`: each answered attempt of a call has a line in the log, with its duration.
+    #: `debug` is the default, because a large job would write a line for each call. A
+    #: failed attempt always has a line.
+    attempt_log: Literal["debug", "info"] = setting("debug", words=("debug", "info"))
+
     #: `secrets`: keys, tokens, passwords, card numbers and mail addresses are masked in
     #: messages and logs. `all`: account, social security and phone numbers, too; other
     #: long numbers may look like them.

@@ -28,13 +28,13 @@ lowest() {
     # Typer 0.12 fails with click 8.2, and does not say so.
     echo "click<8.2" >"$tools/lowest/constraints.txt"
     install --constraint "$tools/lowest/constraints.txt" \
-        --resolution lowest-direct --editable ".[cli,data,documents]"
+        --resolution lowest-direct --editable ".[cli,data,documents,otel,prometheus]"
     # The tools of the tests have their newest versions; they are not what is tested.
     install --constraint "$tools/lowest/constraints.txt" \
         pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis "moto[server]" \
-        localstack-client types-aiobotocore grimp
+        localstack-client types-aiobotocore grimp "opentelemetry-sdk<1.28"
     "$UV" pip list --quiet --python "$python" |
-        grep -E '^(aio|boto|jinja2|pydantic|pypdf|python-docx|pyyaml|rich|structlog|typer)'
+        grep -E '^(aio|boto|jinja2|opentelemetry|prometheus|pydantic|pypdf|python-docx|pyyaml|rich|structlog|typer)'
     # pypdf 4 imports a cipher that cryptography is about to move. The tests left out
     # hold how rich 14 spaces a table, how Typer 0.29 loads and refuses, and what the
     # runner of click 8.2 flushes.

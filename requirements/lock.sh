@@ -2,7 +2,7 @@
 # Resolve the locks again. Both pip and uv install them, with every hash.
 set -eu
 
-EXTRAS="--extra cli --extra documents"
+EXTRAS="--extra cli --extra documents --extra otel --extra prometheus"
 
 compile() {
     # UV_CUSTOM_COMPILE_COMMAND keeps the header the same on every machine.
@@ -13,7 +13,9 @@ compile() {
 
 # The image has each extra that a process in a container may need.
 compile pyproject.toml $EXTRAS --output-file requirements/runtime.txt
-compile pyproject.toml $EXTRAS --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
+# With the extras beside the pins: an older pip looks for the newest version of a
+# package that only another package's extra names, and then misses its hash.
+compile pyproject.toml $EXTRAS --no-strip-extras --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 compile --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 compile requirements/ministack.in --output-file requirements/ministack.txt
 compile requirements/microburst.in --output-file requirements/microburst.txt

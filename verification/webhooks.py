@@ -15,7 +15,6 @@ import os
 import random
 import secrets
 import sys
-import tempfile
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,7 +22,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import time
 
-from piecework import telemetry
 from piecework.client import Client
 from piecework.domain.model import JobRef
 from piecework.runtime import Runtime, connect
@@ -32,11 +30,9 @@ from piecework.store.breakers import Breakers
 from piecework_examples.quickstart import Paragraph, word_count
 from piecework_examples.webhook_receiver.receiver import Inbox, verify
 from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.demo.processes import demo_environment
-from piecework_orchestrator.embedded import deploy, environment, server
 from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.webhooks import Subscription, set_webhook, show_webhook
-from verification.soak.site import aws
+from verification.soak.site import own_aws
 
 JOB = "drill"
 #: Processes that send at a time: a killed one leaves its claims to the others.
@@ -233,22 +229,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        emulator = server.start(
-            environment.ensure_environment(print), folder, "us-east-1"
-        )
-        try:
-            seen = demo_environment(os.environ, folder) | aws(emulator.endpoint)
-            os.environ.clear()
-            os.environ.update(seen | SHORT)
-            deploy.deploy_embedded(
-                emulator, seen["PIECEWORK_APP"], seen["PIECEWORK_ENV"]
-            )
-            telemetry.configure("error")
-            figures = asyncio.run(drill(args.kills, args.seed, folder))
-        finally:
-            server.stop(emulator.pid, folder)
+    with own_aws(**SHORT) as folder:
+        figures = asyncio.run(drill(args.kills, args.seed, folder))
     sys.stdout.write(" ".join(f"{k}={v}" for k, v in figures.items()) + "\n")
     wrong = ("lost", "unexpected", "not_recognised", "undelivered")
     sys.exit(any(figures[name] for name in wrong))

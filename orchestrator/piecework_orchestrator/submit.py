@@ -32,6 +32,7 @@ from piecework.jobs.manifest import Entry, write_manifest
 from piecework.jobs.sampling import draw_sample
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
+from piecework.telemetry.traces import submitting
 from piecework_orchestrator.inspector import require_not_deleted
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.order import SubmitOrder
@@ -84,8 +85,17 @@ async def submit(
         NotFoundError: `job.record.deleted`: a job with this id was deleted.
         PieceworkError: The input is invalid; no job was created.
     """
-    with acting_as("orchestrator"):
-        return await create_and_fan_out(rt, submission, chunks, progress)
+    ref, name = submission.ref, submission.pipeline.name
+    queue = rt.settings.work_queue
+    with (
+        acting_as("orchestrator"),
+        submitting(ref.tenant, ref.job, name, queue) as span,
+    ):
+        found = await create_and_fan_out(
+            rt, submission, chunks, progress, span["traceparent"]
+        )
+        span["chunks"] = found[0].chunks
+        return found
 
 
 async def create_and_fan_out(
@@ -93,6 +103,7 @@ async def create_and_fan_out(
     submission: Submission,
     chunks: AsyncIterator[ChunkInput],
     progress: Progress,
+    traceparent: str = "",
 ) -> tuple[Job, bool]:
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
@@ -119,6 +130,8 @@ async def create_and_fan_out(
         **optional_facts(submission, packed),
         **sample_facts(submission, packed, rt.rng),
     }
+    if traceparent:
+        facts["traceparent"] = traceparent
     progress("written", 0)  # a submit interrupted after this may have created the job
     existing = await rt.jobs.create(ref, facts)
     if existing is not None:

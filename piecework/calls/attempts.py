@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from piecework import telemetry
 from piecework.calls.call import Call, CallAttempts, CallCounts
@@ -127,6 +127,7 @@ class Attempts:
             with a rate limit: a 429 or a throttle of AWS. This is the one place that a
             limiter learns it from. The circuit breaker does not count such an answer,
             and the retry of the call waits at least for the Retry-After.
+        answered_level: The level of the event of an answered attempt.
     """
 
     budget: RetryBudget
@@ -151,6 +152,7 @@ class Attempts:
     execution: Execution = plain_execution
     gate: PauseGate = field(default_factory=PauseGate)
     report_rate_limit: RateLimitHook = ignore_rate_limit
+    answered_level: Literal["debug", "info"] = "debug"
     in_flight: InFlight = field(init=False)
 
     def __post_init__(self) -> None:
@@ -419,8 +421,11 @@ class Attempts:
         if attempts.began_at is not None:
             tokens = self.tokens[call.dependency.name]
             tokens.add_success(call.policy.retry_ratio, self.clock())
-        attempts.end(self.log, asyncio.get_running_loop().time(), "answered")
+        ended_at = asyncio.get_running_loop().time()
         usage = self.usage.report_paid(call, answer, self.counts)
+        used = None if call.dependency.usage is None else usage
+        level = self.answered_level
+        attempts.end(self.log, ended_at, "answered", used=used, level=level)
         if call.dependency.usage is not None:
             self._settle(attempts, usage)
         attempts.settle_budgets(None)

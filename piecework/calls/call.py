@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from piecework import telemetry
-from piecework.dependency import Dependency
+from piecework.dependency import Dependency, Usage
 from piecework.domain import keys, values
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import function_text
@@ -280,19 +280,30 @@ class CallAttempts:
         outcome: Literal["answered", "failed", "cut off"],
         failure: ErrorEnvelope | None = None,
         delay: float = 0.0,
+        *,
+        used: Usage | None = None,
+        level: Literal["debug", "info"] | None = None,
     ) -> None:
         """Emit the event of the attempt that has ended, if one had begun.
 
-        `delay`: seconds until the next attempt.
+        `delay`: seconds until the next attempt. `level`: that of the event; None: that
+        of the catalogue.
         """
         if self.began_at is None:
             return
         duration, self.began_at = now - self.began_at, None
+        dependency = self.call.dependency
+        facts: dict[str, object] = {}
+        if dependency.model:
+            facts = {"provider": dependency.provider, "model": dependency.model}
+        if used is not None:
+            facts |= {"tokens_in": used.tokens_in, "tokens_out": used.tokens_out}
         telemetry.emit(
             log,
             "call.attempt",
-            level="debug" if outcome == "answered" else None,
-            dependency=self.call.dependency.name,
+            level=level,
+            **facts,
+            dependency=dependency.name,
             outcome=outcome,
             error_code=failure.code if failure else None,
             attempt_number=self.made,

@@ -291,6 +291,11 @@ class JobRow:
         return self._optional("queue")
 
     @property
+    def traceparent(self) -> str:
+        """The trace context of its submit; empty: its program sent no traces."""
+        return self._optional("traceparent")
+
+    @property
     def priority(self) -> Priority:
         """Its priority; an unknown one counts as normal."""
         found = self._optional("priority")

@@ -1172,6 +1172,12 @@ ROWS: Final = (
         "For the embedded AWS run `piecework up`. For an account set `AWS_REGION`.",
     ),
     Code(
+        "config.prometheus_port.unavailable",
+        PERMANENT,
+        "The port for Prometheus cannot be opened; another process may have it.",
+        "Give each process of a machine its own `PIECEWORK_PROMETHEUS_PORT`.",
+    ),
+    Code(
         "config.setting.invalid",
         PERMANENT,
         "A setting has an invalid value, or two settings contradict each other.",

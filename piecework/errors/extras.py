@@ -19,6 +19,8 @@ EXTRAS: Final = {
     "docx": "documents",
     "genai_prices": "prices",
     "jinja2": "cli",
+    "opentelemetry": "otel",
+    "prometheus_client": "prometheus",
     "pyarrow": "data",
     "pypdf": "documents",
     "rich": "cli",

@@ -186,18 +186,9 @@ filter error_code like /[.]/
 | stats count(*) as errors by bin(1m), event, error_code
 ```
 
-This command creates a metric with a dimension for each code, for use in alarms:
-
-```
-aws logs put-metric-filter --log-group-name GROUP --filter-name piecework-errors \\
-  --filter-pattern '{ $.event = "call.attempt" && $.error_code = "*" }' \\
-  --metric-transformations \\
-'metricName=Errors,metricNamespace=Piecework,metricValue=1,'\\
-'dimensions={error_code=$.error_code}'
-```
-
-The same command with `chunk.dead_lettered` in place of `call.attempt` counts dead
-letters.
+With `PIECEWORK_METRICS=emf`, the metric `Errors` has a dimension `ErrorCode`, and an
+alarm watches each code: see [metrics](metrics.md). Prometheus and traces have the
+codes, too: see [telemetry](telemetry.md).
 """
 
 

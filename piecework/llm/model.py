@@ -96,6 +96,7 @@ class Model:
         self.fallback = tuple(fallback)
         ours: dict[str, Any] = {"layer": "llm", "usage": self.usage_of}
         ours["estimate"] = estimated_tokens
+        ours |= {"provider": self.provider, "model": self.model_id}
         if price is not None:
             ours["estimate_usd"] = self.estimated_usd
         options = {**ours, **options}

@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,21 +20,22 @@ from typing import Any, Final, NamedTuple, Protocol, TextIO, TypeAlias
 
 from piecework.telemetry.emit import listening
 from piecework.telemetry.metrics import (
-    DEPENDENCY,
+    BY_FIELD,
     DIMENSIONS,
     METRICS,
     METRICS_BY_EVENT,
     NAMESPACE,
     Metric,
+    part,
 )
 
 
-def lines(taken: Mapping[str, Values], app: str, env: str, moment: float) -> list[str]:
-    """Return a line for the process, and one for each dependency with values."""
+def lines(taken: Mapping[Part, Values], app: str, env: str, moment: float) -> list[str]:
+    """Return a line for the process, and one for each of its parts with values."""
     named = {"App": app, "Env": env}
     return [
-        line(values, named | ({DEPENDENCY: name} if name else {}), moment)
-        for name, values in taken.items()
+        line(values, named | ({dimension: value} if dimension else {}), moment)
+        for (dimension, value), values in taken.items()
         if values
     ]
 
@@ -70,18 +71,22 @@ def round_value(value: float | list[float]) -> float | list[float]:
 
 #: The largest number of values of a metric in a line that CloudWatch accepts.
 MAX_VALUES: Final = 100
-#: Dependencies with a line of their own; they are declared in code, so they are few.
-MAX_DEPENDENCIES: Final = 50
+#: Parts of one dimension with a line of their own. Dependencies are declared in code,
+#: so they are few; a process meets few error codes in a minute.
+MAX_PARTS: Final = 50
+#: An additional dimension and its value, such as `("Dependency", "model")`.
+Part: TypeAlias = tuple[str, str]
+WHOLE: Final[Part] = ("", "")
 
 Values: TypeAlias = dict[str, float | list[float]]
 
 
 class Gauge(NamedTuple):
-    """The present value of a gauge, for the process or for one dependency."""
+    """The present value of a gauge, for the process or for one part of it."""
 
     name: str
     value: float
-    dependency: str = ""
+    part: Part = WHOLE
 
 
 @dataclass(slots=True)
@@ -108,7 +113,7 @@ class Meter:
     """
 
     rng: Random
-    _counts: defaultdict[tuple[str, str], float] = field(
+    _counts: defaultdict[tuple[Part, str], float] = field(
         default_factory=lambda: defaultdict(float)
     )
     _samples: defaultdict[str, Samples] = field(
@@ -128,26 +133,38 @@ class Meter:
     ) -> None:
         match metric.kind:
             case "count":
-                self._counts["", name] += value
-                if metric.by_dependency:
-                    self._counts[str(fields.get("dependency")), name] += value
+                self._counts[WHOLE, name] += value
+                if metric.by:
+                    found = BY_FIELD[metric.by], part(metric.by, fields)
+                    self._counts[found, name] += value
             case "gauge":
                 self._gauges[name] = value
             case "distribution":
                 self._samples[name].add(value, self.rng)
 
-    def take(self, gauges: Iterable[Gauge] = ()) -> dict[str, Values]:
-        """Return and reset the counts by dependency; "" is the whole process."""
-        taken: dict[str, Values] = {"": dict(self._gauges)}
+    def take(self, gauges: Iterable[Gauge] = ()) -> dict[Part, Values]:
+        """Return and reset the counts of the whole process and of its parts."""
+        taken: dict[Part, Values] = {WHOLE: dict(self._gauges)}
         for gauge in gauges:
-            taken.setdefault(gauge.dependency, {})[gauge.name] = gauge.value
-        for (dependency, name), count in self._counts.items():
+            taken.setdefault(gauge.part, {})[gauge.name] = gauge.value
+        for (each, name), count in self._counts.items():
             if count:
-                taken.setdefault(dependency, {})[name] = count
-        taken[""] |= {name: found.values for name, found in self._samples.items()}
+                taken.setdefault(each, {})[name] = count
+        taken[WHOLE] |= {name: found.values for name, found in self._samples.items()}
         self._counts.clear()
         self._samples.clear()
-        return dict(list(taken.items())[: 1 + MAX_DEPENDENCIES])
+        return few(taken)
+
+
+def few(taken: Mapping[Part, Values]) -> dict[Part, Values]:
+    """Return the values of the process and of `MAX_PARTS` parts of each dimension."""
+    kept: dict[Part, Values] = {}
+    seen: Counter[str] = Counter()
+    for found, values in taken.items():
+        seen[found[0]] += 1
+        if seen[found[0]] <= MAX_PARTS:
+            kept[found] = values
+    return kept
 
 
 # ── write the metrics of a process to stdout ──────────────────────────────────

@@ -57,7 +57,7 @@ def emit(log: Log, name: str, *, level: Level | None = None, **fields: object) -
 _KNOWN: Final = {name: event.fields | BOUND for name, event in EVENTS.items()}
 _REQUIRED: Final = {name: e.fields - e.optional for name, e in EVENTS.items()}
 
-#: The listeners of this process: one where metrics are written, else none.
+#: The listeners of this process: those of its metrics and traces, else none.
 _LISTENERS: Final[list[Listener]] = []
 
 
@@ -69,6 +69,12 @@ def listening(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _LISTENERS.remove(listener)
+
+
+def listen_always(listener: Listener) -> None:
+    """Call the listener with each event from now on; a second call changes nothing."""
+    if listener not in _LISTENERS:
+        _LISTENERS.append(listener)
 
 
 # ── the log of a program that has not configured one ────────────────────────

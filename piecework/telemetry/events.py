@@ -180,6 +180,12 @@ _STAGE: Final = {
         "stage correlation_id",
         "debug",
     ),
+    "stage.ended": event(
+        "a function of a stage, or its compensation, returned, failed or was"
+        " interrupted",
+        "stage variant outcome duration_ms error_code",
+        "debug",
+    ),
     "stage.replanned": event(
         "a stage failed with a semantic error; its replan hook runs instead",
         "stage error_code to times",
@@ -196,10 +202,11 @@ _STAGE: Final = {
         "warning",
     ),
     "call.attempt": event(
-        "an attempt of a call was answered (debug), failed or was interrupted; the "
-        "next attempt begins after the delay, if the event has one",
+        "an attempt of a call was answered (debug, or as PIECEWORK_ATTEMPT_LOG says), "
+        "failed or was interrupted; the next attempt begins after the delay, if the "
+        "event has one",
         "error_code attempt_number delay_ms idempotency_key_hash dependency outcome "
-        "duration_ms?",
+        "duration_ms? provider? model? tokens_in? tokens_out?",
         "warning",
     ),
     "breaker.opened": event(
@@ -224,6 +231,11 @@ _STAGE: Final = {
     "budget.record_unreachable": event(
         "a budget could not be written; calls beyond the worker's slice wait",
         "budget error",
+        "warning",
+    ),
+    "traces.failed": event(
+        "OpenTelemetry did not accept the spans of a claim; the work continues",
+        "error",
         "warning",
     ),
     "usage.failed": event(

@@ -6,12 +6,14 @@ the log, so metrics and logs agree. Dashboards and alarms depend on these names.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from piecework.domain.keys import JOIN_CHUNK
+from piecework.telemetry.events import EVENTS
 
 Kind: TypeAlias = Literal["count", "gauge", "distribution"]
 #: As CloudWatch spells them.
@@ -20,9 +22,16 @@ Unit: TypeAlias = Literal["Count", "Seconds"]
 Amount: TypeAlias = Callable[[Mapping[str, Any]], float | None]
 
 NAMESPACE: Final = "Piecework"
-#: The dimensions of every metric, and the additional one of some metrics.
+#: The dimensions of every metric, and the additional one of some metrics, by the field
+#: of their events that has its value.
 DIMENSIONS: Final = ("App", "Env")
-DEPENDENCY: Final = "Dependency"
+BY_FIELD: Final = MappingProxyType(
+    {"dependency": "Dependency", "error_code": "ErrorCode"}
+)
+#: A code of this form comes from a table or from a pipeline's `classify`; other text
+#: might be data, and is counted as `other`.
+_CODE: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+){1,5}")
+_LONGEST_CODE: Final = 100
 
 
 def each(_: Mapping[str, Any]) -> float:
@@ -45,6 +54,20 @@ def field(name: str) -> Amount:
     return lambda fields: fields.get(name)
 
 
+def has(name: str) -> Amount:
+    """Count the events in which the field has a value."""
+    return lambda fields: 1 if fields.get(name) else None
+
+
+def part(name: str, fields: Mapping[str, Any]) -> str:
+    """Return the value of an additional dimension."""
+    value = str(fields.get(name))
+    if name != "error_code":
+        return value
+    is_code = len(value) <= _LONGEST_CODE and _CODE.fullmatch(value)
+    return value if is_code else "other"
+
+
 def seconds(name: str) -> Amount:
     """Take the value of a field in milliseconds, in seconds."""
 
@@ -60,7 +83,7 @@ class Metric(NamedTuple):
 
     Attributes:
         events: The events that feed it; empty: it is read when the line is written.
-        by_dependency: Whether it is also written for each dependency.
+        by: The field of `BY_FIELD` for each value of which it is written once more.
     """
 
     kind: Kind
@@ -68,7 +91,7 @@ class Metric(NamedTuple):
     when: str
     events: tuple[str, ...] = ()
     amount: Amount = each
-    by_dependency: bool = False
+    by: str = ""
 
 
 def _count(
@@ -76,9 +99,9 @@ def _count(
     when: str,
     amount: Amount = each,
     *,
-    by_dependency: bool = False,
+    by: str = "",
 ) -> Metric:
-    return Metric("count", "Count", when, _names(events), amount, by_dependency)
+    return Metric("count", "Count", when, _names(events), amount, by)
 
 
 def _gauge(when: str, unit: Unit = "Count", event: str = "", name: str = "") -> Metric:
@@ -107,7 +130,33 @@ _CLAIM_END: Final = (
 )
 
 
+#: The events that repeat the code of a failure, which another event counts; or of AWS.
+_REPEAT: Final = frozenset(
+    {
+        "aws.throttled",
+        "breaker.opened",
+        "compensation.started",
+        "retry.budget_exhausted",
+        "stage.ended",
+        "stage.fallback_used",
+        "stage.replanned",
+    }
+)
+#: The events of failures.
+_FAILURES: Final = tuple(
+    name
+    for name, event in EVENTS.items()
+    if "error_code" in event.fields and name not in _REPEAT
+)
+
 _COUNTS: Final = {
+    "Errors": _count(
+        _FAILURES,
+        "a failure, by its error code: of an attempt of a call, of a claim, or of the"
+        " process",
+        has("error_code"),
+        by="error_code",
+    ),
     "ChunksClaimed": _count("chunk.claimed", "a worker claimed a chunk", chunk),
     "ChunksSucceeded": _count("chunk.succeeded", "a chunk has its result", chunk),
     "ChunksDead": _count("chunk.dead_lettered", "a chunk is a dead letter", chunk),
@@ -142,7 +191,7 @@ _COUNTS: Final = {
     "BreakersOpened": _count(
         "breaker.opened",
         "a worker opened the circuit breaker of a dependency",
-        by_dependency=True,
+        by="dependency",
     ),
     "RetriesRefused": _count(
         "retry.budget_exhausted", "a call was not retried, to protect the dependency"
@@ -172,7 +221,7 @@ _GAUGES: Final = {
     "CallsInFlight": _gauge("calls of the worker in flight"),
     "BreakersOpen": _gauge(
         "dependencies whose circuit breaker is open for the worker"
-    )._replace(by_dependency=True),
+    )._replace(by="dependency"),
     "OpenDeadLetters": _gauge(
         "open dead letters; 100 means 100 or more",
         event="reconcile.pass",

@@ -59,6 +59,13 @@ def first_command(alarm: dict[str, Any]) -> str:
     return str(alarm["AlarmDescription"].partition("First: ")[2])
 
 
+#: A query of Metrics Insights, as far as its names go.
+QUERY = re.compile(
+    r"SELECT \w+\((?P<name>\w+)\) FROM SCHEMA\((?P<space>\w+),.*"
+    r" WHERE (?P<where>.*) GROUP BY"
+)
+
+
 def watched_by(alarm: dict[str, Any]) -> Iterator[Named]:
     """Yield the metrics that an alarm watches."""
     queries = alarm.get("Metrics", [])
@@ -66,6 +73,11 @@ def watched_by(alarm: dict[str, Any]) -> Iterator[Named]:
     for metric in stats or [alarm] * ("MetricName" in alarm):
         dimensions = {d["Name"]: d["Value"] for d in metric["Dimensions"]}
         yield Named(metric["Namespace"], metric["MetricName"], dimensions)
+    for query in queries:
+        text = " ".join(query.get("Expression", "").split())
+        if found := QUERY.search(text):
+            dimensions = dict(re.findall(r"(\w+) = '([^']*)'", found["where"]))
+            yield Named(found["space"], found["name"], dimensions)
 
 
 def widgets() -> list[dict[str, Any]]:

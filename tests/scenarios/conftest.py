@@ -146,7 +146,7 @@ class Scenario:
         self, name: str = "w1", *, frozen: bool = False, **parts: Any
     ) -> AsyncIterator[Worker]:
         """Run a worker in this process; a frozen one neither renews nor polls."""
-        settings = self.rt.settings
+        settings = parts.pop("settings", self.rt.settings)
         if frozen:
             settings = replace(settings, max_chunks=1)
         rt = replace(self.rt, settings=settings, **parts)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.request import ProxyHandler, Request, build_opener
 
+from piecework import telemetry
 from piecework.aws.endpoint import Emulator
 from piecework_orchestrator.demo import processes
 from piecework_orchestrator.demo.processes import ChildProcess, demo_environment
@@ -68,6 +70,27 @@ def standing(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
     finally:
         processes.kill_all(started)
         server.stop(emulator.pid, folder)
+
+
+@contextmanager
+def own_aws(**variables: str) -> Iterator[Path]:
+    """Give this process an embedded AWS of its own; yield the folder of its files.
+
+    `variables` are added to the environment, also of the processes that it starts.
+    """
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        python = environment.ensure_environment(print)
+        emulator = server.start(python, folder, "us-east-1")
+        try:
+            seen = demo_environment(os.environ, folder) | aws(emulator.endpoint)
+            os.environ.clear()
+            os.environ.update(seen | variables)
+            deploy.deploy_embedded(emulator, APP, ENV)
+            telemetry.configure("error")
+            yield folder
+        finally:
+            server.stop(emulator.pid, folder)
 
 
 def aws(url: str) -> dict[str, str]:

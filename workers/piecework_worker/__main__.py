@@ -27,7 +27,8 @@ from piecework.pipelines import Pipeline, lint_stage_order
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.runtime import connect
 from piecework.settings import Settings, load_settings
-from piecework.telemetry.emf import write_metrics
+from piecework.telemetry.prometheus import publish_metrics
+from piecework.telemetry.traces import flush_traces
 from piecework_worker.ecs import (
     AGENT,
     METADATA,
@@ -194,7 +195,7 @@ async def run_services(
             stop_at_memory_limit(settings.memory_mb, stop, log)
         )
         watchdog = LoopWatchdog(services.blocked_loop, settings.loop_blocked_s, log)
-        async with write_metrics(settings, rt.clock, partial(gauges, services)):
+        async with publish_metrics(settings, rt.clock, partial(gauges, services)):
             try:
                 async with (
                     run_side_tasks(worker, stop, os.environ),
@@ -204,6 +205,7 @@ async def run_services(
             finally:
                 await isolation.close()
             telemetry.emit(log, "worker.stopped")
+        await asyncio.to_thread(flush_traces)
         return await memory_guard
 
 

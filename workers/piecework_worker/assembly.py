@@ -12,6 +12,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from piecework import telemetry
 from piecework.aws.objects import MOST_BYTES, PayloadRef
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call
@@ -21,10 +22,15 @@ from piecework.context import Context, Results
 from piecework.domain.claim import Claim
 from piecework.domain.model import Job, moment
 from piecework.domain.outcome import Outcome, Released
-from piecework.domain.protocols import CancelRequest
+from piecework.domain.protocols import (
+    CancelRequest,
+    CancelRequestedError,
+    SleepRequestedError,
+)
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.domain.rows import ErrorRow
 from piecework.errors import PermanentError
+from piecework.errors.classify import classify
 from piecework.jobs.fan_in import Certificate, StoredJobResults
 from piecework.pipelines import JOIN, RUN, Pipeline, Stage
 from piecework.resilience.retry import RetryBudget
@@ -37,6 +43,7 @@ from piecework.store.checkpoints import ChunkCheckpoints, read_work
 from piecework.store.completion import JobSnapshot, take_snapshot
 from piecework.store.effects import EffectLedger
 from piecework.store.journal import CallJournal, TableResponses
+from piecework.telemetry.traces import note_payload
 from piecework_worker.lease import Lease
 from piecework_worker.services import RunningStage, WorkerServices
 
@@ -136,6 +143,7 @@ def build_run(
         tokens=services.retry_tokens,
         pacer=services.pacer,
         usage=UsageReporter(usage.note, log),
+        answered_level=rt.settings.attempt_log,
     )
     caller = Caller(
         journal=journal,
@@ -270,14 +278,30 @@ class WorkerStageRunner:
         alone = self.claim.is_suspect and run is run_in_process
         under_way = RunningStage(ctx.pipeline.name, ctx.stage, now())
         services.running_stages[self.claim.token] = under_way
+        code, outcome = "", "interrupted"
         try:
             with services.blocked_loop.watch(stage, ctx):
                 async with (
                     services.solitude.alone(ctx.progress) if alone else nullcontext()
                 ):
                     value = await run(stage, ctx, variant)
+            outcome = "returned"
+        except (CancelRequestedError, SleepRequestedError):
+            raise
+        except Exception as error:
+            code, outcome = classify(error).code, "failed"
+            raise
         finally:
             del services.running_stages[self.claim.token]
+            telemetry.emit(
+                ctx.log,
+                "stage.ended",
+                stage=stage.name,
+                variant=variant,
+                outcome=outcome,
+                duration_ms=round((now() - under_way.started_at) * 1000),
+                error_code=code,
+            )
         services.stage_durations.record(under_way, now())
         return value
 
@@ -365,6 +389,7 @@ async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
     try:
         read_json(content, BOUNDS)
         chunk_run.ctx.payload = model.model_validate_json(content)
+        note_payload(chunk_run.ctx.payload)
     except JsonRefusedError as error:
         message = f"The payload cannot be read: {error}."
         raise PermanentError(message, code="runtime.payload.invalid") from error

@@ -85,6 +85,7 @@ class WorkItem:
     gen: int
     received: int = 0
     receipt: str | None = None
+    message_id: str = ""
 
 
 class MessageAction(Enum):
@@ -131,7 +132,14 @@ async def execute(
         return await handle_refusal(claim, work_item, services)
     ref, received = work_item.ref, work_item.received
     log = services.log.bind(job=ref.job, chunk=ref.chunk, fence=claim.fence)
-    telemetry.emit(log, "chunk.claimed", chunk=ref.chunk, receive_count=received)
+    telemetry.emit(
+        log,
+        "chunk.claimed",
+        chunk=ref.chunk,
+        fence=claim.fence,
+        attempt=claim.attempt,
+        receive_count=received,
+    )
     receipt = work_item.receipt
     with services.lease_renewer.maintain(claim, receipt, requested_at) as lease:
         try:

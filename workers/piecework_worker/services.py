@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from statistics import median
 from types import TracebackType
@@ -21,7 +21,7 @@ from piecework.calls.fleet_budgets import FleetBudgets
 from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer
 from piecework.domain.job_row import Pause
-from piecework.domain.model import Job, JobRef, JobStatus, iso
+from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus, iso
 from piecework.domain.outcome import NEWER_WORKERS, STORE, Deferred
 from piecework.errors import StoreError
 from piecework.health import Liveness
@@ -38,6 +38,8 @@ from piecework.store.dead_letters import DeadLetters
 from piecework.store.limits import FleetQuotas
 from piecework.store.settlements import Settlements
 from piecework.telemetry.emf import Gauge
+from piecework.telemetry.metrics import BY_FIELD
+from piecework.telemetry.traces import Traces, open_traces
 from piecework_worker.cancel_watcher import apply_status
 from piecework_worker.cancelled_jobs import CancelledGroups
 from piecework_worker.isolation.pool import Isolation
@@ -62,7 +64,7 @@ def gauges(services: WorkerServices) -> Iterator[Gauge]:
     open_names = [name for name, each in known if is_open(each.state, since)]
     yield Gauge("BreakersOpen", len(open_names))
     for name in open_names:
-        yield Gauge("BreakersOpen", 1, name)
+        yield Gauge("BreakersOpen", 1, (BY_FIELD["dependency"], name))
 
 
 def is_open(state: BreakerState, since: float) -> bool:
@@ -188,6 +190,8 @@ class WorkerServices:
         default_factory=new_token_buckets
     )
     pacer: CallPacer = field(default_factory=CallPacer)
+    #: Makes the traces of claims; None: the program sends none.
+    traces: Traces | None = None
     #: Runs isolated stages; None: they run in this process.
     isolation: Isolation | None = None
     #: Lets a suspect run alone that cannot run in a child.
@@ -209,6 +213,20 @@ class WorkerServices:
     unknown_in_a_row: int = 0
     _noted_unknown: set[JobRef] = field(default_factory=set)
     _noted_blocked: dict[tuple[JobRef, str], float] = field(default_factory=dict)
+
+    def tracing(
+        self, ref: ChunkRef, job: Job, message_id: str
+    ) -> AbstractContextManager[None]:
+        """Return what records the trace of a claim, if the program sends traces."""
+        if self.traces is None:
+            return nullcontext()
+        return self.traces.of_claim(
+            *(ref.tenant, ref.job, ref.chunk),
+            job.traceparent,
+            gen=job.gen,
+            pipeline=job.pipeline,
+            message_id=message_id,
+        )
 
     async def pause_for_budget(
         self, ref: JobRef, pause: Pause, key: BudgetKey, seen: int
@@ -331,6 +349,11 @@ def open_services(
         budgets=budgets,
         liveness=liveness,
         isolation=isolation,
+        traces=open_traces(
+            *(clock, worker, settings.work_queue),
+            settings.trace_ratio,
+            settings.trace_fields,
+        ),
     )
     services.budgets.pause_job = services.pause_for_budget
     return services

@@ -150,7 +150,11 @@ class Worker:
             await self.quarantine(delivery, "runtime.message.malformed")
             return
         work_item = WorkItem(
-            message.ref, message.gen, delivery.received, delivery.receipt
+            message.ref,
+            message.gen,
+            delivery.received,
+            delivery.receipt,
+            delivery.message_id,
         )
         action = MessageAction.QUARANTINE
         try:
@@ -214,7 +218,10 @@ class Worker:
             if action is not None:
                 return action
         async with services.solitude.shared():
-            with services.rt.cost.working(job.ref, ends=work_item.ref.is_join):
+            with (
+                services.rt.cost.working(job.ref, ends=work_item.ref.is_join),
+                services.tracing(work_item.ref, job, work_item.message_id),
+            ):
                 action = await execute(work_item, job, services)
         if action in {MessageAction.ACK, MessageAction.ACK_CANCELLED}:
             cancelled = action is MessageAction.ACK_CANCELLED

@@ -12,7 +12,7 @@ import typer
 from piecework.health import Liveness, write_health_file
 from piecework.reconciler.loop import reconcile_for_ever, reconcile_once
 from piecework.runtime import Runtime
-from piecework.telemetry.emf import write_metrics
+from piecework.telemetry.prometheus import publish_metrics
 from piecework_orchestrator.cli.options import Format, OutputOption
 from piecework_orchestrator.cli.output import Column, Output
 from piecework_orchestrator.cli.run import run_connected
@@ -33,7 +33,7 @@ def reconcile(
     async def run(rt: Runtime, out: Output) -> None:
         log = structlog.get_logger().bind(reconciler="cli")
         if loop:
-            async with write_metrics(rt.settings, rt.clock):
+            async with publish_metrics(rt.settings, rt.clock):
                 await reconcile_until_stopped(rt, log)
             return
         if out.table:

@@ -94,6 +94,8 @@ class DependencySpec:
     version: str = ""
     limits: Limits | None = None
     adaptive_rate: bool = False
+    provider: str = ""
+    model: str = ""
 
     @classmethod
     def of(cls, dependency: Dependency) -> DependencySpec:
@@ -109,6 +111,8 @@ class DependencySpec:
             version=d.version,
             limits=d.limits,
             adaptive_rate=d.adaptive_rate,
+            provider=d.provider,
+            model=d.model,
         )
 
 

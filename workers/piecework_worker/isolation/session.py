@@ -359,6 +359,8 @@ class RemoteCall:
             fallback_codes=spec.fallback_codes,
             cache_ttl_s=spec.cache_ttl_s,
             key_ttl_s=spec.key_ttl_s,
+            provider=spec.provider,
+            model=spec.model,
             version=spec.version,
             breaker=spec.breaker,
             limits=spec.limits,

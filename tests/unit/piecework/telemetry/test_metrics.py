@@ -11,14 +11,16 @@ import pytest
 
 from piecework.settings import Settings
 from piecework.telemetry import BOUND, EVENTS, emf, emit
-from piecework.telemetry.emf import MAX_DEPENDENCIES, Gauge, Meter
+from piecework.telemetry.emf import MAX_PARTS, WHOLE, Gauge, Meter
 from piecework.telemetry.emit import listening, quiet_log
 from piecework.telemetry.metrics import METRICS, METRICS_BY_EVENT
 from tests.unit.piecework.telemetry.emf_schema import faults
 from tests.unit.piecework.telemetry.whole import emit_whole
 
+MODEL, CODE = ("Dependency", "model"), "llm.http.429_rate_limited"
 #: An event that adds one (or says one) to each metric that an event makes.
 MAKES: dict[str, tuple[str, dict[str, Any]]] = {
+    "Errors": ("call.attempt", {"error_code": CODE}),
     "ChunksClaimed": ("chunk.claimed", {"chunk": 0}),
     "ChunksSucceeded": ("chunk.succeeded", {"chunk": 3}),
     "ChunksDead": ("chunk.dead_lettered", {"chunk": 3}),
@@ -67,7 +69,7 @@ def test_each_metric_is_made_of_its_event(name: str, meter: Meter) -> None:
 
     emit_whole(event, **fields)
 
-    said = meter.take()[""][name]
+    said = meter.take()[WHOLE][name]
     assert said == ([1] if METRICS[name].kind == "distribution" else 1)
 
 
@@ -95,12 +97,12 @@ def test_a_join_is_no_chunk(meter: Meter) -> None:
     emit_whole("chunk.claimed", chunk=-1)
     emit_whole("chunk.succeeded", chunk=-1)
 
-    assert {"ChunksClaimed", "ChunksSucceeded"}.isdisjoint(meter.take()[""])
+    assert {"ChunksClaimed", "ChunksSucceeded"}.isdisjoint(meter.take()[WHOLE])
 
 
 def test_counts_begin_anew_after_each_line_and_gauges_stay(meter: Meter) -> None:
     emit_whole("reconcile.pass", jobs=3)
-    first, second = meter.take()[""], meter.take()[""]
+    first, second = meter.take()[WHOLE], meter.take()[WHOLE]
 
     assert (first["ReconcilerPasses"], first["JobsActive"]) == (1, 3)
     assert ("ReconcilerPasses" in second, second["JobsActive"]) == (False, 3)
@@ -111,7 +113,7 @@ def test_a_distribution_keeps_a_fair_sample_of_a_hundred() -> None:
     for number in range(10_000):
         meter.count("call.attempt", {"duration_ms": number, "outcome": "answered"})
 
-    taken = meter.take()[""]
+    taken = meter.take()[WHOLE]
     values = taken["CallSeconds"]
     assert isinstance(values, list)
     assert len(values) == 100
@@ -122,17 +124,17 @@ def test_a_distribution_keeps_a_fair_sample_of_a_hundred() -> None:
 def test_a_breaker_is_told_of_its_dependency_too(meter: Meter) -> None:
     emit_whole("breaker.opened", dependency="model")
 
-    taken = meter.take([Gauge("BreakersOpen", 1), Gauge("BreakersOpen", 1, "model")])
+    taken = meter.take([Gauge("BreakersOpen", 1), Gauge("BreakersOpen", 1, MODEL)])
 
     both = {"BreakersOpened": 1, "BreakersOpen": 1}
-    assert taken == {"": both, "model": both}
+    assert taken[WHOLE] == taken[MODEL] == both
 
 
 def test_however_many_dependencies_there_are_the_lines_are_few(meter: Meter) -> None:
-    for number in range(2 * MAX_DEPENDENCIES):
+    for number in range(2 * MAX_PARTS):
         emit_whole("breaker.opened", dependency=f"d{number}")
 
-    assert len(meter.take()) == 1 + MAX_DEPENDENCIES
+    assert len(meter.take()) == 1 + MAX_PARTS
 
 
 # ── the lines ───────────────────────────────────────────────────────────────
@@ -151,7 +153,7 @@ def full() -> list[str]:
 def test_every_line_is_as_the_specification_says() -> None:
     lines = full()
 
-    assert len(lines) == 2
+    assert len(lines) == 3
     assert [] == [f for line in lines for f in faults(json.loads(line), len(line))]
 
 
@@ -168,13 +170,34 @@ def test_the_first_line_holds_the_whole_catalogue_and_its_dimensions() -> None:
     }
 
 
-def test_only_a_breaker_has_a_dimension_of_its_own() -> None:
-    document = json.loads(full()[1])
+@pytest.mark.parametrize(
+    ("line", "dimension", "value", "metric"),
+    [(1, "ErrorCode", CODE, "Errors"), (2, *MODEL, "BreakersOpened")],
+)
+def test_only_breakers_and_errors_have_a_dimension_of_their_own(
+    line: int, dimension: str, value: str, metric: str
+) -> None:
+    document = json.loads(full()[line])
     (directive,) = document["_aws"]["CloudWatchMetrics"]
 
-    assert directive["Dimensions"] == [["App", "Env", "Dependency"]]
-    assert document["Dependency"] == "model"
-    assert [m["Name"] for m in directive["Metrics"]] == ["BreakersOpened"]
+    assert directive["Dimensions"] == [["App", "Env", dimension]]
+    assert document[dimension] == value
+    assert [m["Name"] for m in directive["Metrics"]] == [metric]
+
+
+def test_each_failure_is_counted_by_its_code_and_odd_text_as_other(
+    meter: Meter,
+) -> None:
+    failures = METRICS["Errors"].events
+    for event in failures:
+        emit_whole(event, error_code=CODE)
+    for odd in ("jane@example.com", "x" * 101, "No Code", "a.b\n"):
+        emit_whole("call.attempt", error_code=odd)
+
+    taken = meter.take()
+    by_code = {code: v["Errors"] for (d, code), v in taken.items() if d == "ErrorCode"}
+    assert by_code == {CODE: len(failures), "other": 4}
+    assert set(failures) >= {"call.attempt", "chunk.deferred", "chunk.dead_lettered"}
 
 
 def test_a_line_says_nothing_but_figures_whatever_the_events_said(
@@ -189,7 +212,7 @@ def test_a_line_says_nothing_but_figures_whatever_the_events_said(
         emit(quiet_log(), name, **told, **ids)
 
     taken = emf.lines(meter.take(), "piecework", "prod", 0)
-    known = {"_aws", "App", "Env", "Dependency", *METRICS}
+    known = {"_aws", "App", "Env", "Dependency", "ErrorCode", *METRICS}
     assert all(set(json.loads(line)) <= known for line in taken)
     assert not [w for w in ("jane", "acme", "host-1") if w in "".join(taken)]
 

@@ -10,7 +10,7 @@ import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
 
-from piecework.telemetry.emf import Meter
+from piecework.telemetry.emf import WHOLE, Meter
 from piecework.telemetry.emit import emit_throttles, find_throttle_code, listening
 
 
@@ -79,7 +79,7 @@ async def test_those_that_the_sdk_retries_by_itself_are_counted(
             await client.get_queue_url(QueueName="work")
 
     assert network.asked == 3
-    assert meter.take()[""]["Throttles"] == 2
+    assert meter.take()[WHOLE]["Throttles"] == 2
 
 
 async def no_wait(_seconds: float) -> None:

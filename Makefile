@@ -9,6 +9,8 @@ CODE := piecework workers orchestrator simulation examples bench tests verificat
 # last, so that an idle process takes tests from the others.
 WORKERS ?= 4
 ARGS ?=
+# Compiled modules are kept, whatever the environment says: the tests start many processes.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks telemetry cancel-large simulate crashpoints conformance \
@@ -35,22 +37,22 @@ format: setup ## format the code
 	$(BIN)/ruff check --fix $(CODE)
 
 test: setup ## all tests of the product: no network, no container, no AWS account
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The tests of the programs under `verification/`, and of the bench.
 PROGRAMS := bench guards model mutants naive soak
 
 test-verification: setup ## the tests of the programs: model, mutants, naive, soak, bench; the simulator without each guard
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(addprefix verification/,$(PROGRAMS)) $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal $(addprefix verification/,$(PROGRAMS)) $(ARGS)
 
 test-fast: setup ## unit tests and pages, without the emulator: under two minutes on two cores
-	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow" tests/unit tests/docs $(ARGS)
+	$(PYTEST) -q -n 2 --dist worksteal -m "not slow" tests/unit tests/docs $(ARGS)
 
 # Rounds of `make test-under-load`; its first line names the seed of a round.
 ROUNDS ?= 5
 
 test-under-load: setup ## the suite in random order beside six busy processes (ROUNDS=1 SEED=7)
-	$(BIN)/python -m tests.under_load --rounds $(ROUNDS) \
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.under_load --rounds $(ROUNDS) \
 	$(if $(filter command environment,$(origin SEED)),--seed $(SEED)) -n $(WORKERS) --dist worksteal $(ARGS)
 
 demo: setup ## review a contract under faults on this machine (ARGS="--seed 7")

@@ -171,9 +171,8 @@ class Answer:
 
 @pytest.fixture
 def no_collection() -> Iterator[None]:
-    gc.collect()
-    Answer.alive = 0
     gc.disable()
+    Answer.alive = 0
     yield
     gc.enable()
 

@@ -1,9 +1,9 @@
 """Measure what traces and metrics cost a worker: CPU a chunk, and requests to AWS.
 
 True workers run equal jobs on the embedded AWS, in turn without and with telemetry:
-OpenTelemetry's SDK with an exporter that writes JSON, metrics for CloudWatch, and
-Prometheus. `make telemetry` prints the figures. It fails above 5 % of the CPU, or with
-half a request more a chunk. `ARGS="--ratio 1"` sends the trace of each chunk.
+OpenTelemetry's SDK with an exporter that writes JSON, and metrics for CloudWatch.
+`make telemetry` prints the figures. It fails above 5 % of the CPU, or with half a
+request more a chunk. `ARGS="--ratio 1"` sends the trace of each chunk.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -93,12 +92,6 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def free_port() -> int:
-    """Return a port of the loopback that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
 @dataclass
 class Side:
     """A worker with a deployment of its own, and what its jobs used so far."""
@@ -155,7 +148,6 @@ async def run(chunks: int, rounds: int, ratio: float) -> dict[str, float]:
     """
     added = {
         "PIECEWORK_METRICS": "emf",
-        "PIECEWORK_PROMETHEUS_PORT": str(free_port()),
         "PIECEWORK_TRACE_RATIO": str(ratio),
     }
     async with side("off") as off, side("on", "--traced", **added) as on:

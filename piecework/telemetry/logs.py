@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.redaction import learn_secrets, shortened
 from piecework.telemetry.emit import CONFIGURE_LATE, emit
+from piecework.telemetry.traces import add_trace_id
 
 if TYPE_CHECKING:
     import structlog
@@ -213,6 +214,7 @@ def _shared_processors() -> list[structlog.typing.Processor]:
 
     return [
         structlog.contextvars.merge_contextvars,
+        add_trace_id,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         format_exception,

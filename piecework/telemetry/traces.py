@@ -9,11 +9,12 @@ anything failed is sent whole, and of the others a share.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from hashlib import sha256
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from piecework.errors.redaction import shortened
@@ -44,13 +45,49 @@ FLUSH_MS: Final = 3_000
 
 @dataclass(slots=True)
 class ClaimTrace:
-    """What one claim has recorded for its spans."""
+    """Records the events of one claim inside its `with`, and sends the spans after it.
 
-    clock: Callable[[], float]
+    Attributes:
+        claim: The fields of the claim that its events lack.
+        submitted: The trace context of the job's submit; empty: it was not traced.
+        is_drawn: Whether the chunk is one of the share that is always sent.
+    """
+
+    traces: Traces
     claim: dict[str, Any]
+    submitted: str
+    trace_id: int
+    span_id: int
+    is_drawn: bool
     started_at: float
-    payload_fields: frozenset[str]
     moments: list[Moment] = field(default_factory=list)
+    _before: list[Token[Any]] = field(default_factory=list)
+
+    def __enter__(self) -> None:
+        """Let events of this task, and spans that a stage makes itself, join."""
+        inner = self.traces.undrawn
+        if self.is_drawn:
+            inner = parent_of(self.trace_id, self.span_id, is_sent=True)
+        self._before = [CURRENT.set(self), self.traces.context.attach(inner)]
+
+    def __exit__(self, *_: object) -> None:
+        """Send the spans, if the claim is one that is sent."""
+        own, inner = self._before
+        self.traces.context.detach(inner)
+        CURRENT.reset(own)
+        if self.is_drawn or has_recovery(self.moments):
+            self._send()
+
+    def _send(self) -> None:
+        """Send the spans of the claim; an SDK that fails must not stop the work."""
+        try:
+            now = self.traces.clock()
+            found = spans_of(self.claim, self.moments, self.started_at, now)
+            if found is not None:
+                parent = parent_of(self.trace_id, self.span_id, is_sent=True)
+                send(self.traces.tracer, found, parent, links_to(self.submitted))
+        except Exception as error:  # noqa: BLE001 -- an exporter may raise anything
+            emit(quiet_log(), "traces.failed", error=type(error).__name__)
 
 
 #: The claim that the current task works for.
@@ -60,16 +97,25 @@ CURRENT: Final[ContextVar[ClaimTrace | None]] = ContextVar("claim_trace", defaul
 def record(name: str, fields: Mapping[str, Any]) -> None:
     """Keep an event of the current claim; a listener."""
     if name in RECORDED and (trace := CURRENT.get()) is not None:
-        trace.moments.append(Moment(trace.clock(), name, fields))
+        trace.moments.append(Moment(trace.traces.clock(), name, fields))
+
+
+def add_trace_id(
+    _log: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Add the trace's id to a line of a claim; a processor of structlog."""
+    if (trace := CURRENT.get()) is not None:
+        event["trace_id"] = f"{trace.trace_id:032x}"
+    return event
 
 
 def note_payload(payload: object) -> None:
     """Add those fields of a payload to the trace that a setting names."""
-    if (trace := CURRENT.get()) is None or not trace.payload_fields:
+    if (trace := CURRENT.get()) is None or not trace.traces.payload_fields:
         return
     trace.claim["payload"] = {
         f"piecework.payload.{name}": shortened(str(value), FIELD_LIMIT)
-        for name in sorted(trace.payload_fields)
+        for name in sorted(trace.traces.payload_fields)
         if isinstance(value := getattr(payload, name, None), str | int | float)
     }
 
@@ -89,47 +135,28 @@ class Traces:
     queue: str
     ratio: float = 1.0
     payload_fields: frozenset[str] = frozenset()
+    #: OpenTelemetry's module, and the parent of spans that a stage makes itself in a
+    #: chunk that is not drawn: the SDK drops them.
+    context: ModuleType = field(init=False)
+    undrawn: Context = field(init=False)
 
-    @contextmanager
-    def of_claim(
-        self, tenant: str, job: str, chunk: int, submitted: str, **facts: Any
-    ) -> Iterator[None]:
-        """Record the events of the claim that the block makes, and send its spans.
-
-        `submitted`: the trace context of the job's submit. `facts`: further fields.
-        Spans that a stage makes itself join the trace of the chunk, and each line of
-        the log has its id.
-        """
-        import structlog
+    def __post_init__(self) -> None:
+        """Load the API once: each claim would pay for an import."""
         from opentelemetry import context
 
+        object.__setattr__(self, "context", context)
+        object.__setattr__(self, "undrawn", parent_of(1, 1, is_sent=False))
+
+    def of_claim(
+        self, tenant: str, job: str, chunk: int, submitted: str, **facts: Any
+    ) -> ClaimTrace:
+        """Return what records the claim of a chunk; `facts` are further fields."""
         trace_id, span_id = ids_of(tenant, job, chunk)
         is_drawn = (trace_id & 0xFFFF_FFFF_FFFF_FFFF) < self.ratio * 2**64
-        named = {"tenant": tenant, "job": job, "chunk": chunk, **facts}
-        claim = {"worker": self.worker, "queue": self.queue, **named}
-        recorded = ClaimTrace(self.clock, claim, self.clock(), self.payload_fields)
-        token = CURRENT.set(recorded)
-        bound = structlog.contextvars.bind_contextvars(trace_id=f"{trace_id:032x}")
-        inner = context.attach(parent_of(trace_id, span_id, is_sent=is_drawn))
-        try:
-            yield
-        finally:
-            context.detach(inner)
-            structlog.contextvars.reset_contextvars(**bound)
-            CURRENT.reset(token)
-            if is_drawn or has_recovery(recorded.moments):
-                parent = parent_of(trace_id, span_id, is_sent=True)
-                self._send(recorded, parent, submitted)
-
-    def _send(self, recorded: ClaimTrace, parent: Context, submitted: str) -> None:
-        """Send the spans of a claim; a program's SDK that fails must not stop it."""
-        started, now = recorded.started_at, self.clock()
-        try:
-            found = spans_of(recorded.claim, recorded.moments, started, now)
-            if found is not None:
-                send(self.tracer, found, parent, links_to(submitted))
-        except Exception as error:  # noqa: BLE001 -- an exporter may raise anything
-            emit(quiet_log(), "traces.failed", error=type(error).__name__)
+        facts |= {"worker": self.worker, "queue": self.queue}
+        facts |= {"tenant": tenant, "job": job, "chunk": chunk}
+        now = self.clock()
+        return ClaimTrace(self, facts, submitted, trace_id, span_id, is_drawn, now)
 
 
 def ids_of(tenant: str, job: str, chunk: int) -> tuple[int, int]:

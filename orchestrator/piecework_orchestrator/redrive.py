@@ -25,6 +25,8 @@ from piecework.errors import PieceworkError, UsageError
 from piecework.jobs.order import chunks_behind, start_next
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
+from piecework.store.checkpoints import read_work
+from piecework.store.compensations import FailedCompensation
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN, Closing, DeadLetters
 from piecework.store.order import has_settled, skipping
@@ -205,6 +207,7 @@ class RedriveRequest:
     Attributes:
         rate: Chunks dispatched a second; None: all at once.
         edit: The change of their payloads; None: the payloads stay.
+        compensates: The chunks run their failed compensation again, and nothing else.
     """
 
     ref: JobRef
@@ -213,6 +216,7 @@ class RedriveRequest:
     reason: str
     rate: float | None = None
     edit: Edit | None = None
+    compensates: bool = False
 
 
 async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
@@ -226,12 +230,13 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
     Raises:
         NotFoundError: `job.record.not_found`.
         UsageError: `job.state.not_finished`; `redrive.payload.invalid`;
-            `redrive.selection.empty`: all of them are closed.
+            `redrive.compensation.unknown`; `redrive.selection.empty`: all of them are
+            closed.
     """
     job = await require_reopenable(rt, request.ref)
     found = [await to_reopen_request(rt, request, letter) for letter in request.letters]
     chunks = [one for one in found if one is not None]
-    if job.is_ordered and chunks:
+    if job.is_ordered and chunks and not request.compensates:
         dead = {
             one.letter.order_key: one.chunk.ref.chunk for one in chunks if one.letter
         }
@@ -244,7 +249,8 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
     retrying = RetryRequest(
         request.ref, request.actor, request.reason, rate=request.rate
     )
-    reopened, gen = await reopen(rt, job, chunks, retrying, "redriven")
+    event = "compensation repeated" if request.compensates else "redriven"
+    reopened, gen = await reopen(rt, job, chunks, retrying, event)
     named = {letter.chunk for letter in request.letters}
     redriven = sum(chunk.ref.chunk in named for chunk in reopened)
     return redriven + await count_redriven_joins(rt, request, gen), gen
@@ -264,9 +270,28 @@ async def to_reopen_request(
         return None
     if (chunk.status, chunk.gen) != (ChunkStatus.DEAD, letter.gen):
         return None
+    if request.compensates:
+        again = await require_compensation(rt, letter)
+        return ReopenRequest(chunk, letter, compensation=again)
     edited = await edit_payload(rt, letter, request.edit) if request.edit else None
     patched = await store_payload(rt, letter, edited) if edited else None
     return ReopenRequest(chunk, letter, patched)
+
+
+async def require_compensation(
+    rt: Runtime, letter: DeadLetterRow
+) -> FailedCompensation:
+    """Return the failed compensation of a dead letter.
+
+    Raises:
+        UsageError: `redrive.compensation.unknown`: the chunk died before it began.
+    """
+    work = await read_work(rt.table, letter.ref)
+    found = FailedCompensation.read(work, letter.gen)
+    if found is None:
+        message = f"The compensation of chunk {letter.ref} has not begun."
+        raise UsageError(message, code="redrive.compensation.unknown")
+    return found
 
 
 async def is_open(rt: Runtime, ref: JobRef, letter: DeadLetterRow) -> bool:

@@ -36,6 +36,7 @@ from piecework.jobs.fan_out import (
     pause_with_pipeline,
 )
 from piecework.runtime import Runtime
+from piecework.store.compensations import FailedCompensation
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DISCARDED, OPEN, Closing, DeadLetters
 from piecework.store.paid import usage_of
@@ -75,11 +76,13 @@ class ReopenRequest:
     Attributes:
         letter: Its open dead letter, which is closed in the same transaction.
         patched: Its new payload; None: the payload stays.
+        compensation: The failed compensation that it runs again; None: it goes forward.
     """
 
     chunk: Chunk
     letter: DeadLetterRow | None = None
     patched: Patched | None = None
+    compensation: FailedCompensation | None = None
 
 
 async def retry(rt: Runtime, request: RetryRequest) -> tuple[int, int]:
@@ -239,7 +242,7 @@ async def reopen_chunks(
             if one.letter
             else []
         )
-        reopening = Reopening(one.patched, slot, also)
+        reopening = Reopening(one.patched, slot, also, one.compensation)
         if await reopen_chunk(rt.table, one.chunk, job.gen, reopening):
             reopened.append(one.chunk)
     return reopened

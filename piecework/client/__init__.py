@@ -15,6 +15,7 @@ from piecework.client.sync import SyncJob
 from piecework.client.views import Done, Failed, JobFacts, JobView
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework_orchestrator.closing import Redriven, RedriveOptions
+from piecework_orchestrator.compensate import HandOutcome
 from piecework_orchestrator.cost.bill import TaskSize
 from piecework_orchestrator.redrive import Edit
 
@@ -24,6 +25,7 @@ __all__ = [
     "Done",
     "Edit",
     "Failed",
+    "HandOutcome",
     "JobFacts",
     "JobHandle",
     "JobView",

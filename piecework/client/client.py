@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import (
     AsyncIterator,
+    Callable,
     Coroutine,
     Sequence,
 )
@@ -51,7 +52,9 @@ from piecework_orchestrator.closing import (
     discard_selected,
     redrive_selected,
 )
-from piecework_orchestrator.identity import new_job_id, require_job_id, whoami
+from piecework_orchestrator.compensate import HandOutcome, compensate_selected
+from piecework_orchestrator.events import fleet_documents
+from piecework_orchestrator.identity import new_job_id, operator_of, require_job_id
 from piecework_orchestrator.inspector import (
     Document,
     JobFilter,
@@ -75,7 +78,8 @@ class Client:
     Args:
         env, tenant, app: As the settings `PIECEWORK_ENV`, `PIECEWORK_TENANT` and
             `PIECEWORK_APP`, which apply by default.
-        actor: The name of the operator in the record; default: user and host.
+        actor: The name of the operator in the record; default: user and host. On AWS
+            the caller's identity stands behind it.
         runtime: A runtime that is open already; default: the client connects.
 
     Raises:
@@ -125,9 +129,8 @@ class Client:
 
     @property
     def _actor(self) -> str:
-        """The operator in the record: as named, by AWS, or by this machine."""
-        known = self._runtime.identity if self._runtime is not None else ""
-        return self._named_actor or known or whoami()
+        """The operator in the record."""
+        return operator_of(self.runtime, self._named_actor)
 
     @property
     def runtime(self) -> Runtime:
@@ -344,20 +347,57 @@ class Client:
         closing = Closing(self._actor, reason)
         return await discard_selected(self.runtime, Selection(letters), closing)
 
+    async def compensate(
+        self,
+        letters: Sequence[DeadLetterRow],
+        reason: str,
+        outcome: HandOutcome | None = None,
+        *,
+        remark: Callable[[str], None] = lambda _: None,
+    ) -> dict[str, int]:
+        """Run failed compensations again, or resolve them; return how many of each job.
+
+        Args:
+            letters: Those without a failed compensation are left out.
+            reason: Kept in the record.
+            outcome: What an operator did by hand; None: the compensations run again.
+            remark: Receives why a job is skipped.
+
+        Raises:
+            UsageError: `redrive.reason.missing`, `redrive.selection.empty`;
+                `job.state.not_finished`, `redrive.compensation.unknown`: no job could
+                be reopened.
+        """
+        closing = Closing(self._actor, reason)
+        return await compensate_selected(
+            self.runtime, Selection(letters), closing, outcome, remark
+        )
+
+    async def fleet_events(self, since: str = "") -> list[Document]:
+        """Return the events of the environment and of the tenant, the newest first.
+
+        They are acts on dependencies, budgets, webhooks and deleted jobs, and breakers
+        that opened or closed. `since`: a span of time, such as `1d`; empty: all.
+        """
+        return await fleet_documents(self.runtime, since)
+
     async def limits(self) -> list[Document]:
         """Return the limits of the dependencies that have used any."""
         rows = self._quotas().rows()
         return [limits_document(name, row) async for name, row in rows]
 
-    async def set_limits(self, dependency: str, limits: Limits) -> Document:
+    async def set_limits(
+        self, dependency: str, limits: Limits, reason: str = ""
+    ) -> Document:
         """Change the limits of a dependency in force; return them.
 
         Args:
             dependency: The name of the dependency, as its code declares it.
             limits: A limit that is None stays as it is; `Limits()` returns to those of
                 the code.
+            reason: Kept in the record.
         """
-        row = await self._quotas().set_limits(dependency, limits)
+        row = await self._quotas().set_limits(dependency, limits, reason)
         return limits_document(dependency, row)
 
     async def pause_dependency(self, dependency: str, reason: str = "") -> Document:
@@ -369,9 +409,9 @@ class Client:
         row = await self._quotas().set_pause(dependency, pause)
         return limits_document(dependency, row)
 
-    async def resume_dependency(self, dependency: str) -> Document:
+    async def resume_dependency(self, dependency: str, reason: str = "") -> Document:
         """End the pause of a dependency; workers use it within seconds."""
-        row = await self._quotas().set_pause(dependency, None)
+        row = await self._quotas().set_pause(dependency, None, reason)
         return limits_document(dependency, row)
 
     async def pipelines(self) -> list[Document]:
@@ -411,6 +451,7 @@ class Client:
         tenant: str,
         usd: float | str | None = None,
         tokens: int | str | None = None,
+        reason: str = "",
     ) -> Document:
         """Set what all jobs of a tenant may spend in a day (UTC); return the budget.
 
@@ -423,7 +464,7 @@ class Client:
         rt, cap = self.runtime, parse_cap(usd, tokens)
         if not is_name(tenant):
             raise UsageError(f"{tenant[:64]!r} is not the name of a tenant.")
-        row = await set_tenant_budget(rt, tenant, cap, self._actor)
+        row = await set_tenant_budget(rt, tenant, cap, actor=self._actor, reason=reason)
         return tenant_budget_document(tenant, row, rt.clock())
 
     def _quotas(self) -> FleetQuotas:
@@ -452,6 +493,8 @@ class SyncClient:
     export_dead_letters = Blocking(Client.export_dead_letters)
     redrive = Blocking(Client.redrive)
     discard = Blocking(Client.discard)
+    compensate = Blocking(Client.compensate)
+    fleet_events = Blocking(Client.fleet_events)
     limits = Blocking(Client.limits)
     set_limits = Blocking(Client.set_limits)
     pipelines = Blocking(Client.pipelines)

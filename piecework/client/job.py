@@ -35,6 +35,11 @@ from piecework_orchestrator.closing import (
     redrive_selected,
     select_open,
 )
+from piecework_orchestrator.compensate import (
+    HandOutcome,
+    compensate_selected,
+    select_uncompensated,
+)
 from piecework_orchestrator.compensation_plan import (
     PlanRequest,
     compensation_plans,
@@ -45,6 +50,7 @@ from piecework_orchestrator.cost.job import job_bill, region_of
 from piecework_orchestrator.cost.prices import load_prices
 from piecework_orchestrator.deletion import delete
 from piecework_orchestrator.effects import ResolutionRequest, effects_in_doubt, resolve
+from piecework_orchestrator.events import job_events
 from piecework_orchestrator.export import export
 from piecework_orchestrator.inspector import (
     Document,
@@ -52,7 +58,6 @@ from piecework_orchestrator.inspector import (
     dead_letters_of,
     explain,
     job_document,
-    job_events,
     job_facts,
     parse_status,
     read_chunks,
@@ -339,7 +344,7 @@ class JobHandle(Generic[R]):
         async for steps in compensation_plans(self.rt, request):
             yield steps
 
-    async def set_priority(self, priority: str) -> JobFacts:
+    async def set_priority(self, priority: str, reason: str = "") -> JobFacts:
         """Change the share of the job in the workers: `high`, `normal` or `low`.
 
         Chunks that have a message keep their place in the queue.
@@ -351,7 +356,7 @@ class JobHandle(Generic[R]):
         if not await self.rt.backlogs.set_priority(job, wanted):
             message = f"Job {self.id} has no backlog: each chunk has a message already."
             raise UsageError(message, next_step=f"`piecework jobs show {self.id}`")
-        facts = {"actor": self.actor, "priority": str(wanted)}
+        facts = {"actor": self.actor, "priority": str(wanted), "reason": reason}
         await self.rt.jobs.record(self.ref, "priority", facts)
         return await self.facts()
 
@@ -486,6 +491,18 @@ class JobHandle(Generic[R]):
         selection = await select_open(self.rt, Filter(self.id, **filters))
         closing = Closing(self.actor, reason)
         return sum((await discard_selected(self.rt, selection, closing)).values())
+
+    async def compensate(
+        self,
+        reason: str,
+        outcome: HandOutcome | None = None,
+        **filters: Unpack[LetterFilter],
+    ) -> int:
+        """Run the failed compensations that match again; see `Client.compensate`."""
+        selection = await select_uncompensated(self.rt, Filter(self.id, **filters))
+        closing = Closing(self.actor, reason)
+        counts = await compensate_selected(self.rt, selection, closing, outcome)
+        return sum(counts.values())
 
     async def effects(self, chunk: int | None = None) -> AsyncIterator[Document]:
         """Yield the effects in doubt of the chunks that ended without a result.

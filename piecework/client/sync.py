@@ -134,5 +134,6 @@ class SyncJob(Generic[R]):
     dead_letter = Blocking(JobHandle.dead_letter)
     redrive = Blocking(JobHandle.redrive)
     discard = Blocking(JobHandle.discard)
+    compensate = Blocking(JobHandle.compensate)
     effects = BlockingIterator(JobHandle.effects)
     resolve_effect = Blocking(JobHandle.resolve_effect)

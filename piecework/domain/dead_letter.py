@@ -138,6 +138,12 @@ class DeadLetterRow(Row):
         return str(self.item.get("compensation", ""))
 
     @property
+    def uncompensated_stages(self) -> list[str]:
+        """The stages whose effects remain; empty: there are none, or it is unknown."""
+        found = self.item.get("uncompensated_stages") or ()
+        return [str(name) for name in found]
+
+    @property
     def payload(self) -> str:
         """The place of the payload that the chunk died with; empty for a join."""
         return records.read_optional_text(self.item, "payload") or ""

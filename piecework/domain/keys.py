@@ -215,6 +215,11 @@ def backlog_sk(queue: str, tenant: str, job: str) -> str:
     return f"{beginning}{tenant}#{job}" if job else beginning
 
 
+def events_pk(tenant: str) -> str:
+    """Return the partition of a tenant's events; empty: those of the environment."""
+    return f"T#{tenant}#EVENTS" if tenant else "EVENTS"
+
+
 def event_sk(at: str, event: str, token: str) -> str:
     """Return the sort key of an event of a job."""
     return f"{EVENT_PREFIX}{at}#{event}#{token}"

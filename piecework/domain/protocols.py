@@ -76,6 +76,13 @@ class Checkpoints(Protocol):
         """The compensated stages by name; the value is the failure, if it failed."""
 
     @property
+    def compensation_gen(self) -> int:
+        """The generation in the keys of the calls of the compensation.
+
+        It is an earlier one than the chunk's if a failed compensation runs again.
+        """
+
+    @property
     def reached_stage(self) -> str:
         """The stage that an earlier claim had started; empty on the first claim."""
 

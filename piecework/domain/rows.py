@@ -71,6 +71,28 @@ class StageRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
+class CompensationRow(Row):
+    """The cause of a compensation."""
+
+    WHAT = "The cause of a compensation"
+
+    @property
+    def stage(self) -> str:
+        """The stage in which it occurred."""
+        return self._text("stage")
+
+    @property
+    def cause(self) -> ErrorEnvelope:
+        """The error that is compensated."""
+        return read_error(self.item)
+
+    @property
+    def calls_gen(self) -> int | None:
+        """The generation in the keys of its calls; None: the row's own."""
+        return records.read_optional_int(self.item, "calls_gen")
+
+
+@dataclass(frozen=True, slots=True)
 class CompensatedRow(Row):
     """A stage that was compensated, or whose compensation failed."""
 
@@ -216,7 +238,7 @@ class EventRow(Row):
     @property
     def facts(self) -> dict[str, Any]:
         """Its facts."""
-        hidden = HIDDEN | {"at", "event", "job"}
+        hidden = HIDDEN | {"at", "event", "job", "expires_at"}
         return {name: v for name, v in self.item.items() if name not in hidden}
 
 

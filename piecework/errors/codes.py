@@ -482,7 +482,8 @@ ROWS: Final = (
         "runtime.compensation.failed",
         PERMANENT,
         "The compensation of a stage failed. The other stages were compensated.",
-        f"Compensate it by hand: {SHOW} names the stage and its key.",
+        f"{SHOW} names the stage and its key. `piecework dlq compensate` runs it "
+        "again, or records what you did by hand.",
     ),
     Code(
         "runtime.effect.unknown",
@@ -1102,7 +1103,7 @@ ROWS: Final = (
     Code(
         "redrive.reason.missing",
         PERMANENT,
-        "A redrive or a discard needs a reason, which is stored.",
+        "A change of dead letters needs a reason, which is stored.",
         "Add one: `piecework dlq redrive --job JOB --yes --reason …`.",
     ),
     Code(
@@ -1110,6 +1111,14 @@ ROWS: Final = (
         PERMANENT,
         "The new payload of a dead-lettered chunk is not valid.",
         "Correct the JSON of `--edit` or `--patch`; `--dry-run` checks it.",
+    ),
+    Code(
+        "redrive.compensation.unknown",
+        PERMANENT,
+        "The compensation of a dead chunk cannot run again: the chunk died before it "
+        "began, for example because its payload could not be read.",
+        "Undo the effects by hand, then run `piecework dlq compensate --outcome "
+        "compensated`.",
     ),
     Code(
         "redrive.selection.empty",

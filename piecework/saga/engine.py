@@ -170,7 +170,9 @@ async def compensate(
     for step in compensation.steps():
         if step.is_due:
             restore_values(pipeline, ctx, checkpoints)
-            ctx.stage = keys.compensation_stage(step.stage.name, ctx.caller.gen)
+            ctx.stage = keys.compensation_stage(
+                step.stage.name, checkpoints.compensation_gen
+            )
             failed = await compensate_stage(step.stage, ctx, failure)
             if failed is not None and (dependency := blocked_on(failed)):
                 counts, rng = ctx.caller.counts, ctx.caller.attempts.rng

@@ -172,9 +172,19 @@ async def set_direction(
 
 
 def compensation_put(
-    table: Table, ref: ChunkRef, gen: int, stage: str, failure: ErrorEnvelope
+    table: Table,
+    ref: ChunkRef,
+    gen: int,
+    stage: str,
+    failure: ErrorEnvelope,
+    *,
+    calls_gen: int | None = None,
 ) -> Action:
-    """Return the write of the reason and the stage of a compensation."""
+    """Return the write of the reason and the stage of a compensation.
+
+    `calls_gen`: the generation in the keys of its calls; None: the chunk's own.
+    """
     sk = keys.compensation_sk(ref.chunk, gen)
-    item = {"stage": stage, "error": failure.model_dump_json(exclude_none=True)}
+    error = failure.model_dump_json(exclude_none=True)
+    item = {"stage": stage, "error": error, "calls_gen": calls_gen}
     return table.action("Put", ref.pk, sk, item=item)

@@ -26,6 +26,7 @@ from piecework.domain.protocols import (
 from piecework.domain.rows import (
     CallsRow,
     CompensatedRow,
+    CompensationRow,
     EffectRow,
     ErrorRow,
     StageRow,
@@ -70,6 +71,7 @@ class ChunkCheckpoints:
     _started_at: str = ""
     _completed: dict[str, str] = field(default_factory=dict)
     _undone: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
+    _calls_gen: int | None = None
 
     @property
     def prefix(self) -> str:
@@ -85,6 +87,11 @@ class ChunkCheckpoints:
     def compensated(self) -> Mapping[str, ErrorEnvelope | None]:
         """The compensated stages, each with the error of its compensation, if any."""
         return self._undone
+
+    @property
+    def compensation_gen(self) -> int:
+        """The generation in the keys of the calls of the compensation."""
+        return self._calls_gen or self.claim.gen
 
     async def load(self, work: Work) -> None:
         """Load the checkpoints of earlier claims.
@@ -111,7 +118,8 @@ class ChunkCheckpoints:
             )
         cause = work.rows.get(keys.compensation_part(self.claim.gen))
         if cause is not None:
-            self.failure = read_error(cause)
+            began = CompensationRow(cause)
+            self.failure, self._calls_gen = began.cause, began.calls_gen
         self._undone = {
             row.stage: row.failure for row in work.compensated_in(self.claim.gen)
         }

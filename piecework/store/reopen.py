@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from piecework.domain import keys
-from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, JobStatus, iso
 from piecework.domain.outcome import STOPPED_CODE
+from piecework.store.cancellation import COMPENSATING
 from piecework.store.table import Action, Table, Written
 
 #: The chunk is as it was read, without a result. A result is never discarded.
@@ -38,17 +40,26 @@ class Schedule:
     due: float
 
 
+class Continuation(Protocol):
+    """A failed compensation that a reopened chunk continues."""
+
+    def puts(self, table: Table, ref: ChunkRef, gen: int) -> list[Action]:
+        """Return the rows with which generation `gen` continues it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reopening:
     """Options of a reopened chunk.
 
     Attributes:
         also: Further writes of the transaction, such as the closing of a dead letter.
+        compensation: The compensation that the chunk runs again; None: it goes forward.
     """
 
     patched: Patched | None = None
     schedule: Schedule | None = None
     also: Sequence[Action] = field(default=())
+    compensation: Continuation | None = None
 
 
 async def reopen_chunk(
@@ -58,7 +69,8 @@ async def reopen_chunk(
 
     It continues at `resume_at`, the first incomplete or compensated stage; without it,
     at its cursor. The fence keeps rising, so that no claim of an earlier
-    generation is valid. A dead chunk stores which dead letter it replays.
+    generation is valid. A dead chunk stores which dead letter it replays. A chunk that
+    compensates again stays at its cursor, and its claims only compensate.
     """
     how = how or Reopening()
     check = table.action(
@@ -68,17 +80,18 @@ async def reopen_chunk(
         condition=BEING_RESUMED,
         values={"resuming": JobStatus.REOPENING, "next": gen},
     )
-    actions = [reopening(table, chunk, gen, how), check, *how.also]
+    rows = how.compensation.puts(table, chunk.ref, gen) if how.compensation else []
+    actions = [reopening(table, chunk, gen, how), check, *rows, *how.also]
     return isinstance(await table.transact(actions), Written)
 
 
 def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
     """Return the write on the chunk's item."""
-    assignments = (
-        "SET #status = :pending, gen = :next, attempts = :zero, stage = :stage"
-    )
-    removed = (
-        " ADD replays :one REMOVE settled_at, direction, compensation, resume_at,"
+    assignments = "SET #status = :pending, gen = :next, attempts = :zero"
+    assignments += ", direction = :back" if how.compensation else ", stage = :stage"
+    removed = " ADD replays :one REMOVE settled_at, compensation, resume_at,"
+    removed += "" if how.compensation else " direction,"
+    removed += (
         " recoveries, releases, takeovers, deferrals, breaker_deferrals,"
         " breaker_since, failed_probes, outages, redispatches,"
         " given_back_at,"
@@ -94,7 +107,7 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
         "next": gen,
         "zero": 0,
         "one": 1,
-        "stage": chunk.resume_at,
+        **({"back": COMPENSATING} if how.compensation else {"stage": chunk.resume_at}),
     }
     if chunk.error_code == STOPPED_CODE:
         removed += ", error_code"

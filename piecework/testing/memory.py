@@ -94,6 +94,7 @@ class MemoryCheckpoints:
     failure: ErrorEnvelope | None = None
     reached_stage: str = ""
     cursor: str = ""
+    compensation_gen: int = 1
 
     async def complete(self, index: int, value: str, following: str) -> None:
         """Keep a stage's value and enter the following stage."""

@@ -123,6 +123,7 @@ class Provider:
         returned: The results that the stages of each chunk returned, as JSON.
         claimed_as_suspect: Tells whether a process claimed a chunk that had lost a
             claim.
+        continues: Tells whether two generations of a chunk have the same compensation.
         check_start: Checks the start of a call, or of a lookup.
         check_answer: Checks an answer that reaches its worker.
         waits_end_at: The time at which the longest requested wait ends.
@@ -140,6 +141,8 @@ class Provider:
     input_faults: dict[ChunkKey, InputFault] = field(default_factory=dict)
     returned: dict[ChunkKey, set[str]] = field(default_factory=dict)
     claimed_as_suspect: Callable[[str, ChunkKey], bool] = lambda *_: False
+    continues: Callable[[ChunkKey, int, int], bool] = lambda *_: False
+    undone_in: dict[tuple[Any, ...], int] = field(default_factory=dict)
     check_start: Callable[..., None] = lambda *_, **__: None
     check_answer: Callable[[OutgoingCall], None] = lambda _: None
     waits_end_at: float = 0.0
@@ -228,6 +231,7 @@ class Provider:
                     answer.set_exception(error)
                 return
             self.record(entry, key, value, outgoing)
+            self.check_compensation(outgoing.scope, function, args)
         await asyncio.sleep(rng.random() * ANSWER_S)
         if not answer.done():
             answer.set_result(value)
@@ -259,6 +263,21 @@ class Provider:
             self.report_violation(
                 f"I7: {outgoing.dependency.name} {name} without an intent"
             )
+
+    def check_compensation(
+        self, scope: CallScope, function: Callable[..., Any], args: Sequence[Any]
+    ) -> None:
+        """Check that a compensation that runs again does not repeat its calls."""
+        if not keys.is_compensation_stage(scope.stage):
+            return
+        stage, _, gen = scope.stage.rpartition(":")
+        chunk = scope.tenant, scope.job, scope.chunk
+        what = (*chunk, stage, function, *args)
+        other = self.undone_in.get(what)
+        if other not in {None, int(gen)} and self.continues(chunk, int(gen), other):
+            name = f"{scope.job}/{scope.chunk}"
+            self.report_violation(f"I23: {name} repeated a call of {stage}")
+        self.undone_in[what] = int(gen)
 
     # ── what belongs to one chunk ───────────────────────────────────────────
 

@@ -95,7 +95,7 @@ async def trouble(ctx: Context[Item]) -> None:
     await asyncio.sleep(ctx.payload.seconds)
     if fixed():
         return
-    match ctx.payload.trouble:
+    match ctx.payload.trouble.partition(" ")[0]:
         case "permanent":
             raise PermanentError("out of stock", code="tool.stock.none")
         case "transient":
@@ -180,6 +180,8 @@ async def cancel_hotel(ctx: Context[Item]) -> None:
     if "hotel-stays" in ctx.payload.trouble and not fixed():
         raise PermanentError("no refund", code="tool.stock.none")
     await ctx.call(shop, unbook, "hotel", ctx.payload.n)
+    if "hotel-half" in ctx.payload.trouble and not fixed():
+        raise PermanentError("no receipt", code="tool.stock.none")
 
 
 async def car(ctx: Context[Item]) -> str:

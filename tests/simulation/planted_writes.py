@@ -76,6 +76,15 @@ def harm_again(story: Story) -> None:
     story.provider.check_harm((REF.tenant, REF.job, 0), "v")
 
 
+def undo_twice(story: Story) -> None:
+    """Repeat a call of a compensation that runs again, under another key."""
+    story.provider.continues = story.invariants.continues
+    for gen in (1, 2):
+        stage = keys.compensation_stage("book", gen)
+        scope = CallScope(REF.tenant, REF.job, 0, stage, "trip")
+        story.provider.check_compensation(scope, undo_twice, (1,))
+
+
 def start_calls(requests: int | None = None, tokens: int | None = None) -> Step:
     limits = Limits(requests_per_minute=requests, tokens_per_minute=tokens)
     shop = Dependency("shop", limits=limits, estimate=lambda: 101)
@@ -183,6 +192,11 @@ WRITES: dict[str, tuple[Step, ...]] = {
     "I6: {outgoing.dependency.name} {name} executed twice": (execute(), execute()),
     "I6: {outgoing.dependency.name} {name} also ran in a fallback": (
         *(execute(), execute("other")),
+    ),
+    "I23: {name} repeated a call of {stage}": (
+        *(SUBMIT, claim(), write(status="DEAD")),
+        write(status="PENDING", gen=2, attempts=0, direction="compensating"),
+        undo_twice,
     ),
     "I7: {outgoing.dependency.name} {name} without an intent": (
         execute(intended=False),

@@ -41,6 +41,8 @@ UNCONDITIONAL = {
     ("outbox.py", "due_mark"): "goes with the write of its delivery",
     ("occasions.py", "watch_mark"): "goes with a webhook; the last token counts",
     ("outbox.py", "outbox_mark"): "goes with a delivery; the last token counts",
+    ("compensations.py", "puts"): "goes with the conditional reopening of its chunk",
+    ("compensations.py", "resolve_by_hand"): "goes with the chunk and its letter",
     ("backlogs.py", "closing"): "goes with the conditional end of its job",
     ("dead_letters.py", "open_mark"): "goes with the write of its dead letter",
     ("dead_letters.py", "_closing"): "the mark goes with the end of its letter",

@@ -43,7 +43,7 @@ class Row(NamedTuple):
 GROUPS = {
     "jobs": "List, show and explain jobs; cancel, retry, pause and delete them.",
     "chunks": "List and show the chunks of a job.",
-    "dlq": "List, redrive, discard and export dead letters.",
+    "dlq": "List, redrive, compensate, discard and export dead letters.",
     "effects": "Resolve effects whose outcome is unknown.",
     "limits": "List and change what the fleet may use of its dependencies.",
     "pipelines": "List the pipelines, pause them and resume them.",
@@ -86,6 +86,10 @@ COMMANDS = {
         "piecework_simulation",
         "Simulate a pipeline under injected faults.",
         program=True,
+    ),
+    "events": Row(
+        "events:list_events",
+        "List the events of the environment and of the tenant, the newest first.",
     ),
     "explain-code": Row(
         "explain_code:explain_code", "Explain an error code, or list all."
@@ -144,6 +148,10 @@ COMMANDS = {
     ),
     "dlq discard": Row(
         "dlq_discard:discard_letters", "Discard dead letters: their chunks stay dead."
+    ),
+    "dlq compensate": Row(
+        "dlq_compensate:compensate_letters",
+        "Run the failed compensations of dead letters again, or resolve them by hand.",
     ),
     "dlq redrive": Row(
         "dlq_redrive:redrive_letters", "Redrive dead letters after a fix."

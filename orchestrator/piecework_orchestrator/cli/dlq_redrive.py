@@ -43,6 +43,7 @@ from piecework_orchestrator.closing import (
     require_reason,
     select_open,
 )
+from piecework_orchestrator.compensate import only_uncompensated
 from piecework_orchestrator.selection import Filter
 from piecework_orchestrator.times import parse_limit
 
@@ -130,6 +131,7 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         selection = await select_open(rt, wanted, limit)
         payloads = await preview_payloads(rt, selection.letters, edit_)
         warn_of_edit(out, selection, payloads)
+        warn_of_uncompensated(out, selection)
         if dry_run:
             show_redrive(rt, out, selection, payloads)
             return 0
@@ -141,6 +143,15 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         return 0
 
     run_client(run, output)
+
+
+def warn_of_uncompensated(out: Output, selection: Selection) -> None:
+    """Write how many dead letters have effects whose compensation failed."""
+    if left := len(only_uncompensated(selection.letters)):
+        out.say(
+            f"{left} of them left effects whose compensation failed: a redrive uses"
+            " them as they are. `piecework dlq compensate` runs the compensation again"
+        )
 
 
 def show_redrive(

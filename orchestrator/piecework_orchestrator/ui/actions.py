@@ -42,6 +42,9 @@ ACTIONS: Final = {
         letters.edit,
         shows_payload=True,
     ),
+    "compensate": Action(
+        "Compensate again", letters.preview_compensate, letters.compensate
+    ),
     "discard": Action(
         "Discard dead letters",
         letters.preview_letters,

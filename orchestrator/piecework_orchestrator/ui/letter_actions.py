@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from piecework.client import Client, Edit, RedriveOptions
+from piecework.client import Client, Edit, HandOutcome, RedriveOptions
 from piecework.errors import UsageError
+from piecework_orchestrator.compensate import only_uncompensated
 from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject, count
 
 #: Dead letters that a preview lists.
@@ -86,6 +87,38 @@ async def edit(client: Client, subject: Subject, fields: Fields) -> str:
     job = client.job(subject.job)
     done = await job.redrive(fields["reason"], options, **subject.filters)
     return f"{count(done.count, 'dead letter')} redriven with a new payload."
+
+
+async def preview_compensate(client: Client, subject: Subject) -> Preview:
+    """List the dead letters with a failed compensation, and ask what was done."""
+    found = only_uncompensated(await letters_of(client, subject))
+    columns = ("job", "chunk", "stage", "uncompensated_stages", "compensation")
+    rows = tuple(
+        {name: letter.facts.get(name, "") for name in columns}
+        for letter in found[:MAX_LISTED]
+    )
+    outcome = Field(
+        "outcome",
+        "Resolved by hand",
+        help="compensated: you undid the effects. not-needed: they may remain. "
+        "Empty: the failed compensations run again.",
+    )
+    number = count(len(found), "dead letter")
+    sentence = f"{number} of {subject} with a failed compensation will change."
+    return Preview((sentence,), rows, columns, (outcome,))
+
+
+async def compensate(client: Client, subject: Subject, fields: Fields) -> str:
+    """Run failed compensations again, or record what was done by hand."""
+    text = fields.get("outcome", "").strip()
+    if text and text not in set(HandOutcome):
+        message = f"{text} is not an outcome."
+        raise UsageError(message, next_step="Use compensated or not-needed.")
+    outcome = HandOutcome(text) if text else None
+    letters = await letters_of(client, subject)
+    done = await client.compensate(letters, fields["reason"], outcome)
+    word = "resolved" if outcome else "run again"
+    return f"{count(sum(done.values()), 'compensation')} {word}."
 
 
 async def discard(client: Client, subject: Subject, fields: Fields) -> str:

@@ -114,6 +114,7 @@ class ScheduleDriver:
                 acts.create_task(self.stop_workers(deadline_at))
         self.end_faults()
         await self.wait_until_jobs_end()
+        await self.compensate_jobs()
         await self.resume_jobs()
         await self.wait_until_queues_empty()
         check_final_state(self.world, self.invariants)
@@ -177,6 +178,7 @@ class ScheduleDriver:
         if ordered:
             acts += [fleet.discard] * apart.choice((0, 0, 1, 2))
         rng.shuffle(acts)
+        acts += [fleet.compensate] * apart.choice((0, 0, 0, 1))
         acts += [fleet.set_budget] * (bool(budget) * apart.choice((0, 1)))
         for act in acts:
             left = deadline_at - self.world.loop.moment
@@ -293,6 +295,22 @@ class ScheduleDriver:
                     return
                 await asyncio.sleep(1.0)
             check_deleted(self.world, self.invariants, ref)
+
+    async def compensate_jobs(self) -> None:
+        """Run failed compensations again; some operators die half-way."""
+        for ref, *_ in self.submitted:
+            left = self.invariants.letters.uncompensated(ref)
+            if not left:
+                continue
+            apart = Random()
+            apart.setstate(self.world.rng.getstate())
+            act, dies_in_s = self.fleet.compensate, apart.random()
+            await act(ref, mortal=False, dies_in_s=dies_in_s)
+            await self.wait_until_jobs_end()
+            await act(ref, mortal=False)
+            await self.wait_until_jobs_end()
+            if left := self.invariants.letters.uncompensated(ref):
+                self.invariants.report_violation(f"L6: {left} stay uncompensated")
 
     async def resume_jobs(self) -> None:
         """Resume jobs that were cancelled or failed, and wait for their end."""

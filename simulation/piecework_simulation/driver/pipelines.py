@@ -133,7 +133,7 @@ async def flight(ctx: Context[Item]) -> str:
 
 async def cancel_flight(ctx: Context[Item]) -> None:
     """Compensate the flight."""
-    await ctx.call(shop, unbook, "flight", *sized(ctx))
+    await ctx.call(shop, unbook, "flight", ctx.payload.n)
 
 
 async def hotel(ctx: Context[Item]) -> str:
@@ -145,7 +145,7 @@ async def hotel(ctx: Context[Item]) -> str:
 
 async def cancel_hotel(ctx: Context[Item]) -> None:
     """Compensate the hotel."""
-    await ctx.call(shop, unbook, "hotel", *sized(ctx))
+    await ctx.call(shop, unbook, "hotel", ctx.payload.n)
 
 
 async def pay(ctx: Context[Item]) -> str:

@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -27,11 +28,17 @@ from piecework.saga.stage import run_in_process
 from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.limits import FleetQuotas
 from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.compensate import (
+    HandOutcome,
+    compensate_selected,
+    select_uncompensated,
+)
 from piecework_orchestrator.deletion import delete
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.redrive import RedriveRequest, discard, redrive
 from piecework_orchestrator.retry import RetryRequest, retry
+from piecework_orchestrator.selection import Filter
 from piecework_orchestrator.submit import Submission, submit
 from piecework_simulation.driver.input_faults import CHILD
 from piecework_simulation.engine.process import Process
@@ -332,6 +339,19 @@ class FleetDriver:
             await redrive(rt, RedriveRequest(ref, rows, "operator", "it is fixed"))
 
         return await self.command("redrive", ref, act, **more)
+
+    async def compensate(self, ref: JobRef, **more: Any) -> str:
+        """Run the failed compensations of a job again, or resolve them by hand."""
+        apart = Random()  # the other draws of a seed stay as they were
+        apart.setstate(self.world.rng.getstate())
+        outcome = apart.choice((None, None, None, HandOutcome.NOT_NEEDED))
+
+        async def act(rt: Runtime) -> None:
+            found = await select_uncompensated(rt, Filter(ref.job))
+            by = Closing("operator", "the shop is back")
+            await compensate_selected(rt, found, by, outcome)
+
+        return await self.command("compensate", ref, act, **more)
 
     async def discard(self, ref: JobRef, **more: Any) -> str:
         """Discard all open dead letters of a job: it skips chunks with order keys."""

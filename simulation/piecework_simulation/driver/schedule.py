@@ -127,6 +127,7 @@ def attach_checkers(world: World, invariants: Invariants, provider: Provider) ->
     """Attach the checkers and the log to a world; return the log."""
     invariants.provider = provider
     provider.claimed_as_suspect = invariants.claimed_as_suspect
+    provider.continues = invariants.continues
     provider.check_start = invariants.check_start
     provider.check_answer = invariants.check_answer
     world.dynamodb.on_write = invariants.check_write

@@ -258,6 +258,12 @@ class Invariants:
         ):
             self.report_violation(f"I12: job {new['job']} succeeded without all chunks")
 
+    def continues(self, name: ChunkKey, gen: int, other: int) -> bool:
+        """Return whether two generations of a chunk have the same compensation."""
+        tenant, job, number = name
+        began = self.chunks[keys.job_pk(tenant, job)][number].compensations
+        return began.get(gen) == began.get(other)
+
     # ── calls, effects and messages ────────────────────────────────────────────
 
     def check_start(

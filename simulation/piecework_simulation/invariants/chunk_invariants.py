@@ -42,6 +42,8 @@ class ChunkInvariants:
         completed_stages: The stages that it has completed in this generation.
         renewed_at: The true time of the last write of its lease.
         renewal_sent_at: The time at which that write was sent.
+        compensations: The generation in which the compensation of each generation
+            began: an operator lets a failed one run again in a later generation.
     """
 
     name: str
@@ -55,6 +57,7 @@ class ChunkInvariants:
     renewed_at: float = 0.0
     renewal_sent_at: float = 0.0
     completed_stages: set[str] = field(default_factory=set)
+    compensations: dict[int, int] = field(default_factory=dict)
 
     def check_write(self, old: Item | None, new: Item) -> None:
         """Check a write; `old` is the previous item, if there was one."""
@@ -74,6 +77,10 @@ class ChunkInvariants:
         if old is not None and old["status"] not in ENDED:
             self.report_violation(f"I4: {self.name} began a generation before its end")
         self.completed_stages.clear()
+        began = new["gen"]
+        if old is not None and "direction" in new:
+            began = self.compensations[old["gen"]]
+        self.compensations[new["gen"]] = began
 
     def check_change(self, old: Item, new: Item) -> None:
         """Check a write within one generation."""

@@ -1,8 +1,8 @@
 """Check the dead letters, at every write and at the end.
 
-A dead letter is created open, and closed once: by a redrive or by a discard. A dead
-chunk has one letter, for its current generation. A chunk has no open letter of another
-generation.
+A dead letter is created open, and closed once: by a redrive or by a discard. While it
+is open, an operator may resolve its compensation. A dead chunk has one letter, for its
+current generation. A chunk has no open letter of another generation.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from piecework.domain.model import ChunkStatus
+from piecework.domain.model import ChunkStatus, JobRef
+from piecework.domain.outcome import Compensation
 from piecework.store.dead_letters import DISCARDED, OPEN, REDRIVEN
 from piecework.store.serialization import from_item
 from piecework_simulation.aws.dynamodb import Change
 
 Item = dict[str, Any]
 
-TRANSITIONS = {("", OPEN), (OPEN, REDRIVEN), (OPEN, DISCARDED)}
+TRANSITIONS = {("", OPEN), (OPEN, OPEN), (OPEN, REDRIVEN), (OPEN, DISCARDED)}
 
 
 @dataclass(slots=True)
@@ -43,6 +44,16 @@ class DeadLetterInvariants:
                     f"I4: dead letter {change.sk} moved {move[0]} -> {move[1]}"
                 )
             self.letters[change.pk, change.sk] = new
+
+    def uncompensated(self, ref: JobRef) -> list[str]:
+        """Return the open dead letters of a job with a failed compensation."""
+        return [
+            sk
+            for (_, sk), item in self.letters.items()
+            if (item["tenant"], item["job"], item["state"])
+            == (ref.tenant, ref.job, OPEN)
+            and item["compensation"] == Compensation.FAILED
+        ]
 
     def update_open_list(self, old: Item, new: Item) -> None:
         """Update the recorded list of open letters."""

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.errors.codes import REGISTRY
+from piecework.store.compensations import UNCOMPENSATED
 from piecework.store.dead_letters import OPEN, REDRIVEN
 from piecework_orchestrator.cli.output import (
     ERROR_HISTORY_COLUMNS,
@@ -37,6 +38,10 @@ LINE_ATTRIBUTES = (
     "compensation",
     "uncompensated_stages",
     "compensation_errors",
+    "resolved_stages",
+    "compensation_resolved_at",
+    "compensation_resolved_by",
+    "compensation_resolve_reason",
     "pipeline",
     "owner",
     "runbook",
@@ -85,6 +90,22 @@ def letter_columns(now: float, *, all_: bool) -> list[Column]:
     ]
 
 
+def compensation_columns() -> list[Column]:
+    """Return the columns of `dlq compensate --dry-run`."""
+    return [
+        Column("JOB", "job"),
+        Column("CHUNK", "chunk", right=True),
+        Column("CODE", "error_code", drops=1),
+        Column("NOT COMPENSATED", uncompensated_text),
+        Column("BECAUSE", compensation_errors_text, shrinks=True),
+    ]
+
+
+def uncompensated_text(letter: Document) -> str:
+    """Return the stages whose effects remain; a lost worker could not tell them."""
+    return ", ".join(letter.get("uncompensated_stages") or ()) or "unknown"
+
+
 def letter_view(letter: Document, now: float) -> View:
     """Return a view of a dead letter."""
     died = format_ago(letter["dead_lettered_at"], now)
@@ -103,7 +124,7 @@ def letter_view(letter: Document, now: float) -> View:
                     ("means", cause_text(letter)),
                     ("stage", letter.get("stage")),
                     ("died", f"{died}, {counters_text(letter)}"),
-                    ("compensation", letter.get("compensation")),
+                    ("compensation", compensation_text(letter, now)),
                     ("not compensated", ", ".join(uncompensated or ())),
                     ("because", compensation_errors_text(letter)),
                     ("fingerprint", letter["fingerprint"]),
@@ -131,6 +152,16 @@ def letter_view(letter: Document, now: float) -> View:
         console.print(facts([("\nnext", f"\n{next_command(letter)}")]))
 
     return draw
+
+
+def compensation_text(letter: Document, now: float) -> str:
+    """Return the result of the compensation, and the operator who resolved it."""
+    text = str(letter.get("compensation", ""))
+    if "compensation_resolved_at" not in letter:
+        return text
+    ago = format_ago(letter["compensation_resolved_at"], now)
+    by, why = letter["compensation_resolved_by"], letter["compensation_resolve_reason"]
+    return f"{text} {ago} by {by}: {why}"
 
 
 def compensation_errors_text(letter: Document) -> str:
@@ -210,6 +241,11 @@ def next_command(letter: Document) -> str:
     if letter["state"] != OPEN:
         return f"piecework chunks show {job} {chunk}"
     only = "" if chunk == "join" else f" --chunk {chunk}"
+    if letter.get("compensation") in UNCOMPENSATED:
+        return (
+            f"fix the compensation, then "
+            f"piecework dlq compensate --job {job}{only} --reason 'what was fixed'"
+        )
     return (
         f"fix the cause, then "
         f"piecework dlq redrive --job {job}{only} --reason 'what was fixed'"

@@ -1,0 +1,82 @@
+"""`dlq compensate`: run failed compensations again, or resolve them by hand."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from piecework.client import Client
+from piecework_orchestrator.cli.dlq_select import (
+    ChunkOption,
+    CodeOption,
+    DryRunOption,
+    FingerprintOption,
+    JobOption,
+    LimitOption,
+    ReasonOption,
+    SinceOption,
+    StageOption,
+)
+from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
+from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.run import confirm, run_client
+from piecework_orchestrator.cli.views.dead_letters import (
+    compensation_columns,
+    letter_line,
+)
+from piecework_orchestrator.closing import require_reason
+from piecework_orchestrator.compensate import HandOutcome, select_uncompensated
+from piecework_orchestrator.selection import Filter
+
+
+def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each wanted alone
+    job: JobOption = None,
+    code: CodeOption = None,
+    fingerprint: FingerprintOption = None,
+    stage: StageOption = None,
+    since: SinceOption = None,
+    chunk: ChunkOption = None,
+    limit: LimitOption = 0,
+    outcome: Annotated[
+        HandOutcome | None,
+        typer.Option(
+            help="Record what you did by hand; nothing runs.",
+            show_default="run the compensations again",
+        ),
+    ] = None,
+    reason: ReasonOption = "",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Run the failed compensations of dead letters again, or resolve them by hand.
+
+    Only the stages whose compensation failed run it again; their answered calls are
+    not repeated. The chunk then has a new dead letter, to be redriven or discarded.
+    """
+
+    async def run(client: Client, out: Output) -> None:
+        wanted = Filter(job, code, fingerprint, stage, since, chunk)
+        selection = await select_uncompensated(client.runtime, wanted, limit)
+        if dry_run:
+            lines = [letter_line(letter) for letter in selection.letters]
+            out.rows(lines, compensation_columns(), "")
+            word = "resolved" if outcome else "compensated again"
+            out.say(f"{selection} would be {word}; nothing was changed")
+            return
+        require_reason(reason, "compensate", selection)
+        what = f"Record as {outcome}:" if outcome else "Compensate again:"
+        await confirm(f"{what} {selection}", out, yes=yes)
+        counts = await client.compensate(
+            selection.letters, reason, outcome, remark=out.say
+        )
+        word = "resolved" if outcome else "compensating"
+        done = [{"job": name, word: count} for name, count in counts.items()]
+        columns = [Column("JOB", "job"), Column(word.upper(), word, right=True)]
+        out.rows(done, columns, "no compensation was changed")
+        if out.table and done:
+            step = "dlq list --job" if outcome else "jobs watch"
+            out.say(f"next: piecework {step} {done[0]['job']}")
+
+    run_client(run, output)

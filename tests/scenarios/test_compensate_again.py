@@ -1,0 +1,95 @@
+"""Promise: a failed compensation runs again after a fix, or is resolved by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from piecework.domain.model import JobRef, JobStatus
+from piecework.errors import UsageError
+from piecework.store.dead_letters import Closing
+from piecework_orchestrator.closing import Selection
+from piecework_orchestrator.compensate import HandOutcome, compensate_selected
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, travel
+
+JOB = JobRef("default", "job-1")
+BY = Closing("me", "the shop is back")
+
+
+async def die_uncompensated(scenario: Scenario) -> None:
+    """Let the car fail; the compensation of the hotel fails after its call."""
+    await scenario.submit(travel, [Item(n=1, trouble="car-permanent hotel-half")])
+    async with scenario.worker():
+        await scenario.ended()
+    (letter,) = await scenario.letters()
+    assert (letter["compensation"], letter["uncompensated_stages"]) == (
+        "FAILED",
+        ["hotel"],
+    )
+    scenario.fix()
+
+
+async def compensate(scenario: Scenario, outcome: HandOutcome | None = None) -> int:
+    """Compensate all dead letters."""
+    selection = Selection(await scenario.letter_rows())
+    return (await compensate_selected(scenario.rt, selection, BY, outcome))["job-1"]
+
+
+async def test_only_the_failed_compensation_runs_again_and_no_call_is_repeated(
+    scenario: Scenario,
+) -> None:
+    await die_uncompensated(scenario)
+    undone = [line[:2] for line in scenario.ledger if line[0] == "unbook"]
+    async with scenario.worker("w2"):
+        assert await compensate(scenario) == 1
+        await scenario.ended()
+        first, second = await scenario.letters()
+        assert [line[:2] for line in scenario.ledger if line[0] == "unbook"] == undone
+        assert scenario.happened("book", "car") == 0
+        assert (first["state"], first["redriven_by"]) == ("REDRIVEN", "me")
+        assert (second["state"], second["compensation"]) == ("OPEN", "COMPENSATED")
+        assert second["error_code"] == first["error_code"] == "tool.stock.none"
+        with pytest.raises(UsageError) as refused:
+            await compensate(scenario)
+        assert refused.value.code == "redrive.selection.empty"
+        await scenario.redrive()
+        ended = await scenario.ended()
+    assert ended.status is JobStatus.SUCCEEDED
+    assert (
+        scenario.happened("book", "hotel") == scenario.happened("book", "flight") == 2
+    )
+
+
+@pytest.mark.parametrize(("outcome", "hotels"), [("compensated", 2), ("not-needed", 1)])
+async def test_a_resolved_compensation_decides_what_a_redrive_repeats(
+    scenario: Scenario, outcome: str, hotels: int
+) -> None:
+    await die_uncompensated(scenario)
+    (before,) = await scenario.letter_rows()
+    assert await compensate(scenario, HandOutcome(outcome)) == 1
+    late = await compensate_selected(
+        scenario.rt, Selection([before]), BY, HandOutcome.COMPENSATED
+    )
+    assert late == {"job-1": 0}
+
+    (letter,) = await scenario.letters()
+    result = outcome.replace("-", "_").upper()
+    assert (letter["state"], letter["compensation"]) == ("OPEN", result)
+    assert (letter["resolved_stages"], letter["compensation_resolved_by"]) == (
+        ["hotel"],
+        "me",
+    )
+    events = [row.event for row in await scenario.rt.jobs.events(JOB)]
+    assert events.count("compensation resolved") == 1
+    async with scenario.worker("w2"):
+        await scenario.redrive()
+        ended = await scenario.ended()
+    assert ended.status is JobStatus.SUCCEEDED
+    assert (
+        scenario.happened("book", "hotel"),
+        scenario.happened("book", "flight"),
+    ) == (
+        hotels,
+        2,
+    )
+    assert scenario.happened("unbook", "hotel") == 1

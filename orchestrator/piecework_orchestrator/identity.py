@@ -6,9 +6,13 @@ import getpass
 import secrets
 import socket
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from piecework.domain.keys import is_name
 from piecework.errors import UsageError
+
+if TYPE_CHECKING:
+    from piecework.runtime import Runtime
 
 #: Letters and digits that are not easily confused with others.
 ALPHABET = "23456789abcdefghjkmnpqrstvwxyz"
@@ -21,6 +25,17 @@ def whoami() -> str:
     except (KeyError, OSError):  # the user of a container may have no name
         user = "unknown"
     return f"{user}@{socket.gethostname()}"
+
+
+def operator_of(rt: Runtime, named: str = "") -> str:
+    """Return the operator, as every act records it.
+
+    On AWS it is the caller's identity, which a caller cannot choose; a name that a
+    program gave stands before it. Elsewhere it is that name, or user and host.
+    """
+    if rt.identity:
+        return f"{named} ({rt.identity})" if named else rt.identity
+    return named or whoami()
 
 
 def new_job_id(now: float) -> str:

@@ -298,55 +298,6 @@ async def read_certificate(rt: Reading, job: Job) -> Document | None:
     return records.read_document(content, f"The certificate {key}", bounds)
 
 
-async def job_events(rt: Reading, job: Job) -> list[Document]:
-    """Return the events of a job, the oldest first: states, dead letters, redrives."""
-    reason = job.status_reason or {"at": "", "code": ""}
-    moments: list[Document] = [
-        {"at": at, "event": event, "facts": facts}
-        for at, event, facts in (
-            (job.created_at, "submitted", {"by": job.submitted_by}),
-            (job.opened_at, "running", {"chunks": job.chunks}),
-            (job.sent_at, "sent", {}),
-            (reason["at"], "status reason", {"code": reason["code"]}),
-            (job.finalizing_at, "join started", {"gen": job.gen}),
-        )
-        if at
-    ]
-    moments += [
-        {"at": row.at, "event": row.event, "facts": row.facts}
-        for row in await rt.jobs.events(job.ref)
-    ]
-    async for letter in dead_letters_of(rt).of_job(job.ref):
-        facts = {"chunk": letter.chunk, "code": letter.error_code}
-        moments.append({"at": letter.dead_lettered_at, "event": "died", "facts": facts})
-    moments += await claim_events(rt, job)
-    return sorted(moments, key=lambda moment: str(moment["at"]))
-
-
-async def claim_events(rt: Reading, job: Job) -> list[Document]:
-    """Return the takeovers of a job, and the waits for dependencies, each once.
-
-    Chunks that wait for the same reason from the same minute on are one event.
-    """
-    takeovers: list[Document] = []
-    waits: dict[tuple[str, ...], Document] = {}
-    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        for entry in chunk.history:
-            at, code = str(entry["to"]), str(entry.get("code", ""))
-            if entry["end"] == "lost":
-                facts = {"chunk": chunk.ref.chunk, "worker": entry.get("worker", "")}
-                takeovers.append({"at": at, "event": "taken over", "facts": facts})
-            elif entry["end"] == "deferred":
-                name = str(entry.get("blocked_on", ""))
-                started = {"code": code, "blocked_on": name, "chunks": 0}
-                wait = waits.setdefault(
-                    (at[:16], code, name), {"at": at, "event": "wait", "facts": started}
-                )
-                wait["at"] = min(wait["at"], at)
-                wait["facts"]["chunks"] += 1
-    return [*takeovers, *waits.values()]
-
-
 def dead_letters_of(rt: Reading) -> DeadLetters:
     """Return the dead letters of a deployment."""
     return DeadLetters(rt.dead_letters, rt.settings, rt.clock)

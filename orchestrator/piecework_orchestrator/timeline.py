@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from piecework.domain.model import Chunk, ChunkRef, Job, iso
+from piecework.domain.rows import CompensatedRow
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
 from piecework.store.completion import all_chunks
+from piecework_orchestrator.events import job_events
 from piecework_orchestrator.inspector import (
     Document,
-    job_events,
     require_chunk,
     stage_documents,
 )
@@ -65,10 +66,19 @@ async def chunk_timeline(rt: Reading, job: Job, ref: ChunkRef) -> Document:
     now = iso(rt.clock())
     spans = [*claim_spans(chunk, now), *stage_spans(chunk, work, now)]
     events = [
-        {"at": row.finished_at, "event": "compensated", "facts": {"stage": row.stage}}
+        {
+            "at": row.finished_at,
+            "event": "compensation failed" if row.has_failed else "compensated",
+            "facts": {"stage": row.stage, **code_of(row)},
+        }
         for row in work.compensated
     ]
     return document(job, spans, events, chunks=1, of=1)
+
+
+def code_of(row: CompensatedRow) -> dict[str, str]:
+    """Return the code of a failed compensation."""
+    return {"code": row.failure.code} if row.failure else {}
 
 
 def claim_spans(chunk: Chunk, now: str) -> Iterator[Document]:
@@ -79,7 +89,8 @@ def claim_spans(chunk: Chunk, now: str) -> Iterator[Document]:
     owned = bool(chunk.claimed_at) and chunk.claimed_at != (
         history[-1]["from"] if history else ""
     )
-    starts += [chunk.claimed_at if owned else chunk.settled_at or now]
+    if history:  # a chunk that was never claimed has no wait to draw
+        starts += [chunk.claimed_at if owned else chunk.settled_at or now]
     for entry, following in zip(history, starts, strict=True):
         facts = {
             "attempt": entry.get("attempt", 0),

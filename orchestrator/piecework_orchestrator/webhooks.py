@@ -28,6 +28,7 @@ from piecework.domain.webhook import (
 )
 from piecework.errors import NotFoundError, UsageError
 from piecework.runtime import Runtime
+from piecework.store.fleet_events import fleet_event
 from piecework.store.occasions import watch_mark
 from piecework.store.outbox import (
     FAILED,
@@ -36,6 +37,7 @@ from piecework.store.outbox import (
     read_webhook,
     webhooks_of,
 )
+from piecework.store.table import Action
 from piecework.webhooks.address import check_url, read_networks
 
 #: Webhooks of a tenant: the transaction that ends a job has two writes for each.
@@ -58,7 +60,9 @@ class Subscription:
     after_s: int = 0
 
 
-async def set_webhook(rt: Runtime, wanted: Subscription, actor: str) -> dict[str, Any]:
+async def set_webhook(
+    rt: Runtime, wanted: Subscription, actor: str, reason: str = ""
+) -> dict[str, Any]:
     """Create or replace a webhook; return it as views show it.
 
     Raises:
@@ -84,10 +88,17 @@ async def set_webhook(rt: Runtime, wanted: Subscription, actor: str) -> dict[str
     hook, tenant = Webhook({**item, "sk": wanted.name}), rt.settings.tenant
     pk = keys.webhooks_pk(tenant)
     actions = [rt.table.action("Put", pk, wanted.name, item=item)]
+    actions.append(act(rt, "webhook set", wanted.name, actor, reason))
     if any(map(hook.wants, WATCHED)):
         actions.append(watch_mark(rt.table, tenant))
     await rt.table.transact(actions)
     return shown(hook)
+
+
+def act(rt: Runtime, event: str, name: str, actor: str, reason: str) -> Action:
+    """Return the write of the event of an operator's act on a webhook."""
+    told = {"webhook": name, "actor": actor, "reason": reason}
+    return fleet_event(rt.table, rt.settings.tenant, event, rt.clock(), told)
 
 
 def check(rt: Runtime, wanted: Subscription) -> None:
@@ -163,7 +174,7 @@ async def show_webhook(rt: Runtime, name: str) -> dict[str, Any]:
     }
 
 
-async def remove_webhook(rt: Runtime, name: str) -> None:
+async def remove_webhook(rt: Runtime, name: str, actor: str, reason: str = "") -> None:
     """Remove a webhook; its pending deliveries fail at their next attempt.
 
     Raises:
@@ -171,11 +182,12 @@ async def remove_webhook(rt: Runtime, name: str) -> None:
     """
     hook = await require(rt, name)
     pk = keys.webhooks_pk(rt.settings.tenant)
-    await rt.table.transact([rt.table.action("Delete", pk, hook.name)])
+    delete = rt.table.action("Delete", pk, hook.name)
+    await rt.table.transact([delete, act(rt, "webhook removed", name, actor, reason)])
 
 
 async def retry_failed(
-    rt: Runtime, name: str, event: str = ""
+    rt: Runtime, name: str, event: str = "", actor: str = "", reason: str = ""
 ) -> list[WebhookDelivery]:
     """Send the failed deliveries of a webhook again, or one of them; return them.
 
@@ -191,7 +203,10 @@ async def retry_failed(
         if not failed:
             message = f"Webhook {name} has no failed event {event}."
             raise NotFoundError(message, code="webhook.record.not_found")
-    return [delivery for delivery in failed if await outbox(rt).retry_failed(delivery)]
+    sent = [each for each in failed if await outbox(rt).retry_failed(each)]
+    if sent:
+        await rt.table.transact([act(rt, "webhook retried", name, actor, reason)])
+    return sent
 
 
 async def send_test(rt: Runtime, name: str, actor: str) -> str:
@@ -210,7 +225,8 @@ async def send_test(rt: Runtime, name: str, actor: str) -> str:
         command=f"piecework webhooks show {name}",
     )
     every = Webhook({**hook.item, "events": [], "pipeline": ""})
-    await rt.table.transact(delivery_puts(rt.table, [every], event, now))
+    told = act(rt, "webhook tested", name, actor, "")
+    await rt.table.transact([*delivery_puts(rt.table, [every], event, now), told])
     return event.id
 
 

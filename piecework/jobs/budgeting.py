@@ -19,6 +19,7 @@ from piecework.jobs.pausing import resume_job
 from piecework.resilience.budget import key_of_job, key_of_tenant, recounted
 from piecework.resilience.limits import micros
 from piecework.runtime import Runtime
+from piecework.store.fleet_events import fleet_event
 from piecework.store.paid import paid_by
 from piecework.store.table import Item
 
@@ -50,13 +51,18 @@ async def set_budget(
         await resume_job(rt, job, actor, reason or "the budget was set", progress)
 
 
-async def set_tenant_budget(rt: Runtime, tenant: str, cap: Cap, actor: str) -> Item:
+async def set_tenant_budget(
+    rt: Runtime, tenant: str, cap: Cap, *, actor: str, reason: str = ""
+) -> Item:
     """Set what all jobs of a tenant may spend in a day; return the row.
 
     Without a cap, the tenant has no daily budget any more. Jobs that it had paused are
     resumed.
     """
     await rt.budgets.set_cap(key_of_tenant(tenant), cap, actor)
+    told = {"actor": actor, "budget": cap.text(), "reason": reason}
+    now, event = rt.clock(), "daily budget set"
+    await rt.table.transact([fleet_event(rt.table, tenant, event, now, told)])
     async for ref in rt.jobs.active():
         job = await rt.jobs.read(ref) if ref.tenant == tenant else None
         if job is not None and job.pause is not None and job.pause.until:

@@ -37,8 +37,10 @@ async def pause_pipeline(
 ) -> PausedJobs:
     """Let no job of a pipeline start a call until it is resumed."""
     pause = Pause(PauseCode.PIPELINE, reason, actor)
-    while not await rt.pipelines.set(await rt.pipelines.read(tenant, pipeline), pause):
-        pass  # another operator was faster: this reason replaces the other one
+    pauses, paused = rt.pipelines, False
+    while not paused:  # another operator may be faster: this reason replaces the other
+        seen = await pauses.read(tenant, pipeline)
+        paused = await pauses.set(seen, pause, actor, reason)
     return await _follow_all(rt, tenant, pipeline)
 
 
@@ -51,7 +53,7 @@ async def resume_pipeline(
         UsageError: `job.pipeline.not_paused`.
     """
     while (state := await rt.pipelines.read(tenant, pipeline)).pause is not None:
-        if await rt.pipelines.set(state, None):
+        if await rt.pipelines.set(state, None, actor, reason):
             break
     followed = await _follow_all(rt, tenant, pipeline, actor, reason)
     if state.pause is None and not followed.jobs:

@@ -26,6 +26,7 @@ from piecework.errors import PermanentError
 from piecework.resilience.breaker import BreakerPhase
 from piecework.resilience.limits import Quota
 from piecework.store.budgets import read_budget
+from piecework.store.fleet_events import ENVIRONMENT, fleet_event
 from piecework.store.limits import read_quota
 from piecework.store.table import Item, Refused, Table
 
@@ -89,6 +90,7 @@ class Breakers:
                 "until": iso(until),
                 "code": code,
             },
+            "breaker opened",
         )
 
     async def take_probe(
@@ -157,12 +159,23 @@ class Breakers:
             f" closed_by = :worker {NO_PROBE}, open_until, failed_probes",
             gen,
             {"state": BreakerPhase.CLOSED, "token": token},
+            "breaker closed",
         )
 
     async def _write(
-        self, name: str, condition: str, update: str, gen: int, values: dict[str, Any]
+        self,
+        name: str,
+        condition: str,
+        update: str,
+        gen: int,
+        values: dict[str, Any],
+        event: str = "",
     ) -> BreakerSnapshot | None:
-        """Write the next generation; return the current state if that is refused."""
+        """Write the next generation; return the current state if that is refused.
+
+        `event`: the event of the environment that is written with it.
+        """
+        now = self.clock()
         action = self.table.action(
             "Update",
             keys.BREAKERS_PK,
@@ -172,12 +185,21 @@ class Breakers:
             values={
                 "seen": gen,
                 "next": gen + 1,
-                "now": iso(self.clock()),
+                "now": iso(now),
                 "worker": self.worker,
                 **values,
             },
         )
-        reply = await self.table.update(action, returning="NONE")
+        if event:
+            facts = {
+                "dependency": name,
+                "actor": self.worker,
+                "code": values.get("code"),
+            }
+            put = fleet_event(self.table, ENVIRONMENT, event, now, facts)
+            reply = await self.table.transact([action, put])
+        else:
+            reply = await self.table.update(action, returning="NONE")
         return snapshot(reply.item) if isinstance(reply, Refused) else None
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from piecework.domain import keys
 from piecework.domain.model import Job, JobRef, JobStatus, iso
+from piecework.store.fleet_events import fleet_event
 from piecework.store.jobs import active_mark, event_put
 from piecework.store.table import Action, Table, Written
 
@@ -89,8 +90,12 @@ class Deletions:
                 **facts,
             },
         )
+        told = {"job": job.ref.job, "actor": actor, "reason": reason}
+        event = fleet_event(
+            self.table, job.ref.tenant, "job deleted", self.clock(), told
+        )
         reply = await self.table.transact(
-            [mark, active_mark(self.table, job.ref, "Put")]
+            [mark, active_mark(self.table, job.ref, "Put"), event]
         )
         return isinstance(reply, Written)
 

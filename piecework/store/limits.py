@@ -21,7 +21,8 @@ from piecework.errors import PermanentError, UsageError
 from piecework.resilience.limits import Limits, Quota
 from piecework.resilience.pace import Pace
 from piecework.resilience.shares import Share
-from piecework.store.table import Item, Refused, Table
+from piecework.store.fleet_events import ENVIRONMENT, fleet_event
+from piecework.store.table import Action, Item, Refused, Table
 
 #: The quota is still the one that the worker has read. The first write creates the row.
 FIRST_OR_SEEN: Final = "attribute_not_exists(seq) OR seq = :seen"
@@ -86,7 +87,7 @@ class FleetQuotas:
             return Reply(read_quota(item), ours=item.get("token") == token)
         return Reply(read_quota(reply.item), ours=True)
 
-    async def set_limits(self, name: str, limits: Limits) -> Item:
+    async def set_limits(self, name: str, limits: Limits, reason: str = "") -> Item:
         """Set limits that replace the declared ones; return the row.
 
         A limit that is None stays as it is. Without any, all that an operator has set
@@ -108,10 +109,10 @@ class FleetQuotas:
             update="SET " + ", ".join(assigned) + removed,
             values={**values, "v": SCHEMA, "by": self.writer, "at": iso(self.clock())},
         )
-        reply = await self.table.update(action)
-        return require_known(reply.item or {})
+        told = {each.removeprefix("operator_"): value for each, value in values.items()}
+        return await self._act(name, action, "limits set", reason, told)
 
-    async def set_pause(self, name: str, pause: Pause | None) -> Item:
+    async def set_pause(self, name: str, pause: Pause | None, reason: str = "") -> Item:
         """Pause a dependency, or end its pause; return the row.
 
         A pause that is repeated replaces the reason.
@@ -129,8 +130,30 @@ class FleetQuotas:
             update=update,
             values={**values, "v": SCHEMA},
         )
-        reply = await self.table.update(action)
-        return require_known(reply.item or {})
+        event = "dependency resumed" if pause is None else "dependency paused"
+        reason = reason if pause is None else pause.message
+        return await self._act(name, action, event, reason, {})
+
+    async def _act(
+        self,
+        name: str,
+        action: Action,
+        event: str,
+        reason: str,
+        facts: dict[str, Any],
+    ) -> Item:
+        """Write an operator's change with its event; return the row.
+
+        Raises:
+            SchemaTooNewError: A newer version wrote the row.
+        """
+        told = {"dependency": name, "actor": self.writer, "reason": reason, **facts}
+        put = fleet_event(self.table, ENVIRONMENT, event, self.clock(), told)
+        reply = await self.table.transact([action, put])
+        if isinstance(reply, Refused):
+            return require_known(reply.item or {})
+        found = {each: row async for each, row in self.rows(name)}
+        return found.get(name, {})
 
     async def rows(self, beginning: str = "") -> AsyncIterator[tuple[str, Item]]:
         """Yield the row of each dependency whose name begins so, with its name."""

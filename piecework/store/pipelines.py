@@ -14,6 +14,7 @@ from piecework.domain import keys
 from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import iso
 from piecework.domain.records import SCHEMA, read_int, require_known
+from piecework.store.fleet_events import fleet_event
 from piecework.store.limits import FIRST_OR_SEEN, PAUSE, read_pause
 from piecework.store.table import Action, Item, Table, Written
 
@@ -55,10 +56,13 @@ class PipelinePauses:
             if (named := keys.pipeline_of_sk(row["sk"])) is not None:
                 yield _state(*named, row)
 
-    async def set(self, seen: PipelineState, pause: Pause | None) -> bool:
+    async def set(
+        self, seen: PipelineState, pause: Pause | None, actor: str, reason: str
+    ) -> bool:
         """Pause a pipeline, or end its pause; False: its state has changed since.
 
-        A pause that is repeated replaces the reason.
+        A pause that is repeated replaces the reason. The event is in the same
+        transaction.
         """
         facts: dict[str, Any] = {"v": SCHEMA, "seq": seen.seq + 1}
         removed = " REMOVE " + ", ".join(PAUSE)
@@ -74,7 +78,10 @@ class PipelinePauses:
             update="SET " + ", ".join(f"{name} = :{name}" for name in facts) + removed,
             values={**facts, "seen": seen.seq},
         )
-        return isinstance(await self.table.update(action), Written)
+        act = {"pipeline": seen.pipeline, "actor": actor, "reason": reason}
+        name = "pipeline resumed" if pause is None else "pipeline paused"
+        event = fleet_event(self.table, seen.tenant, name, self.clock(), act)
+        return isinstance(await self.table.transact([action, event]), Written)
 
     def still_paused(self, seen: PipelineState) -> Action:
         """Return the check that the pause which was read has not ended."""

@@ -87,14 +87,14 @@ async def test_a_reconciler_finishes_the_pause_and_the_resume_of_a_dead_command(
     async def mark(pause: Pause | None) -> Any:
         """Write the mark of the pipeline; the command dies after it."""
         return await rt.pipelines.set(
-            await rt.pipelines.read("default", "counting"), pause
+            await rt.pipelines.read("default", "counting"), pause, "me", WHY
         )
 
     async with scenario.reconciler():
         seen = await rt.pipelines.read("default", "counting")
         assert await mark(Pause(PauseCode.PIPELINE, WHY, "me"))
         await scenario.until(lambda: is_now(JobStatus.PAUSED))
-        assert not await rt.pipelines.set(seen, None)  # a late copy
+        assert not await rt.pipelines.set(seen, None, "me", "why")  # a late copy
         [row] = await list_pipelines(rt, "default")
         assert (row["pipeline"], row["jobs"], row["pause"]["message"]) == (
             "counting",

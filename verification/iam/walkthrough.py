@@ -131,6 +131,7 @@ async def run_reading_commands(actors: Actors) -> None:
         (f"results large --save {actors.folder / 'saved'}", 0),
         ("results small --follow", DIED),
         ("limits list", 0),
+        ("events", 0),
         ("dlq list", 0),
         ("dlq list --job small", 0),
         ("dlq show small 1", 0),

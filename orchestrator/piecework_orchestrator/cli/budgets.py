@@ -9,7 +9,7 @@ import typer
 
 from piecework.client import Client
 from piecework.errors import UsageError
-from piecework_orchestrator.cli.options import Format, OutputOption
+from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Column, Output, facts
 from piecework_orchestrator.cli.run import run_client
 
@@ -54,6 +54,7 @@ def set_budget(
     unset: Annotated[
         bool, typer.Option("--unset", help="Remove the daily budget.")
     ] = False,
+    reason: ReasonOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Set what all jobs of a tenant may spend in a day.
@@ -67,7 +68,9 @@ def set_budget(
             message = "Name at least one budget, or --unset."
             step = f"piecework budgets set {tenant} --daily-usd 50"
             raise UsageError(message, next_step=step)
-        document = await client.set_daily_budget(tenant, daily_usd, daily_tokens)
+        document = await client.set_daily_budget(
+            tenant, daily_usd, daily_tokens, reason
+        )
         out.document(document, lambda console: console.print(facts(document.items())))
 
     run_client(run, output)

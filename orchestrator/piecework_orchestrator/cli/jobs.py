@@ -29,11 +29,11 @@ from piecework_orchestrator.cli.views.jobs import (
     without_certificate,
 )
 from piecework_orchestrator.cli.views.timeline import timeline_view
+from piecework_orchestrator.events import job_events
 from piecework_orchestrator.inspector import (
     JobFilter,
     explain,
     job_document,
-    job_events,
     job_facts,
     read_job,
     require_job,

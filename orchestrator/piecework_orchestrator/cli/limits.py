@@ -58,6 +58,7 @@ def set_limits(
         bool,
         typer.Option("--unset", help="Return to the limits that the code declares."),
     ] = False,
+    reason: ReasonOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Change the limits of a dependency in force, without a deployment.
@@ -71,7 +72,7 @@ def set_limits(
             message = "Name at least one limit, or --unset."
             step = f"piecework limits set {dependency} --requests-per-minute 500"
             raise UsageError(message, next_step=step)
-        show(out, dependency, await client.set_limits(dependency, limits))
+        show(out, dependency, await client.set_limits(dependency, limits, reason))
 
     run_client(run, output)
 
@@ -94,12 +95,14 @@ def pause_dependency(
 
 
 def resume_dependency(
-    dependency: DependencyArgument, output: OutputOption = Format.TABLE
+    dependency: DependencyArgument,
+    reason: ReasonOption = "",
+    output: OutputOption = Format.TABLE,
 ) -> None:
     """Resume a paused dependency."""
 
     async def run(client: Client, out: Output) -> None:
-        show(out, dependency, await client.resume_dependency(dependency))
+        show(out, dependency, await client.resume_dependency(dependency, reason))
 
     run_client(run, output)
 

@@ -86,6 +86,7 @@ def set_priority(
     priority: Annotated[
         str, typer.Argument(metavar="high|normal|low", help="The new priority.")
     ],
+    reason: ReasonOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Change the share of a job in the workers.
@@ -95,6 +96,6 @@ def set_priority(
     """
 
     async def run(client: Client, out: Output) -> None:
-        show_facts(out, await client.job(job).set_priority(priority))
+        show_facts(out, await client.job(job).set_priority(priority, reason))
 
     run_client(run, output)

@@ -10,10 +10,15 @@ import typer
 from piecework.domain.webhook import EVENTS
 from piecework.runtime import Runtime
 from piecework_orchestrator import webhooks
-from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
+from piecework_orchestrator.cli.options import (
+    Format,
+    OutputOption,
+    ReasonOption,
+    YesOption,
+)
 from piecework_orchestrator.cli.output import Column, Output, facts
 from piecework_orchestrator.cli.run import confirm, run_connected
-from piecework_orchestrator.identity import whoami
+from piecework_orchestrator.identity import operator_of
 from piecework_orchestrator.times import parse_limit
 from piecework_orchestrator.webhooks import Subscription
 
@@ -29,7 +34,7 @@ DELIVERIES = [
 ]
 
 
-def set_webhook(
+def set_webhook(  # noqa: PLR0913, PLR0917 -- the options of a webhook
     webhook: WebhookArgument,
     url: Annotated[
         str,
@@ -60,6 +65,7 @@ def set_webhook(
             show_default=False,
         ),
     ] = "",
+    reason: ReasonOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Set a webhook: an address that is told of events.
@@ -73,7 +79,7 @@ def set_webhook(
         wanted = Subscription(
             webhook, url, secret, form, event or (), pipeline, after_s
         )
-        found = await webhooks.set_webhook(rt, wanted, rt.identity or whoami())
+        found = await webhooks.set_webhook(rt, wanted, operator_of(rt), reason)
         out.document(found, lambda console: console.print(facts(texts(found).items())))
         if out.table:
             out.say(f"next: piecework webhooks test {webhook}")
@@ -121,12 +127,13 @@ def retry_webhook(
     event: Annotated[
         str, typer.Argument(help="The id of one event; without it, all that failed.")
     ] = "",
+    reason: ReasonOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Send the failed events of a webhook again, with nine new attempts."""
 
     async def run(rt: Runtime, out: Output) -> None:
-        sent = await webhooks.retry_failed(rt, webhook, event)
+        sent = await webhooks.retry_failed(rt, webhook, event, operator_of(rt), reason)
         out.rows([n.document() for n in sent], DELIVERIES, "no event of it has failed")
 
     run_connected(run, output)
@@ -136,7 +143,7 @@ def try_webhook(webhook: WebhookArgument, output: OutputOption = Format.TABLE) -
     """Write a test event for a webhook; the reconciler delivers it."""
 
     async def run(rt: Runtime, out: Output) -> None:
-        event = await webhooks.send_test(rt, webhook, rt.identity or whoami())
+        event = await webhooks.send_test(rt, webhook, operator_of(rt))
         found = {"webhook": webhook, "event": event}
         out.document(found, lambda console: console.print(facts(found.items())))
         if out.table:
@@ -147,6 +154,7 @@ def try_webhook(webhook: WebhookArgument, output: OutputOption = Format.TABLE) -
 
 def remove_webhook(
     webhook: WebhookArgument,
+    reason: ReasonOption = "",
     yes: YesOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
@@ -154,7 +162,7 @@ def remove_webhook(
 
     async def run(rt: Runtime, out: Output) -> None:
         await confirm(f"Remove the webhook {webhook}", out, yes=yes)
-        await webhooks.remove_webhook(rt, webhook)
+        await webhooks.remove_webhook(rt, webhook, operator_of(rt), reason)
         found = {"webhook": webhook, "removed": True}
         out.document(found, lambda console: console.print(facts(found.items())))
 

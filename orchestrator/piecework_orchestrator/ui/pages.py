@@ -18,10 +18,10 @@ from piecework.client import Client
 from piecework.domain.model import Job
 from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
 from piecework.errors.codes import REGISTRY
+from piecework_orchestrator.events import job_events
 from piecework_orchestrator.inspector import (
     Document,
     chunk_document,
-    job_events,
     job_facts,
     require_job,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,9 +20,14 @@ SPOILT = {"sk": "model", "v": 1, "gen": "seven", "breaker_state": "OPEN?"}
 class SpoiltTable:
     """Refuses each write, and shows what stands there."""
 
+    rng = Random(1)
+
     def action(self, *_: Any, **__: Any) -> None: ...
 
     async def update(self, *_: Any, **__: Any) -> Any:
+        return Refused(dict(SPOILT))
+
+    async def transact(self, *_: Any, **__: Any) -> Any:
         return Refused(dict(SPOILT))
 
     async def query(self, _: str) -> Any:

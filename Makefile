@@ -92,6 +92,7 @@ docs: setup drawings ## write the generated pages, build the site into site/ and
 	@$(BIN)/python docs/reference/generate.py settings > docs/reference/settings.md
 	@$(BIN)/python docs/reference/generate.py command-line > docs/reference/command-line.md
 	@$(BIN)/python docs/reference/generate.py findings > docs/reference/findings.md
+	@$(BIN)/python -m tests.client.json_forms > docs/reference/json-forms.json
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean
 	@echo "the site is in site/"
 

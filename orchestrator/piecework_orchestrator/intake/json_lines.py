@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from piecework.aws.objects import is_object_key
 from piecework.domain.records import Bounds, read_json
-from piecework.errors import NotFoundError, PieceworkError, UnreachableError, UsageError
+from piecework.errors import PieceworkError, UnreachableError, UsageError
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.intake.chunk import (
     ChunkInput,
@@ -223,8 +223,8 @@ async def object_blocks(
     """Yield the bytes of the object at `s3://bucket/key`.
 
     Raises:
-        NotFoundError: `input.source.not_found`.
-        UsageError: `input.file.unsupported`, `input.s3.denied`.
+        UsageError: `input.source.not_found`, `input.file.unsupported`,
+            `input.s3.denied`.
         UnreachableError: `input.s3.unreachable`.
     """
     import aiohttp  # the SDK loads it, too
@@ -279,7 +279,7 @@ def _location(source: str) -> tuple[str, str]:
 def _to_piecework_error(source: str, error: ClientError) -> PieceworkError:
     code = error.response.get("Error", {}).get("Code", "")
     if code in ABSENT:
-        return NotFoundError(
+        return UsageError(
             f"There is no object {source}.",
             code="input.source.not_found",
             next_step="Check bucket and key; keys are case sensitive.",

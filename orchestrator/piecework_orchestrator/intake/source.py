@@ -19,7 +19,7 @@ from typing import BinaryIO
 import structlog
 
 from piecework import telemetry
-from piecework.errors import NotFoundError, UsageError
+from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.documents import (
@@ -65,7 +65,6 @@ async def chunk_inputs(
 
     Raises:
         UsageError: `input.…`: the input is invalid or exceeds a limit.
-        NotFoundError: `input.source.not_found`.
         UnreachableError: `input.s3.unreachable`.
     """
     count = 0
@@ -145,7 +144,7 @@ def _is_directory(path: Path) -> bool:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(
+        raise UsageError(
             f"There is no file or directory {path}.",
             code="input.source.not_found",
             next_step="Check the path; it is relative to the working directory.",

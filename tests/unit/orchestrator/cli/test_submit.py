@@ -83,7 +83,7 @@ def test_a_module_of_two_pipelines_names_them(
 
 def test_a_missing_source_is_not_found(run: Run, toy: str) -> None:
     done = run("submit", f"{toy}:toy", "no-such-file.txt", "--dry-run")
-    assert done.exit_code == 3
+    assert done.exit_code == 2
     assert "error input.source.not_found" in done.stderr
 
 

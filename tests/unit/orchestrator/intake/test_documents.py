@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Document, PermanentError, Pipeline
-from piecework.errors import NotFoundError, UsageError
+from piecework.errors import UsageError
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.limits import IntakeLimits
 
@@ -107,7 +107,7 @@ async def test_a_path_without_a_file_is_not_found(
     name: str, tmp_path: Path, intake: Any
 ) -> None:
     (tmp_path / "a.md").write_text("a")
-    with pytest.raises(NotFoundError) as refused:
+    with pytest.raises(UsageError) as refused:
         await intake(tmp_path / name)
     assert refused.value.code == "input.source.not_found"
 

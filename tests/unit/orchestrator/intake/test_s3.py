@@ -7,7 +7,7 @@ import pytest
 from aiobotocore.response import StreamingBody
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from piecework.errors import NotFoundError, PieceworkError, UnreachableError, UsageError
+from piecework.errors import PieceworkError, UnreachableError, UsageError
 from piecework_orchestrator.intake.chunk import ChunkInput
 
 LINES = b'{"text":"a"}\n{"text":"b"}\n'
@@ -76,12 +76,12 @@ async def test_an_object_is_streamed_by_bucket_and_key(intake: Any) -> None:
         (
             Client(error=refused_with("NoSuchKey")),
             "input.source.not_found",
-            NotFoundError,
+            UsageError,
         ),
         (
             Client(error=refused_with("NoSuchBucket")),
             "input.source.not_found",
-            NotFoundError,
+            UsageError,
         ),
         (Client(error=refused_with("AccessDenied")), "input.s3.denied", UsageError),
         (

@@ -13,8 +13,9 @@ from piecework_simulation.driver import actions
 from piecework_simulation.driver.inputs import Inputs, load_workloads
 from piecework_simulation.driver.schedule import run_schedule
 from piecework_simulation.engine.sandbox import NETWORK_REFUSED
+from piecework_simulation.engine.world import World
+from piecework_simulation.invariants.checker import Invariants
 from piecework_simulation.runner import replay
-from tests.simulation.planted import an_effect_is_not_looked_up
 
 QUICKSTART = Inputs("piecework_examples.quickstart:word_count", "README.md")
 
@@ -29,8 +30,11 @@ def test_an_example_violates_no_invariant() -> None:
 def test_a_violation_prints_one_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    an_effect_is_not_looked_up(monkeypatch)
-    assert 1 == run(Inputs(), seed=115, schedules=10, processes=1)
+    def violate(_: World, invariants: Invariants) -> None:
+        invariants.report_violation("I1: planted")
+
+    monkeypatch.setattr(actions, "check_final_state", violate)
+    assert 1 == run(Inputs(), seed=100, schedules=1, processes=1)
     said = capsys.readouterr().out
     told, command = said.partition("\nseed ")[2].splitlines()[:2]
     words = shlex.split(command.partition("replay: ")[2])

@@ -145,6 +145,7 @@ class Dependency:
             *fallback_errors(self),
             *cache_errors(self),
             *key_ttl_errors(self),
+            *function_errors(self),
         ]
         for error in errors:
             message = f"Dependency {self.name!r}: {error}."
@@ -376,6 +377,23 @@ def key_ttl_errors(dependency: Dependency) -> list[str]:
     if seconds <= dependency.timeout_s:
         found.append(f"key_ttl_s is {seconds}; it must be longer than `timeout`")
     return found
+
+
+#: The arguments of a dependency that are functions.
+FUNCTIONS = ("lookup", "classify", "usage", "estimate", "estimate_usd")
+
+
+def function_errors(dependency: Dependency) -> list[str]:
+    """Return which functions are something else, each as the end of a sentence.
+
+    A number in place of `estimate_usd` would fail each call.
+    """
+    given = {name: getattr(dependency, name) for name in FUNCTIONS}
+    return [
+        f"{name} is {value!r}; give a function"
+        for name, value in given.items()
+        if value is not None and not callable(value)
+    ]
 
 
 def effect_unknown_error(

@@ -7,7 +7,7 @@ job are counted from its tallies, see `MAX_COUNTED_CHUNKS`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from piecework.aws.objects import OBJECT_LIMIT, own_key, read_value, verify
 from piecework.domain import keys, records
 from piecework.domain.budget import NANO
+from piecework.domain.job_row import PauseCode
 from piecework.domain.model import (
     Chunk,
     ChunkRef,
@@ -199,6 +200,18 @@ def budget_document(budget: Budget, now: float) -> Document:
         "cap_usd": None if cap.nano_usd is None else cap.nano_usd / NANO,
         **{f"{word}_usd": amount.nano_usd / NANO for word, amount in amounts.items()},
     }
+
+
+def pause_command(job: Mapping[str, Any]) -> str:
+    """Return the command that ends the pause of a job, by its document."""
+    pause = job["pause"]
+    if pause["code"] == PauseCode.PIPELINE:
+        return f"piecework pipelines resume {job['pipeline']}"
+    if pause["code"] != PauseCode.BUDGET:
+        return f"piecework jobs resume {job['job']}"
+    if pause.get("until"):
+        return f"piecework budgets set {job['tenant']}"
+    return f"piecework jobs set-budget {job['job']}"
 
 
 def job_facts(job: Job, now: float) -> Document:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from piecework.aws.objects import PayloadRef
 from piecework.domain.call_usage import CallUsage
-from piecework.domain.job_row import PauseCode
 from piecework.domain.model import Chunk, ChunkStatus, Job, moment
 from piecework.errors import UsageError, WaitTimeoutError
 from piecework.explain.causes import LATE_S
@@ -52,6 +51,7 @@ async def wait_for_sample(
     """Wait until the sample of a job has ended, and end it; return the job.
 
     The end pauses the job, or starts its rest: see `piecework.jobs.sampling`.
+    Another pause, such as that of a spent budget, ends the wait: it may last for days.
     `watcher`: remarks why the sample makes no progress.
 
     Raises:
@@ -73,10 +73,10 @@ async def wait_for_sample(
 async def poll_sample(
     rt: Runtime, job: str, progress: Progress, watcher: Watcher | None
 ) -> Job:
-    """Poll the sample until it has ended; then end it, unless a process has."""
+    """Poll the sample until it has stopped; end it, unless a process has."""
     now = asyncio.get_running_loop().time
     last, changed_at = -1, now()
-    while not has_ended(found := await require_sampled(rt, job)):
+    while not has_stopped(found := await require_sampled(rt, job)):
         chunks = await sample_chunks(rt, found)
         ended = sum(chunk.status.terminal for chunk in chunks)
         progress("sampled", ended)
@@ -92,10 +92,9 @@ async def poll_sample(
     return found
 
 
-def has_ended(job: Job) -> bool:
-    """Return whether no process has to end the sample any more."""
-    paused = job.pause is not None and job.pause.code == PauseCode.SAMPLE
-    return paused or not job.holds_rest or job.status.ended
+def has_stopped(job: Job) -> bool:
+    """Return whether the sample has ended, or waits for a person to end a pause."""
+    return job.pause is not None or not job.holds_rest or job.status.ended
 
 
 async def require_sampled(rt: Runtime, job: str) -> Job:
@@ -145,7 +144,10 @@ async def forecast_job(rt: Runtime, job: Job, prices: Path | None = None) -> Doc
     lines = list(call_lines(used, table))
     head = {
         "job": job.ref.job,
+        "tenant": job.ref.tenant,
+        "pipeline": job.pipeline,
         "status": str(job.status),
+        "pause": None if job.pause is None else job.pause.document(),
         "sample": {
             "chunks": len(job.sample),
             "ended": len(done),

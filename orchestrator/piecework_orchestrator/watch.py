@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
-from piecework.domain.job_row import Pause, PauseCode
+from piecework.domain.job_row import Pause
 from piecework.domain.model import Chunk, ChunkStatus, Job, JobStatus, moment
 from piecework.errors import WaitTimeoutError
 from piecework.reading import Reading
@@ -18,6 +18,8 @@ from piecework_orchestrator.inspector import (
     MAX_COUNTED_CHUNKS,
     Document,
     explain,
+    job_facts,
+    pause_command,
     require_job,
     status_reason,
 )
@@ -214,12 +216,8 @@ async def poll_until_ended(
 
 def describe_pause(job: Job, pause: Pause) -> str:
     """Return why a job is paused, and the command that ends the pause."""
-    command = f"jobs resume {job.ref.job}"
-    if pause.code == PauseCode.BUDGET:
-        daily, own = f"budgets set {job.ref.tenant}", f"jobs set-budget {job.ref.job}"
-        command = daily if pause.until else own
     why = f"paused by {pause.actor}: {pause.code}: {pause.message}"
-    return f"{why}; next: piecework {command}"
+    return f"{why}; next: {pause_command(job_facts(job, 0.0))}"
 
 
 def finish_of(explained: Document) -> tuple[float, float] | None:

@@ -376,7 +376,10 @@ class JobHandle(Generic[R]):
         """
         cap, job = parse_cap(usd, tokens), await self._record()
         if not cap:
-            raise UsageError("No budget was given.", next_step="Pass usd= or tokens=.")
+            step = (
+                "Pass `--budget-usd` or `--budget-tokens`; in Python usd= or tokens=."
+            )
+            raise UsageError("No budget was given.", next_step=step)
         who = {"actor": self.actor, "reason": reason}
         await set_budget(self.rt, job, cap, **who, progress=on_progress)
         return await self.facts()

@@ -242,7 +242,9 @@ def job_paused(view: View) -> Iterator[Finding]:
             "pipeline.paused", message, view.chunks, since=pause.at, pipeline=pipeline
         )
     elif pause is not None:
-        message = f"{pause.actor} paused the job: {pause.code}: {pause.message}"
+        message = f"{pause.actor} paused the job: {pause.message}"
+        if pause.code == PauseCode.SAMPLE:
+            message = f"The job is paused after its sample: {pause.message}."
         yield view.finding("job.paused", message, view.chunks, since=pause.at)
 
 

@@ -35,6 +35,8 @@ async def set_budget(
 ) -> None:
     """Set the cap of a job's budget; resume the job if the budget has paused it.
 
+    A cap that is spent already resumes nothing: the next call would pause it again.
+
     Raises:
         UsageError: `job.budget.none`: the job has no budget of that kind.
     """
@@ -47,7 +49,7 @@ async def set_budget(
     told = {"actor": actor, "budget": cap.text(), "reason": reason}
     await rt.jobs.record(job.ref, "budget set", told)
     job = await rt.jobs.read(job.ref) or job
-    if is_paused_by_budget(job):
+    if is_paused_by_budget(job) and not await is_spent(rt, job):
         await resume_job(rt, job, actor, reason or "the budget was set", progress)
 
 
@@ -73,6 +75,14 @@ async def set_tenant_budget(
 def is_paused_by_budget(job: Job) -> bool:
     """Return whether a job is paused because its budget is spent."""
     return job.pause is not None and job.pause.code == PauseCode.BUDGET
+
+
+async def is_spent(rt: Runtime, job: Job) -> bool:
+    """Return whether a job has a budget of its own, and nothing is left of it."""
+    budget = await rt.budgets.of_job(job)
+    if budget is None:
+        return False
+    return budget.is_spent(micros(rt.clock()))
 
 
 async def review_pause(rt: Runtime, job: Job) -> bool:

@@ -32,9 +32,14 @@ def draw_sample(chunks: int, wanted: int, rng: Random) -> list[int]:
         UsageError: `submit.sample.invalid`.
     """
     if not 0 <= wanted <= MAX_SAMPLE:
-        message = f"A sample has 1 to {MAX_SAMPLE} chunks, not {wanted}."
-        raise UsageError(message, code="submit.sample.invalid")
+        raise sample_invalid(wanted)
     return sorted(rng.sample(range(chunks), wanted)) if wanted < chunks else []
+
+
+def sample_invalid(wanted: int) -> UsageError:
+    """Return the error of a sample that is too small or too large."""
+    message = f"A sample has 1 to {MAX_SAMPLE} chunks, not {wanted}."
+    return UsageError(message, code="submit.sample.invalid")
 
 
 async def sample_chunks(rt: Runtime, job: Job) -> list[Chunk]:
@@ -52,7 +57,7 @@ async def end_sample(rt: Runtime, job: Job) -> bool:
         return False
     done = f"{len(job.sample)} of {job.chunks} chunks have ended as a sample"
     if not job.goes_on_after_sample:
-        pause = Pause(PauseCode.SAMPLE, f"{done}; the rest waits for a yes", ACTOR)
+        pause = Pause(PauseCode.SAMPLE, f"{done}; the rest waits for a resume", ACTOR)
         return await rt.transitions.pause(job, pause)
     if not await rt.transitions.release_rest(job, ACTOR, done):
         return False

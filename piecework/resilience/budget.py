@@ -103,6 +103,13 @@ class Budget:
         others = self.reserved(now, without) + self.uncertain(now, without)
         return self.cap.less(self.spent + others)
 
+    def is_spent(self, now: int) -> bool:
+        """Return whether nothing is left of a kind with a cap."""
+        left = self.room(now)
+        return (self.cap.tokens is not None and left.tokens <= 0) or (
+            self.cap.nano_usd is not None and left.nano_usd <= 0
+        )
+
 
 def reserve(
     budget: Budget,

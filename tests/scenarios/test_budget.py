@@ -63,6 +63,12 @@ async def test_at_the_cap_a_job_is_paused_and_a_higher_cap_resumes_it(
             True,
         )
 
+        # A cap that is spent already would pause the job again.
+        low = await piecework(
+            "jobs", "set-budget", "job-1", "--budget-tokens", "100", "-o", "json"
+        )
+        assert low.document["status"] == "PAUSED"
+
         more = ("--budget-tokens", "2000", "--reason", "more", "-o", "json")
         raised = await piecework("jobs", "set-budget", "job-1", *more)
         assert raised.document["status"] == "RUNNING"

@@ -11,6 +11,7 @@ from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.explain.causes import find
 from piecework.explain.situation import read_situation
+from piecework_orchestrator.inspector import job_facts, pause_command
 from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.pipelines import list_pipelines, pause_one, resume_one
 from tests.scenarios.conftest import Scenario
@@ -48,6 +49,8 @@ async def test_a_paused_pipeline_holds_its_jobs_and_no_other(
         assert (made, ["job-1"]) == (scenario.happened("call"), paused["followed"])
         assert await state(scenario, "meanwhile") == ("PAUSED", "pipeline")
         assert await state(scenario, "by-hand") == ("PAUSED", "person")
+        held = job_facts(await scenario.job(), rt.clock())
+        assert pause_command(held) == "piecework pipelines resume counting"
         first = find(await read_situation(rt, await scenario.job()))[0]
         assert (first.kind.code, first.command) == (
             "pipeline.paused",

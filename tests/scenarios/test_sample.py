@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -150,9 +151,24 @@ async def test_the_command_prints_the_forecast_and_leaves_the_rest_paused(
         assert "150 (P50) to 150 (P90)" in shown.stdout
         assert "piecework jobs resume job-1" in shown.stderr
 
+        # As "no sample" it would run the whole job.
+        none = await piecework(*submitting[:3], "--sample", "0")
+        assert (none.exit_code, "submit.sample.invalid" in none.stderr) == (2, True)
+
         on = await piecework(*submitting[:2], path, "--sample", "5", "--yes", "--wait")
         assert on.exit_code == 0, on.stderr
         assert "SUCCEEDED" in on.stdout
+
+
+async def test_a_submit_does_not_wait_for_a_sample_whose_budget_is_spent(
+    scenario: Scenario, tmp_path: Path
+) -> None:
+    path = manifest(tmp_path / "rows.jsonl", ITEMS)
+    submitting = ("submit", COUNTING, path, "--job-id", "job-1", "--sample", "5")
+    async with scenario.worker(), asyncio.timeout(30):
+        done = await piecework(*submitting, "--budget-tokens", "10")
+    assert (done.exit_code, "PAUSED (budget)" in done.stdout) == (0, True), done.stderr
+    assert "next: piecework jobs set-budget job-1" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Document, Output, View, facts
 from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
+from piecework_orchestrator.cli.views.jobs import status_text
+from piecework_orchestrator.inspector import pause_command
 from piecework_orchestrator.sample import require_sampled, wait_for_sample
 from piecework_orchestrator.times import format_span, parse_limit
 from piecework_orchestrator.watch import Watcher
@@ -89,7 +91,7 @@ def show_forecast(
     """Write a forecast, with what a submit tells of the job."""
     out.document({**forecast, **(told or {})}, forecast_view(forecast))
     if forecast["status"] == "PAUSED":
-        out.say(f"next: piecework jobs resume {forecast['job']}")
+        out.say(f"next: {pause_command(forecast)}")
 
 
 def forecast_view(forecast: Document) -> View:
@@ -104,7 +106,7 @@ def forecast_view(forecast: Document) -> View:
             facts(
                 [
                     ("job", forecast["job"]),
-                    ("status", forecast["status"]),
+                    ("status", status_text(forecast)),
                     ("sample", sample_text(forecast["sample"])),
                     ("rest", f"{forecast['rest']} chunks"),
                     ("calls", range_text(forecast["calls"])),

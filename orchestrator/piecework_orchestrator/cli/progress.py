@@ -164,6 +164,7 @@ class StepProgress:
         self._clock = clock
         self._name = ""
         self._done = 0
+        self._shown = -1
         self._total = total
         self._began = self._reported = clock()
         self._due = self._began + every_s
@@ -175,10 +176,11 @@ class StepProgress:
             self.close()
             self._total = self._done if self._name == "read" else self._total
             # A step begins when the step before it ends, not at its first report.
-            self._name, self._began = step, self._reported
+            self._name, self._began, self._shown = step, self._reported, -1
         self._done, self._reported = done, now
-        if now >= self._due:
-            self._due = now + self._every_s
+        # A step that waits is shown once, so that a log stays readable.
+        if now >= self._due and done != self._shown:
+            self._due, self._shown = now + self._every_s, done
             self._display.now(self._step(now))
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import typer
 from piecework.client import Client, JobHandle
 from piecework.domain.priority import parse_priority
 from piecework.errors import StoreError, UsageError
+from piecework.jobs.sampling import sample_invalid
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline, lint_stage_order, missing_contacts
 from piecework.settings import load_settings
@@ -76,13 +77,13 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
         ),
     ] = "",
     sample: Annotated[
-        int,
+        int | None,
         typer.Option(
             metavar="N",
             help="Run N random chunks first, forecast the rest, and ask.",
             show_default="no sample",
         ),
-    ] = 0,
+    ] = None,
     yes: Annotated[
         bool,
         typer.Option("--yes", help="With --sample: start the rest without asking."),
@@ -102,6 +103,8 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     """Submit documents or rows to a pipeline as a job."""
 
     async def run(out: Output) -> int | None:
+        if sample == 0:  # the whole job would run
+            raise sample_invalid(0)
         waits = wait or bool(sample)
         limit_s = check_options(job_id, wait=waits, timeout=timeout)
         if yes and not sample:
@@ -119,7 +122,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             *(pipeline, found, source, job_id, deadline, tolerate or "0", priority),
             budget_usd=budget_usd,
             budget_tokens=budget_tokens,
-            sample=sample,
+            sample=sample or 0,
             goes_on=yes,
         )
         async with connection(out) as rt, Client(runtime=rt) as client:

@@ -78,6 +78,10 @@ def test_a_fallback_with_fallbacks_of_its_own_is_refused() -> None:
     assert "its fallback 'middle' has fallbacks of its own" in said
 
 
+def test_a_price_that_is_a_number_is_refused_before_it_fails_each_call() -> None:
+    assert "estimate_usd is 0.01; give a function" in refused(estimate_usd=0.01)
+
+
 def test_a_pure_dependency_does_not_fall_back_to_one_with_an_effect() -> None:
     said = "some of its fallbacks have an effect and some have none"
     assert said in refused(fallback=[Fallback(SHOP, find)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from piecework_orchestrator.cli.output import Column, Document, Output, View, facts
+from piecework_orchestrator.inspector import pause_command
 from piecework_orchestrator.times import (
     epoch,
     format_ago,
@@ -328,8 +329,9 @@ def next_command(job: Document) -> str:
     reason = job.get("status_reason")
     if reason and reason["code"] == "runtime.pipeline.unknown":
         return f"piecework-worker --pipelines MODULE  (the module of {job['pipeline']})"
+    if job["status"] == "PAUSED":
+        return pause_command(job)
     by_status = {
-        "PAUSED": f"piecework jobs resume {name}",
         "SUBMITTING": "piecework reconcile  (or repeat the submit)",
         "SUCCEEDED": f"piecework results {name}",
         "CANCELLED": f"piecework jobs retry {name} --reason 'why'",

@@ -222,20 +222,21 @@ def test_the_name_of_a_source_is_text_whatever_its_bytes_are(
 
 
 @pytest.mark.parametrize(
-    ("status", "step"),
+    ("status", "paused", "step"),
     [
-        ("RUNNING", "piecework jobs watch a"),
-        ("CANCELLED", "piecework jobs retry a"),
-        ("PAUSED", "piecework jobs resume a"),
-        ("SUCCEEDED", "piecework results a"),
-        ("PARTIAL", "piecework dlq list --job a"),
+        ("RUNNING", "", "piecework jobs watch a"),
+        ("CANCELLED", "", "piecework jobs retry a"),
+        ("PAUSED", "person", "piecework jobs resume a"),
+        ("PAUSED", "budget", "piecework jobs set-budget a"),
+        ("SUCCEEDED", "", "piecework results a"),
+        ("PARTIAL", "", "piecework dlq list --job a"),
     ],
 )
 def test_the_next_command_follows_from_the_status(
-    capsys: pytest.CaptureFixture[str], status: str, step: str
+    capsys: pytest.CaptureFixture[str], status: str, paused: str, step: str
 ) -> None:
     item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"}
-    item |= {"pause_code": "person", "pause_message": "x", "paused_by": "me"}
+    item |= {"pause_code": paused, "pause_message": "x", "paused_by": "me"}
     item |= {"paused_at": "2026-01-01T00:00:00.000Z"}
     job = Job.read(JobRef("default", "a"), item)
     show_facts(Output(Format.TABLE), JobFacts.read(job_facts(job, 0.0)))

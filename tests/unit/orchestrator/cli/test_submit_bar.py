@@ -75,6 +75,14 @@ def test_progress_is_shown_at_intervals_and_at_the_end_of_each_step() -> None:
     assert ends == [(step.name, step.done) for step in kept.over]
 
 
+def test_a_step_that_waits_is_shown_once() -> None:
+    clock, kept = Clock(), Kept()
+    progress = StepProgress(kept, 2.0, clock)
+    for clock.now in range(3, 30):
+        progress("sampled", 0)
+    assert ["sampled"] == [step.name for step in kept.steps]
+
+
 def test_a_cancel_has_one_step_of_as_many_chunks_as_its_job() -> None:
     clock, kept = Clock(), Kept()
     progress = StepProgress(kept, 0.0, clock, total=1000)

@@ -155,7 +155,8 @@ class Settings:
     prometheus_port: int = setting(0, ge=0, le=65_535)
     #: The share of the chunks without a failure whose traces a worker sends, if its
     #: program has configured OpenTelemetry. A claim in which an attempt failed, or
-    #: which did not succeed, is always sent. A tenth costs less than 5 % of the CPU.
+    #: which did not succeed, is always sent. Each trace that is sent costs the CPU of
+    #: its spans.
     trace_ratio: float = setting(0.1, ge=0, le=1)
     #: The names of payload fields that a trace may show, separated by commas.
     trace_fields: str = setting("", pattern=r"^[A-Za-z0-9_, ]*$")

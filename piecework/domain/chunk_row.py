@@ -132,7 +132,7 @@ class ChunkRow:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """Its claims that ended with a wait, the last `MAX_HISTORY`; the oldest first.
+        """Its earlier claims, the last `MAX_HISTORY`; the oldest first.
 
         Each has `gen`, `attempt`, `worker`, `from`, `to` and `end`, and, if known, the
         `code`, the `until` of the wait, and what the chunk was `blocked_on`.
@@ -143,7 +143,7 @@ class ChunkRow:
     def history_with(
         self, worker: str, to: str, end: str, **more: str
     ) -> list[dict[str, Any]]:
-        """Return the history with the present claim, which ends with a wait."""
+        """Return the history with the last claim, before the chunk is claimed again."""
         entry = {
             "gen": self.item.get("gen", 0),
             "attempt": self.attempts,

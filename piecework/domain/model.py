@@ -191,7 +191,8 @@ class Chunk(ChunkRow):
 
     def to_reopen(self) -> Chunk:
         """Return it with only the attributes that a reopening reads, to save memory."""
-        read = {"stage", "resume_at", "blocked_by", "error_code"}
+        read = {"stage", "resume_at", "blocked_by", "error_code", "history", "attempts"}
+        read |= {"claimed_at", "settled_at", "ended_by", "gen"}
         names = read & self.item.keys()
         return replace(self, item={name: self.item[name] for name in names})
 

@@ -115,6 +115,13 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
         assignments += (
             ", replay_of = :gen, origin_gen = if_not_exists(origin_gen, :gen)"
         )
+    if chunk.claimed_at and chunk.settled_at > chunk.claimed_at:
+        # The next claim replaces the times of the last one.
+        assignments += ", history = :history"
+        end = str(chunk.status).lower()
+        values["history"] = chunk.history_with(
+            chunk.ended_by, chunk.settled_at, end, code=chunk.error_code
+        )
     if how.patched is not None:
         assignments += (
             ", payload = :payload, payload_sha256 = :sha256, patched_in_gen = :next"

@@ -59,6 +59,25 @@ async def test_a_new_generation_has_all_attempts_and_waits_first(
     assert set() == spent.keys() & item.keys()
 
 
+async def test_a_new_generation_remembers_the_claim_that_ended_the_last_one(
+    store: Store,
+) -> None:
+    times = {"claimed_at": iso(NOW - 9), "settled_at": iso(NOW - 2)}
+    facts = {"attempts": 2, "ended_by": "w1", "error_code": "llm.content.filtered"}
+    chunk = await store.put_chunk(status="DEAD", fence=2, **times, **facts)
+    assert await reopen_chunk(store.table, chunk.to_reopen(), 5) is True
+    (claim,) = (await store.item())["history"]
+    assert claim == {
+        "gen": 2,
+        "attempt": 2,
+        "worker": "w1",
+        "from": times["claimed_at"],
+        "to": times["settled_at"],
+        "end": "dead",
+        "code": "llm.content.filtered",
+    }
+
+
 async def test_a_chunk_that_ended_in_a_generation_is_not_reopened_in_it(
     store: Store,
 ) -> None:

@@ -68,7 +68,7 @@ FAILED = 1
 def make_parser() -> ArgumentParser:
     """Return the parser: of the standard library, because a container has no more."""
     parser = ArgumentParser(
-        prog="piecework-worker",
+        prog="piecework worker",
         description="Run the chunks of the given pipelines until a signal stops the "
         "worker.",
         allow_abbrev=False,

@@ -14,6 +14,7 @@ from piecework.errors import StoreError
 from piecework.jobs.fan_out import HEARTBEAT_S
 from piecework.settings import Settings
 from piecework.store.dead_letters import Closing, DeadLetters
+from piecework.store.pipelines import PipelineState
 from piecework.store.reopen import Patched, Reopening, Schedule, reopening
 from piecework_orchestrator import retry as retrying
 from piecework_orchestrator.retry import (
@@ -51,6 +52,13 @@ def test_what_is_kept_of_a_dead_letter_is_enough_to_close_it() -> None:
     assert {"error_history", "error"} & slim.item.keys() == set()
 
 
+class Unpaused:
+    """Pipelines that were never paused."""
+
+    async def read(self, tenant: str, pipeline: str) -> PipelineState:
+        return PipelineState(tenant, pipeline)
+
+
 class Slow:
     """A deployment in which every request is slow; records the progress reports."""
 
@@ -61,6 +69,7 @@ class Slow:
         self.settings = Settings()
         self.table = self.dead_letters = None
         self.jobs = self.tallies = self.work = self.transitions = self
+        self.pipelines = Unpaused()
 
     def clock(self) -> float:
         return self.now

@@ -16,6 +16,7 @@ from playwright.async_api import Browser, async_playwright
 
 from piecework import (
     Context,
+    Limits,
     PermanentError,
     Pipeline,
     Stage,
@@ -24,6 +25,7 @@ from piecework import (
 )
 from piecework.client import Client
 from piecework.settings import Settings
+from piecework.store.breakers import Breakers
 from piecework_examples.quickstart import Paragraph
 from piecework_orchestrator.ui.access import make_access
 from piecework_orchestrator.ui.app import make_app
@@ -33,14 +35,22 @@ IMAGES: Final = Path(__file__).parents[1] / "docs/images"
 PORT, TOKEN = 8322, "the-token-of-a-picture"
 #: Which input does what, by the remainder of its number.
 DEAD, BUSY, SLOW = 41, 53, 97
+#: Names as long as operators write them.
+LONG: Final = "quarterly-reconciliation-of-supplier-invoices-northern-region-Q4"
 PAGES: Final = {
     "jobs": "/",
     "job": "/jobs/invoices-2026-11",
+    "long": f"/jobs/{LONG}",
+    "large": "/jobs/archive-2025",
     "chunk": "/jobs/invoices-2026-11/chunks/3",
+    "attempts": "/jobs/invoices-2026-11/chunks/53",
     "redrive": "/actions/redrive?job=invoices-2026-11",
+    "edit": "/actions/edit?job=invoices-2026-11&chunk=3",
+    "dead-letters": "/dead-letters",
+    "workers": "/workers",
 }
 #: The pictures that the documentation shows; the others are only looked at.
-SHOWN: Final = {"job-light", "chunk-dark"}
+SHOWN: Final = {"jobs-light", "job-light", "chunk-dark"}
 
 
 async def read_invoice(ctx: Context[Paragraph]) -> int:
@@ -48,14 +58,34 @@ async def read_invoice(ctx: Context[Paragraph]) -> int:
     number = int(ctx.payload.text.split()[-1])
     if number % DEAD == DEAD // 13:
         raise PermanentError("the invoice has no total")
-    if number % BUSY == 0:
-        raise TransientError("the reader is busy", retry_after=60)
+    if number and number % BUSY == 0:
+        again = 60 if ctx.attempt > 1 else 0.3
+        raise TransientError("the reader is busy", retry_after=again)
     await asyncio.sleep(600 if number % SLOW == 0 else 0.01)
     return number
 
 
+async def open_invoice(ctx: Context[Paragraph]) -> str:
+    """Open an invoice."""
+    await asyncio.sleep(0.02)
+    return ctx.payload.text
+
+
+async def refuse_all(_: Context[Paragraph]) -> None:
+    """Fail with a message as long as programs write them."""
+    message = "the supplier's register answered with an empty document: "
+    raise PermanentError(message + "https://registers.example.com/" + "a1b2c3d4" * 30)
+
+
 PIPELINE: Final = Pipeline(
-    "invoices", payload=Paragraph, stages=[Stage(read_invoice, name="read")]
+    "invoices",
+    payload=Paragraph,
+    stages=[Stage(open_invoice, name="open"), Stage(read_invoice, name="read")],
+)
+REFUSING: Final = Pipeline(
+    "reconciliation-of-suppliers",
+    payload=Paragraph,
+    stages=[Stage(refuse_all, name="look-up-in-the-register")],
 )
 
 
@@ -71,16 +101,34 @@ async def take(browser: Browser, folder: Path) -> None:
             await tab.goto(f"http://127.0.0.1:{PORT}/?token={TOKEN}")
             for name, path in PAGES.items():
                 await tab.goto(f"http://127.0.0.1:{PORT}{path}")
-                await tab.wait_for_timeout(300)
+                await tab.wait_for_timeout(200)
                 picture = f"{name}-{scheme}"
                 shown = width > 1000 and picture in SHOWN
                 place = IMAGES if shown else folder
                 suffix = "" if shown else f"-{width}"
-                await tab.screenshot(path=place / f"{picture}{suffix}.png")
+                file = place / f"{picture}{suffix}.png"
+                await tab.screenshot(path=file, full_page=not shown)
+
+
+async def break_the_fleet(client: Client) -> None:
+    """Open a circuit breaker, pause a dependency, and set the limits of another."""
+    rt = client.runtime
+    breakers = Breakers(rt.table, "worker-7", rt.clock)
+    until = rt.clock() + 45
+    await breakers.open("registry", 0, until, "tool.http.503_unavailable")
+    model = Limits(requests_per_minute=500, tokens_per_minute=200_000, concurrent=64)
+    await client.set_limits("model", model)
+    await client.pause_dependency("bank", "the contract ends on Friday")
+
+
+async def submit_archive(client: Client) -> None:
+    """Submit a job of 10,000 chunks, most of them to be started."""
+    rows = [Paragraph(text=f"invoice {n + 1}") for n in range(10_000)]
+    await client.submit(PIPELINE, rows, id="archive-2025", source="archive.jsonl")
 
 
 async def main(folder: Path) -> None:
-    """Seed two jobs, serve the page, and take the pictures."""
+    """Seed the jobs, serve the page, and take the pictures."""
     telemetry.configure("critical")
     aws = InProcessAws(Settings(receive_wait_s=1))
     async with Client(runtime=aws.runtime(), actor="ann@example.com") as client:
@@ -92,11 +140,17 @@ async def main(folder: Path) -> None:
         await client.submit(
             PIPELINE, large, id="invoices-2026-11", source="invoices.jsonl"
         )
+        few = [Paragraph(text=f"supplier {n}") for n in range(30)]
+        await client.submit(REFUSING, few, id=LONG, source="s3://in/suppliers.csv")
+        await break_the_fleet(client)
         access = make_access(("127.0.0.1", PORT), TOKEN)
         config = uvicorn.Config(make_app(client, access), port=PORT, log_config=None)
         server = uvicorn.Server(config)
-        async with worker_beside(aws, {"invoices": PIPELINE}, [__name__]):
+        pipelines = {each.name: each for each in (PIPELINE, REFUSING)}
+        async with worker_beside(aws, pipelines, [__name__]):
             serving = asyncio.create_task(server.serve())
+            await asyncio.sleep(6)
+            await submit_archive(client)
             await asyncio.sleep(4)
             async with async_playwright() as driver:
                 chromium = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -50,7 +50,7 @@ from piecework_orchestrator.times import parse_limit
 
 if TYPE_CHECKING:
     from piecework.explain.finish_time import FinishTime
-    from piecework.explain.situation import OpenChunks
+    from piecework.explain.situation import OpenChunks, Situation
     from piecework.resilience.budget import Budget
 
 Document = dict[str, Any]
@@ -270,11 +270,16 @@ async def explain(rt: Reading, job: Job, open_: OpenChunks | None = None) -> Doc
 
     `open_`: its open chunks, and the times of all of them, if they were read before.
     """
-    from piecework.explain.causes import find, finish_time
     from piecework.explain.situation import read_situation
 
-    situation = await read_situation(rt, job, open_)
-    findings = find(situation)
+    return explanation(await read_situation(rt, job, open_))
+
+
+def explanation(situation: Situation) -> Document:
+    """Return the findings of a situation, and its finish."""
+    from piecework.explain.causes import find, finish_time
+
+    job, findings = situation.job, find(situation)
     finish = finish_time(situation, findings[0])
     return {
         "job": job.ref.job,

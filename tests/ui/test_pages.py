@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from piecework.cost.meter import CostMeter
 from piecework_orchestrator.ui.grid import MAX_CELLS, make_grid
-from piecework_orchestrator.ui.reading import ChunkTables
+from piecework_orchestrator.ui.pacing import Pacing
 from tests.ui.conftest import SCRIPT, Deployment, Page
 
 
@@ -114,21 +115,33 @@ async def test_an_address_without_a_page_says_so(
     assert (found, words in text) == (status, True)
 
 
-async def test_chunks_are_read_again_after_a_time_in_proportion_to_their_number(
+async def test_a_read_is_repeated_after_a_time_by_its_price(
     deployment: Deployment,
 ) -> None:
-    now = 0.0
-    job = await deployment.submit("j-1", *["one"] * 80)
-    rt = replace(deployment.client.runtime, clock=lambda: now)
-    record = await rt.jobs.read(job.ref)
-    assert record is not None
-    tables = ChunkTables(rt)
-    first = await tables.of(record)
-    assert first.counts == {"PENDING": 80}
-    now = 9.9
-    assert await tables.of(record) is first
-    now = 10.0
-    assert await tables.of(record) is not first
+    now, units = 0.0, 10
+    rt = replace(deployment.client.runtime, clock=lambda: now, cost=CostMeter())
+    pacing = Pacing(rt)
+
+    async def read() -> float:
+        rt.cost.account(None).counts["op__Query__units"] += units * 1000
+        return now
+
+    async def get(**how: Any) -> float:
+        return await pacing.get("key", read, 0.5, **how)
+
+    assert await get() == 0.0
+    now = 19.9
+    assert await get() == 0.0
+    now = 20.0
+    assert await get() == 20.0
+    assert await get(state="another") == 20.0
+    now, units = 100.0, 0
+    assert await get(state="another", final=True) == 20.0
+    assert await get(state="third") == 100.0
+    now = 101.9
+    assert await get(state="third") == 100.0
+    now = 102.0
+    assert await get(state="third") == 102.0
 
 
 # ── the grid ──────────────────────────────────────────────────────────────────

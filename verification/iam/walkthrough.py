@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import structlog
 
+from piecework.client import Client
 from piecework.domain import keys
 from piecework.domain.model import JobRef
 from piecework.reconciler import jobs as reconciling
@@ -16,7 +17,8 @@ from piecework.standalone import idempotent
 from piecework.store.idempotency import TableIdempotency
 from piecework.store.workers import WorkerReports
 from piecework_orchestrator import submit as submitting
-from piecework_orchestrator.ui.reading import read_fleet, read_workers
+from piecework_orchestrator.ui.overview import Overview, read_workers
+from piecework_orchestrator.ui.pacing import Pacing
 from tests.scenarios.command_line import COUNTING, manifest
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item
@@ -145,7 +147,8 @@ async def read_the_page(actors: Actors) -> None:
     """Read what the web page shows besides what commands read, as each operator."""
     for actor in (READ, WRITE):
         async with actors.connected(actor) as rt:
-            assert await read_fleet(rt)
+            client = Client(runtime=rt)
+            assert await Overview(client, Pacing(rt)).read()
             assert await read_workers(rt)
     actors.commands_run.append(("ui",))
 

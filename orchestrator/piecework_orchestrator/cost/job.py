@@ -20,14 +20,19 @@ Document = dict[str, Any]
 
 
 async def job_bill(
-    rt: Runtime, job: Job, prices: Prices, region: str, task: TaskSize
+    rt: Runtime,
+    job: Job,
+    prices: Prices,
+    region: str,
+    task: TaskSize,
+    known: Paid | None = None,
 ) -> Document:
-    """Return the bill of a job so far.
+    """Return the bill of a job so far; `known`: what its calls used, if it was read.
 
     Raises:
         UsageError: `config.price.missing`.
     """
-    paid = await paid_by(rt.table, job)
+    paid = await paid_by(rt.table, job) if known is None else known
     rows = await Costs(rt.table).of(job.ref)
     by_actor = {actor: counts_of(row) for actor, row in sorted(rows.items())}
     counts = bill.sum_counts(by_actor.values())

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -23,6 +24,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from piecework.client import Client
+from piecework.domain.model import iso
 from piecework.errors import PieceworkError
 from piecework_orchestrator.times import format_ago, format_between, format_span
 from piecework_orchestrator.ui.access import (
@@ -32,10 +34,13 @@ from piecework_orchestrator.ui.access import (
     Verdict,
     cookie_name,
 )
+from piecework_orchestrator.ui.action import count
 from piecework_orchestrator.ui.pages import Pages
 from piecework_orchestrator.ui.tasks import Tasks
 
 HERE: Final = Path(__file__).parent
+#: From here on a number is written without a fraction; and the least amount of dollars.
+ROUNDED, SMALLEST_USD = 10, 1e-4
 #: The status and the text of a refusal.
 REFUSALS: Final = {
     Verdict.WRONG_HOST: (421, "This address does not lead to this page."),
@@ -51,6 +56,7 @@ def make_app(client: Client, access: Access) -> Starlette:
     pages = Pages(client, access, tasks, make_environment(client))
     own = [
         Route("/", pages.overview),
+        Route("/live", pages.overview_live),
         Route("/jobs/{job}", pages.job),
         Route("/jobs/{job}/live", pages.live),
         Route("/jobs/{job}/report.html", pages.report),
@@ -93,11 +99,48 @@ def make_environment(client: Client) -> Environment:
     )
     found.filters |= {
         "ago": lambda moment: format_ago(moment, clock()),
+        "amount": amount,
+        "clock": lambda moment: clock_of(moment, clock()),
+        "count": count,
+        "money": money,
+        "number": "{:,}".format,
         "span": format_span,
+        "ticks": ticks,
         "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
     }
     found.globals |= {"between": format_between}
     return found
+
+
+# ── what the templates write ──────────────────────────────────────────────────
+
+
+def clock_of(moment: str, now: float) -> str:
+    """Return an ISO time as a clock shows it in UTC, with the day if it is another."""
+    day, clock = moment[:10], moment[11:19]
+    return f"{clock} UTC" if day == iso(now)[:10] else f"{day} {clock[:5]} UTC"
+
+
+def amount(number: float) -> str:
+    """Return a number of any size in three figures or more."""
+    return f"{number:,.0f}" if number >= ROUNDED else f"{number:.2g}"
+
+
+def money(usd: float) -> str:
+    """Return dollars; small amounts with the digits that matter."""
+    if usd >= 1:
+        return f"${usd:,.2f}"
+    return f"${usd:.2g}" if usd >= SMALLEST_USD else ("< $0.0001" if usd else "$0")
+
+
+def ticks(text: str) -> Markup:
+    """Return a text, escaped, with code for what is between backticks."""
+    parts = escape(text).split("`")
+    words = (
+        Markup("<code>%s</code>") % part if place % 2 else part
+        for place, part in enumerate(parts)
+    )
+    return Markup("").join(words)
 
 
 class Guard:

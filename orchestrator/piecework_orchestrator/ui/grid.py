@@ -60,6 +60,12 @@ class Grid:
     chunks_per_cell: int
     rectangles: Sequence[Rectangle]
 
+    @property
+    def lines(self) -> str:
+        """The lines between the cells, as the path of an SVG."""
+        down = "".join(f"M{x} 0V{self.rows}" for x in range(1, self.columns))
+        return down + "".join(f"M0 {y}H{self.columns}" for y in range(1, self.rows))
+
 
 def make_grid(statuses: Sequence[str]) -> Grid:
     """Return the grid of a job; `statuses`: of each chunk, by number."""

@@ -27,20 +27,16 @@ from piecework_orchestrator.inspector import (
 )
 from piecework_orchestrator.letters import dead_letter_document
 from piecework_orchestrator.results import ended_chunks, result_json
+from piecework_orchestrator.timeline import chunk_timeline
 from piecework_orchestrator.ui.access import Access
 from piecework_orchestrator.ui.action import Action, Subject
 from piecework_orchestrator.ui.actions import ACTIONS, offered_to
 from piecework_orchestrator.ui.grid import make_grid
-from piecework_orchestrator.ui.reading import (
-    POLL_S,
-    ChunkTables,
-    overview,
-    progress,
-    read_values,
-    read_workers,
-    refresh_s,
-)
+from piecework_orchestrator.ui.overview import Overview, read_workers
+from piecework_orchestrator.ui.pacing import POLL_S, Pacing
+from piecework_orchestrator.ui.reading import JobReads, read_values
 from piecework_orchestrator.ui.tasks import Tasks
+from piecework_orchestrator.ui.timeline import make_timeline
 
 #: Results on their page, and characters of each.
 MAX_RESULTS, MAX_RESULT_LENGTH = 200, 2_000
@@ -59,17 +55,34 @@ class Pages:
     access: Access
     tasks: Tasks
     environment: Environment
-    tables: ChunkTables = field(init=False)
+    jobs: JobReads = field(init=False)
+    fleet: Overview = field(init=False)
 
     def __post_init__(self) -> None:
         """Share the reads of all open pages."""
-        object.__setattr__(self, "tables", ChunkTables(self.client.runtime))
+        pacing = Pacing(self.client.runtime)
+        object.__setattr__(self, "jobs", JobReads(self.client.runtime, pacing))
+        object.__setattr__(self, "fleet", Overview(self.client, pacing))
 
     # ── read ──────────────────────────────────────────────────────────────────
 
     async def overview(self, _: Request) -> Response:
         """Show the newest jobs, the causes of dead letters, and the fleet."""
-        return self._page("overview.html", **await overview(self.client))
+        parts = await self.fleet.read()
+        refresh_s = self.fleet.refresh_s()
+        return self._page("overview.html", **parts, refresh_s=refresh_s)
+
+    async def overview_live(self, _: Request) -> Response:
+        """Stream the first page whenever it was read again."""
+
+        async def updates() -> AsyncIterator[str]:
+            yield f"retry: {RETRY_MS}\n\n"
+            while True:
+                await asyncio.sleep(self.fleet.refresh_s())
+                text = self._render("fleet.html", **await self.fleet.read())
+                yield update_of({"overview": text})
+
+        return StreamingResponse(updates(), media_type="text/event-stream")
 
     async def job(self, request: Request) -> Response:
         """Show one job."""
@@ -85,7 +98,7 @@ class Pages:
 
     async def live(self, request: Request) -> Response:
         """Stream the parts of a job's page that change, until the job has ended."""
-        record = await require_job(self.client.runtime, request.path_params["job"])
+        record, _ = await self.jobs.record(request.path_params["job"])
         return StreamingResponse(
             self._updates(record.ref.job), media_type="text/event-stream"
         )
@@ -115,7 +128,10 @@ class Pages:
         rt = self.client.runtime
         record = await require_job(rt, request.path_params["job"])
         number = request.path_params["chunk"]
-        chunk = await chunk_document(rt, record, number)
+        chunk, spans = await asyncio.gather(
+            chunk_document(rt, record, number),
+            chunk_timeline(rt, record, record.ref.chunk(number)),
+        )
         letter = None
         if chunk["status"] == "DEAD":
             letter = await dead_letter_document(rt, record.ref.chunk(number))
@@ -123,7 +139,12 @@ class Pages:
         values = await read_values(rt, record, number) if self.access.payloads else {}
         job = job_facts(record, rt.clock())
         return self._page(
-            "chunk.html", job=job, chunk=chunk, letter=letter, values=values
+            "chunk.html",
+            job=job,
+            chunk=chunk,
+            timeline=make_timeline(spans),
+            letter=letter,
+            values=values,
         )
 
     async def dead_letters(self, _: Request) -> Response:
@@ -164,6 +185,7 @@ class Pages:
         task = await self.tasks.start(
             f"{action.title}: {subject}", back_to(subject), work
         )
+        self.fleet.forget()
         if isinstance(task.error, UsageError | NotFoundError):
             return await self._preview(action, subject, task.error, fields)
         return Response(status_code=303, headers={"Location": f"/tasks/{task.number}"})
@@ -194,9 +216,9 @@ class Pages:
     async def _job(self, request: Request) -> Document:
         """Return what a job's page shows."""
         rt = self.client.runtime
-        record = await require_job(rt, request.path_params["job"])
+        record, ended = await self.jobs.record(request.path_params["job"])
         parts, events, effects = await asyncio.gather(
-            self._parts(record), job_events(rt, record), self._effects(record)
+            self._parts(record, ended), job_events(rt, record), self._effects(record)
         )
         letters = await self.client.job(record.ref.job).dead_letters()
         return {
@@ -206,15 +228,12 @@ class Pages:
             "letters": len(letters),
             "is_open": not record.status.ended,
             "offered": offered_to(parts["job"]["status"]),
-            "refresh_s": refresh_s(record.chunks),
+            "refresh_s": self.jobs.refresh_s(record),
         }
 
-    async def _parts(self, record: Job) -> Document:
+    async def _parts(self, record: Job, ended: int) -> Document:
         """Return the parts of a job's page that change while it runs."""
-        rt = self.client.runtime
-        ended, table = await asyncio.gather(
-            progress(rt, record), self.tables.of(record)
-        )
+        rt, table = self.client.runtime, await self.jobs.table(record)
         return {
             "job": job_facts(record, rt.clock()),
             "ended": ended,
@@ -234,8 +253,8 @@ class Pages:
         yield f"retry: {RETRY_MS}\n\n"
         shown: dict[str, str] = {}
         while True:
-            record = await require_job(self.client.runtime, job)
-            parts = await self._parts(record)
+            record, ended = await self.jobs.record(job)
+            parts = await self._parts(record, ended)
             now = {
                 name: self._render(f"{name}.html", **parts)
                 for name in ("summary", "chunks")
@@ -244,7 +263,7 @@ class Pages:
                 name: text for name, text in now.items() if shown.get(name) != text
             }
             if changed:
-                yield f"event: update\ndata: {json.dumps(changed)}\n\n"
+                yield update_of(changed)
                 shown = now
             if record.status.ended:
                 yield "event: ended\ndata: {}\n\n"
@@ -284,6 +303,11 @@ class Pages:
             "saved": False,
         }
         return self.environment.get_template(name).render(shared | context)
+
+
+def update_of(parts: dict[str, str]) -> str:
+    """Return the event that replaces parts of a page."""
+    return f"event: update\ndata: {json.dumps(parts)}\n\n"
 
 
 def read_subject(request: Request) -> Subject:

@@ -1,50 +1,46 @@
-"""Read what the pages show; an open page costs at most one read unit a second.
+"""Read what the page of a job shows; an open page takes at most a read unit a second.
 
-The item of a job is read at each poll. Its chunks cost a read unit for about 16, so
-they are read again after a time in proportion to their number.
+The item of a job is read every two seconds. Its chunks take a read unit for about 16,
+so they are read again after a time in proportion to their number.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from piecework.aws.objects import MOST_BYTES
-from piecework.client import Client
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, ChunkStatus, Job, moment
+from piecework.domain.call_usage import CallUsage
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job
 from piecework.domain.records import Bounds, read_json
-from piecework.domain.rows import WorkerRow
 from piecework.errors import PieceworkError
 from piecework.explain.finish_time import ChunkTimes
-from piecework.explain.situation import OpenChunks
+from piecework.explain.situation import OpenChunks, read_situation
 from piecework.explain.waiting import wait_of
 from piecework.runtime import Runtime
-from piecework.store.breakers import Breakers
-from piecework.store.completion import all_chunks
+from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DeadLetters
-from piecework.store.limits import FleetQuotas, read_quota
-from piecework.store.workers import read_reports
+from piecework.store.paid import Paid, usage_of
 from piecework_orchestrator.inspector import (
     Document,
-    explain,
+    explanation,
     progress_of,
     require_chunk,
+    require_job,
 )
 from piecework_orchestrator.letters import read_payload
 from piecework_orchestrator.results import read_group, result_json
+from piecework_orchestrator.ui.costs import bill_of
+from piecework_orchestrator.ui.pacing import Pacing
 
-#: Seconds between two reads of a job's item.
-POLL_S = 2.0
-#: Seconds for each chunk until the chunks are read again: half a read unit a second.
-SECONDS_PER_CHUNK: Final = 1 / 8
+#: Read units a second for the item of a job, and for its chunks.
+RECORD_UNITS, CHUNK_UNITS = 0.5, 0.4
+MINUTE_S: Final = 60
 #: Chunks in the list of those that need attention, for each status.
 MAX_LISTED = 50
-#: The newest jobs on the first page.
-MAX_JOBS = 50
 #: The statuses of the chunks that are listed below the grid.
 LISTED: Final = (ChunkStatus.DEAD, ChunkStatus.RUNNING, ChunkStatus.WAITING)
 
@@ -58,6 +54,8 @@ class ChunkTable:
         codes: How many chunks ended with each error code.
         listed: The first chunks of each status in `LISTED`, as documents.
         explained: Why the job has not ended, and when it probably ends.
+        rate: Chunks that end in a minute; None: not known.
+        bill: What it has cost, without the calls of present claims; None: not known.
         read_at: Epoch seconds.
     """
 
@@ -65,6 +63,8 @@ class ChunkTable:
     codes: Counter[str]
     listed: Sequence[Document]
     explained: Document
+    rate: float | None
+    bill: Document | None
     read_at: float
 
     @property
@@ -73,45 +73,53 @@ class ChunkTable:
         return dict(sorted(Counter(self.statuses).items()))
 
 
-@dataclass(slots=True)
-class ChunkTables:
-    """The last read of each job that is shown, shared by all open pages."""
+@dataclass(frozen=True, slots=True)
+class JobReads:
+    """The reads of jobs, shared by all open pages."""
 
     rt: Runtime
-    _tables: dict[str, tuple[tuple[Any, ...], ChunkTable]] = field(default_factory=dict)
-    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    pacing: Pacing
 
-    async def of(self, job: Job) -> ChunkTable:
+    async def record(self, job: str) -> tuple[Job, int]:
+        """Return a job, and how many of its chunks have ended.
+
+        Raises:
+            NotFoundError: `job.record.not_found`; `job.record.deleted`.
+        """
+
+        async def read() -> tuple[Job, int]:
+            record = await require_job(self.rt, job)
+            return record, int((await progress_of(self.rt, record))["ended_chunks"])
+
+        return await self.pacing.get(("record", job), read, RECORD_UNITS)
+
+    async def table(self, job: Job) -> ChunkTable:
         """Return the chunks of a job; read them if they may have changed."""
-        key = job.ref.job
-        state = (job.gen, str(job.status))
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            known = self._tables.get(key)
-            if known is not None and known[0] == state:
-                age = self.rt.clock() - known[1].read_at
-                if job.status.ended or age < refresh_s(job.chunks):
-                    return known[1]
-            table = await read_table(self.rt, job)
-            self._tables[key] = (state, table)
-            return table
+        return await self.pacing.get(
+            ("chunks", job.ref.job),
+            lambda: read_table(self.rt, job),
+            CHUNK_UNITS,
+            state=(job.gen, str(job.status)),
+            final=job.status.ended,
+        )
 
-
-def refresh_s(chunks: int) -> float:
-    """Return the seconds until the chunks of an open job are read again."""
-    return max(POLL_S, chunks * SECONDS_PER_CHUNK)
+    def refresh_s(self, job: Job) -> float:
+        """Return the seconds after which the chunks of a job are read again."""
+        return self.pacing.for_s(("chunks", job.ref.job))
 
 
 async def read_table(rt: Runtime, job: Job) -> ChunkTable:
-    """Read every chunk of a job, and what it waits for."""
+    """Read every chunk of a job, what it waits for, and what it has cost."""
     statuses: list[str] = []
     codes: Counter[str] = Counter()
     listed: dict[str, list[Document]] = {str(status): [] for status in LISTED}
-    open_ = OpenChunks(ChunkTimes(job.gen))
+    open_, paid = OpenChunks(ChunkTimes(job.gen)), Paid(job.join_usage)
     read_at = rt.clock()
     letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     stopped = await letters.stopped_keys(job)
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         open_.add(chunk)
+        paid.add(chunk, await usage_so_far(rt, chunk))
         status = str(chunk.status)
         statuses.append(status)
         if chunk.status.terminal and chunk.error_code:
@@ -120,60 +128,23 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
             wait = wait_of(chunk, read_at, stopped)
             listed[status].append(chunk.facts | {"wait": wait.text if wait else ""})
     rows = [row for status in LISTED for row in listed[str(status)]]
-    explained = await explain(rt, job, open_)
-    return ChunkTable(statuses, codes, rows, explained, read_at)
+    if job.status.ended:
+        join = await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
+        if join is not None:
+            paid.add(join, await usage_so_far(rt, join))
+    situation = await read_situation(rt, job, open_)
+    found = situation.throughput
+    rate = None if found is None else found.rate * MINUTE_S
+    bill = await bill_of(rt, job, paid)
+    explained = explanation(situation)
+    return ChunkTable(statuses, codes, rows, explained, rate, bill, read_at)
 
 
-# ── the deployment ────────────────────────────────────────────────────────────
-
-
-async def overview(client: Client) -> Document:
-    """Return the newest jobs, the causes of open dead letters, and the fleet."""
-    jobs: list[Document] = []
-    async for facts in client.jobs():
-        jobs.append(facts.document)
-        if len(jobs) == MAX_JOBS:
-            break
-    causes, fleet = await asyncio.gather(client.causes(), read_fleet(client.runtime))
-    return {"jobs": jobs, "causes": causes, **fleet}
-
-
-async def read_fleet(rt: Runtime) -> Document:
-    """Return the messages in the queue, the open breakers and the limits."""
-    depth, breakers = await asyncio.gather(
-        rt.work.depth(), Breakers(rt.table, "ui", rt.clock).read_all()
-    )
-    quotas = FleetQuotas(rt.table, "ui", rt.clock, rt.rng)
-    limits = {name: read_quota(row).limits async for name, row in quotas.rows()}
-    return {"queue_depth": depth, "breakers": breakers, "limits": limits}
-
-
-async def read_workers(rt: Runtime) -> list[Document]:
-    """Return the last report of each worker, and whether it is alive."""
-    now = rt.clock()
-    return [
-        {
-            "worker": row.worker,
-            "state": worker_state(row, now),
-            "pipelines": sorted(row.pipelines),
-            "in_progress": row.in_progress,
-            "max_chunks": row.max_chunks,
-            "reported_at": row.reported_at,
-        }
-        for row in sorted(await read_reports(rt.table), key=lambda row: row.worker)
-    ]
-
-
-def worker_state(row: WorkerRow, now: float) -> str:
-    """Return whether a worker is alive, late with its report, or stopped."""
-    if row.has_stopped:
-        return "STOPPED"
-    return "ALIVE" if moment(row.due_at) > now else "LATE"
-
-
-async def progress(rt: Runtime, job: Job) -> int:
-    """Return how many chunks of a job have ended."""
-    return int((await progress_of(rt, job))["ended_chunks"])
+async def usage_so_far(rt: Runtime, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
+    """Return what the settled and the lost claims of a chunk used; see `usage_of`."""
+    if chunk.lost_fences and chunk.status is not ChunkStatus.RUNNING:
+        return await usage_of(rt.table, chunk)
+    return chunk.call_usage, CallUsage()
 
 
 # ── the payload and the result of a chunk ─────────────────────────────────────

@@ -1,0 +1,247 @@
+"""Read what the first page shows: the jobs, the fleet, and what needs an operator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from piecework.client import Client
+from piecework.domain.model import JobRef, iso, moment
+from piecework.domain.rows import WorkerRow
+from piecework.errors import SchemaTooNewError
+from piecework.explain.causes import View
+from piecework.explain.situation import read_situation
+from piecework.resilience.breaker import BreakerPhase
+from piecework.runtime import Runtime
+from piecework.store.breakers import FleetRecord, read_fleet
+from piecework.store.outbox import webhooks_of
+from piecework.store.workers import read_reports
+from piecework_orchestrator.inspector import (
+    Document,
+    explanation,
+    job_facts,
+    progress_of,
+)
+from piecework_orchestrator.ui.costs import bill_of
+from piecework_orchestrator.ui.pacing import Pacing
+
+#: Read units a second of the first page, of each explained job, and of their costs.
+PAGE_UNITS, EXPLAIN_UNITS, COST_UNITS = 0.4, 0.05, 0.2
+#: The newest jobs that are listed, and active ones that are explained.
+MAX_JOBS, MAX_EXPLAINED = 50, 5
+#: Chunks of today's jobs whose cost is read; a sixteenth of a read unit each.
+MAX_COST_CHUNKS: Final = 20_000
+MINUTE_S: Final = 60
+#: Seconds for which an ended job is shown as it was read: it may be retried elsewhere.
+ENDED_S: Final = 300.0
+
+
+@dataclass(slots=True)
+class Overview:
+    """The first page of one start; all open pages share its reads."""
+
+    client: Client
+    pacing: Pacing
+    #: Ended jobs, each with the time of its read.
+    _ended: dict[str, tuple[float, Document]] = field(default_factory=dict)
+
+    @property
+    def rt(self) -> Runtime:
+        """The deployment."""
+        return self.client.runtime
+
+    async def read(self) -> Document:
+        """Return what the page shows."""
+        parts: Document = await self.pacing.get("overview", self._read, PAGE_UNITS)
+        jobs = parts["jobs"]
+        active = [job for job in jobs if not job["ended"]]
+        explained = [await self._explain(job) for job in active[:MAX_EXPLAINED]]
+        cost = await self.pacing.get("cost", lambda: self._cost(jobs), COST_UNITS)
+        rates = [each["rate"] for each in explained if each["rate"] is not None]
+        waits = [each["due_since"] for each in explained if each["due_since"]]
+        return {
+            **parts,
+            "explained": {each["job"]: each for each in explained},
+            "active": len(active),
+            "rate": sum(rates) if rates else None,
+            "due_since": iso(min(waits)) if waits else "",
+            "cost": cost,
+        }
+
+    def refresh_s(self) -> float:
+        """Return the seconds after which the page is read again."""
+        return self.pacing.for_s("overview")
+
+    async def _read(self) -> Document:
+        """Read the jobs, the causes of open dead letters, and the fleet."""
+        jobs, causes, depth, fleet, reports, hooks = await asyncio.gather(
+            self._jobs(),
+            self.client.causes(),
+            self.rt.work.depth(),
+            read_fleet(self.rt.table),
+            read_reports(self.rt.table),
+            webhooks_of(self.rt.table, self.rt.settings.tenant),
+        )
+        now = self.rt.clock()
+        workers = [worker_document(row, now) for row in reports]
+        failed = [
+            {"webhook": hook.name, "error": hook.last_error, "at": hook.failed_at}
+            for hook in hooks
+            if hook.failed_at
+        ]
+        return {
+            "jobs": jobs,
+            "causes": causes,
+            "letters": sum(cause["count"] for cause in causes),
+            "queue_depth": depth,
+            "dependencies": dependencies(fleet),
+            "workers": Counter(worker["state"] for worker in workers),
+            "busy": sum(w["in_progress"] for w in workers if w["state"] == "ALIVE"),
+            "slots": sum(w["max_chunks"] for w in workers if w["state"] == "ALIVE"),
+            "failed_webhooks": failed,
+        }
+
+    async def _jobs(self) -> list[Document]:
+        """Return the newest jobs, the newest first."""
+        refs: list[JobRef] = []
+        async for ref in self.rt.jobs.listed(self.rt.settings.tenant, "*", ""):
+            refs.append(ref)
+            if len(refs) == MAX_JOBS:
+                break
+        found = [await self._job(ref) for ref in refs]
+        return [job for job in found if job]
+
+    async def _job(self, ref: JobRef) -> Document:
+        """Return a job with its progress; empty: it cannot be read."""
+        now = self.rt.clock()
+        at, known = self._ended.get(ref.job, (0.0, {}))
+        if now - at < ENDED_S:
+            return known
+        try:
+            job = await self.rt.jobs.read(ref)
+        except SchemaTooNewError:
+            return {}
+        if job is None or job.status.gone:
+            return {}
+        facts = job_facts(job, now) | await progress_of(self.rt, job)
+        facts["ended"] = job.status.ended
+        self._ended.pop(ref.job, None)
+        if job.status.ended:
+            self._ended[ref.job] = now, facts
+        return facts
+
+    def forget(self) -> None:
+        """Read the jobs again: an operator changed one."""
+        self._ended.clear()
+        self.pacing.forget("overview")
+
+    async def _explain(self, job: Document) -> Document:
+        """Return the first finding of a job, its throughput, and what is overdue."""
+        ref = JobRef(self.rt.settings.tenant, job["job"])
+
+        async def read() -> Document:
+            record = await self.rt.jobs.read(ref)
+            if record is None:
+                return {"job": ref.job, "finding": None, "rate": None, "due_since": 0.0}
+            situation = await read_situation(self.rt, record)
+            view, explained = View(situation), explanation(situation)
+            rate = situation.throughput and situation.throughput.rate * MINUTE_S
+            due = [view.due_since(chunk) for chunk in view.due]
+            return {
+                "job": ref.job,
+                "finding": explained["findings"][0],
+                "rate": rate,
+                "due_since": min(due, default=0.0),
+            }
+
+        return await self.pacing.get(
+            ("explained", job["job"]), read, EXPLAIN_UNITS, state=job["status"]
+        )
+
+    async def _cost(self, jobs: Sequence[Document]) -> Document:
+        """Return what the jobs of the day have cost, and how many are not counted."""
+        today = iso(self.rt.clock())[:10]
+        of_day = [job for job in jobs if is_of_day(job, today)]
+        total, counted, left = 0.0, 0, MAX_COST_CHUNKS
+        for job in of_day:
+            if job["chunks"] <= left:
+                left -= job["chunks"]
+                usd = await self._cost_of(job)
+                total += usd or 0.0
+                counted += usd is not None
+        return {"usd": total, "jobs": counted, "others": len(of_day) - counted}
+
+    async def _cost_of(self, job: Document) -> float | None:
+        """Return the cost of a job, of an ended one once; None: not known."""
+        ref = JobRef(self.rt.settings.tenant, job["job"])
+
+        async def read() -> float | None:
+            record = await self.rt.jobs.read(ref)
+            if record is None:
+                return None
+            bill = await bill_of(self.rt, record)
+            return None if bill is None else float(bill["total_usd"])
+
+        return await self.pacing.get(
+            ("cost", job["job"]),
+            read,
+            COST_UNITS,
+            state=(job["gen"], job["status"]),
+            final=job["ended"],
+        )
+
+
+def is_of_day(job: Document, today: str) -> bool:
+    """Return whether a job was active on a day, in UTC."""
+    return not job["ended"] or str(job.get("finished_at", ""))[:10] == today
+
+
+def dependencies(fleet: FleetRecord) -> list[Document]:
+    """Return the dependencies with a breaker or a limit, those with a problem first."""
+    found = []
+    for name in sorted({*fleet.breakers, *fleet.quotas}):
+        breaker, quota = fleet.breakers.get(name), fleet.quotas.get(name)
+        is_open = breaker is not None and breaker.phase is not BreakerPhase.CLOSED
+        found.append(
+            {
+                "name": name,
+                "open": is_open,
+                "code": breaker.failure_code if breaker and is_open else "",
+                "since": fleet.opened_at.get(name, "") if is_open else "",
+                "until": iso(breaker.open_until) if breaker and is_open else "",
+                "paused": quota.paused if quota else "",
+                "limits": quota.limits if quota else None,
+            }
+        )
+    return sorted(found, key=lambda each: not (each["open"] or each["paused"]))
+
+
+# ── workers ───────────────────────────────────────────────────────────────────
+
+
+async def read_workers(rt: Runtime) -> list[Document]:
+    """Return the last report of each worker, and whether it is alive."""
+    rows = sorted(await read_reports(rt.table), key=lambda row: row.worker)
+    return [worker_document(row, rt.clock()) for row in rows]
+
+
+def worker_document(row: WorkerRow, now: float) -> Document:
+    """Return the report of a worker."""
+    return {
+        "worker": row.worker,
+        "state": worker_state(row, now),
+        "pipelines": sorted(row.pipelines),
+        "in_progress": row.in_progress,
+        "max_chunks": row.max_chunks,
+        "reported_at": row.reported_at,
+    }
+
+
+def worker_state(row: WorkerRow, now: float) -> str:
+    """Return whether a worker is alive, late with its report, or stopped."""
+    if row.has_stopped:
+        return "STOPPED"
+    return "ALIVE" if moment(row.due_at) > now else "LATE"

@@ -1,0 +1,106 @@
+"""Lay the timeline of a chunk out as bars on one axis of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from piecework_orchestrator.inspector import Document
+from piecework_orchestrator.times import epoch
+
+#: Units of the axis, and those of the shortest bar, so that each is seen.
+AXIS, SHORTEST = 1000, 6
+#: What the end of a claim is called on the page.
+ENDS: Final = {
+    "lost": "taken over: its worker lost the lease",
+    "retry": "failed, to be tried again",
+    "deferred": "deferred",
+    "released": "given back by a worker that stopped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A claim, a wait or a stage on the axis.
+
+    Attributes:
+        tone: The class of its colour: the kind, or how a claim ended.
+        x, width: Its place on the axis.
+        title: What it is, in words.
+        facts: What else is known of it, in words.
+    """
+
+    kind: str
+    tone: str
+    x: int
+    width: int
+    title: str
+    facts: str
+    began: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The bars of a chunk, the earliest first.
+
+    Attributes:
+        began: The beginning of the axis, ISO 8601; empty without a bar.
+        seconds: What the axis spans.
+    """
+
+    began: str
+    seconds: float
+    bars: Sequence[Bar]
+
+
+def make_timeline(document: Document) -> Timeline:
+    """Return the bars of the timeline of a chunk."""
+    # A claim comes before the stages that ran in it.
+    spans = sorted(
+        document["spans"], key=lambda span: (str(span["from"]), span["kind"] == "stage")
+    )
+    if not spans:
+        return Timeline("", 0.0, ())
+    began = min(epoch(span["from"]) for span in spans)
+    whole = max(max(epoch(span["to"]) for span in spans) - began, 1e-3)
+    return Timeline(
+        str(spans[0]["from"]), whole, [make_bar(span, began, whole) for span in spans]
+    )
+
+
+def make_bar(span: Document, began: float, whole: float) -> Bar:
+    """Return the bar of a span."""
+    x = round((epoch(span["from"]) - began) / whole * AXIS)
+    end = round((epoch(span["to"]) - began) / whole * AXIS)
+    x = min(x, AXIS - SHORTEST)
+    title, facts = words_of(span)
+    return Bar(
+        kind=span["kind"],
+        tone=str(span.get("end", span["kind"])),
+        x=x,
+        width=max(end - x, SHORTEST),
+        title=title,
+        facts=facts,
+        began=str(span["from"]),
+        seconds=span["seconds"],
+    )
+
+
+def words_of(span: Document) -> tuple[str, str]:
+    """Return the title of a span, and its facts."""
+    worker = f"worker {span['worker']}" if span.get("worker") else ""
+    if span["kind"] == "wait":
+        return "Wait", f"for {span.get('reason', '')}"
+    if span["kind"] == "stage":
+        attempt = f"attempt {span['attempt']}" if span.get("attempt") else ""
+        return f"Stage {span['name']}", joined(attempt, worker)
+    end = str(span["end"])
+    title = f"Attempt {span['attempt']}" if span.get("attempt") else "Claim"
+    return title, joined(ENDS.get(end, end), str(span.get("code", "")), worker)
+
+
+def joined(*words: str) -> str:
+    """Return the words that are not empty, with commas."""
+    return ", ".join(filter(None, words))

@@ -13,7 +13,7 @@ ARGS ?=
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks telemetry cancel-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks page telemetry cancel-large simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside house drawings ci clean
 
 help: ## list the targets
@@ -219,6 +219,9 @@ conformance-localstack: setup ## the conformance suite against LocalStack; skipp
 lock: ## resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
 	UV=$(UV) sh requirements/lock.sh
+
+page: setup ## measure the web page: first paint of a large job, reads of open pages (ARGS="--seconds 60")
+	@$(BIN)/python -m verification.page $(ARGS)
 
 screens: setup ## take the pictures of the web page's guide (needs Chromium)
 	@$(BIN)/python -m verification.screens $(ARGS)

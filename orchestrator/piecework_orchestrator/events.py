@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
-from piecework.domain.model import Job, iso
+from piecework.domain.model import Chunk, Job, iso
 from piecework.domain.rows import EventRow
 from piecework.errors import StoreError
 from piecework.reading import Reading
@@ -14,7 +15,9 @@ from piecework_orchestrator.inspector import Document, dead_letters_of
 from piecework_orchestrator.times import parse_span
 
 
-async def job_events(rt: Reading, job: Job) -> list[Document]:
+async def job_events(
+    rt: Reading, job: Job, claims: ClaimEvents | None = None
+) -> list[Document]:
     """Return the events of a job, the oldest first: states, dead letters, redrives.
 
     Acts on a dependency and its breaker are among them, if chunks waited for it.
@@ -38,34 +41,51 @@ async def job_events(rt: Reading, job: Job) -> list[Document]:
     async for letter in dead_letters_of(rt).of_job(job.ref):
         facts = {"chunk": letter.chunk, "code": letter.error_code}
         moments.append({"at": letter.dead_lettered_at, "event": "died", "facts": facts})
-    taken, waits = await claim_events(rt, job)
+    claims = await claim_events(rt, job) if claims is None else claims
+    taken, waits = claims.takeovers, claims.waits
     names = {str(wait["facts"]["blocked_on"]) for wait in waits}
     moments += [*taken, *waits, *await dependency_events(rt, job, names)]
     return sorted(moments, key=lambda moment: str(moment["at"]))
 
 
-async def claim_events(rt: Reading, job: Job) -> tuple[list[Document], list[Document]]:
-    """Return the takeovers of a job, and the waits for dependencies, each once.
+@dataclass(slots=True)
+class ClaimEvents:
+    """The takeovers of a job, and the waits for dependencies, each once.
 
     Chunks that wait for the same reason from the same minute on are one event.
     """
-    takeovers: list[Document] = []
-    waits: dict[tuple[str, ...], Document] = {}
-    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+
+    takeovers: list[Document] = field(default_factory=list)
+    by_cause: dict[tuple[str, ...], Document] = field(default_factory=dict)
+
+    def add(self, chunk: Chunk) -> None:
+        """Add the claims of a chunk."""
         for entry in chunk.history:
             at, code = str(entry["to"]), str(entry.get("code", ""))
             if entry["end"] == "lost":
                 facts = {"chunk": chunk.ref.chunk, "worker": entry.get("worker", "")}
-                takeovers.append({"at": at, "event": "taken over", "facts": facts})
+                self.takeovers.append({"at": at, "event": "taken over", "facts": facts})
             elif entry["end"] == "deferred":
                 name = str(entry.get("blocked_on", ""))
                 started = {"code": code, "blocked_on": name, "chunks": 0}
-                wait = waits.setdefault(
+                wait = self.by_cause.setdefault(
                     (at[:16], code, name), {"at": at, "event": "wait", "facts": started}
                 )
                 wait["at"] = min(wait["at"], at)
                 wait["facts"]["chunks"] += 1
-    return takeovers, list(waits.values())
+
+    @property
+    def waits(self) -> list[Document]:
+        """The waits."""
+        return list(self.by_cause.values())
+
+
+async def claim_events(rt: Reading, job: Job) -> ClaimEvents:
+    """Read the claims of all chunks of a job."""
+    found = ClaimEvents()
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        found.add(chunk)
+    return found
 
 
 # ── the environment and the tenant ────────────────────────────────────────────

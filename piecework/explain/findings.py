@@ -74,6 +74,7 @@ FINDINGS: Final = {
             "An operator paused the pipeline of the job.",
             "Correct the reason of the pause, then resume the pipeline.",
             "piecework pipelines resume {pipeline}",
+            intended=True,
         ),
         Kind(
             "job.budget_spent",

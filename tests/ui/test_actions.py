@@ -8,6 +8,7 @@ import pytest
 
 from piecework import Context, Dependency, Effect, Pipeline, Stage
 from piecework_examples.quickstart import Paragraph
+from piecework_orchestrator.ui.actions import ACTIONS
 from piecework_simulation.in_process import worker_beside
 from tests.ui.conftest import Deployment, Page
 
@@ -161,3 +162,22 @@ async def test_an_action_without_a_reason_or_a_subject_changes_nothing(
     assert found == status
     assert "Traceback" not in text
     assert (await job.facts()).document == before
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+async def test_each_action_shows_its_subject_and_refuses_without_a_reason(
+    deployment: Deployment, page: Page, name: str
+) -> None:
+    job = await deployment.submit("j-1", "broken", "one")
+    async with deployment.worker():
+        await job.wait(timeout=20)
+    if name in {"pause", "cancel"}:
+        job = await deployment.submit("j-2", "one")
+    before = (await job.view()).document
+    path = f"/actions/{name}?job={job.id}&chunk=0&effect=none"
+    status, form = await page.get(path)
+    assert (status, "What it would change" in form) == (200, True)
+    assert job.id in form
+    status, again = await page.post(path, reason=" ")
+    assert (status, "A reason is required" in again) == (422, True)
+    assert (await job.view()).document == before

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from piecework.cost.meter import CostMeter
+from piecework.domain import keys
+from piecework.domain.model import iso
+from piecework.store.breakers import Breakers
 from piecework_orchestrator.ui.grid import MAX_CELLS, make_grid
 from piecework_orchestrator.ui.pacing import Pacing
-from tests.ui.conftest import SCRIPT, Deployment, Page
+from piecework_orchestrator.ui.timeline import make_timeline
+from tests.ui.conftest import SCRIPT, TOKEN, Deployment, Page, serve
 
 
 async def updates(page: Page, job: str) -> AsyncIterator[tuple[str, Any]]:
@@ -41,7 +45,7 @@ async def test_a_running_job_updates_its_page_until_it_ends(
         deployment.go_on.set()
         rest = [event async for event in seen]
     assert "3 of 3 chunks" in rest[-2][1]["summary"]
-    assert "DEAD 1" in rest[-2][1]["chunks"]
+    assert "DEAD <strong>1</strong>" in rest[-2][1]["chunks"]
     assert rest[-1] == ("ended", {})
 
 
@@ -93,7 +97,7 @@ async def test_a_saved_page_needs_no_server(deployment: Deployment, page: Page) 
         name = reply.headers["Content-Disposition"]
         text = await reply.text()
     assert name == "attachment; filename=piecework-j-1.html"
-    assert "DEAD 1" in text
+    assert "DEAD <strong>1</strong>" in text
     for needed in ("src=", "href=", "<script", "<form"):
         assert needed not in text
 
@@ -142,6 +146,66 @@ async def test_a_read_is_repeated_after_a_time_by_its_price(
     assert await get(state="third") == 100.0
     now = 102.0
     assert await get(state="third") == 102.0
+
+
+async def test_the_first_page_sums_the_fleet_up_and_says_what_needs_attention(
+    deployment: Deployment,
+) -> None:
+    client = deployment.client
+    rt = client.runtime
+    hook = {
+        "format": "json",
+        "url": "https://x.example",
+        "failed_at": iso(rt.clock()),
+        "last_error": "HTTP 503",
+    }
+    pk = keys.webhooks_pk(rt.settings.tenant)
+    await rt.table.put(rt.table.action("Put", pk, "pager", item=hook))
+    await Breakers(rt.table, "w", rt.clock).open("bank", 0, rt.clock() + 60, "a.b.c")
+    await client.pause_dependency("model", "price change")
+    async with deployment.worker():
+        await (await deployment.submit("j-1", *["one"] * 12, "broken")).wait(timeout=20)
+    await client.pause_pipeline("word-count", "look at j-1")
+    async with serve(client) as page:
+        _, text = await page.get(f"/?token={TOKEN}")
+    for words in (
+        "no job is active",
+        "1 cause",
+        "<dt>Cost today</dt><dd><strong>&lt; $0.0001</strong> <span>1 job</span>",
+        "Circuit breaker of bank is open",
+        "Dependency model is paused:</strong> price change",
+        "Pipeline word-count is paused:</strong> look at j-1",
+        "Webhook pager did not accept an event:</strong> HTTP 503",
+    ):
+        assert words in text, words
+
+
+async def test_the_page_of_a_chunk_draws_its_attempts_waits_and_takeovers() -> None:
+    spans = [
+        span("claim", 0, 10, attempt=1, end="lost", worker="w-1"),
+        span("wait", 10, 30, reason="runtime.worker.lost"),
+        span("claim", 30, 40, attempt=1, end="succeeded", worker="w-2"),
+        span("stage", 30, 35, attempt=1, worker="w-2"),
+    ]
+    drawn = make_timeline({"spans": spans})
+    assert (drawn.seconds, drawn.began) == (40.0, spans[0]["from"])
+    places = [(bar.x, bar.width, bar.tone) for bar in drawn.bars]
+    assert places == [
+        (0, 250, "lost"),
+        (250, 500, "wait"),
+        (750, 250, "succeeded"),
+        (750, 125, "stage"),
+    ]
+    assert drawn.bars[0].facts == "taken over: its worker lost the lease, worker w-1"
+    instant = make_timeline({"spans": [span("claim", 0, 0, end="running")]})
+    assert instant.bars[0].width > 0
+    assert make_timeline({"spans": []}).bars == ()
+
+
+def span(kind: str, began: int, ended: int, **facts: Any) -> dict[str, Any]:
+    """Return a span of a timeline, in seconds after a moment."""
+    times = {"from": iso(began), "to": iso(ended), "seconds": ended - began}
+    return {"name": "0", "kind": kind, **times, **facts}
 
 
 # ── the grid ──────────────────────────────────────────────────────────────────

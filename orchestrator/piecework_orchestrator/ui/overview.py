@@ -102,7 +102,17 @@ class Overview:
             "busy": sum(w["in_progress"] for w in workers if w["state"] == "ALIVE"),
             "slots": sum(w["max_chunks"] for w in workers if w["state"] == "ALIVE"),
             "failed_webhooks": failed,
+            "paused_pipelines": await self._paused_pipelines(),
         }
+
+    async def _paused_pipelines(self) -> list[Document]:
+        """Return the pipelines that an operator has paused."""
+        states = self.rt.pipelines.of_tenant(self.rt.settings.tenant)
+        return [
+            {"pipeline": state.pipeline, **state.pause.document()}
+            async for state in states
+            if state.pause
+        ]
 
     async def _jobs(self) -> list[Document]:
         """Return the newest jobs, the newest first."""

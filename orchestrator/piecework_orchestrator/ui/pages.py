@@ -217,9 +217,10 @@ class Pages:
         """Return what a job's page shows."""
         rt = self.client.runtime
         record, ended = await self.jobs.record(request.path_params["job"])
-        parts, events, effects = await asyncio.gather(
-            self._parts(record, ended), job_events(rt, record), self._effects(record)
-        )
+        # One after the other: the meter tells what each read takes.
+        parts = await self._parts(record, ended)
+        claims, effects = parts["table"].claims, await self._effects(record)
+        events = await job_events(rt, record, claims)
         letters = await self.client.job(record.ref.job).dead_letters()
         return {
             **parts,
@@ -236,7 +237,7 @@ class Pages:
         rt, table = self.client.runtime, await self.jobs.table(record)
         return {
             "job": job_facts(record, rt.clock()),
-            "ended": ended,
+            "ended": max(ended, table.ended),
             "table": table,
             "grid": make_grid(table.statuses),
             "age_s": rt.clock() - table.read_at,

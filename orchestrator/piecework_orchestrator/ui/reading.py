@@ -24,6 +24,7 @@ from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.paid import Paid, usage_of
+from piecework_orchestrator.events import ClaimEvents
 from piecework_orchestrator.inspector import (
     Document,
     explanation,
@@ -56,6 +57,7 @@ class ChunkTable:
         explained: Why the job has not ended, and when it probably ends.
         rate: Chunks that end in a minute; None: not known.
         bill: What it has cost, without the calls of present claims; None: not known.
+        claims: The takeovers and the waits of its chunks.
         read_at: Epoch seconds.
     """
 
@@ -65,7 +67,14 @@ class ChunkTable:
     explained: Document
     rate: float | None
     bill: Document | None
+    claims: ClaimEvents
     read_at: float
+
+    @property
+    def ended(self) -> int:
+        """The number of chunks that have ended."""
+        ended = {str(each) for each in ChunkStatus if each.terminal}
+        return sum(status in ended for status in self.statuses)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -114,11 +123,12 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
     codes: Counter[str] = Counter()
     listed: dict[str, list[Document]] = {str(status): [] for status in LISTED}
     open_, paid = OpenChunks(ChunkTimes(job.gen)), Paid(job.join_usage)
-    read_at = rt.clock()
+    read_at, claims = rt.clock(), ClaimEvents()
     letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     stopped = await letters.stopped_keys(job)
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
         open_.add(chunk)
+        claims.add(chunk)
         paid.add(chunk, await usage_so_far(rt, chunk))
         status = str(chunk.status)
         statuses.append(status)
@@ -137,7 +147,7 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
     rate = None if found is None else found.rate * MINUTE_S
     bill = await bill_of(rt, job, paid)
     explained = explanation(situation)
-    return ChunkTable(statuses, codes, rows, explained, rate, bill, read_at)
+    return ChunkTable(statuses, codes, rows, explained, rate, bill, claims, read_at)
 
 
 async def usage_so_far(rt: Runtime, chunk: Chunk) -> tuple[CallUsage, CallUsage]:

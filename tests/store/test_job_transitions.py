@@ -77,6 +77,7 @@ async def cancelled(store: Store, job: Job) -> Any:
 JOB_WRITES: list[tuple[JobWrite, JobStatus, JobStatus, int]] = [
     (open_job, S.SUBMITTING, S.RUNNING, 0),
     (sent, S.RUNNING, S.RUNNING, 0),
+    (sent, S.PAUSED, S.PAUSED, 0),
     (finalize, S.RUNNING, S.FINALIZING, 0),
     (ending, S.FINALIZING, S.PARTIAL, 0),
     (reopen_job, S.PARTIAL, S.REOPENING, 1),
@@ -114,7 +115,8 @@ async def test_a_job_that_moved_on_is_left_alone(
 ) -> None:
     del raised
     job = await store.put_job(source)
-    for status in set(S) - {source, target}:
+    moves_from = {own for each, own, _, _ in JOB_WRITES if each is write is sent}
+    for status in set(S) - {source, target} - moves_from:
         await store.change(store.ref.pk, keys.META_SK, status=status)
         before = await store.everything()
         assert await write(store, job) is False
@@ -151,7 +153,7 @@ async def test_a_move_whose_answer_was_lost_was_made(
     job = await store.put_job(source)
     store.client = Stutter(store.client)
     assert await write(store, job) is True
-    assert store.client.sent == 1
+    assert store.client.sent == (2 if source is S.PAUSED and write is sent else 1)
     item = await store.item(store.ref.pk, keys.META_SK)
     assert (item["status"], item["gen"]) == (target, 2 + raised)
 

@@ -44,6 +44,7 @@ async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -
         StateError: `job.manifest.mismatch`: the number of written chunks differs from
             the manifest's.
     """
+    status = JobStatus.RUNNING
     if job.status is JobStatus.SUBMITTING:
         try:
             await write_chunks(rt, job, progress)
@@ -51,11 +52,12 @@ async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -
             return
         if not await rt.transitions.open(job.ref, job.gen):
             return
-        await pause_with_pipeline(rt, job)
+        if await pause_with_pipeline(rt, job):
+            status = JobStatus.PAUSED
     elif job.status is not JobStatus.RUNNING:
         return
     await send_chunks(rt, job, progress)
-    await rt.transitions.sent(job.ref, job.gen)
+    await rt.transitions.sent(job.ref, job.gen, status)
 
 
 async def pause_with_pipeline(rt: Runtime, job: Job) -> bool:

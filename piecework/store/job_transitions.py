@@ -70,13 +70,12 @@ class JobTransitions:
             ref, gen, JobStatus.SUBMITTING, JobStatus.RUNNING, facts
         )
 
-    async def sent(self, ref: JobRef, gen: int) -> bool:
-        """Record that every chunk's message was sent, also of a paused job."""
+    async def sent(
+        self, ref: JobRef, gen: int, status: JobStatus = JobStatus.RUNNING
+    ) -> bool:
+        """Record that every chunk's message was sent, also those of a PAUSED job."""
         facts = {"sent_at": iso(self.clock())}
-        for status in (JobStatus.RUNNING, JobStatus.PAUSED):
-            if await self._move(ref, gen, status, status, facts):
-                return True
-        return False
+        return await self._move(ref, gen, status, status, facts)
 
     async def stop_starting(self, job: Job) -> bool:
         """Record that no further chunk of a RUNNING job starts.

@@ -88,7 +88,7 @@ async def test_a_dead_letter_is_redriven_by_keyboard(
 ) -> None:
     tab, errors = await open_page(await browser.new_context(), ended)
     await tab.goto(f"{ended}/jobs/j-1")
-    await tab.get_by_role("link", name="Redrive 1 dead letters").focus()
+    await tab.get_by_role("link", name="Redrive 1 dead letter").focus()
     await tab.keyboard.press("Enter")
     await tab.wait_for_url("**/actions/redrive**")
     await tab.get_by_label("Chunks in the first wave").fill("0")

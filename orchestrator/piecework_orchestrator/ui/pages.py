@@ -186,6 +186,7 @@ class Pages:
             f"{action.title}: {subject}", back_to(subject), work
         )
         self.fleet.forget()
+        self.jobs.forget(subject.job)
         if isinstance(task.error, UsageError | NotFoundError):
             return await self._preview(action, subject, task.error, fields)
         return Response(status_code=303, headers={"Location": f"/tasks/{task.number}"})

@@ -112,6 +112,10 @@ class JobReads:
             final=job.status.ended,
         )
 
+    def forget(self, job: str) -> None:
+        """Read a job again at the next request: an operator changed it."""
+        self.pacing.forget(("record", job))
+
     def refresh_s(self, job: Job) -> float:
         """Return the seconds after which the chunks of a job are read again."""
         return self.pacing.for_s(("chunks", job.ref.job))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from piecework.declared import PipelineFunction, pipeline
     from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
     from piecework.domain.identity import named_call
+    from piecework.domain.ladder import Escalation, Ladder, Rung
     from piecework.domain.model import Effect
     from piecework.domain.notification import Notification
     from piecework.domain.protocols import MissingChunk
@@ -48,8 +49,10 @@ __all__ = [
     "Document",
     "Effect",
     "ErrorEnvelope",
+    "Escalation",
     "Fallback",
     "FallbackUsed",
+    "Ladder",
     "Limits",
     "MissingChunk",
     "NotFoundError",
@@ -62,6 +65,7 @@ __all__ = [
     "Results",
     "RetryBudget",
     "RetryPolicy",
+    "Rung",
     "SemanticError",
     "Stage",
     "StateError",
@@ -89,6 +93,8 @@ _MODULES = {
     "ErrorEnvelope": "piecework.errors",
     "Fallback": "piecework.dependency",
     "FallbackUsed": "piecework.calls.fallback",
+    "Escalation": "piecework.domain.ladder",
+    "Ladder": "piecework.domain.ladder",
     "Limits": "piecework.resilience.limits",
     "MissingChunk": "piecework.domain.protocols",
     "NotFoundError": "piecework.errors",
@@ -101,6 +107,7 @@ _MODULES = {
     "Results": "piecework.context",
     "RetryBudget": "piecework.resilience.retry",
     "RetryPolicy": "piecework.resilience.retry",
+    "Rung": "piecework.domain.ladder",
     "SemanticError": "piecework.errors",
     "Stage": "piecework.pipelines",
     "StateError": "piecework.errors",

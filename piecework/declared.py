@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from piecework.context import Context, Results
+from piecework.domain.ladder import Ladder
 from piecework.domain.notification import NotifyFunction
 from piecework.errors import UsageError
 from piecework.pipelines import Document, Pipeline, Stage, StageFunction
@@ -121,6 +122,7 @@ def pipeline(
     runbook: str = "",
     calls_per_chunk: int | None = None,
     ordered_by: Callable[[Any], str | int | None] | None = None,
+    ladder: Ladder | None = None,
     timeout: float | None = None,
     isolate: bool = False,
     memory_mb: int | None = None,
@@ -134,6 +136,7 @@ def pipeline(  # noqa: PLR0913 -- facts of the pipeline, and of its stage
     runbook: str = "",
     calls_per_chunk: int | None = None,
     ordered_by: Callable[[Any], str | int | None] | None = None,
+    ladder: Ladder | None = None,
     timeout: float | None = None,
     isolate: bool = False,
     memory_mb: int | None = None,
@@ -150,6 +153,7 @@ def pipeline(  # noqa: PLR0913 -- facts of the pipeline, and of its stage
         runbook: As for `Pipeline`.
         calls_per_chunk: As for `Pipeline`.
         ordered_by: As for `Pipeline`.
+        ladder: As for `Pipeline`.
         timeout: As for `Stage`.
         isolate: As for `Stage`.
         memory_mb: As for `Stage`.
@@ -166,6 +170,7 @@ def pipeline(  # noqa: PLR0913 -- facts of the pipeline, and of its stage
             "runbook": runbook,
             "calls_per_chunk": calls_per_chunk,
             "ordered_by": ordered_by,
+            "ladder": ladder,
         }
         stage = Stage(
             as_stage_function(function),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from piecework.context import Context, Results  # it imports this module
+    from piecework.domain.ladder import Ladder
     from piecework.domain.notification import NotifyFunction
 
 #: The payload of a pipeline and of its stages; without it any payload is accepted.
@@ -137,6 +138,9 @@ class Pipeline(Generic[P]):
         calls_per_chunk: For the estimate of `submit --dry-run`.
         owner: The person or team for its dead letters; each dead letter has it.
         runbook: The address of the instructions for dead letters; each one has it.
+        ladder: What happens to a chunk that fails, and when: the delays of its
+            attempts, and the rungs that its dead letter reaches while it is open. A job
+            that was submitted without rungs never has them.
         notify: The hook that a worker calls, at least once, when a job has ended or its
             deadline has passed. A job that was submitted without it never has it.
 
@@ -158,6 +162,7 @@ class Pipeline(Generic[P]):
     owner: str = ""
     runbook: str = ""
     notify: NotifyFunction | None = None
+    ladder: Ladder | None = None
     _by_function: dict[StageFunction, int] = field(
         init=False, repr=False, default_factory=dict
     )
@@ -186,6 +191,10 @@ class Pipeline(Generic[P]):
             name = getattr(function, "__name__", repr(function))
             message = f"{name} is not a stage of pipeline {self.name!r}."
             raise UsageError(message, code="pipeline.declaration.invalid") from None
+
+    def retry_delay_s(self, attempt: int) -> float | None:
+        """Return the declared seconds after a failed attempt; None: none are."""
+        return None if self.ladder is None else self.ladder.retry_delay_s(attempt)
 
     @property
     def result_index(self) -> int:
@@ -250,6 +259,8 @@ def validation_errors(pipeline: Pipeline) -> list[str]:
         found.append("its result is not one of its stages")
     if pipeline.notify is not None and not iscoroutinefunction(pipeline.notify):
         found.append("its notify hook is not an `async def`")
+    if pipeline.ladder is not None:
+        found += pipeline.ladder.errors()
     return found
 
 

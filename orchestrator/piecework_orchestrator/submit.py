@@ -165,6 +165,8 @@ def optional_facts(submission: Submission, packed: Packed) -> dict[str, object]:
         facts["deadline_requested"] = submission.deadline_requested
     if submission.pipeline.notify is not None:
         facts["has_notify_hook"] = True
+    if submission.pipeline.ladder is not None and submission.pipeline.ladder.rungs:
+        facts["has_ladder"] = True
     budget = submission.budget
     caps = {"budget_tokens": budget.tokens, "budget_nano_usd": budget.nano_usd}
     return facts | {name: cap for name, cap in caps.items() if cap is not None}

@@ -255,6 +255,11 @@ class JobRow:
         return bool(self.item.get("has_notify_hook"))
 
     @property
+    def has_ladder(self) -> bool:
+        """Whether its dead letters reach the rungs of a ladder."""
+        return bool(self.item.get("has_ladder"))
+
+    @property
     def tolerated_chunks(self) -> int:
         """How many chunks may have no result in a job that succeeds."""
         return self._count("tolerated_chunks")

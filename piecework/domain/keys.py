@@ -8,6 +8,7 @@
     T#acme#JOBS                        <created at>#<job>
     T#acme#WEBHOOKS                    <webhook>
     T#acme#OUTBOX                      DELIVERY#<webhook>#<event>, DUE#<time>#...,
+                                       DUE#<time>#RUNG#<job>#CHUNK#<n>#GEN#<gen>,
                                        OCCASION#<event>#<subject>#<pipeline>
     ACTIVE                             <tenant>#<job>, OUTBOX#T#<tenant>,
                                        WATCH#T#<tenant>,
@@ -168,6 +169,11 @@ def delivery_sk(webhook: str, event: str) -> str:
 def due_sk(due_at: str, webhook: str, event: str) -> str:
     """Return the sort key under which a delivery is found when it is due."""
     return f"{DUE_PREFIX}{due_at}#{webhook}#{event}"
+
+
+def rung_due_sk(due_at: str, job: str, chunk: int, gen: int) -> str:
+    """Return the sort key under which a rung of a dead letter is found when due."""
+    return f"{DUE_PREFIX}{due_at}#RUNG#{job}#{dead_letter_sk(chunk, gen)}"
 
 
 def outbox_sk(tenant: str) -> str:
@@ -479,6 +485,11 @@ def provider_key(key: str, gen: int) -> str:
 def notification_key(tenant: str, job: str, gen: int, event: str) -> str:
     """Return the idempotency key of a notification."""
     return sha256_of(tenant, job, gen, event)
+
+
+def rung_key(tenant: str, job: str, chunk: int, gen: int, rung: str) -> str:
+    """Return the idempotency key of a rung of a dead letter."""
+    return sha256_of("rung", tenant, job, chunk, gen, rung)
 
 
 _COMPENSATE = "compensate:"

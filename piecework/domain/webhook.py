@@ -24,6 +24,7 @@ EVENTS: Final[Mapping[str, str]] = MappingProxyType(
         "job.stuck": "A job has made no progress for the time of the webhook.",
         "breaker.open": "A circuit breaker has been open for the time of the webhook.",
         "dead_letters.arrived": "Dead letters arrived as fast as the alarm says.",
+        "dead_letter.escalated": "A dead letter reached a rung of its ladder.",
     }
 )
 #: The events of states that last: reconcilers watch for them.

@@ -1016,6 +1016,13 @@ ROWS: Final = (
         "Run `piecework effects list JOB` again after the chunk has ended.",
     ),
     Code(
+        "job.escalation.failed",
+        PERMANENT,
+        "The hook of a rung of the ladder failed at every attempt.",
+        "`piecework dlq show JOB CHUNK` shows the last error. The hook is not called "
+        "again; the next rung is reached at its time.",
+    ),
+    Code(
         "job.manifest.mismatch",
         STATE,
         "The recorded chunks differ from the chunks of the job's manifest.",

@@ -6,13 +6,14 @@ one more row in the table of findings.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S, PauseCode
+from piecework.domain.ladder import Climb
 from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso, moment
 from piecework.domain.rows import WorkerRow
 from piecework.explain.findings import FINDINGS, Finding, Rank
@@ -469,8 +470,22 @@ def letters_open(view: View) -> Iterator[Finding]:
         few = "" if letters.complete else "At least "
         noun = "dead letter is" if letters.number == 1 else "dead letters are"
         message = f"{few}{letters.number} {noun} open."
-        number = letters.number
-        yield view.finding(name, message, number, since=letters.since)
+        message += climbed(letters.climbs)
+        yield view.finding(name, message, letters.number, since=letters.since)
+
+
+def climbed(climbs: Sequence[Climb]) -> str:
+    """Return which rungs dead letters have reached, and which one comes next when."""
+    last = Counter(
+        each.rungs[each.position - 1].name for each in climbs if each.position
+    )
+    ahead = [each.next for each in climbs if each.next is not None]
+    reached = ", ".join(f"{name} ({number})" for name, number in last.items())
+    text = f" Rungs reached: {reached}." if reached else ""
+    if ahead:
+        first = min(ahead, key=lambda rung: rung.due_at)
+        text += f" Next rung: {first.name} at {first.due_at[:19]}Z."
+    return text
 
 
 def limits_used(view: View) -> Iterator[Finding]:

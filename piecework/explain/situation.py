@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.ladder import Climb
 from piecework.domain.model import Chunk, ChunkRef, Job, JobStatus
 from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
@@ -91,12 +92,14 @@ class OpenLetters:
         complete: Whether these are all.
         since: When the first of them was written, ISO 8601.
         stopped_keys: The order keys that they stop.
+        climbs: The ladders of those whose next rung is ahead.
     """
 
     number: int = 0
     complete: bool = True
     since: str = ""
     stopped_keys: frozenset[str] = frozenset()
+    climbs: Sequence[Climb] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +264,7 @@ async def read_letters(rt: Reading, job: Job) -> OpenLetters:
         len(items) <= MAX_LETTERS,
         min((letter.dead_lettered_at for letter in open_), default=""),
         frozenset({letter.order_key for letter in open_} - {""}),
+        [climb for climb in map(Climb.of, open_) if climb is not None],
     )
 
 

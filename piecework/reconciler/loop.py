@@ -61,6 +61,8 @@ class Reconciler:
     _expiry: Expiries = field(init=False)
     _watches: Watches = field(init=False)
     _next_pass: dict[JobRef, float] = field(default_factory=dict)
+    #: Active jobs whose dead letters climb a ladder; the marks are in the outbox.
+    _climbing: set[JobRef] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Start without observations."""
@@ -86,6 +88,8 @@ class Reconciler:
             self.active += 1
             gone.discard(ref)
             self.liveness.expect_reconciler()
+            if ref in self._climbing:
+                self.marks.outboxes.add(ref.tenant)
             now = asyncio.get_running_loop().time()
             if self._next_pass.get(ref, 0.0) <= now:
                 actions += await self._job(ref)
@@ -119,6 +123,7 @@ class Reconciler:
     def _forget(self, ref: JobRef) -> None:
         """Drop the observations of a job that has ended."""
         self._next_pass.pop(ref, None)
+        self._climbing.discard(ref)
         self.leases.forget(ref)
         self._context.overdue.forget(ref)
         self._context.drawn.forget(ref)
@@ -165,6 +170,8 @@ class Reconciler:
             self._forget(ref)
         else:
             self._next_pass[ref] = asyncio.get_running_loop().time() + self.pause(job)
+            if job.has_ladder:
+                self._climbing.add(ref)
         if job is None:
             return Counter()
         is_paused = (ref.tenant, job.pipeline) in self.marks.paused

@@ -117,6 +117,7 @@ async def recover(
         rng=limits.rng,
         deferrals=counts.deferrals,
         probed=counts.has_failed_probe,
+        declared_s=pipeline.retry_delay_s(ctx.attempt),
     )
     match decision:
         case RetryLater(delay, blocked_on):

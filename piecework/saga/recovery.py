@@ -56,6 +56,8 @@ EXHAUSTED_CODE = "runtime.budget.deferrals_exhausted"
 #: jitter, as in the AWS Architecture Blog's "Exponential Backoff and Jitter".
 BASE = 2.0
 CAP = 300.0
+#: The longest wait is so much of the declared one: not all chunks return at once.
+DECLARED_JITTER = 0.1
 #: The cap where the retry budget is exhausted: the budget fills up again soon.
 DEFERRAL_CAP = 30.0
 #: The cap where AWS does not answer the worker, or refuses it: long enough to be cheap
@@ -243,11 +245,12 @@ def decide(
     rng: Random,
     deferrals: int = 0,
     probed: bool = False,
+    declared_s: float | None = None,
 ) -> Decision:
     """Return the decision for a chunk whose stage failed after all variants.
 
     `deferrals`: how often the chunk was deferred before without spending an attempt.
-    `probed`: as for `deferral_delay`.
+    `probed`: as for `deferral_delay`. `declared_s`: as for `backoff`.
     """
     dependency = blocked_on(failure)
     may_defer = failure.code in WAITS_FOR_THE_FLEET or deferrals < MAX_BUDGET_DEFERRALS
@@ -256,7 +259,7 @@ def decide(
         return RetryLater(wait, dependency)
     may_pass = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
     if may_pass and attempts_left > 0:
-        return RetryLater(backoff(failure, attempt, rng))
+        return RetryLater(backoff(failure, attempt, rng, declared_s))
     match pivot:
         case Pivot.AHEAD:
             return Compensate()
@@ -266,12 +269,18 @@ def decide(
             return DeadLetter(Compensation.PAST_PIVOT)
 
 
-def backoff(failure: ErrorEnvelope, attempt: int, rng: Random) -> float:
+def backoff(
+    failure: ErrorEnvelope, attempt: int, rng: Random, declared_s: float | None = None
+) -> float:
     """Return the seconds before the next attempt.
 
-    The jitter is added to the time that the provider requested.
+    The jitter is added to the time that the provider requested, or that the ladder of
+    the pipeline declares, if that is longer.
     """
-    return retry_after(failure) + rng.uniform(0, exponential(CAP, attempt))
+    requested = retry_after(failure)
+    if declared_s is None:
+        return requested + rng.uniform(0, exponential(CAP, attempt))
+    return max(requested, declared_s) * (1 + rng.uniform(0, DECLARED_JITTER))
 
 
 def deferral_delay(

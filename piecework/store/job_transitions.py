@@ -26,7 +26,7 @@ from piecework.store.dead_letters import DAY_S
 from piecework.store.deletions import expiry_mark, expiry_removal
 from piecework.store.jobs import active_mark, event_put, new_chunk
 from piecework.store.notifications import notification_put
-from piecework.store.outbox import tell
+from piecework.store.outbox import outbox_mark, tell
 from piecework.store.table import Action, Refused, Table, Written
 
 #: Why no further chunk of a job starts.
@@ -157,10 +157,15 @@ class JobTransitions:
         ]
 
     def _after_end(self, job: Job, now: float, facts: dict[str, Any]) -> list[Action]:
-        """Return the write of the notification, or of the active mark's removal."""
+        """Return the write of the notification, or of the active mark's removal.
+
+        No reconciler reads an ended job. From its end on, the mark of the outbox leads
+        them to the rungs of its dead letters.
+        """
+        climbs = [outbox_mark(self.table, job.ref.tenant)] if job.has_ladder else []
         if job.has_notify_hook:
-            return notification_put(self.table, job, "ended", now, facts)
-        return [active_mark(self.table, job.ref, "Delete")]
+            return [*climbs, *notification_put(self.table, job, "ended", now, facts)]
+        return [*climbs, active_mark(self.table, job.ref, "Delete")]
 
     async def reopen(
         self, job: Job, facts: dict[str, Any], also: Sequence[Action] = ()

@@ -1,9 +1,9 @@
-"""The outbox of webhooks: a delivery for each event and webhook, and when it is due.
+"""The outbox of a tenant: a delivery for each event and webhook, and when it is due.
 
 A delivery is written in the transaction of its event, so no crash can lose it. Beside
 it is a mark under its time, so that due deliveries are found without a scan. One mark
 among the active jobs says that an outbox has deliveries: reconcilers read those marks
-anyway.
+anyway. The next rungs of dead letters have marks here, too: see `store.ladders`.
 
     PENDING    to be delivered at `due_at`, or being delivered until then
     DELIVERED  the receiver accepted it
@@ -12,12 +12,12 @@ anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.model import ChunkRef, iso
 from piecework.domain.webhook import Webhook, WebhookDelivery, WebhookEvent, body_of
 from piecework.store.dead_letters import expires_at
 from piecework.store.table import Action, Refused, Table, Written
@@ -129,6 +129,23 @@ class DueMark:
     due_at: str
 
 
+@dataclass(frozen=True, slots=True)
+class RungMark:
+    """A dead letter whose next rung is due; `store.ladders` has its states."""
+
+    ref: ChunkRef
+    gen: int
+    due_at: str
+
+
+def rung_mark(table: Table, kind: str, ref: ChunkRef, gen: int, at: str) -> Action:
+    """Return the `Put` or `Delete` of the mark of a rung under its time."""
+    facts = {"job": ref.job, "chunk": ref.chunk, "gen": gen, "due_at": at}
+    item = facts if kind == "Put" else None
+    sk = keys.rung_due_sk(at, ref.job, ref.chunk, gen)
+    return table.action(kind, keys.outbox_pk(ref.tenant), sk, item=item)
+
+
 @dataclass(slots=True)
 class Outbox:
     """The outbox of one tenant."""
@@ -142,10 +159,16 @@ class Outbox:
         """The partition of its deliveries."""
         return keys.outbox_pk(self.tenant)
 
-    async def first_due(self) -> list[DueMark]:
-        """Return the marks of the deliveries that are due first, at most `PAGE`."""
+    async def first_due(self) -> list[DueMark | RungMark]:
+        """Return the marks of what is due first, at most `PAGE`."""
         found = await self.table.first(self.pk, PAGE, prefix=keys.DUE_PREFIX)
-        return [DueMark(i["webhook"], i["event"], i["due_at"]) for i in found]
+        return [self._mark(item) for item in found]
+
+    def _mark(self, item: Mapping[str, Any]) -> DueMark | RungMark:
+        if "webhook" in item:
+            return DueMark(item["webhook"], item["event"], item["due_at"])
+        ref = ChunkRef(self.tenant, item["job"], item["chunk"])
+        return RungMark(ref, item["gen"], item["due_at"])
 
     async def deliveries(self, webhook: str = "") -> list[WebhookDelivery]:
         """Return the deliveries of a webhook, or of all, the newest first."""

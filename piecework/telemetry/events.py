@@ -155,6 +155,28 @@ _NOTIFICATION: Final = {
         "error",
     ),
 }
+_LADDER: Final = {
+    "dead_letter.escalated": event(
+        "a dead letter reached a rung of its ladder, and the hook of the rung returned",
+        "rung error_code",
+        "warning",
+    ),
+    "ladder.hook_failed": event(
+        "the hook of a rung failed; a worker calls it again later, a few times",
+        "rung tries reason",
+        "warning",
+    ),
+    "ladder.hook_abandoned": event(
+        "the hook of a rung is not called again; `piecework dlq show` says why",
+        "rung error_code reason",
+        "error",
+    ),
+    "ladder.unreadable": event(
+        "a dead letter whose rung is due cannot be read; it climbs no further",
+        "error_code",
+        "error",
+    ),
+}
 _WEBHOOK: Final = {
     "webhook.delivered": event(
         "the receiver of a webhook accepted an event", "webhook about event_id"
@@ -440,6 +462,7 @@ EVENTS: Final[Mapping[str, Event]] = MappingProxyType(
         **_CHUNK,
         **_COMPENSATION,
         **_NOTIFICATION,
+        **_LADDER,
         **_WEBHOOK,
         **_STAGE,
         **_OPERATION,

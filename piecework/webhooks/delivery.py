@@ -1,4 +1,4 @@
-"""Send what is due to webhooks: any number of processes may, each with its claims.
+"""Do what is due in an outbox: any number of processes may, each with its claims.
 
 A process that dies between a delivery and its record is followed by another one, which
 delivers the same event again: the receiver ignores the repetition by the event's id.
@@ -17,8 +17,9 @@ from piecework import telemetry
 from piecework.domain.model import moment
 from piecework.domain.webhook import ATTEMPTS, DELAYS_S, Webhook, WebhookDelivery
 from piecework.errors import UsageError
+from piecework.jobs.escalation import act_on_rung
 from piecework.runtime import Runtime
-from piecework.store.outbox import DueMark, Outbox, read_webhook
+from piecework.store.outbox import DueMark, Outbox, RungMark, read_webhook
 from piecework.webhooks.address import read_networks, read_reference
 from piecework.webhooks.sender import Answer, Post, Send, Sender
 
@@ -83,8 +84,10 @@ class Deliverer:
             telemetry.emit(self.log, "webhook.delivery_interrupted", tenant=tenant)
         return outcomes
 
-    async def _one(self, outbox: Outbox, mark: DueMark) -> str:
-        """Send one delivery and record its end; return the outcome."""
+    async def _one(self, outbox: Outbox, mark: DueMark | RungMark) -> str:
+        """Send one delivery, or act on a rung; return the outcome."""
+        if isinstance(mark, RungMark):
+            return await act_on_rung(self.rt, self.log, mark)
         settings = self.rt.settings
         delivery = await outbox.take(mark, settings.webhook_timeout_s * CLAIM_TIMEOUTS)
         if delivery is None:

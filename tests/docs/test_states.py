@@ -17,6 +17,7 @@ from piecework.store.deletions import Deletions
 from piecework.store.effects import EffectLedger
 from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
+from piecework.store.ladders import Ladders
 from piecework.store.notifications import Notifications
 from piecework.store.occasions import Occasions
 from piecework.store.reclaim import Reclaimer
@@ -31,6 +32,7 @@ STORES = (
     EffectLedger,
     JobTransitions,
     Jobs,
+    Ladders,
     Notifications,
     Occasions,
     outbox.Outbox,

@@ -6,7 +6,17 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from piecework import Context, Dependency, Effect, Pipeline, Results, Stage
+from piecework import (
+    Context,
+    Dependency,
+    Effect,
+    Escalation,
+    Ladder,
+    Pipeline,
+    Results,
+    Rung,
+    Stage,
+)
 from piecework.aws.objects import INLINE_LIMIT
 from piecework.errors import PermanentError, TransientError
 from tests.scenarios import pipelines as scenarios
@@ -57,6 +67,10 @@ async def add_up(ctx: Results) -> int:
     return found
 
 
+async def open_ticket(reached: Escalation) -> None:
+    """Have no system of tickets."""
+
+
 def once(what: str) -> None:
     """Fail the first time."""
     here = Path(f"{os.environ['SCENARIO_LEDGER']}.{what}")
@@ -70,4 +84,5 @@ large = Pipeline(
     payload=Item,
     stages=[Stage(read), Stage(ask, compensate=unask), Stage(refuse)],
     join=add_up,
+    ladder=Ladder(rungs=[Rung("alert"), Rung("ticket", open_ticket)]),
 )

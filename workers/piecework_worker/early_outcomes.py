@@ -77,8 +77,7 @@ def outcome_of_unreadable(chunk_run: ChunkRun, failure: ErrorEnvelope) -> Outcom
     """
     attempts_left = chunk_run.limits.max_attempts - chunk_run.ctx.attempt
     if failure.retryable and attempts_left > 0:
-        delay = recovery.backoff(failure, chunk_run.ctx.attempt, chunk_run.limits.rng)
-        return Retry(failure, delay)
+        return retry_later(chunk_run, failure)
     untouched = (
         chunk_run.claim.is_first
         or chunk_run.checkpoints.reached_stage == chunk_run.pipeline.stages[0].name
@@ -174,9 +173,14 @@ def retry_after_timeout(chunk_run: ChunkRun, code: str, reason: str) -> Retry:
     """
     error = TransientError(reason, code=code)
     failure = describe_failure(error, chunk_run.ctx, chunk_run.limits)
-    return Retry(
-        failure, recovery.backoff(failure, chunk_run.ctx.attempt, chunk_run.limits.rng)
-    )
+    return retry_later(chunk_run, failure)
+
+
+def retry_later(chunk_run: ChunkRun, failure: ErrorEnvelope) -> Retry:
+    """Return the retry of a run that failed outside of its stages."""
+    attempt, rng = chunk_run.ctx.attempt, chunk_run.limits.rng
+    declared_s = chunk_run.pipeline.retry_delay_s(attempt)
+    return Retry(failure, recovery.backoff(failure, attempt, rng, declared_s))
 
 
 async def compensate_cancelled(chunk_run: ChunkRun, stage: str) -> Outcome:

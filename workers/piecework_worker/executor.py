@@ -95,6 +95,8 @@ class MessageAction(Enum):
     ACK = auto()
     #: The chunk ended during a cancel: as `ACK`, and it may be the job's last chunk.
     ACK_CANCELLED = auto()
+    #: The chunk had ended before: as `ACK`.
+    ACK_ENDED = auto()
     #: No chunk needs the message: it belongs to an earlier generation of the chunk, or
     #: the reconciler, a resume or the end of an earlier chunk sends the next one.
     #: Delete it.
@@ -399,7 +401,7 @@ async def on_ended(
     log_refusal(work_item, "ended" if current else "superseded", services)
     if has_settled(chunk):
         await start_next(services.rt, chunk)
-    return MessageAction.ACK if current else MessageAction.DISCARD
+    return MessageAction.ACK_ENDED if current else MessageAction.DISCARD
 
 
 async def end_cancelled_chunk(

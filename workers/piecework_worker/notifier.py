@@ -8,6 +8,7 @@ dies, another one takes it. If the hook fails, the delay grows with each attempt
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 from piecework import telemetry
 from piecework.domain.model import CANCELLABLE, Job, JobStatus, moment
@@ -111,8 +112,14 @@ async def on_delivery_failed(
     if tries >= MAX_ATTEMPTS:
         await abandon(row, reason, notices, services)
         return
+    delay = retry_delay_s(tries, services.rt.rng)
+    await notices.schedule_retry(row, delay, reason)
+
+
+def retry_delay_s(tries: int, rng: Random) -> float:
+    """Return the seconds until a hook is called again that has failed so often."""
     cap = min(CAP_S, GROWTH**tries)
-    await notices.schedule_retry(row, services.rt.rng.uniform(cap / 2, cap), reason)
+    return rng.uniform(cap / 2, cap)
 
 
 async def abandon(

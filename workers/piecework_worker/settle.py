@@ -11,6 +11,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.domain import keys
+from piecework.domain.ladder import Climb
 from piecework.domain.model import Job, iso
 from piecework.domain.outcome import (
     Cancelled,
@@ -27,6 +28,7 @@ from piecework.domain.protocols import ClaimLostError
 from piecework.errors import StoreError
 from piecework.jobs.fan_in import Certificate, certify, store_certificate
 from piecework.store.completion import take_snapshot
+from piecework.store.ladders import start_actions
 from piecework.store.results import fits_inline
 from piecework.store.settlements import Calls
 from piecework.store.table import Action
@@ -174,6 +176,11 @@ async def dead_letter(
         compensated=chunk_run.checkpoints.compensated,
     )
     also = await job_end(chunk_run, job, services, join_error=dead.failure.code)
+    ladder = chunk_run.pipeline.ladder
+    if job.has_ladder and ladder is not None:
+        climb = Climb.start(ladder, services.rt.clock())
+        letter |= climb.facts if climb is not None else {}
+        also += start_actions(services.rt.table, letter)
     if job.tolerated_chunks and not chunk_run.claim.ref.is_join:
         also.append(services.rt.transitions.counting_failure(job))
     return await services.settlements.dead_letter(

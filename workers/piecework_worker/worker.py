@@ -21,6 +21,7 @@ from piecework_worker.acks import Ack, AckBatcher
 from piecework_worker.cancel_watcher import CancelWatcher
 from piecework_worker.draws import Draws
 from piecework_worker.early_outcomes import defer_to_newer_worker
+from piecework_worker.escalator import escalate
 from piecework_worker.executor import MessageAction, WorkItem, execute
 from piecework_worker.lease import InterruptReason
 from piecework_worker.notifier import notify_job
@@ -29,6 +30,10 @@ from piecework_worker.services import WorkerServices
 
 #: Seconds, at most, for which a message keeps its slot after an outage of the store.
 OUTAGE_S = 5.0
+#: The ends of a work item whose chunk has ended.
+ENDED = {MessageAction.ACK, MessageAction.ACK_CANCELLED, MessageAction.ACK_ENDED}
+#: The ends of a work item that started nothing: its message may be that of a rung.
+WITHOUT_CLAIM = {MessageAction.ACK_ENDED, MessageAction.DISCARD}
 
 
 @dataclass(slots=True)
@@ -212,6 +217,8 @@ class Worker:
         that.
         """
         services = self.services
+        if work_item.ref.is_join and job.has_ladder:
+            await escalate(work_item, job, services)
         can_notify = work_item.ref.is_join and self.can_notify(job)
         if can_notify:
             action = await notify_job(work_item, services)
@@ -223,7 +230,9 @@ class Worker:
                 services.tracing(work_item.ref, job, work_item.message_id),
             ):
                 action = await execute(work_item, job, services)
-        if action in {MessageAction.ACK, MessageAction.ACK_CANCELLED}:
+        if job.has_ladder and action in WITHOUT_CLAIM:
+            action = await escalate(work_item, job, services) or action
+        if action in ENDED:
             cancelled = action is MessageAction.ACK_CANCELLED
             self.acks.add(Ack(work_item.ref, job.chunks, work_item.receipt, cancelled))
             if can_notify:

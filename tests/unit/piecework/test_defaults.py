@@ -111,6 +111,7 @@ TIMEOUTS = {
     "an open circuit breaker": f"{SETTINGS.max_deferred_s:,.0f} s",
     "a job": "not limited",
     "a dead letter without a decision": f"{SETTINGS.dead_letter_age_s:,.0f} s",
+    "a call of a hook of a ladder": f"{SETTINGS.lease_s:,.0f} s",
     "a call of a notify hook": f"{SETTINGS.lease_s:,.0f} s",
     "an attempt of a webhook": f"{SETTINGS.webhook_timeout_s:,.0f} s",
 }

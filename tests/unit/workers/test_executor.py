@@ -46,6 +46,7 @@ JOB: Any = SimpleNamespace(
     status=JobStatus.RUNNING,
     stopped_code="",
     tolerated_chunks=0,
+    has_ladder=False,
     is_ordered=False,
 )
 
@@ -149,7 +150,7 @@ KEEP, DISCARD = MessageAction.KEEP, MessageAction.DISCARD
 @pytest.mark.parametrize(
     ("answer", "end", "hidden_s", "reason"),
     [
-        (AlreadyEnded(chunk(2)), MessageAction.ACK, None, "ended"),
+        (AlreadyEnded(chunk(2)), MessageAction.ACK_ENDED, None, "ended"),
         (AlreadyEnded(chunk(3)), DISCARD, None, "superseded"),
         (Busy(7.0), KEEP, 7.0, "busy"),
         (Busy(1_000.0), KEEP, 1_000.0, "busy"),

@@ -19,7 +19,9 @@ from piecework_worker.settle import job_end, result_sha256, resume_at, settle
 from tests.unit.piecework.fakes import Clause, Log, checkpoints_of, envelope
 from tests.unit.piecework.store.tables import REF, claim
 
-JOB: Any = SimpleNamespace(ref=REF.of, chunks=3, gen=1, tolerated_chunks=0)
+JOB: Any = SimpleNamespace(
+    ref=REF.of, chunks=3, gen=1, tolerated_chunks=0, has_ladder=False
+)
 
 
 async def first(_: Any) -> None: ...
@@ -144,7 +146,9 @@ async def test_the_end_of_the_join_is_that_of_the_job_in_its_generation(
     monkeypatch.setattr(settling, "certify", lambda *a: SimpleNamespace(status=a[3]))
     monkeypatch.setattr(settling, "take_snapshot", answer(None))
     monkeypatch.setattr(settling, "store_certificate", answer({"certificate": "key"}))
-    now: Any = SimpleNamespace(ref=REF.of, chunks=3, gen=gen, tolerated_chunks=0)
+    now: Any = SimpleNamespace(
+        ref=REF.of, chunks=3, gen=gen, tolerated_chunks=0, has_ladder=False
+    )
     asked: list[Any] = []
 
     async def read(ref: Any) -> Any:

@@ -135,6 +135,8 @@ def letter_view(letter: Document, now: float) -> View:
                 ]
             )
         )
+        if letter.get("ladder"):
+            section(console, "ladder", ladder_rows(letter), LADDER_COLUMNS)
         if letter["deaths"] > 1 or letter["state"] != OPEN:
             section(console, "lineage", letter["lineage"], LINEAGE_COLUMNS)
         section(
@@ -162,6 +164,34 @@ def compensation_text(letter: Document, now: float) -> str:
     ago = format_ago(letter["compensation_resolved_at"], now)
     by, why = letter["compensation_resolved_by"], letter["compensation_resolve_reason"]
     return f"{text} {ago} by {by}: {why}"
+
+
+def ladder_rows(letter: Document) -> list[Document]:
+    """Return what happened to the chunk, and what follows while the letter is open."""
+    died, attempts = letter["dead_lettered_at"], letter.get("attempts", 0)
+    rows: list[Document] = [
+        {"rung": "attempts of the chunk", "state": f"{attempts} failed", "at": died},
+        {"rung": "dead letter", "state": "reached", "at": died},
+    ]
+    for position, rung in enumerate(letter["ladder"]):
+        due, at = rung["due_at"], rung.get("reached_at", "")
+        if at:
+            state = "abandoned" if rung.get("error") else "reached"
+        elif letter["state"] != OPEN:
+            state = "not reached"
+        else:
+            state = "next" if position == letter["rung"] else "later"
+        facts = {"rung": rung["rung"], "state": state, "at": at or due}
+        rows.append({**facts, "why": rung.get("error", "")})
+    return rows
+
+
+LADDER_COLUMNS = [
+    Column("RUNG", "rung"),
+    Column("STATE", "state"),
+    Column("AT", lambda row: f"{row['at'][:19]}Z"),
+    Column("WHY", "why", folds=True),
+]
 
 
 def compensation_errors_text(letter: Document) -> str:

@@ -1,0 +1,225 @@
+"""Promise: a dead letter climbs its ladder, each rung once, until it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from piecework import Context, Escalation, Ladder, Pipeline, Rung, Stage, TransientError
+from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.model import JobStatus, moment
+from piecework.store.dead_letters import Closing, DeadLetters
+from piecework_orchestrator.inspector import explain
+from piecework_orchestrator.redrive import discard, redrive
+from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
+
+TICKET_S, CUSTOMER_S = 1_800.0, 7_200.0
+
+
+class Refund(BaseModel):
+    """A chunk."""
+
+    n: int
+
+
+@dataclass
+class Desk:
+    """What the hooks and the stage did, by the clock of the loop."""
+
+    tried: list[float] = field(default_factory=list)
+    called: list[tuple[str, float, str]] = field(default_factory=list)
+    is_bank_open: bool = False
+    on_ticket: Callable[[], None] = lambda: None
+
+    def calls(self, rung: str) -> list[float]:
+        """Return the times at which a hook was called."""
+        return [at for name, at, _ in self.called if name == rung]
+
+
+desks: list[Desk] = []
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def pay(ctx: Context[Refund]) -> str:
+    """Fail while the bank is closed."""
+    desks[-1].tried.append(now())
+    if not desks[-1].is_bank_open:
+        raise TransientError("the bank is closed")
+    return "paid"
+
+
+def noted(reached: Escalation) -> None:
+    desks[-1].called.append((reached.rung, now(), reached.idempotency_key))
+
+
+async def open_ticket(reached: Escalation) -> None:
+    noted(reached)
+    desks[-1].on_ticket()
+
+
+async def tell_customer(reached: Escalation) -> None:
+    noted(reached)
+
+
+refunds = Pipeline(
+    "refunds",
+    payload=Refund,
+    stages=[Stage(pay)],
+    ladder=Ladder(
+        retry_after_s=(60, 600),
+        rungs=[
+            Rung("alert"),
+            Rung("ticket", open_ticket, after_s=TICKET_S),
+            Rung("customer", tell_customer, after_s=CUSTOMER_S),
+        ],
+    ),
+)
+
+
+async def dead(here: Simulated) -> DeadLetterRow:
+    """Return the dead letter of the chunk, once it is there."""
+    while True:
+        if letters := await here.letters():
+            return letters[0]
+        await asyncio.sleep(1.0)
+
+
+async def reached(here: Simulated) -> list[tuple[str, float]]:
+    """Return the rungs that the dead letter has reached, and how late."""
+    store = DeadLetters(here.rt.dead_letters, here.rt.settings, here.rt.clock)
+    [letter] = [row async for row in store.of_job(REF)]
+    return [
+        (rung["rung"], moment(rung["reached_at"]) - moment(rung["due_at"]))
+        for rung in letter.item["ladder"]
+        if "reached_at" in rung
+    ]
+
+
+def run(act: Any, **settings: Any) -> Desk:
+    """Run an act after the submit of one chunk; return what was done."""
+    desks.append(Desk())
+
+    async def submitted(here: Simulated) -> None:
+        await here.submit(refunds, [Refund(n=1)])
+        await act(here)
+
+    known = {"max_attempts": 3, "reconcile_s": 5.0, "lease_s": 60.0, **settings}
+    simulate(submitted, [refunds], **known)
+    return desks[-1]
+
+
+def test_a_dead_letter_climbs_the_whole_ladder_in_time() -> None:
+    async def act(here: Simulated) -> None:
+        ended = await here.ended()
+        assert ended.status is JobStatus.FAILED
+        assert [name for name, _ in await reached(here)] in ([], ["alert"])
+        await asyncio.sleep(TICKET_S + 60)
+        [finding, *_] = (await explain(here.rt, ended))["findings"]
+        assert (
+            "Rungs reached: ticket (1). Next rung: customer at 20" in finding["message"]
+        )
+        await asyncio.sleep(CUSTOMER_S - TICKET_S)
+        found = await reached(here)
+        assert [name for name, _ in found] == ["alert", "ticket", "customer"]
+        assert all(0 <= late <= 60 for _, late in found)
+
+    desk = run(act)
+    first, second, third = desk.tried
+    assert 60 <= second - first <= 70
+    assert 600 <= third - second <= 670
+    assert [name for name, _, _ in desk.called] == ["ticket", "customer"]
+
+
+@pytest.mark.parametrize("way", ["redrive", "discard"])
+def test_a_closed_dead_letter_climbs_no_further(way: str) -> None:
+    async def act(here: Simulated) -> None:
+        await dead(here)
+        await here.ended()
+        await asyncio.sleep(1.5 * TICKET_S)
+        letters = await here.letters()
+        if way == "redrive":
+            desks[-1].is_bank_open = True
+            await redrive(here.rt, redrive_of(letters))
+        else:
+            await discard(here.rt, REF, letters, Closing("tester", "a test"))
+        await asyncio.sleep(CUSTOMER_S)
+        outbox = keys.outbox_pk(REF.tenant)
+        assert await here.rt.table.first(outbox, 1, prefix=keys.DUE_PREFIX) == []
+
+    assert [name for name, _, _ in run(act).called] == ["ticket"]
+
+
+def test_a_hook_that_fails_is_called_six_times_and_holds_no_later_rung() -> None:
+    def fail() -> None:
+        raise TransientError("the desk is closed")
+
+    async def act(here: Simulated) -> None:
+        desks[-1].on_ticket = fail
+        await dead(here)
+        await asyncio.sleep(CUSTOMER_S + 60)
+        [alert, ticket, customer] = (await dead(here)).item["ladder"]
+        assert "reached_at" in alert
+        assert ticket["error"] == "runtime.stage.transient: the desk is closed"
+        assert ticket["calls"] == 6
+        late = moment(customer["reached_at"]) - moment(customer["due_at"])
+        assert 0 <= late <= 60
+
+    desk = run(act)
+    assert len(desk.calls("ticket")) == 6
+    assert len(desk.calls("customer")) == 1
+
+
+#: Every request that a worker or a reconciler makes beside a rung.
+REQUESTS = [
+    "get_item",
+    "transact_write_items",
+    "send_message_batch",
+    "receive_message",
+    "delete_message_batch",
+    "query",
+]
+
+
+@pytest.mark.parametrize("when", ["asked", "answered"])
+@pytest.mark.parametrize("request_lost", REQUESTS)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_kill_beside_a_rung_loses_and_doubles_nothing(
+    when: str, request_lost: str, number: int
+) -> None:
+    async def act(here: Simulated) -> None:
+        letter = await dead(here)
+        await here.ended()
+        await asyncio.sleep(
+            TICKET_S - 5 - (here.rt.clock() - moment(letter.dead_lettered_at))
+        )
+        left, killed = number, False
+
+        def on_exchange(moment_: str, exchange: Any) -> None:
+            nonlocal left, killed
+            if killed or moment_ != when or exchange.operation != request_lost:
+                return
+            left -= 1
+            if not left:
+                killed = True
+                here.world.kill(exchange.client.process)
+                here.fleet.worker(reconcile=True)
+
+        here.world.on_exchange = on_exchange
+        here.fleet.worker(reconcile=True)
+        await asyncio.sleep(TICKET_S)
+        assert [name for name, _ in await reached(here)] == ["alert", "ticket"]
+        (late,) = [late for name, late in await reached(here) if name == "ticket"]
+        assert late <= 1_100
+
+    desk = run(act)
+    assert 1 <= len(desk.calls("ticket")) <= 2
+    assert len({key for _, _, key in desk.called}) == 1

@@ -13,21 +13,28 @@ from piecework.runtime import Runtime
 from piecework.store.pipelines import PipelineState
 from piecework.store.workers import read_reports
 
+#: Of so many of the newest jobs the active ones are counted.
+NEWEST = 200
+
 
 async def list_pipelines(rt: Runtime, tenant: str) -> list[dict[str, Any]]:
     """Return each pipeline that a worker has, an active job runs, or a pause names.
 
-    `workers` counts the workers that report in time, `jobs` the active jobs of the
-    tenant.
+    `workers` counts the workers that report in time, `jobs` the active ones of the
+    tenant's newest jobs.
     """
     workers, jobs = Counter[str](), Counter[str]()
     for report in await read_reports(rt.table):
         if not report.has_stopped and moment(report.due_at) > rt.clock():
             workers.update(report.pipelines)
-    async for ref in rt.jobs.active():
-        job = await rt.jobs.read(ref) if ref.tenant == tenant else None
+    seen = 0
+    async for ref in rt.jobs.listed(tenant):
+        job = await rt.jobs.read(ref)
         if job is not None and not job.status.ended:
             jobs[job.pipeline] += 1
+        seen += 1
+        if seen == NEWEST:
+            break
     states = {s.pipeline: s async for s in rt.pipelines.of_tenant(tenant)}
     names = workers.keys() | jobs.keys() | {n for n, s in states.items() if s.pause}
     return [

@@ -6,6 +6,7 @@
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
+    T#acme#PIPELINES                   <pipeline>
     T#acme#WEBHOOKS                    <webhook>
     T#acme#OUTBOX                      DELIVERY#<webhook>#<event>, DUE#<time>#...,
                                        DUE#<time>#RUNG#<job>#CHUNK#<n>#GEN#<gen>,
@@ -197,16 +198,18 @@ def occasion_sk(event: str, subject: str, pipeline: str) -> str:
     return f"{OCCASION_PREFIX}{event}#{subject}#{pipeline}"
 
 
-def pipeline_sk(tenant: str, pipeline: str = "") -> str:
-    """Return the sort key of the pause of a pipeline, among the active jobs.
+def pipelines_pk(tenant: str) -> str:
+    """Return the partition of the pauses of a tenant's pipelines."""
+    return f"T#{tenant}#PIPELINES"
 
-    Without a pipeline it is the beginning of the keys of a tenant.
-    """
+
+def pipeline_sk(tenant: str, pipeline: str) -> str:
+    """Return the sort key of a paused pipeline, among the active jobs."""
     return f"{PIPELINE_PREFIX}{tenant}#{pipeline}"
 
 
 def pipeline_of_sk(sk: str) -> tuple[str, str] | None:
-    """Return tenant and pipeline of the row of a pause; None: it is another row."""
+    """Return tenant and name of a paused pipeline; None: it is another row."""
     tenant, _, pipeline = sk.removeprefix(PIPELINE_PREFIX).partition("#")
     is_pause = sk.startswith(PIPELINE_PREFIX) and is_name(tenant) and is_name(pipeline)
     return (tenant, pipeline) if is_pause else None

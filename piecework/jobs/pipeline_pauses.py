@@ -52,11 +52,13 @@ async def resume_pipeline(
     Raises:
         UsageError: `job.pipeline.not_paused`.
     """
+    was_paused = False
     while (state := await rt.pipelines.read(tenant, pipeline)).pause is not None:
+        was_paused = True
         if await rt.pipelines.set(state, None, actor, reason):
             break
     followed = await _follow_all(rt, tenant, pipeline, actor, reason)
-    if state.pause is None and not followed.jobs:
+    if not (was_paused or followed.jobs):
         message = f"Pipeline {pipeline} is not paused."
         raise UsageError(
             message,

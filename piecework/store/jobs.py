@@ -24,8 +24,7 @@ COUNTED_AT_ONCE = 16
 class ActiveMarks:
     """What the rows beside the active jobs say. A reconciler reads them with the jobs.
 
-    Only keys are used, because keys cannot be edited in place. What a row has besides
-    is read again before a process acts on it.
+    Only keys are used, because keys cannot be edited in place.
 
     Attributes:
         outboxes: The tenants whose webhooks have pending deliveries.
@@ -47,7 +46,7 @@ class ActiveMarks:
             if tenant is not None:
                 found.add(tenant)
         pipeline = keys.pipeline_of_sk(row["sk"])
-        if pipeline is not None and "pause_code" in row:
+        if pipeline is not None:
             self.paused.add(pipeline)
 
 

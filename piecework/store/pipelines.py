@@ -1,7 +1,8 @@
 """The pauses of pipelines: one row for each pipeline that was ever paused.
 
-The rows are among the active jobs, so that a reconciler reads them with its jobs. Each
-write names the one that it follows, so a late copy of a pause changes nothing.
+While a pipeline is paused, a mark of it is among the active jobs, so that a reconciler
+finds it with its jobs. Each write names the one that it follows, so a late copy of a
+pause changes nothing.
 """
 
 from __future__ import annotations
@@ -45,23 +46,20 @@ class PipelinePauses:
 
     async def read(self, tenant: str, pipeline: str) -> PipelineState:
         """Return the state of a pipeline."""
-        sk = keys.pipeline_sk(tenant, pipeline)
-        row = await self.table.get(keys.ACTIVE_PK, sk)
+        row = await self.table.get(keys.pipelines_pk(tenant), pipeline)
         return _state(tenant, pipeline, row or {})
 
     async def of_tenant(self, tenant: str) -> AsyncIterator[PipelineState]:
         """Yield the pipelines of a tenant that were ever paused."""
-        rows = self.table.query(keys.ACTIVE_PK, keys.pipeline_sk(tenant))
-        async for row in rows:
-            if (named := keys.pipeline_of_sk(row["sk"])) is not None:
-                yield _state(*named, row)
+        async for row in self.table.query(keys.pipelines_pk(tenant)):
+            yield _state(tenant, row["sk"], row)
 
     async def set(
         self, seen: PipelineState, pause: Pause | None, actor: str, reason: str
     ) -> bool:
         """Pause a pipeline, or end its pause; False: its state has changed since.
 
-        A pause that is repeated replaces the reason. The event is in the same
+        A pause that is repeated replaces the reason. Mark and event are in the same
         transaction.
         """
         facts: dict[str, Any] = {"v": SCHEMA, "seq": seen.seq + 1}
@@ -70,25 +68,31 @@ class PipelinePauses:
             at = iso(self.clock())
             told = (pause.code, pause.message, pause.actor, at)
             facts, removed = facts | dict(zip(PAUSE, told, strict=True)), ""
-        action = self.table.action(
+        row = self.table.action(
             "Update",
-            keys.ACTIVE_PK,
-            keys.pipeline_sk(seen.tenant, seen.pipeline),
+            keys.pipelines_pk(seen.tenant),
+            seen.pipeline,
             condition=FIRST_OR_SEEN,
             update="SET " + ", ".join(f"{name} = :{name}" for name in facts) + removed,
             values={**facts, "seen": seen.seq},
         )
+        mark = self.table.action(
+            "Delete" if pause is None else "Put",
+            keys.ACTIVE_PK,
+            keys.pipeline_sk(seen.tenant, seen.pipeline),
+            item=None if pause is None else {"tenant": seen.tenant},
+        )
         act = {"pipeline": seen.pipeline, "actor": actor, "reason": reason}
         name = "pipeline resumed" if pause is None else "pipeline paused"
         event = fleet_event(self.table, seen.tenant, name, self.clock(), act)
-        return isinstance(await self.table.transact([action, event]), Written)
+        return isinstance(await self.table.transact([row, mark, event]), Written)
 
     def still_paused(self, seen: PipelineState) -> Action:
         """Return the check that the pause which was read has not ended."""
         return self.table.action(
             "ConditionCheck",
-            keys.ACTIVE_PK,
-            keys.pipeline_sk(seen.tenant, seen.pipeline),
+            keys.pipelines_pk(seen.tenant),
+            seen.pipeline,
             condition=STILL_PAUSED,
             values={"seen": seen.seq},
         )

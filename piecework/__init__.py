@@ -36,11 +36,13 @@ if TYPE_CHECKING:
     from piecework.errors.classify import envelope_of
     from piecework.errors.classify_llm import raise_for_stop_reason
     from piecework.pipelines import Document, Pipeline, Stage
+    from piecework.questions import Approval, Escalate
     from piecework.resilience.breaker import CircuitBreaker
     from piecework.resilience.limits import Limits
     from piecework.resilience.retry import RetryBudget, RetryPolicy
 
 __all__ = [
+    "Approval",
     "ChunkResult",
     "CircuitBreaker",
     "Context",
@@ -49,6 +51,7 @@ __all__ = [
     "Document",
     "Effect",
     "ErrorEnvelope",
+    "Escalate",
     "Escalation",
     "Fallback",
     "FallbackUsed",
@@ -83,6 +86,7 @@ __all__ = [
 
 #: The module of each name. A program imports only the modules of the names it uses.
 _MODULES = {
+    "Approval": "piecework.questions",
     "ChunkResult": "piecework.context",
     "CircuitBreaker": "piecework.resilience.breaker",
     "Context": "piecework.context",
@@ -91,6 +95,7 @@ _MODULES = {
     "Document": "piecework.pipelines",
     "Effect": "piecework.domain.model",
     "ErrorEnvelope": "piecework.errors",
+    "Escalate": "piecework.questions",
     "Fallback": "piecework.dependency",
     "FallbackUsed": "piecework.calls.fallback",
     "Escalation": "piecework.domain.ladder",

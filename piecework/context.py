@@ -6,7 +6,7 @@ ctx.call = key -> stored? -> intent -> attempts -> stored
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast, overload
@@ -22,16 +22,19 @@ from piecework.domain.identity import path_of, unfold
 from piecework.domain.protocols import JobResults, MissingChunk
 from piecework.errors import UsageError
 from piecework.pipelines import RUN, Pipeline, Stage
+from piecework.questions import Approval, Escalate, Span, declare, decode_answer
 from piecework.resilience.retry import answer_of
 
 if TYPE_CHECKING:
     import structlog
+    from pydantic import BaseModel
 
     from piecework.errors import ErrorEnvelope
 
 P = TypeVar("P")
 R = TypeVar("R")
 V = TypeVar("V", default=Any)
+A = TypeVar("A", bound="BaseModel", default=Approval)
 
 
 class StageRunner(Protocol):
@@ -179,21 +182,68 @@ class Context(Generic[P]):
                 has no zone.
             RuntimeError: The stage has ended, and code that it left behind sleeps.
         """
-        if self.closed:
-            message = "A sleep begins after the end of its stage."
-            raise RuntimeError(message)
-        if keys.is_compensation_stage(self.stage):
-            message = f"The compensation {self.stage!r} sleeps: it must not wait."
-            raise UsageError(message, code="pipeline.sleep.invalid")
+        scope = self._scope_of_wait("pipeline.sleep.invalid")
         if isinstance(moment, datetime):
             if moment.tzinfo is None:
                 message = f"{moment} has no time zone: a sleep needs one."
                 raise UsageError(message, code="pipeline.sleep.invalid")
             moment = moment.timestamp()
-        scope = CallScope(
+        await self.caller.sleep_until(scope, moment, name)
+
+    async def wait_for(
+        self,
+        name: str,
+        *,
+        ask: Any,
+        timeout: Span,  # noqa: ASYNC109 -- of a person, not of this process
+        answer: type[A] = Approval,  # type: ignore[assignment]
+        remind: Sequence[Span] = (),
+        escalate: Escalate | Sequence[Escalate] = (),
+        default: A | None = None,
+    ) -> A:
+        """Ask a person and wait for the answer without a worker, for days.
+
+        The chunk gives up worker, message and lease; no attempt is spent. When it is
+        answered, or its time is over, the stage runs again from its start: answered
+        calls are replayed, and this method returns the answer.
+
+        Args:
+            name: The name of the question; two of one name in a stage are told apart
+                by their order.
+            ask: What the person reads: a text, or any JSON value or model.
+            timeout: Seconds or a `timedelta`, after which the question ends.
+            answer: The model of the answer; by default yes or no.
+            remind: When the question is told again, since it was asked.
+            escalate: When it is told to another receiver, since it was asked.
+            default: The answer when the time is over; without it the stage fails.
+
+        Raises:
+            PermanentError: `runtime.wait.timed_out`; `runtime.answer.invalid`: a
+                deployment changed the model, and it refuses the stored answer.
+            UsageError: `pipeline.wait.invalid`.
+            RuntimeError: The stage has ended, and code that it left behind asks.
+        """
+        scope = self._scope_of_wait("pipeline.wait.invalid")
+        question = declare(name, ask, answer, timeout, remind, escalate, default)
+        text = await self.caller.wait_for(scope, question)
+        return cast("A", decode_answer(answer, text, name))
+
+    def _scope_of_wait(self, code: str) -> CallScope:
+        """Return the scope of a wait.
+
+        Raises:
+            UsageError: `code`: a compensation waits.
+            RuntimeError: The stage has ended.
+        """
+        if self.closed:
+            message = "A wait begins after the end of its stage."
+            raise RuntimeError(message)
+        if keys.is_compensation_stage(self.stage):
+            message = f"The compensation {self.stage!r} waits: it must not."
+            raise UsageError(message, code=code)
+        return CallScope(
             self.tenant, self.job, self.chunk, self.stage, self.pipeline.name
         )
-        await self.caller.sleep_until(scope, moment, name)
 
     @property
     def fallbacks_used(self) -> tuple[FallbackUsed, ...]:

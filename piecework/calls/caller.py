@@ -8,7 +8,7 @@ effect     ledger: what happened so far -> attempts, with the intent -> answer i
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -33,18 +33,21 @@ from piecework.domain import keys, values
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import CalledFunctions, function_text
 from piecework.domain.model import Effect
-from piecework.domain.outcome import MAX_BUDGET_DEFERRALS
+from piecework.domain.outcome import MAX_BUDGET_DEFERRALS, Asking, Sleeping
 from piecework.domain.protocols import (
     AlreadyDone,
     CancelRequestedError,
     ClaimLostError,
     Journal,
     Ledger,
+    NoQuestions,
     NoResponseCache,
     Proceed,
+    Questions,
     ResponseCache,
-    SleepRequestedError,
+    WaitRequestedError,
 )
+from piecework.domain.question import TIMED_OUT_CODE, Ask, QuestionState
 from piecework.errors import PermanentError, StoreError
 from piecework.resilience.retry import Answered, Failed
 
@@ -80,10 +83,12 @@ class Caller:
     attempts: Attempts
     drains_effects: Callable[[], bool] = lambda: False
     fatal_error: (
-        ClaimLostError | CancelRequestedError | SleepRequestedError | StoreError | None
+        ClaimLostError | CancelRequestedError | WaitRequestedError | StoreError | None
     ) = None
-    #: The sleeps of the current run of a stage so far.
+    questions: Questions = field(default_factory=NoQuestions)
+    #: The sleeps, and the questions by their name, of the current run of a stage.
     sleeps: int = 0
+    asked: Counter[str] = field(default_factory=Counter)
     responses: ResponseCache = field(default_factory=NoResponseCache)
     effect_drain: EffectDrain = field(default_factory=EffectDrain)
     recent_io: deque[Any] = field(default_factory=lambda: deque(maxlen=RECENT_IO))
@@ -168,7 +173,7 @@ class Caller:
         told apart by their name, or by their order in the stage.
 
         Raises:
-            SleepRequestedError: The chunk gives up its worker.
+            WaitRequestedError: The chunk gives up its worker.
         """
         if self.fatal_error is not None:
             raise self.fatal_error
@@ -182,10 +187,40 @@ class Caller:
             until = float(stored)
         left = until - self.attempts.clock()
         if left > SHORT_SLEEP_S:
-            self.fatal_error = SleepRequestedError(until)
+            self.fatal_error = WaitRequestedError(Sleeping(until))
             raise self.fatal_error
         if left > 0:
             await self.attempts.sleep(left)
+
+    async def wait_for(self, scope: CallScope, ask: Ask) -> str:
+        """Return the answer of a question as JSON, or give up the worker for it.
+
+        The first run of the stage decides the moments. Questions of one name are told
+        apart by their order in the stage.
+
+        Raises:
+            WaitRequestedError: The chunk gives up its worker.
+            PermanentError: `runtime.wait.timed_out`.
+        """
+        if self.fatal_error is not None:
+            raise self.fatal_error
+        self.asked[ask.name] += 1
+        number = self.asked[ask.name]
+        name = ask.name if number == 1 else f"{ask.name}#{number}"
+        row = self.questions.recall(scope.stage, name)
+        if row is None or not row.is_answered_for(self.gen):
+            question = ask.at(scope.stage, name, self.clock())
+            self.fatal_error = WaitRequestedError(Asking(question))
+            raise self.fatal_error
+        if row.state is QuestionState.OPEN:
+            if not row.is_over(self.clock()):
+                self.fatal_error = WaitRequestedError(Asking(row.again))
+                raise self.fatal_error
+            row = await self.questions.close(row)
+        if row.value is None:
+            message = f"Question {name!r} was not answered until {row.until}."
+            raise PermanentError(message, code=TIMED_OUT_CODE)
+        return row.value
 
     async def _equal_end(self, shared: str) -> Answered[str] | Failed | None:
         """Return the end of an equal call that is in flight; None: there is none."""
@@ -309,7 +344,7 @@ class Caller:
         After `MAX_BUDGET_DEFERRALS` deferrals the fleet's retry budget is not enforced
         any more: a compensation that never succeeds must come to an end.
         """
-        if isinstance(self.fatal_error, CancelRequestedError | SleepRequestedError):
+        if isinstance(self.fatal_error, CancelRequestedError | WaitRequestedError):
             self.fatal_error = None  # it stopped the pivot, and no compensation
         self.counts.forward = False
         self.gate.keep_open()

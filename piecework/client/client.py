@@ -44,6 +44,7 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.dead_letters import Closing
 from piecework.store.limits import FleetQuotas
+from piecework_orchestrator.approvals import open_questions
 from piecework_orchestrator.closing import (
     AT_ONCE,
     Redriven,
@@ -381,6 +382,11 @@ class Client:
         """
         return await fleet_documents(self.runtime, since)
 
+    async def approvals(self) -> AsyncIterator[Document]:
+        """Yield the open questions of the tenant's active jobs; see `job.answer`."""
+        async for document in open_questions(self.runtime):
+            yield document
+
     async def limits(self) -> list[Document]:
         """Return the limits of the dependencies that have used any."""
         rows = self._quotas().rows()
@@ -495,6 +501,7 @@ class SyncClient:
     discard = Blocking(Client.discard)
     compensate = Blocking(Client.compensate)
     fleet_events = Blocking(Client.fleet_events)
+    approvals = BlockingIterator(Client.approvals)
     limits = Blocking(Client.limits)
     set_limits = Blocking(Client.set_limits)
     pipelines = Blocking(Client.pipelines)

@@ -25,6 +25,12 @@ from piecework.jobs.fan_out import Progress
 from piecework.pipelines import Pipeline, Stage
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import Closing
+from piecework_orchestrator.approvals import (
+    AnswerRequest,
+    answer,
+    chunk_question,
+    open_questions,
+)
 from piecework_orchestrator.artifacts import save_artifacts
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.closing import (
@@ -542,6 +548,43 @@ class JobHandle(Generic[R]):
         text = json.dumps(answer) if happened else None
         request = ResolutionRequest(key, text, self.actor, reason)
         return await resolve(self.rt, self.ref.chunk(chunk), request)
+
+    # ── questions ─────────────────────────────────────────────────────────────
+
+    async def questions(self) -> AsyncIterator[Document]:
+        """Yield the open questions of the job, by their next step."""
+        async for document in open_questions(self.rt, self.id):
+            yield document
+
+    async def question(self, chunk: int, question: str = "") -> Document:
+        """Return a question of a chunk: the named one, the open one, or the last one.
+
+        Raises:
+            NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
+        """
+        await self._record()
+        return await chunk_question(self.rt, self.ref.chunk(chunk), question)
+
+    async def answer(
+        self, chunk: int, value: Any, reason: str, *, question: str = ""
+    ) -> Document:
+        """Answer the open question of a chunk, and return it; its stage goes on.
+
+        Args:
+            chunk: The number of its chunk.
+            value: An instance of the question's model, or a JSON value.
+            reason: Kept in the record with the name of the actor.
+            question: The name of the question; default: the open one.
+
+        Raises:
+            NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
+            UsageError: `approval.question.closed`: another answer counts, or the time
+                is over; `approval.answer.invalid`, `approval.model.unknown`,
+                `approval.reason.missing`.
+        """
+        await self._record()
+        request = AnswerRequest(value, self.actor, reason, question)
+        return await answer(self.rt, self.ref.chunk(chunk), request)
 
     async def _record(self) -> Job:
         return await require_job(self.rt, self.id)

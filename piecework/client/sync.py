@@ -137,3 +137,6 @@ class SyncJob(Generic[R]):
     compensate = Blocking(JobHandle.compensate)
     effects = BlockingIterator(JobHandle.effects)
     resolve_effect = Blocking(JobHandle.resolve_effect)
+    questions = BlockingIterator(JobHandle.questions)
+    question = Blocking(JobHandle.question)
+    answer = Blocking(JobHandle.answer)

@@ -111,6 +111,16 @@ class ChunkRow:
         return self._optional("redispatch_at")
 
     @property
+    def due_at(self) -> str:
+        """Its time in the index of long waits; empty: it is not in the index."""
+        return self._optional("due_at")
+
+    @property
+    def question(self) -> str:
+        """The question that its stage waits for; empty: it waits for none."""
+        return self._optional("question")
+
+    @property
     def given_back_at(self) -> str:
         """When the reconciler gave it back after its lease expired; empty: never."""
         return self._optional("given_back_at")

@@ -346,6 +346,11 @@ class JobRow:
         return "ordered" in self.item
 
     @property
+    def has_waits(self) -> bool:
+        """Whether a chunk of it has ever waited longer than SQS delays a message."""
+        return "has_waits" in self.item
+
+    @property
     def backlog_start(self) -> int | None:
         """The first chunk of its backlog; None: each chunk gets a message at once."""
         if "backlog_start" not in self.item:

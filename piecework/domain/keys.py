@@ -2,7 +2,8 @@
 
     partition                          sort key
     T#acme#J#<job>                     META, JOIN, TALLY, BUDGET, EVENT#<time>#<event>,
-                                       NOTIFICATION#<gen>#<event>, COST#<actor>
+                                       NOTIFICATION#<gen>#<event>, COST#<actor>,
+                                       WAIT#<time>#<n>
     T#acme#J#<job>[#G#0001]            CHUNK#<n>, RESULT#<n>, WORK#<n>#...
     T#acme#J#<job>[#G#0256]            TALLY#GROUPS
     T#acme#JOBS                        <created at>#<job>
@@ -74,6 +75,7 @@ COST_PREFIX = "COST#"
 LIMITS_PREFIX = "LIMITS#"
 BACKLOG_PREFIX = "BACKLOG#"
 DUE_PREFIX = "DUE#"
+WAIT_PREFIX = "WAIT#"
 DELIVERY_PREFIX = "DELIVERY#"
 OCCASION_PREFIX = "OCCASION#"
 OUTBOX_PREFIX = "OUTBOX#T#"
@@ -90,6 +92,7 @@ CALLS_ROWS = "CALLS#"
 EFFECT_ROWS = "EFFECT#"
 ERROR_ROWS = "ERROR#"
 COMPENSATED_ROWS = "COMPENSATED#"
+QUESTION_ROWS = "QUESTION#"
 
 _JOB_PK = re.compile(
     r"T#([A-Za-z0-9_-]{1,64})#J#([A-Za-z0-9_-]{1,64})(?:#G#[0-9]{4,})?\Z"
@@ -175,6 +178,16 @@ def due_sk(due_at: str, webhook: str, event: str) -> str:
 def rung_due_sk(due_at: str, job: str, chunk: int, gen: int) -> str:
     """Return the sort key under which a rung of a dead letter is found when due."""
     return f"{DUE_PREFIX}{due_at}#RUNG#{job}#{dead_letter_sk(chunk, gen)}"
+
+
+def wait_sk(due_at: str, chunk: int) -> str:
+    """Return the sort key under which a chunk that waits long is found by its time."""
+    return f"{WAIT_PREFIX}{due_at}#{chunk_name(chunk)}"
+
+
+def wait_end_sk(due_at: str) -> str:
+    """Return the end of the sort keys of the waits that are due until then."""
+    return f"{WAIT_PREFIX}{due_at}~"
 
 
 def outbox_sk(tenant: str) -> str:
@@ -338,6 +351,16 @@ def claim_of_calls_part(part: str) -> tuple[int, int]:
 def effect_sk(chunk: int, key: str) -> str:
     """Return the sort key of an effect in the ledger."""
     return work_prefix(chunk) + EFFECT_ROWS + key
+
+
+def question_part(stage: str, question: str) -> str:
+    """Return the last part of the sort key of a question of a stage."""
+    return f"{QUESTION_ROWS}{stage}#{question}"
+
+
+def question_sk(chunk: int, stage: str, question: str) -> str:
+    """Return the sort key of a question that a stage of a chunk asks."""
+    return work_prefix(chunk) + question_part(stage, question)
 
 
 def error_sk(chunk: int, gen: int, fence: int) -> str:

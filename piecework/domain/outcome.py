@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from piecework.domain.question import Question
     from piecework.errors import ErrorEnvelope
 
 
@@ -36,6 +37,8 @@ STORE = "AWS"
 PAUSE = "pause"
 #: What a chunk waits for whose stage sleeps, until its due time.
 TIMER = "timer"
+#: What a chunk waits for whose stage asks a person, until its due time.
+ANSWER = "answer"
 #: Why a chunk has no result whose order key was stopped until the end of its job.
 STOPPED_CODE = "runtime.order.stopped"
 
@@ -111,6 +114,16 @@ class Sleeping:
 
 
 @dataclass(frozen=True, slots=True)
+class Asking:
+    """A stage asks a person: no attempt is spent, and the stage runs again later.
+
+    That is when the question is answered, or its time is over.
+    """
+
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """The chunk's job was cancelled.
 
@@ -162,6 +175,7 @@ Outcome: TypeAlias = (
     | Released
     | Paused
     | Sleeping
+    | Asking
     | Cancelled
     | DeadLettered
 )

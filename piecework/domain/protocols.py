@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from piecework.domain.model import Effect
+    from piecework.domain.outcome import Asking, Sleeping
+    from piecework.domain.question import QuestionRow
     from piecework.errors import ErrorEnvelope
 
 
@@ -46,18 +48,18 @@ class CancelRequestedError(BaseException):
     """A cancel is requested: stop at this stage boundary and record it."""
 
 
-class SleepRequestedError(BaseException):
-    """The stage sleeps: the chunk gives up its worker until `until`.
+class WaitRequestedError(BaseException):
+    """The stage sleeps, or asks a person: the chunk gives up its worker.
 
     Not an `Exception`, so that a stage's own `except Exception` cannot hide it.
 
     Attributes:
-        until: When the stage runs again, in seconds since 1970.
+        wait: The outcome of the claim.
     """
 
-    def __init__(self, until: float) -> None:
-        super().__init__(until)
-        self.until = until
+    def __init__(self, wait: Sleeping | Asking) -> None:
+        super().__init__(wait)
+        self.wait = wait
 
 
 class Checkpoints(Protocol):
@@ -106,6 +108,29 @@ class Journal(Protocol):
 
     async def record(self, key: str, value: str) -> None:
         """Remember a result; it may be written later, in a batch."""
+
+
+class Questions(Protocol):
+    """The questions that the stages of a chunk have asked."""
+
+    def recall(self, stage: str, question: str) -> QuestionRow | None:
+        """Return a question as it is stored, or None."""
+
+    async def close(self, row: QuestionRow) -> QuestionRow:
+        """End an open question whose time is over; return it as it is then stored."""
+
+
+class NoQuestions:
+    """The questions of a chunk that has asked none, and cannot."""
+
+    def recall(self, stage: str, question: str) -> QuestionRow | None:
+        """Return None."""
+        del stage, question
+        return None
+
+    async def close(self, row: QuestionRow) -> QuestionRow:
+        """Return the question as it is."""
+        return row
 
 
 class ResponseCache(Protocol):

@@ -25,6 +25,10 @@ EVENTS: Final[Mapping[str, str]] = MappingProxyType(
         "breaker.open": "A circuit breaker has been open for the time of the webhook.",
         "dead_letters.arrived": "Dead letters arrived as fast as the alarm says.",
         "dead_letter.escalated": "A dead letter reached a rung of its ladder.",
+        "question.asked": "A stage asks a person.",
+        "question.reminded": "A question is still open: a reminder.",
+        "question.escalated": "A question is still open: another receiver is told.",
+        "question.timed_out": "The time of a question was over without an answer.",
     }
 )
 #: The events of states that last: reconcilers watch for them.

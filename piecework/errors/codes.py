@@ -13,6 +13,7 @@ because a reader looks a code up here. The layers:
 
     infra         stacks on AWS               webhook   telling other systems
     idempotency   functions outside a pipeline, wrapped with `idempotent`
+    approval      questions that stages ask people
 """
 
 from __future__ import annotations
@@ -399,6 +400,13 @@ ROWS: Final = (
     ),
     # runtime
     Code(
+        "runtime.answer.invalid",
+        PERMANENT,
+        "The stored answer of a question does not match the model of its stage, "
+        "which a deployment has changed.",
+        "Deploy a model that accepts the stored answer, then redrive the dead letter.",
+    ),
+    Code(
         "runtime.attempts.exhausted",
         PERMANENT,
         "The chunk has used all its attempts.",
@@ -698,6 +706,12 @@ ROWS: Final = (
         f"Correct the annotation or the value, then run {REDRIVE}.",
     ),
     Code(
+        "runtime.wait.timed_out",
+        PERMANENT,
+        "The time of a question was over without an answer, and it has no default.",
+        "Redrive the dead letter: the question is asked again. Or declare a default.",
+    ),
+    Code(
         "runtime.worker.exhausted",
         TRANSIENT,
         "The worker ran out of memory, disk space or file handles.",
@@ -912,6 +926,13 @@ ROWS: Final = (
         PERMANENT,
         "A function of a simulated pipeline tried to use the network.",
         'Replace it in the simulation; see the README, "Simulate your own".',
+    ),
+    Code(
+        "pipeline.wait.invalid",
+        PERMANENT,
+        "A stage asks a question that cannot be asked: a compensation waits, a step is "
+        "not before the end of its time, or text, model or default do not fit.",
+        "Correct the arguments of `ctx.wait_for`, or move it into a stage.",
     ),
     # submit
     Code(
@@ -1405,6 +1426,41 @@ ROWS: Final = (
         TRANSIENT,
         "The job had not ended when the time to wait was over.",
         "The job goes on. Watch it with `piecework jobs watch JOB`.",
+    ),
+    # approval
+    Code(
+        "approval.answer.invalid",
+        PERMANENT,
+        "The answer does not match the model of the question.",
+        "See the fields with `piecework approvals show JOB CHUNK`; the question "
+        "is still open.",
+    ),
+    Code(
+        "approval.model.unknown",
+        PERMANENT,
+        "The model of the answer is not loaded in this process, so it cannot "
+        "check the answer.",
+        "Add --pipeline MODULE:NAME. In a program import the module of the "
+        "pipeline first.",
+    ),
+    Code(
+        "approval.question.closed",
+        PERMANENT,
+        "The question was answered before, its time was over, or its chunk does "
+        "not wait for it any more. This answer does not count.",
+        "See what was decided with `piecework approvals show JOB CHUNK`.",
+    ),
+    Code(
+        "approval.question.not_found",
+        PERMANENT,
+        "The chunk has asked no question of this name.",
+        "List the open questions with `piecework approvals list`.",
+    ),
+    Code(
+        "approval.reason.missing",
+        PERMANENT,
+        "An answer has no reason. The reason is kept in the record.",
+        "Add --reason 'why'.",
     ),
     # webhook
     Code(

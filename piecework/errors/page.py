@@ -44,6 +44,7 @@ _TITLES: Final = {
     "embedded": "the emulator on this machine",
     "infra": "stacks on AWS",
     "cli": "the command line",
+    "approval": "questions that stages ask people",
     "webhook": "telling other systems",
 }
 

@@ -352,6 +352,17 @@ def timers_waiting(view: View) -> Iterator[Finding]:
         yield view.finding("timer.waiting", message, chunks, until=until)
 
 
+def people_asked(view: View) -> Iterator[Finding]:
+    """Find chunks whose stage waits for the answer of a person."""
+    chunks = chunks_for(view, WaitReason.ANSWER)
+    if chunks:
+        names = sorted({chunk.question for chunk in chunks})
+        more = f" and {len(names) - 1} other questions" if len(names) > 1 else ""
+        message = f"Stages wait for the answer of a person: {names[0]}{more}."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("answer.waiting", message, chunks, until=until)
+
+
 def keys_stopped(view: View) -> Iterator[Finding]:
     """Find chunks behind the dead letter of an earlier chunk of their order key."""
     chunks = chunks_for(view, WaitReason.ORDER_STOPPED)
@@ -537,6 +548,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     breakers_open,
     limits_reached,
     retries_waiting,
+    people_asked,
     timers_waiting,
     keys_stopped,
     aws_unavailable,

@@ -176,6 +176,13 @@ FINDINGS: Final = {
             WAITING,
         ),
         Kind(
+            "answer.waiting",
+            Rank.NEEDS_OPERATOR,
+            "Stages ask a person, and wait for the answer.",
+            "Answer the questions; without an answer each ends at its time.",
+            "piecework approvals list --job {job}",
+        ),
+        Kind(
             "timer.waiting",
             Rank.PASSES,
             "Stages sleep until a moment that the pipeline chose.",

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from piecework.domain.model import Chunk, ChunkStatus, moment
-from piecework.domain.outcome import NEWER_WORKERS, PAUSE, STORE, TIMER
+from piecework.domain.outcome import ANSWER, NEWER_WORKERS, PAUSE, STORE, TIMER
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
 
@@ -29,17 +29,20 @@ class WaitReason(StrEnum):
     ORDER_STOPPED = "order_stopped"
     #: Its stage sleeps until a moment.
     TIMER = "timer"
+    #: Its stage asks a person.
+    ANSWER = "answer"
     #: Its time has come: it waits for a worker.
     WORKER = "worker"
 
 
 #: The waits whose text has the time at which they end.
-CLOCKED: Final = {WaitReason.RETRY, WaitReason.TIMER}
+CLOCKED: Final = {WaitReason.RETRY, WaitReason.TIMER, WaitReason.ANSWER}
 #: A wait for another process than a dependency, by what the chunk is blocked on.
 BY_BLOCKER: Final = {
     NEWER_WORKERS: WaitReason.NEWER_WORKERS,
     STORE: WaitReason.AWS,
     TIMER: WaitReason.TIMER,
+    ANSWER: WaitReason.ANSWER,
 }
 #: A wait for a dependency, by the code of the chunk's last error.
 BY_CODE: Final = {
@@ -58,17 +61,19 @@ class Wait:
         until: The time before which no worker claims it, ISO 8601; empty: it is due.
         blocked_on: The dependency, or the chunk before it in its order key, that
             blocks it; empty: none does.
+        question: The name of the question that a person has to answer; empty: none.
     """
 
     reason: WaitReason
     until: str = ""
     blocked_on: str = ""
+    question: str = ""
 
     @property
     def text(self) -> str:
         """The reason for people, such as `rate limit` or `retry 12:40`."""
         clock = f" {self.until[11:16]}" if self.reason in CLOCKED else ""
-        return self.reason.value.replace("_", " ") + clock
+        return (self.question or self.reason.value.replace("_", " ")) + clock
 
     @property
     def document(self) -> dict[str, Any]:
@@ -78,6 +83,7 @@ class Wait:
             "text": self.text,
             "until": self.until,
             "blocked_on": self.blocked_on,
+            "question": self.question,
         }
         return {name: value for name, value in facts.items() if value}
 
@@ -100,4 +106,4 @@ def wait_of(chunk: Chunk, now: float, stopped: Collection[str] = ()) -> Wait | N
         return Wait(WaitReason.WORKER)
     blocked_on = chunk.blocked_on
     cause = BY_BLOCKER.get(blocked_on) or BY_CODE.get(chunk.error_code)
-    return Wait(cause or WaitReason.RETRY, until, blocked_on)
+    return Wait(cause or WaitReason.RETRY, until, blocked_on, chunk.question)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
@@ -58,6 +59,7 @@ async def reconcile_job(context: PassContext, job: Job) -> Counter[str]:
     context.activity[job.ref] = Activity(job)
     if job.status is not JobStatus.RUNNING:
         context.drawn.forget(job.ref)
+        context.quiet.forget(job.ref)
     actions = await act_by_status(context, job)
     await context.send()
     if actions["redispatched"]:
@@ -214,20 +216,25 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
     stopped = await stop_exceeded(rt, job)
     held = job.holds_rest and not stopped
     await note_backlog(context, job)
-    open_chunks = 0
     newer: list[ChunkRef] = []
     order = BlockedChunks()
     groups = await groups_to_read(rt.tallies, job)
+    quiet = context.quiet.of(job, rt.clock()) & groups
+    open_chunks, awake = len(quiet), 0
+    may_rest = job.has_waits and not (job.is_ordered or held)
+    groups -= quiet
     if held:
         groups &= {keys.partition_of(chunk) for chunk in job.sample}
     context.leases.keep_only(job.ref, groups)
     for group in sorted(groups):
         unstarted: list[Chunk] = []
+        resting = Resting(job)
         async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
             if held and chunk.ref.chunk not in job.sample:
                 continue
             context.note(chunk)
             open_chunks += not chunk.status.terminal
+            resting.note(chunk)
             if stopped and has_not_started(chunk, job):
                 unstarted.append(chunk)
             elif not (job.is_ordered and order.note(chunk)):
@@ -235,15 +242,47 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
         cancelled = await cancel_all_unstarted(rt, unstarted)
         open_chunks -= cancelled
         actions["cancelled"] += cancelled
+        resting.end(context, group, unless=bool(newer) or not may_rest)
+        awake += resting.awake
     if order.blocked:
         actions += await continue_keys(context, job, order)
         if order.is_stopped and not newer:
             ended = await end_stopped_chunks(rt, job, groups)
             actions["stopped chunks ended"] += ended
             open_chunks -= ended
+    if open_chunks and may_rest and not (awake or newer):
+        context.quiet.jobs.add(job.ref)
     if open_chunks == 0 and not newer:
         actions += await on_all_ended(context, job, is_sample=held)
     return actions
+
+
+@dataclass(slots=True)
+class Resting:
+    """Whether the open chunks of a group all wait in the index, and the first time.
+
+    Attributes:
+        due_at: The first time; empty: there is none, or another chunk is open.
+    """
+
+    job: Job
+    due_at: str = ""
+    awake: bool = False
+
+    def note(self, chunk: Chunk) -> None:
+        """Add a chunk that was read."""
+        if chunk.status.terminal or self.awake:
+            return
+        self.awake = chunk.status is not ChunkStatus.WAITING or not chunk.due_at
+        if self.awake:
+            self.due_at = ""
+        else:
+            self.due_at = min(filter(None, (self.due_at, chunk.due_at)))
+
+    def end(self, context: PassContext, group: int, *, unless: bool) -> None:
+        """Record whether the group needs no read until its first chunk is due."""
+        due_at = "" if unless else self.due_at
+        context.quiet.note(self.job, group, due_at, context.rt.clock())
 
 
 async def on_all_ended(

@@ -23,6 +23,7 @@ from piecework.reconciler.expiry import Expiries
 from piecework.reconciler.jobs import reconcile_job
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.reconciler.pass_state import PassContext, refuse_chunk
+from piecework.reconciler.waits import LOOK_S, Waits
 from piecework.reconciler.watches import Watches
 from piecework.runtime import Runtime
 from piecework.store.jobs import ActiveMarks
@@ -60,6 +61,7 @@ class Reconciler:
     _alarms: DeadLetterAlarms = field(init=False)
     _expiry: Expiries = field(init=False)
     _watches: Watches = field(init=False)
+    _waits: Waits = field(init=False)
     _next_pass: dict[JobRef, float] = field(default_factory=dict)
     #: Active jobs whose dead letters climb a ladder; the marks are in the outbox.
     _climbing: set[JobRef] = field(default_factory=set)
@@ -71,6 +73,7 @@ class Reconciler:
         self._alarms = DeadLetterAlarms(self.rt, self.log)
         self._expiry = Expiries(self.rt)
         self._watches = Watches(self.rt, self._context.activity)
+        self._waits = Waits(self.rt)
         self.deliverer = Deliverer(self.rt, self.log, self.send)
 
     @property
@@ -91,7 +94,7 @@ class Reconciler:
             if ref in self._climbing:
                 self.marks.outboxes.add(ref.tenant)
             now = asyncio.get_running_loop().time()
-            if self._next_pass.get(ref, 0.0) <= now:
+            if self._next_pass.get(ref, 0.0) <= now or self._waits.is_due(ref, now):
                 actions += await self._job(ref)
         self.marks = marks
         for ref in gone:
@@ -116,6 +119,19 @@ class Reconciler:
         )
         return actions
 
+    def idle_s(self) -> float:
+        """Return for how many seconds nothing can be due; 0: a job is active.
+
+        A job whose chunks all wait long counts as idle until its next look or deadline.
+        """
+        quiet = self._context.quiet.jobs
+        if self.active > len(quiet & self._next_pass.keys()):
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        looks = [look for ref in quiet if (look := self._waits.next_look(ref))]
+        passes = [at for ref, at in self._next_pass.items() if ref in quiet]
+        return max(min([IDLE_S, *(at - now for at in (*looks, *passes))]), 0.0)
+
     def request_pass(self) -> None:
         """Include every job in the next pass."""
         self._next_pass = dict.fromkeys(self._next_pass, 0.0)
@@ -128,6 +144,8 @@ class Reconciler:
         self._context.overdue.forget(ref)
         self._context.drawn.forget(ref)
         self._context.activity.pop(ref, None)
+        self._context.quiet.forget(ref)
+        self._waits.forget(ref)
 
     async def _job(self, ref: JobRef) -> Counter[str]:
         """Reconcile one job; its failure does not end the pass over the others."""
@@ -164,22 +182,30 @@ class Reconciler:
             await self.rt.jobs.note(ref, code, message)
 
     async def _act(self, ref: JobRef) -> Counter[str]:
-        self._context.overdue.forget(ref)
+        now = asyncio.get_running_loop().time()
         job = await self.rt.jobs.read(ref)
-        if job is None or job.status.ended:
+        if job is None:
+            self._forget(ref)
+            return Counter()
+        actions = await self._waits.look(self._context, job, now)
+        if self._next_pass.get(ref, 0.0) > now and not actions.total():
+            return actions
+        self._context.overdue.forget(ref)
+        if job.status.ended:
             self._forget(ref)
         else:
-            self._next_pass[ref] = asyncio.get_running_loop().time() + self.pause(job)
+            self._next_pass[ref] = now + self.pause(job)
             if job.has_ladder:
                 self._climbing.add(ref)
-        if job is None:
-            return Counter()
         is_paused = (ref.tenant, job.pipeline) in self.marks.paused
         must_pause = is_paused and job.status is JobStatus.RUNNING
         must_resume = is_paused_by_pipeline(job) and not is_paused
         if (must_pause or must_resume) and await follow_pipeline(self.rt, job):
-            return Counter({"pipeline followed": 1})
-        return await reconcile_job(self._context, job)
+            return actions + Counter({"pipeline followed": 1})
+        actions += await reconcile_job(self._context, job)
+        if ref in self._context.quiet.jobs:
+            self._next_pass[ref] = now + self.pause(job, at_least=LOOK_S)
+        return actions
 
     async def _drain(self) -> Counter[str]:
         try:
@@ -209,7 +235,7 @@ class Reconciler:
             telemetry.emit(self.log, "reconcile.watch_failed")
             return Counter({"failed": 1})
 
-    def pause(self, job: Job) -> float:
+    def pause(self, job: Job, at_least: float = 0.0) -> float:
         """Return the seconds until the next pass; a large job is read less often.
 
         A pass costs read units; the pause keeps them below `reconcile_read_units` a
@@ -217,7 +243,9 @@ class Reconciler:
         """
         settings = self.rt.settings
         units = job.chunks * CHUNK_BYTES / UNIT_BYTES
-        pause = max(settings.reconcile_s, units / settings.reconcile_read_units)
+        pause = max(
+            settings.reconcile_s, units / settings.reconcile_read_units, at_least
+        )
         if job.status not in CANCELLABLE or job.deadline is None:
             return pause
         return min(pause, max(job.deadline - self.rt.clock(), 0.0))
@@ -274,10 +302,11 @@ async def pass_and_pause(reconciler: Reconciler, wake: asyncio.Event) -> None:
     except Exception:  # noqa: BLE001 -- logged with its traceback
         telemetry.emit(reconciler.log, "reconcile.failed")
     pause = rt.settings.reconcile_s * rt.rng.uniform(0.8, 1.2)
-    if reconciler.active:
+    idle_s = reconciler.idle_s()
+    if not idle_s:
         await asyncio.sleep(pause)
         return
     wake.clear()
     with suppress(TimeoutError):
-        async with asyncio.timeout(max(pause, IDLE_S)):
+        async with asyncio.timeout(max(pause, idle_s)):
             await wake.wait()

@@ -152,6 +152,50 @@ class Activity:
         return f"{job.gen} {job.status} {job.dispatched_at} {self.open}"
 
 
+# ── groups whose open chunks all wait in the index of long waits ──────────────
+
+#: Seconds after which a quiet group is read again, at the latest.
+QUIET_S = 3_600.0
+
+
+@dataclass(slots=True)
+class QuietGroups:
+    """The groups of each job that need no read before their first chunk is due.
+
+    The index wakes their chunks. A lost entry is found at the time of its chunk.
+    """
+
+    #: The jobs of which no open chunk needs a read.
+    jobs: set[JobRef] = field(default_factory=set)
+    _until: dict[tuple[JobRef, int], dict[int, float]] = field(default_factory=dict)
+
+    def of(self, job: Job, now: float) -> set[int]:
+        """Return the quiet groups of a job at a time in seconds since 1970."""
+        groups = self._until.get((job.ref, job.gen), {})
+        return {group for group, until in groups.items() if until > now}
+
+    def note(self, job: Job, group: int, due_at: str, now: float) -> None:
+        """Record a group that was read; empty: a chunk of it does not wait long."""
+        groups = self._until.setdefault((job.ref, job.gen), {})
+        if due_at:
+            groups[group] = min(moment(due_at), now + QUIET_S)
+        else:
+            groups.pop(group, None)
+
+    def wake(self, ref: JobRef, group: int) -> None:
+        """Read a group again: a chunk of it has left the index."""
+        self.jobs.discard(ref)
+        for (job, _), groups in self._until.items():
+            if job == ref:
+                groups.pop(group, None)
+
+    def forget(self, ref: JobRef) -> None:
+        """Drop a job that has ended, or is in another state."""
+        self.jobs.discard(ref)
+        for key in [key for key in self._until if key[0] == ref]:
+            del self._until[key]
+
+
 async def refuse_chunk(ref: ChunkRef, gen: int) -> bool:
     """Refuse every chunk: the default without a worker in this process."""
     del ref, gen
@@ -174,6 +218,7 @@ class PassContext:
     overdue: Overdue = field(default_factory=Overdue)
     drawn: DrawnChunks = field(default_factory=DrawnChunks)
     activity: dict[JobRef, Activity] = field(default_factory=dict)
+    quiet: QuietGroups = field(default_factory=QuietGroups)
     progress: Progress = lambda *_: None
     _unsent: list[Message] = field(default_factory=list)
 

@@ -20,13 +20,12 @@ from piecework.domain.outcome import (
     Deferred,
     Outcome,
     Retry,
-    Sleeping,
     Succeeded,
 )
 from piecework.domain.protocols import (
     CancelRequestedError,
     Checkpoints,
-    SleepRequestedError,
+    WaitRequestedError,
 )
 from piecework.errors import ErrorEnvelope, StoreError
 from piecework.errors.classify import classify
@@ -82,8 +81,8 @@ async def run(
             await checkpoints.complete(index, value, pipeline.stages[index + 1].name)
         except CancelRequestedError:
             return Cancelled(stage.name)
-        except SleepRequestedError as sleep:
-            return Sleeping(sleep.until)
+        except WaitRequestedError as request:
+            return request.wait
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 -- a stage may raise anything

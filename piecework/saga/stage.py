@@ -20,7 +20,7 @@ from piecework.context import Context
 from piecework.dependency import CURRENT
 from piecework.domain import values
 from piecework.domain.model import iso
-from piecework.domain.protocols import Checkpoints, SleepRequestedError
+from piecework.domain.protocols import Checkpoints, WaitRequestedError
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
@@ -97,12 +97,12 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
     try:
         with context_of_run(ctx) as own:
             value = await run(stage, own, variant)
-    except SleepRequestedError:
+    except WaitRequestedError:
         await caller.drain()
         raise
     except (Exception, BaseExceptionGroup) as error:
         end = caller.fatal_error
-        if isinstance(end, SleepRequestedError):
+        if isinstance(end, WaitRequestedError):
             await caller.drain()
         if end is not None and end is not error:
             raise end from error
@@ -123,6 +123,7 @@ def context_of_run(ctx: Context[Any]) -> Iterator[Context[Any]]:
     own = ctx.for_stage()
     ctx.caller.functions.by_key.clear()
     ctx.caller.sleeps = 0
+    ctx.caller.asked.clear()
     try:
         yield own
     finally:

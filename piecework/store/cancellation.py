@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
 from piecework.domain.protocols import CancelRequest
+from piecework.store.claims import WAIT
 from piecework.store.reclaim import AS_READ, NOT_RENEWED_SINCE
 from piecework.store.table import Action, Table, Written
 
@@ -57,7 +58,7 @@ def cancelling(table: Table, chunk: Chunk, now: float) -> Action:
         chunk.ref.sk,
         condition=f"{UNCLAIMED} AND {NOT_RENEWED_SINCE}" if running else UNCLAIMED,
         update="SET #status = :cancelled, settled_at = :now, cancelled_at_stage = :at"
-        " REMOVE claimed_by, claim_expires_at, claim_token, redispatch_at, retry_at",
+        f" REMOVE claimed_by, claim_expires_at, claim_token, redispatch_at, {WAIT}",
         values={
             "seen": chunk.status,
             "gen": chunk.gen,
@@ -98,7 +99,7 @@ async def request_compensation(
         chunk.ref.pk,
         chunk.ref.sk,
         condition=UNCLAIMED,
-        update=f"SET {assignments}, redispatch_at = :due REMOVE retry_at",
+        update=f"SET {assignments}, redispatch_at = :due REMOVE {WAIT}",
         values={
             "seen": chunk.status,
             "gen": chunk.gen,
@@ -155,7 +156,7 @@ async def set_direction(
         condition=UNCLAIMED,
         update="SET #status = :waiting, direction = :direction"
         + (", error_code = :code" if failure else "")
-        + " REMOVE retry_at",
+        + f" REMOVE {WAIT}",
         values={
             "seen": chunk.status,
             "gen": chunk.gen,

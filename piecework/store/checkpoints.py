@@ -23,6 +23,7 @@ from piecework.domain.protocols import (
     CancelRequestedError,
     ClaimLostError,
 )
+from piecework.domain.question import QuestionRow
 from piecework.domain.rows import (
     CallsRow,
     CompensatedRow,
@@ -319,6 +320,11 @@ class Work:
     def compensated(self) -> list[CompensatedRow]:
         """The compensated stages of all generations."""
         return [CompensatedRow(item) for item in self._kind(keys.COMPENSATED_ROWS)]
+
+    @property
+    def questions(self) -> list[QuestionRow]:
+        """The questions that its stages have asked."""
+        return [QuestionRow(item) for item in self._kind(keys.QUESTION_ROWS)]
 
     def compensated_in(self, gen: int) -> list[CompensatedRow]:
         """Return the compensated stages of a generation."""

@@ -73,10 +73,10 @@ SET_OWNER = (
     " claim_expires_at = :expires, claimed_at = :now, started_at = :now,"
     " receive_count = :receive_count, renewals = :zero"
 )
-START_ATTEMPT = f"{SET_OWNER} ADD fence :one, attempts :one REMOVE retry_at, blocked_on"
-START_RECOVERY = (
-    f"{SET_OWNER} ADD fence :one, recoveries :one REMOVE retry_at, blocked_on"
-)
+#: What a wait has left on the chunk.
+WAIT = "retry_at, blocked_on, due_at, question"
+START_ATTEMPT = f"{SET_OWNER} ADD fence :one, attempts :one REMOVE {WAIT}"
+START_RECOVERY = f"{SET_OWNER} ADD fence :one, recoveries :one REMOVE {WAIT}"
 
 
 @dataclass(frozen=True, slots=True)

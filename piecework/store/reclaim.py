@@ -81,7 +81,7 @@ class Reclaimer:
         return await self._write(
             chunk,
             AS_READ,
-            "SET redispatch_at = :due, redispatches = :sent",
+            "SET redispatch_at = :due, redispatches = :sent REMOVE due_at",
             {"due": iso(now + wait), "sent": chunk.redispatches + 1},
         )
 

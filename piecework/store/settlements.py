@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from piecework.domain import keys
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.claim import Claim
-from piecework.domain.model import ChunkStatus, iso
+from piecework.domain.model import ChunkStatus, iso, moment
 from piecework.domain.outcome import (
+    ANSWER,
     PAUSE,
     STORE,
     TIMER,
+    Asking,
     Cancelled,
     DeadLettered,
     Deferred,
@@ -31,7 +33,10 @@ from piecework.settings import Settings
 from piecework.store.cancellation import cancelled_at_stage
 from piecework.store.claims import OWNED, ownership_values
 from piecework.store.dead_letters import open_mark
+from piecework.store.outbox import webhooks_of
+from piecework.store.questions import question_put
 from piecework.store.table import Action, Refused, Table, Written
+from piecework.store.waits import WaitIndex, entry
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
@@ -48,6 +53,11 @@ class Settlements:
     dead_letters: Table
     settings: Settings
     clock: Callable[[], float]
+    waits: WaitIndex = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open the index of long waits."""
+        self.waits = WaitIndex(self.table, self.clock)
 
     async def succeed(
         self,
@@ -78,7 +88,7 @@ class Settlements:
 
     async def schedule_retry(self, claim: Claim, retry: Retry, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING after a failure that spends an attempt."""
-        update = self._wait(
+        actions = await self._wait(
             claim,
             "error_code = :code",
             {"code": retry.failure.code},
@@ -87,7 +97,7 @@ class Settlements:
             "retry",
         )
         error = self._error_put(claim, retry.failure)
-        return await self._write(claim, ChunkStatus.WAITING, [update, error])
+        return await self._write(claim, ChunkStatus.WAITING, [*actions, error])
 
     async def defer(self, claim: Claim, deferred: Deferred, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a dependency is unavailable to all chunks.
@@ -113,7 +123,7 @@ class Settlements:
         if deferred.probe_failed:
             more += ", failed_probes = :probes"
             values["probes"] = claim.chunk.failed_probes + 1
-        update = self._wait(
+        actions = await self._wait(
             claim,
             "error_code = :code, blocked_on = :dependency,"
             f" {counted} = {counted} - :one{more}",
@@ -123,7 +133,7 @@ class Settlements:
             "deferred",
             also_added=f", {period} :one",
         )
-        return await self._write(claim, ChunkStatus.WAITING, [update])
+        return await self._write(claim, ChunkStatus.WAITING, actions)
 
     async def release(self, claim: Claim, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because the worker stops; refund the attempt.
@@ -134,7 +144,7 @@ class Settlements:
         releases = claim.chunk.releases
         refund = 1 if releases < self.settings.max_releases else 0
         counted = counted_as(claim)
-        update = self._wait(
+        actions = await self._wait(
             claim,
             f"{counted} = {counted} - :refund",
             {"one": 1, "refund": refund},
@@ -143,7 +153,7 @@ class Settlements:
             "released",
             also_added=", releases :one",
         )
-        return await self._write(claim, ChunkStatus.WAITING, [update])
+        return await self._write(claim, ChunkStatus.WAITING, actions)
 
     async def pause(self, claim: Claim, paused: Paused, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because the job is paused; refund the attempt.
@@ -152,7 +162,7 @@ class Settlements:
         """
         counted = counted_as(claim)
         more = ", pivot_untried_fence = :fence" if paused.pivot_untried else ""
-        update = self._wait(
+        actions = await self._wait(
             claim,
             f"blocked_on = :pause, {counted} = {counted} - :one{more}",
             {"one": 1, "pause": PAUSE},
@@ -160,7 +170,7 @@ class Settlements:
             calls,
             "paused",
         )
-        return await self._write(claim, ChunkStatus.WAITING, [update])
+        return await self._write(claim, ChunkStatus.WAITING, actions)
 
     async def sleep(self, claim: Claim, sleeping: Sleeping, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a stage sleeps; refund the attempt.
@@ -168,7 +178,7 @@ class Settlements:
         The journal has the moment already, so the next claim waits no longer.
         """
         counted = counted_as(claim)
-        update = self._wait(
+        actions = await self._wait(
             claim,
             f"blocked_on = :timer, {counted} = {counted} - :one",
             {"one": 1, "timer": TIMER},
@@ -176,7 +186,34 @@ class Settlements:
             calls,
             "sleeping",
         )
-        return await self._write(claim, ChunkStatus.WAITING, [update])
+        return await self._write(claim, ChunkStatus.WAITING, actions)
+
+    async def ask(self, claim: Claim, asking: Asking, *, calls: Calls) -> bool:
+        """Move RUNNING -> WAITING because a stage asks a person; refund the attempt.
+
+        The question is in the same transaction. A webhook that wants questions makes
+        the telling of it its first step; otherwise nothing is due before the next one.
+        """
+        question, now = asking.question, self.clock()
+        hooks = await webhooks_of(self.table, claim.ref.tenant)
+        is_told = question.facts is not None and any(
+            hook.wants("question.asked") for hook in hooks
+        )
+        due_at, step = question.next_step("" if is_told else iso(now))
+        named = {"stage": question.stage, "question": question.name, "step": step}
+        counted = counted_as(claim)
+        actions = await self._wait(
+            claim,
+            f"blocked_on = :answer, question = :question, {counted} = {counted} - :one",
+            {"one": 1, "answer": ANSWER, "question": question.name},
+            max(moment(question.until) - now, 0.0),
+            calls,
+            "asking",
+            entered=(due_at, named),
+        )
+        if question.facts is not None:
+            actions.append(question_put(self.table, claim, question.facts))
+        return await self._write(claim, ChunkStatus.WAITING, actions)
 
     async def dead_letter(
         self,
@@ -255,7 +292,7 @@ class Settlements:
             },
         )
 
-    def _wait(
+    async def _wait(
         self,
         claim: Claim,
         assignments: str,
@@ -264,7 +301,12 @@ class Settlements:
         calls: Calls,
         end: str,
         also_added: str = "",
-    ) -> Action:
+        entered: tuple[str, dict[str, Any]] | None = None,
+    ) -> list[Action]:
+        """Return the writes of a wait: the chunk, and its entry in the index.
+
+        A wait in the queue has an entry only with `entered`: its time and its facts.
+        """
         now = self.clock()
         again = now + delay
         history = claim.chunk.history_with(
@@ -276,7 +318,14 @@ class Settlements:
             until=iso(again) if delay else "",
         )
         lost_after = 0.0 if leaves_queue(delay) else self.settings.visibility_s
-        return self._update(
+        entries = []
+        if leaves_queue(delay) or entered is not None:
+            due_at, facts = entered or (iso(again), {})
+            await self.waits.mark(claim.ref.of)
+            entries = [entry(self.table, claim.ref, claim.gen, due_at, **facts)]
+            assignments += ", due_at = :due_at"
+            values = {**values, "due_at": due_at}
+        update = self._update(
             claim,
             "SET #status = :status, retry_at = :again, redispatch_at = :due,"
             f" history = :history, {assignments}{calls.assigned}"
@@ -290,6 +339,7 @@ class Settlements:
                 **values,
             },
         )
+        return [update, *entries]
 
     def _update(self, claim: Claim, update: str, values: dict[str, Any]) -> Action:
         now = {"now": iso(self.clock())} if ":now" in update else {}

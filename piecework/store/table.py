@@ -180,10 +180,24 @@ class Table:
                 yield item if any_version else require_known(item)
 
     async def first(
-        self, pk: str, count: int, *, prefix: str = "", backwards: bool = False
+        self,
+        pk: str,
+        count: int,
+        *,
+        prefix: str = "",
+        last: str = "",
+        backwards: bool = False,
     ) -> list[Item]:
-        """Return the first items of a partition, or the last; mostly one small page."""
+        """Return the first items of a partition, or the last; mostly one small page.
+
+        With `last`, only those with a sort key from `prefix` up to `last`.
+        """
         request = self._in_partition(pk, prefix)
+        if last:
+            request["KeyConditionExpression"] = (
+                "pk = :pk AND sk BETWEEN :prefix AND :last"
+            )
+            request["ExpressionAttributeValues"][":last"] = {"S": last}
         request |= {"ScanIndexForward": not backwards, "Limit": count}
         found: list[Item] = []
         async for page in self._pages(self.client.query, request):

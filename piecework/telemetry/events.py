@@ -100,6 +100,9 @@ _CHUNK: Final = {
     "chunk.sleeping": event(
         "a claim ended: a stage sleeps until a moment", f"{_CLAIM_END} until"
     ),
+    "chunk.asking": event(
+        "a claim ended: a stage asks a person", f"{_CLAIM_END} question until"
+    ),
     "chunk.cancelled": event("a claim ended: its job was cancelled", _CLAIM_END),
     "chunk.dead_lettered": event(
         "a claim ended: the chunk failed for good, and its dead letter is written",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
@@ -20,10 +22,11 @@ from piecework.context import Context, Results
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.dependency import Usage
 from piecework.domain import keys, values
-from piecework.domain.model import Effect
+from piecework.domain.model import Effect, moment
 from piecework.domain.order_key import read_order_key
 from piecework.domain.outcome import (
     STOPPED_CODE,
+    Asking,
     Cancelled,
     DeadLettered,
     Deferred,
@@ -35,12 +38,15 @@ from piecework.domain.outcome import (
 from piecework.domain.protocols import (
     AlreadyDone,
     MissingChunk,
+    NoQuestions,
     Proceed,
     StoredResult,
     Unknown,
 )
+from piecework.domain.question import Question, QuestionRow, QuestionState
 from piecework.errors import ErrorEnvelope
 from piecework.pipelines import JOIN, Pipeline
+from piecework.questions import encode_answer
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
 from piecework.saga.recovery import RecoveryLimits
@@ -164,6 +170,46 @@ class MemoryJournal:
         """Keep the intent: it shows that the effect is in doubt."""
 
 
+#: The answers of a run by the names of its questions: each is a value, or a function of
+#: what the stage asks. Without one, or with None, the time of the question ends.
+Answers: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class MemoryQuestions:
+    """The questions of a chunk, and the answers of the test."""
+
+    answers: Answers
+    rows: dict[tuple[str, str], QuestionRow] = field(default_factory=dict)
+
+    def recall(self, stage: str, question: str) -> QuestionRow | None:
+        """Return a question that was asked."""
+        return self.rows.get((stage, question))
+
+    async def close(self, row: QuestionRow) -> QuestionRow:
+        """End a question without an answer."""
+        over = QuestionState.EXPIRED
+        state = QuestionState.DEFAULTED if row.has_default else over
+        return self._keep(row, state=state)
+
+    def ask(self, question: Question) -> bool:
+        """Ask; return whether the test has an answer."""
+        row = self._keep(QuestionRow({**(question.facts or {}), "gen": 1}))
+        value = self.answers.get(row.name.partition("#")[0])
+        if callable(value):
+            value = value(json.loads(row.ask))
+        if value is None:
+            return False
+        answer = encode_answer(row.model, value)
+        self._keep(row, state=QuestionState.ANSWERED, answer=answer)
+        return True
+
+    def _keep(self, row: QuestionRow, **facts: Any) -> QuestionRow:
+        found = QuestionRow({**row.item, **facts})
+        self.rows[found.stage, found.name] = found
+        return found
+
+
 @dataclass(slots=True)
 class MemoryJobResults:
     """The results of a run, for its join."""
@@ -192,8 +238,12 @@ async def run_in_memory(
     seed: int = 0,
     now: float = 1_700_000_000.0,
     faults: Sequence[Fault] = (),
+    answers: Answers = MappingProxyType({}),
 ) -> MemoryRun:
     """Run every payload through the pipeline, then the join; waits cost no time.
+
+    `answers`: what people answer, by the name of the question: a value, or a function
+    of what the stage asks. The time of a question without an answer ends.
 
     Isolated stages run in this process, too, and know no memory limit. Each chunk has
     each of the faults. A chunk without a result stops its order key: the later chunks
@@ -214,7 +264,10 @@ async def run_in_memory(
             run.outcomes[number] = Cancelled(pipeline.stages[0].name)
             missing.append(MissingChunk(number, label, "CANCELLED", STOPPED_CODE))
             continue
-        chunk = MemoryChunk(pipeline, number, limits, run, ChunkFaults(faults))
+        questions = MemoryQuestions(answers)
+        chunk = MemoryChunk(
+            pipeline, number, limits, run, ChunkFaults(faults), questions
+        )
         outcome, checkpoints = await chunk.run(payload)
         happened |= chunk.faults.happened.keys()
         run.outcomes[number] = outcome
@@ -248,6 +301,7 @@ class MemoryChunk:
     limits: RecoveryLimits
     whole: MemoryRun
     faults: ChunkFaults
+    questions: MemoryQuestions
     #: The seconds that its stages slept: no time passes in a run in memory.
     slept_s: float = 0.0
 
@@ -279,7 +333,9 @@ class MemoryChunk:
                 outcome = None
             if isinstance(outcome, Sleeping):
                 self.slept_s = outcome.until - self.limits.clock()
-            if outcome is None or isinstance(outcome, Sleeping):
+            if isinstance(outcome, Asking) and not self.questions.ask(outcome.question):
+                self.slept_s = moment(outcome.question.until) - self.limits.clock()
+            if outcome is None or isinstance(outcome, Sleeping | Asking):
                 continue
             open_ = isinstance(outcome, Retry | Deferred)
             if not open_ or attempt == self.limits.max_attempts:
@@ -346,7 +402,10 @@ def _caller(
         usage=UsageReporter(chunk.whole.note_usage) if chunk else UsageReporter(),
         execution=chunk.execution if chunk else plain_execution,
     )
-    return Caller(journal=journal, ledger=journal, gen=1, attempts=attempts)
+    questions = chunk.questions if chunk else NoQuestions()
+    return Caller(
+        journal=journal, ledger=journal, gen=1, attempts=attempts, questions=questions
+    )
 
 
 def _missing(chunk: int, label: str, outcome: Outcome) -> MissingChunk:

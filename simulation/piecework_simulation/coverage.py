@@ -6,7 +6,7 @@ from typing import Any
 
 from piecework.domain.model import ChunkStatus as C
 from piecework.domain.model import JobStatus as J
-from piecework.domain.outcome import PAUSE, TIMER
+from piecework.domain.outcome import ANSWER, PAUSE, TIMER
 
 Item = dict[str, Any]
 
@@ -54,7 +54,7 @@ def running_transitions(old: Item, new: Item) -> list[str]:
         return ["C14"]
     if after == C.WAITING and new.get("blocked_on") == PAUSE:
         return ["C15"]
-    if after == C.WAITING and new.get("blocked_on") == TIMER:
+    if after == C.WAITING and new.get("blocked_on") in {TIMER, ANSWER}:
         return ["C16"]
     given_back = after == C.WAITING and "claim_token" not in new
     back = ["J7"] if after in ENDED and "compensation" in new else []

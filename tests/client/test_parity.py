@@ -71,6 +71,10 @@ COMMAND_OF = {
     "pipelines": "pipelines list",
     "pause_pipeline": "pipelines pause",
     "resume_pipeline": "pipelines resume",
+    "approvals": "approvals list",
+    "questions": "approvals list",
+    "question": "approvals show",
+    "answer": "approvals answer",
     "effects": "effects list",
     "resolve_effect": "effects resolve",
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.question import QuestionState
 from piecework.store import dead_letters, effects, notifications, outbox
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.claims import Claims
@@ -20,12 +21,15 @@ from piecework.store.jobs import Jobs
 from piecework.store.ladders import Ladders
 from piecework.store.notifications import Notifications
 from piecework.store.occasions import Occasions
+from piecework.store.questions import ChunkQuestions
 from piecework.store.reclaim import Reclaimer
 from piecework.store.settlements import Settlements
+from piecework.store.waits import WaitIndex
 from tests.docs.pages import ENDS, ROOT, edges, prose
 
 STORES = (
     ChunkCheckpoints,
+    ChunkQuestions,
     Claims,
     DeadLetters,
     Deletions,
@@ -38,6 +42,7 @@ STORES = (
     outbox.Outbox,
     Reclaimer,
     Settlements,
+    WaitIndex,
 )
 
 STATE = r"[A-Z]{4,}"
@@ -76,6 +81,7 @@ EFFECT_STATES = {
         ("Effect", EFFECT_STATES),
         ("Delivery", {outbox.PENDING, outbox.DELIVERED, outbox.FAILED}),
         ("Dead letter", {"OPEN", "REDRIVEN", "DISCARDED"}),
+        ("Question", set(QuestionState)),
         (
             "Notification",
             {notifications.PENDING, notifications.DELIVERED, notifications.ABANDONED},

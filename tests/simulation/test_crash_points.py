@@ -11,8 +11,11 @@ from piecework_simulation.crash_points.scenarios import SCENARIOS
 from piecework_simulation.driver.processes import FleetDriver
 from piecework_simulation.provider import Provider
 
-#: Scenarios with faults at calls only; `test_six_steps.py` has the others.
-AT_CALLS = [name for name, scenario in SCENARIOS.items() if not scenario.steps]
+#: Scenarios with faults at calls only; `test_six_steps.py` has the others. The idle
+#: polls of `ask` differ between two runs; `make crashpoints` has it.
+AT_CALLS = [
+    name for name, scenario in SCENARIOS.items() if not scenario.steps and name != "ask"
+]
 
 
 @pytest.mark.parametrize("scenario", AT_CALLS)

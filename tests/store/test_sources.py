@@ -46,6 +46,9 @@ UNCONDITIONAL = {
     ("backlogs.py", "closing"): "goes with the conditional end of its job",
     ("dead_letters.py", "open_mark"): "goes with the write of its dead letter",
     ("dead_letters.py", "_closing"): "the mark goes with the end of its letter",
+    ("waits.py", "entry"): "goes with the wait; the chunk's due_at is the truth",
+    ("waits.py", "removal"): "an entry of the index, which decides nothing",
+    ("questions.py", "question_put"): "goes with the fenced end of the claim",
     ("settlements.py", "error_put"): "goes with the fenced end of the claim",
     ("settlements.py", "dead_letter"): "goes with the fenced end of the claim",
 }

@@ -191,6 +191,7 @@ SINGLE: Final = (
         "submit.unfinished",
     ),
     Exercise("sleep", lambda fleet: runs(fleet, *many(sleep=MORE)), "timer.waiting"),
+    Exercise("ask", lambda fleet: runs(fleet, *many(ask=MORE)), "answer.waiting"),
     Exercise("newer", lambda fleet: deferred(fleet, *NEWER), "version.newer_needed"),
     Exercise("AWS", lambda fleet: deferred(fleet, *AWS), "aws.unavailable"),
     Exercise(

@@ -95,6 +95,8 @@ async def work(ctx: Context[Order]) -> int:
             raise TransientError("Busy.", code="tool.http.500_x", retry_after=RETRY_S)
         case "sleep":
             await ctx.sleep(hours=2)
+        case "ask":
+            await ctx.wait_for("approval", ask=f"Pay {n}?", timeout=7_200)
         case "refused":
             raise PermanentError("This order is wrong.")
     return n

@@ -25,7 +25,7 @@ from piecework.domain.outcome import Outcome, Released
 from piecework.domain.protocols import (
     CancelRequest,
     CancelRequestedError,
-    SleepRequestedError,
+    WaitRequestedError,
 )
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.domain.rows import ErrorRow
@@ -43,6 +43,7 @@ from piecework.store.checkpoints import ChunkCheckpoints, read_work
 from piecework.store.completion import JobSnapshot, take_snapshot
 from piecework.store.effects import EffectLedger
 from piecework.store.journal import CallJournal, TableResponses
+from piecework.store.questions import ChunkQuestions
 from piecework.telemetry.traces import note_payload
 from piecework_worker.lease import Lease
 from piecework_worker.services import RunningStage, WorkerServices
@@ -75,6 +76,7 @@ class ChunkRun:
     journal: CallJournal
     ledger: EffectLedger
     limits: RecoveryLimits
+    questions: ChunkQuestions
     usage: ClaimUsage = field(default_factory=ClaimUsage)
     error_history: list[ErrorRow] = field(default_factory=list)
     loaded: bool = False
@@ -145,6 +147,7 @@ def build_run(
         usage=UsageReporter(usage.note, log),
         answered_level=rt.settings.attempt_log,
     )
+    questions = ChunkQuestions(rt.table, claim, pipeline.name, rt.clock)
     caller = Caller(
         journal=journal,
         ledger=ledger,
@@ -155,6 +158,7 @@ def build_run(
             lease.will_compensate and may_compensate(stages, ctx.stage)
         ),
         responses=TableResponses(rt.table, claim.ref.tenant, rt.clock, log),
+        questions=questions,
     )
     caller.in_flight.acquired_at = lease.acquired_at
     facts: dict[str, Any] = {
@@ -185,6 +189,7 @@ def build_run(
         checkpoints=checkpoints,
         journal=journal,
         ledger=ledger,
+        questions=questions,
         usage=usage,
         limits=RecoveryLimits(
             rt.settings.max_attempts,
@@ -286,7 +291,7 @@ class WorkerStageRunner:
                 ):
                     value = await run(stage, ctx, variant)
             outcome = "returned"
-        except (CancelRequestedError, SleepRequestedError):
+        except (CancelRequestedError, WaitRequestedError):
             raise
         except Exception as error:
             code, outcome = classify(error).code, "failed"
@@ -366,6 +371,7 @@ async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
     chunk_run.ledger.load(work.effects)
     chunk_run.ctx.caller.in_flight.note_earlier_claim(chunk_run.ledger.in_flight_s)
     await chunk_run.journal.load(work.calls)
+    chunk_run.questions.load(work.questions)
     await chunk_run.checkpoints.load(work)
 
 

@@ -12,8 +12,9 @@ import structlog
 from piecework import telemetry
 from piecework.domain import keys
 from piecework.domain.ladder import Climb
-from piecework.domain.model import Job, iso
+from piecework.domain.model import Job, iso, moment
 from piecework.domain.outcome import (
+    Asking,
     Cancelled,
     DeadLettered,
     Deferred,
@@ -92,6 +93,8 @@ async def settle_once(
             return delay
         case Sleeping(until):
             return max(until - services.rt.clock(), 0.0)
+        case Asking(question):
+            return max(moment(question.until) - services.rt.clock(), 0.0)
         case Released() | Paused():
             return 0.0
         case _:
@@ -129,6 +132,8 @@ async def write(  # noqa: PLR0911 -- a return an outcome
             return await settlements.pause(claim, paused, calls=calls)
         case Sleeping() as sleeping:
             return await settlements.sleep(claim, sleeping, calls=calls)
+        case Asking() as asking:
+            return await settlements.ask(claim, asking, calls=calls)
 
 
 async def succeed(
@@ -234,7 +239,7 @@ def announce(chunk_run: ChunkRun, seconds: float) -> None:
     emit_outcome(chunk_run.outcome, chunk_run.claim.attempt, facts, log)
     compensated = chunk_run.checkpoints.compensated
     if compensated and not isinstance(
-        chunk_run.outcome, Retry | Deferred | Released | Paused | Sleeping
+        chunk_run.outcome, Retry | Deferred | Released | Paused | Sleeping | Asking
     ):
         failed = [stage for stage, failure in compensated.items() if failure]
         stages = list(compensated)
@@ -281,6 +286,9 @@ def emit_outcome(
             telemetry.emit(log, "chunk.paused", **facts)
         case Sleeping(until):
             telemetry.emit(log, "chunk.sleeping", until=iso(until), **facts)
+        case Asking(question):
+            facts = {**facts, "question": question.name, "until": question.until}
+            telemetry.emit(log, "chunk.asking", **facts)
         case Cancelled():
             telemetry.emit(log, "chunk.cancelled", **facts)
         case DeadLettered(failure, compensation):

@@ -44,6 +44,7 @@ GROUPS = {
     "jobs": "List, show and explain jobs; cancel, retry, pause and delete them.",
     "chunks": "List and show the chunks of a job.",
     "dlq": "List, redrive, compensate, discard and export dead letters.",
+    "approvals": "List, show and answer the questions that stages ask people.",
     "effects": "Resolve effects whose outcome is unknown.",
     "limits": "List and change what the fleet may use of its dependencies.",
     "pipelines": "List the pipelines, pause them and resume them.",
@@ -155,6 +156,18 @@ COMMANDS = {
     ),
     "dlq redrive": Row(
         "dlq_redrive:redrive_letters", "Redrive dead letters after a fix."
+    ),
+    "approvals list": Row(
+        "approvals:list_approvals",
+        "List the open questions of stages, those of each job by their next step.",
+    ),
+    "approvals show": Row(
+        "approvals:show_approval",
+        "Show a question of a chunk, and the answer that counts.",
+    ),
+    "approvals answer": Row(
+        "approvals:answer_approval",
+        "Answer the open question of a chunk; its stage goes on at once.",
     ),
     "effects list": Row(
         "effects:list_effects",

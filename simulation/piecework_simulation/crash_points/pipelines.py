@@ -7,6 +7,7 @@ import asyncio
 from pydantic import BaseModel
 
 from piecework import (
+    Approval,
     Context,
     Dependency,
     Effect,
@@ -29,6 +30,8 @@ from piecework_simulation.driver.pipelines import (
 PATIENCE_S = 45.0
 #: The `retry_after` of a call that the provider postpones, in seconds.
 LATER_S = 900.0
+#: Seconds until a question ends, and until it is told again.
+ASKED_S, REMINDED_S = 1_200.0, 20.0
 
 slow_model = Dependency("model", retry=QUICK, timeout=PATIENCE_S)
 slow_desk = Dependency(
@@ -161,3 +164,27 @@ travel = Pipeline(
     ],
     result=pay,
 )
+
+
+# ── a stage that asks a person ───────────────────────────────────────────────
+
+
+async def approve(ctx: Context[Customer]) -> bool:
+    """Ask, between two calls."""
+    n, kind = ctx.payload.n, ctx.payload.kind
+    await ctx.call(model, score, n, "approve", "")
+    approved = True
+    if kind.startswith("approve:asks"):
+        answer = await ctx.wait_for(
+            "approval",
+            ask=f"Approve {n}?",
+            timeout=ASKED_S,
+            remind=[REMINDED_S],
+            default=Approval(approved=False),
+        )
+        approved = answer.approved
+    await ctx.call(model, score, n + 100, "approve", "")
+    return approved
+
+
+approving = Pipeline("approving", payload=Customer, stages=[Stage(approve)])

@@ -11,6 +11,7 @@ from piecework.domain import keys
 from piecework.domain.model import JobRef, JobStatus
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
+from piecework_orchestrator.approvals import AnswerRequest, answer
 from piecework_orchestrator.cancel import cancel
 from piecework_simulation.coverage import ENDED
 from piecework_simulation.crash_points.fault_points import FaultInjector
@@ -108,6 +109,21 @@ class ScenarioDriver:
         await asyncio.sleep(RELEASE_S)
         self.provider.release.set()
 
+    async def answer(self) -> None:
+        """Answer the question of the first customer; a second answer is refused."""
+        chunk, yes = self.ref.chunk(0), {"approved": True}
+
+        async def act(rt: Runtime) -> None:
+            await answer(rt, chunk, AnswerRequest(yes, "ada", "it is right"))
+
+        def command() -> Coroutine[Any, Any, str]:
+            return self.fleet.command("answer", self.ref, act, mortal=False)
+
+        if await command() == "died":
+            await command()
+        if await command() not in {"approval.question.closed", "died"}:
+            self.invariants.report_violation("I24: a second answer was accepted")
+
     async def resume(self) -> None:
         """Resume the job."""
         await self.reopen(lambda: self.fleet.retry(self.ref, mortal=False))
@@ -188,6 +204,8 @@ class ScenarioDriver:
 def has_reached(item: Item, kind: str) -> bool:
     """Return whether a chunk has reached its state before the cancel."""
     where, _, what = kind.partition(":")
+    if what.startswith("asks"):
+        return "question" in item or item["status"] == "SUCCEEDED"
     if what == "waits":
         return item["status"] in {"WAITING", "SUCCEEDED"}
     if what == "later":

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from piecework import Context, Dependency, Stage
 from piecework.pipelines import Pipeline
 from piecework_simulation.crash_points.pipelines import (
+    ASKED_S,
     LATER_S,
+    REMINDED_S,
     Customer,
+    approving,
     book,
     counting,
     meet_condition,
@@ -129,6 +133,17 @@ async def wait_long(driver: ScenarioDriver) -> None:
     await driver.wait_for_end()
 
 
+async def answer_once(driver: ScenarioDriver) -> None:
+    """Answer one of two questions, twice; the other one ends at its time."""
+    await driver.submit()
+    await driver.until(driver.all_have_reached)
+    await asyncio.sleep(REMINDED_S)
+    await driver.answer()
+    await asyncio.sleep(CLEANUP_S)
+    await driver.run_uncounted(asyncio.sleep(ASKED_S - REMINDED_S - IDLE_MARGIN_S))
+    await driver.wait_for_end()
+
+
 async def redrive_dead_letters(driver: ScenarioDriver) -> None:
     """Redrive the dead letters of a finished job."""
     await driver.run_uncounted(submit_and_wait(driver))
@@ -169,6 +184,14 @@ def six_step_violations(driver: ScenarioDriver) -> Iterable[str]:
     return compensation_violations(driver.customers, driver.provider.history)
 
 
+def question_violations(driver: ScenarioDriver) -> Iterable[str]:
+    """Yield the steps of questions that were not told exactly once."""
+    told = Counter((step[1], step[5]) for step in driver.invariants.questions.told)
+    wanted = Counter([(0, "answered"), (1, "reminded"), (1, "defaulted")])
+    if told - Counter([(0, "reminded")]) != wanted:
+        yield f"I25: the steps {dict(told)} were told, expected {dict(wanted)}"
+
+
 #: The provider asks the first attempt to wait for longer than a message stays queued.
 WAITED = ("analyse:waits", "", "analyse:waits")
 COUNTED = ("", "analyse:thrice", "analyse:refused", "", "", "", "")
@@ -183,7 +206,13 @@ SIX = ("cover:refused", "car:refused", "")
 #: The first three are done when the job is cancelled.
 SIX_LATER = ("seat:later",)
 
+#: One question is answered, the other one has a default.
+ASKED = ("approve:asks", "approve:asks-in-vain", "")
+
 SCENARIOS = {
+    "ask": Scenario(
+        approving, ASKED, answer_once, beside=True, check=question_violations
+    ),
     "plain": Scenario(counting, COUNTED, submit_and_wait, beside=True),
     "wait": Scenario(counting, WAITED, wait_long, beside=False),
     "saga": Scenario(travel, BOOKED, submit_and_wait, beside=False),

@@ -19,6 +19,7 @@ from piecework.domain.model import JobRef, JobStatus
 from piecework.domain.priority import Priority
 from piecework.pipelines import Pipeline
 from piecework_simulation.driver.input_faults import draw_input_fault
+from piecework_simulation.driver.limited_pipeline import metering
 from piecework_simulation.driver.processes import RESTART_S, FleetDriver
 from piecework_simulation.engine.world import World
 from piecework_simulation.invariants.checker import Invariants
@@ -180,6 +181,8 @@ class ScheduleDriver:
         rng.shuffle(acts)
         acts += [fleet.compensate] * apart.choice((0, 0, 0, 1))
         acts += [fleet.set_budget] * (bool(budget) * apart.choice((0, 1)))
+        asks = pipeline.name == metering.name
+        acts += [fleet.answer] * (asks * apart.choice((0, 1, 2, 3)))
         for act in acts:
             left = deadline_at - self.world.loop.moment
             await asyncio.sleep(max(0.0, rng.random() * left))

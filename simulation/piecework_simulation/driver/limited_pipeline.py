@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from piecework import Context, Limits, Pipeline, Stage
+from piecework import Approval, Context, Escalate, Limits, Pipeline, Stage
 from piecework_simulation.driver.pipelines import (
     Item,
     bring_back,
@@ -24,6 +24,9 @@ from piecework_simulation.driver.pipelines import (
 
 #: Seconds that a stage sleeps, by its payload: in the worker, in the queue, without it.
 SLEEPS_S = (0.0, 0.0, 1.0, 45.0, 1_200.0)
+#: Seconds until a question ends, by its payload: it has none, ends in the faults, or
+#: outlives them.
+QUESTIONS_S = (0.0, 30.0, 0.0, 300.0, 0.0, 1_500.0, 0.0)
 
 
 def weigh(n: int) -> int:
@@ -70,7 +73,23 @@ async def return_parts(ctx: Context[Item]) -> None:
 async def confirm(ctx: Context[Item]) -> str:
     """Confirm: the point of no return; a lookup needs a start, too."""
     trouble(ctx, "confirm")
+    await ask(ctx)
     return await ctx.call(fax, carry, "confirmation", ctx.payload.n)
+
+
+async def ask(ctx: Context[Item]) -> None:
+    """Ask a person, with reminders; without an answer some questions fail the chunk."""
+    timeout = QUESTIONS_S[ctx.payload.n % len(QUESTIONS_S)]
+    if timeout:
+        no = Approval(approved=False) if ctx.payload.calls > 1 else None
+        await ctx.wait_for(
+            "approval",
+            ask=f"Confirm {ctx.payload.n}?",
+            timeout=timeout,
+            remind=[timeout / 3, timeout / 2],
+            escalate=Escalate(timeout * 2 / 3, "leads"),
+            default=no,
+        )
 
 
 async def announce(ctx: Context[Item]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, cast
@@ -17,7 +18,7 @@ from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import JobRef
 from piecework.domain.order_key import read_order_key
 from piecework.domain.priority import Priority
-from piecework.errors import PieceworkError
+from piecework.errors import PieceworkError, UsageError
 from piecework.jobs.budgeting import set_budget
 from piecework.jobs.pipeline_pauses import pause_pipeline, resume_pipeline
 from piecework.pipelines import Pipeline, Stage
@@ -27,6 +28,7 @@ from piecework.runtime import Runtime
 from piecework.saga.stage import run_in_process
 from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.limits import FleetQuotas
+from piecework_orchestrator.approvals import AnswerRequest, answer, open_questions
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.compensate import (
     HandOutcome,
@@ -329,6 +331,22 @@ class FleetDriver:
 
         everyone = replace(ref, tenant="")  # a limit belongs to the deployment
         return await self.command("limits", everyone, act, **more)
+
+    async def answer(self, ref: JobRef, **more: Any) -> str:
+        """Answer the open questions of a job; some twice, and some not at all."""
+        rng = self.world.rng
+
+        async def act(rt: Runtime) -> None:
+            async for question in open_questions(rt, ref.job):
+                chunk = ref.chunk(question["chunk"])
+                for actor in ("ada", "bob")[: rng.choice((0, 1, 1, 2))]:
+                    value = {"approved": rng.random() < 0.5}  # noqa: PLR2004 -- a coin
+                    with suppress(
+                        UsageError
+                    ):  # an end, or the other answer, came first
+                        await answer(rt, chunk, AnswerRequest(value, actor, "it is so"))
+
+        return await self.command("answer", ref, act, **more)
 
     async def redrive(self, ref: JobRef, **more: Any) -> str:
         """Redrive all open dead letters of a job."""

@@ -34,6 +34,7 @@ from piecework_simulation.invariants.ownership import (
 )
 from piecework_simulation.invariants.pauses import PauseInvariants
 from piecework_simulation.invariants.pivots import PivotInvariants
+from piecework_simulation.invariants.questions import QuestionInvariants
 from piecework_simulation.invariants.quotas import QuotaInvariants
 
 if TYPE_CHECKING:
@@ -69,9 +70,11 @@ class Invariants:
     pivots: PivotInvariants = field(init=False)
     pauses: PauseInvariants = field(init=False)
     budgets: BudgetInvariants = field(init=False)
+    questions: QuestionInvariants = field(init=False)
 
     def __post_init__(self) -> None:
-        """Create the checks of dead letters, limits, budgets, pivots and pauses."""
+        """Create the checks of what is not a chunk, a job or a breaker."""
+        self.questions = QuestionInvariants(self.world, self.report_violation)
         self.budgets = BudgetInvariants(self.world, self.report_violation)
         self.pauses = PauseInvariants(self.world, self.report_violation)
         self.quotas = QuotaInvariants(self.world, self.report_violation)
@@ -90,7 +93,9 @@ class Invariants:
             i.get("error_code", "none") for i in items if i["status"] == "DEAD"
         )
 
-    def check_write(self, changes: Sequence[Change]) -> None:
+    def check_write(  # noqa: C901 -- a branch a kind of row
+        self, changes: Sequence[Change]
+    ) -> None:
         """Check the writes of one request."""
         metas = []
         tenant = self.world.sender.tenant if self.world.sender else ""
@@ -106,6 +111,8 @@ class Invariants:
                 metas.append(change)
             elif change.sk == keys.BUDGET_SK:
                 self.budgets.check_write(change)
+            elif self.questions.concerns(change):
+                self.questions.check_write(change)
             elif "#EFFECT#" in change.sk:
                 self.check_effect(change)
             elif change.pk == keys.BREAKERS_PK:

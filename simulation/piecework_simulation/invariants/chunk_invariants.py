@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.domain.claim import MAX_RECOVERIES
 from piecework.domain.model import ChunkStatus, moment
-from piecework.domain.outcome import PAUSE, TIMER, leaves_queue
+from piecework.domain.outcome import ANSWER, PAUSE, TIMER, leaves_queue
 from piecework_simulation.coverage import ENDED, count_returns
 
 if TYPE_CHECKING:
@@ -217,8 +217,8 @@ class ChunkInvariants:
 
 
 def is_at_rest(item: Item) -> bool:
-    """Return whether a worker gave the chunk back for a pause or a sleep."""
-    return item.get("blocked_on") in {PAUSE, TIMER}
+    """Return whether a worker gave the chunk back for a pause, a sleep or a person."""
+    return item.get("blocked_on") in {PAUSE, TIMER, ANSWER}
 
 
 def has_no_message(item: Item, now: float) -> bool:

@@ -92,6 +92,7 @@ def chunk_run(
         pipeline=stages,
         ctx=context(stages, attempt=claim.attempt, stage=""),
         limits=limits(),
+        questions=SimpleNamespace(load=lambda _: None),
         error_history=list(error_history),
         **parts,
     )

@@ -37,6 +37,7 @@ from piecework.dependency import Dependency, key_argument, outside_chunk
 from piecework.domain import values
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import CalledFunctions, function_text, path_of
+from piecework.domain.question import Ask
 from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import texts
@@ -46,6 +47,7 @@ from piecework.resilience.retry import Answered
 from piecework.saga.stage import encode_value, invoke
 from piecework_worker.isolation.messages import (
     Alive,
+    AskPerson,
     Attempt,
     AttemptResult,
     Call,
@@ -143,7 +145,7 @@ class ChildCalls:
     pending: dict[int, PendingCall] = field(default_factory=dict)
     attempts: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     raised: dict[int, BaseException] = field(default_factory=dict)
-    sleeps: dict[int, asyncio.Future[None]] = field(default_factory=dict)
+    waits: dict[int, asyncio.Future[CallResult]] = field(default_factory=dict)
     stage: str = ""
     fallbacks_used: dict[str, FallbackUsed] = field(default_factory=dict)
     functions: CalledFunctions = field(default_factory=CalledFunctions)
@@ -191,13 +193,36 @@ class ChildCalls:
         Raises:
             RuntimeError: The stage has ended; a leftover task of it sleeps.
         """
+        number = self.new_wait()
+        self.channel.send(Sleep(number, until, name))
+        await self.waits[number]
+
+    async def wait_for(self, _: CallScope, ask: Ask) -> str:
+        """Let the worker ask; it ends this process unless the question has ended.
+
+        Raises:
+            RuntimeError: The stage has ended; a leftover task of it asks.
+            PermanentError: `runtime.wait.timed_out`.
+        """
+        number = self.new_wait()
+        self.channel.send(AskPerson(number, ask))
+        answer = await self.waits[number]
+        if answer.fault is not None:
+            raise error_from_fault(answer.fault, self.raised)
+        return answer.value or "null"
+
+    def new_wait(self) -> int:
+        """Return the number of a new wait.
+
+        Raises:
+            RuntimeError: The stage has ended.
+        """
         if self.stage_ended:
-            message = "A sleep begins after the end of its stage."
+            message = "A wait begins after the end of its stage."
             raise RuntimeError(message)
         number = next(NUMBERS)
-        self.sleeps[number] = self.loop.create_future()
-        self.channel.send(Sleep(number, until, name))
-        await self.sleeps[number]
+        self.waits[number] = self.loop.create_future()
+        return number
 
     async def wait_for_result(self, number: int, pending: PendingCall) -> Answered[str]:
         """Wait for the call's result; if this task is cancelled, cancel the call first.
@@ -277,10 +302,10 @@ class ChildCalls:
             self.attempts[number].cancel()
 
     def resolve_call(self, answer: CallResult) -> None:
-        """Give the result of a call, or of a sleep, to the task that awaits it."""
-        sleep = self.sleeps.get(answer.call)
-        if sleep is not None and not sleep.done():
-            sleep.set_result(None)
+        """Give the result of a call, or of a wait, to the task that awaits it."""
+        wait = self.waits.get(answer.call)
+        if wait is not None and not wait.done():
+            wait.set_result(answer)
         pending = self.pending.get(answer.call)
         if pending is not None and not pending.answer.done():
             pending.answer.set_result(answer)

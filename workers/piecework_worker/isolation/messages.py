@@ -26,6 +26,7 @@ from pydantic import Field, TypeAdapter
 from piecework.dependency import Dependency, Fallback
 from piecework.domain.identity import function_text, path_of
 from piecework.domain.model import Effect
+from piecework.domain.question import Ask
 from piecework.errors import (
     ErrorEnvelope,
     PermanentError,
@@ -174,6 +175,15 @@ class Sleep:
 
 
 @dataclass(frozen=True, slots=True)
+class AskPerson:
+    """The stage asks a person; the result comes if the question has ended."""
+
+    call: int
+    ask: Ask
+    kind: Literal["ask"] = "ask"
+
+
+@dataclass(frozen=True, slots=True)
 class CancelCall:
     """The stage no longer waits for a call."""
 
@@ -291,6 +301,7 @@ Message: TypeAlias = (
     | Run
     | Call
     | Sleep
+    | AskPerson
     | CancelCall
     | Attempt
     | CancelAttempt

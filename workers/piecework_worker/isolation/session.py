@@ -25,8 +25,10 @@ from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
 from piecework.domain.identity import declare_text
 from piecework.domain.model import Effect
+from piecework.errors import PermanentError
 from piecework.resilience.retry import answer_of
 from piecework_worker.isolation.messages import (
+    AskPerson,
     Attempt,
     AttemptError,
     AttemptResult,
@@ -250,8 +252,8 @@ class Session:
                 task.add_done_callback(
                     lambda task: self.on_call_done(message.call, task)
                 )
-            case Sleep() if not self.attempts.stage_cancelled:
-                task = asyncio.create_task(self.sleep(message))
+            case Sleep() | AskPerson() if not self.attempts.stage_cancelled:
+                task = asyncio.create_task(self.wait(message))
                 self.calls[message.call] = task
                 task.add_done_callback(
                     lambda task: self.on_call_done(message.call, task)
@@ -287,16 +289,23 @@ class Session:
         finally:
             self.child.channel.send(answer)
 
-    async def sleep(self, asked: Sleep) -> None:
-        """Sleep through the Caller, and tell the child if the moment has passed.
+    async def wait(self, asked: Sleep | AskPerson) -> None:
+        """Wait through the Caller, and tell the child if the wait is over.
 
         Raises:
-            SleepRequestedError: The chunk gives up its worker, and the run ends.
+            WaitRequestedError: The chunk gives up its worker, and the run ends.
         """
-        ctx = self.ctx
+        ctx, answer = self.ctx, CallResult(asked.call, value="null")
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
-        await ctx.caller.sleep_until(scope, asked.until, asked.name)
-        self.child.channel.send(CallResult(asked.call, value="null"))
+        try:
+            if isinstance(asked, Sleep):
+                await ctx.caller.sleep_until(scope, asked.until, asked.name)
+            else:
+                value = await ctx.caller.wait_for(scope, asked.ask)
+                answer = CallResult(asked.call, value=value)
+        except PermanentError as error:
+            answer = CallResult(asked.call, fault=fault_from_error(error, "runtime"))
+        self.child.channel.send(answer)
 
     def on_call_done(self, call: int, task: asyncio.Task[None]) -> None:
         """Remove an ended call; a lost claim ends the run."""

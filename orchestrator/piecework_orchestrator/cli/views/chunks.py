@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from piecework.domain.outcome import PAUSE
+from piecework.domain.outcome import ANSWER, PAUSE, TIMER
 from piecework_orchestrator.cli.output import (
     ERROR_HISTORY_COLUMNS,
     Column,
@@ -44,6 +44,8 @@ def error_cell(chunk: Document, now: float) -> str:
     """Return a chunk's error code, and the dependency that blocks it, if any."""
     code = str(chunk.get("error_code", ""))
     if chunk["status"] != "WAITING" or "blocked_on" not in chunk:
+        return code
+    if chunk["blocked_on"] in {TIMER, ANSWER}:
         return code
     if chunk["blocked_on"] == PAUSE:
         return "given back in a pause"

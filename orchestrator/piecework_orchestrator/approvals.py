@@ -1,0 +1,158 @@
+"""List the open questions of jobs, show one, answer it: exactly one answer counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from piecework.domain.model import Chunk, ChunkRef, Job
+from piecework.domain.question import QuestionRow, QuestionState
+from piecework.errors import NotFoundError, UsageError
+from piecework.reading import Reading
+from piecework.runtime import Runtime
+from piecework.store.questions import Answer, read_question, read_questions
+from piecework.store.waits import WaitIndex
+from piecework_orchestrator.inspector import Document, require_chunk, require_job
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """What a person answers.
+
+    Attributes:
+        value: An instance of the question's model, or a JSON value.
+        question: The name of the question; empty: the one that is open.
+    """
+
+    value: Any
+    actor: str
+    reason: str
+    question: str = ""
+
+
+async def open_questions(rt: Reading, job: str = "") -> AsyncIterator[Document]:
+    """Yield the open questions of a job, or of all active jobs of the tenant.
+
+    Those that are due first come first. Only jobs whose chunks have ever waited long
+    are asked for their index.
+
+    Raises:
+        NotFoundError: `job.record.not_found`.
+    """
+    if job:
+        async for document in questions_of(rt, await require_job(rt, job)):
+            yield document
+        return
+    async for ref in rt.jobs.active():
+        if ref.tenant == rt.settings.tenant:
+            record = await rt.jobs.read(ref)
+            if record is not None:
+                async for document in questions_of(rt, record):
+                    yield document
+
+
+async def questions_of(rt: Reading, job: Job) -> AsyncIterator[Document]:
+    """Yield the open questions of a job."""
+    if not job.has_waits or job.status.ended or job.status.gone:
+        return
+    async for entry in WaitIndex(rt.table, rt.clock).open_questions(job.ref):
+        ref = job.ref.chunk(entry.chunk)
+        row = await read_question(rt.table, ref, entry.stage, entry.question)
+        if row is not None and row.state is QuestionState.OPEN:
+            yield question_document(ref, row)
+
+
+async def chunk_question(rt: Reading, ref: ChunkRef, question: str = "") -> Document:
+    """Return a question of a chunk: the named one, the open one, or the last one.
+
+    Raises:
+        NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
+    """
+    return question_document(ref, await find_question(rt, ref, question))
+
+
+async def answer(rt: Runtime, ref: ChunkRef, request: AnswerRequest) -> Document:
+    """Answer an open question, and return it.
+
+    Raises:
+        NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
+        UsageError: `approval.reason.missing`, `approval.answer.invalid`,
+            `approval.model.unknown`; `approval.question.closed`: it was answered
+            before, its time is over, or its chunk has left it.
+    """
+    from piecework.jobs.answering import Refusal, answer_question
+    from piecework.questions import (
+        encode_answer,
+    )  # loads pydantic: only writers need it
+
+    if not request.reason.strip():
+        message = "An answer requires a reason, which is kept in the record."
+        raise UsageError(message, code="approval.reason.missing")
+    row = await find_question(rt, ref, request.question)
+    if row.state is not QuestionState.OPEN:
+        raise closed(ref, row)
+    value = encode_answer(row.model, request.value)
+    given = Answer(value, request.actor, request.reason)
+    found, refusal = await answer_question(rt, ref, row, given)
+    if refusal is Refusal.ENDED:
+        raise closed(ref, found)
+    if refusal is Refusal.LEFT:
+        chunk = await require_chunk(rt, ref)
+        raise left(chunk, found)
+    return question_document(ref, found)
+
+
+def closed(ref: ChunkRef, row: QuestionRow) -> UsageError:
+    """Return the error of an answer that comes too late, with what was decided."""
+    message = f"Question {row.name!r} of {ref} has ended: {row.decided}."
+    return UsageError(message, code="approval.question.closed")
+
+
+def left(chunk: Chunk, row: QuestionRow) -> UsageError:
+    """Return the error of an answer to a question that its chunk has left."""
+    message = f"Chunk {chunk.ref} is {chunk.status}: it does not wait for {row.name!r}."
+    return UsageError(message, code="approval.question.closed")
+
+
+async def find_question(rt: Reading, ref: ChunkRef, question: str) -> QuestionRow:
+    """Return the named question of a chunk, the open one, or the last one.
+
+    Raises:
+        NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
+    """
+    chunk = await require_chunk(rt, ref)
+    wanted = question or chunk.question
+    rows = await read_questions(rt.table, ref)
+    found = [row for row in rows if not wanted or row.name == wanted]
+    if not found:
+        message = f"Chunk {ref} has no question {question!r}."
+        if not question:
+            message = f"Chunk {ref} has asked no question."
+        raise NotFoundError(message, code="approval.question.not_found")
+    return max(found, key=lambda row: (row.stage == chunk.stage, row.asked_at))
+
+
+def question_document(ref: ChunkRef, row: QuestionRow) -> Document:
+    """Return a question as views and programs see it."""
+    facts = ("decided_by", "decided_at", "decide_reason")
+    document: Document = {
+        "job": ref.job,
+        "chunk": ref.chunk,
+        "stage": row.stage,
+        "question": row.name,
+        "state": str(row.state),
+        "ask": json.loads(row.ask),
+        "asked_at": row.asked_at,
+        "until": row.until,
+        "steps": [step.item for step in row.steps],
+        "model": row.model,
+        "schema": json.loads(str(row.item.get("schema", "{}"))),
+        **row.pick(facts),
+    }
+    if row.has_default:
+        document["default"] = json.loads(str(row.item["default"]))
+    if row.value is not None:
+        document["answer"] = json.loads(row.value)
+    return document

@@ -1,0 +1,280 @@
+"""Questions that stages ask people, and the index of the chunks that wait long.
+
+    OPEN -> ANSWERED    a person answered, before the time was over
+    OPEN -> DEFAULTED   the time was over, and the question has a default
+    OPEN -> EXPIRED   the time was over without one: the stage fails
+
+The row of a question is beside the other rows of its chunk. So the next claim loads it
+with them, and a stage that runs again gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from piecework.domain import records
+from piecework.domain.model import iso, moment
+from piecework.domain.rows import Row
+
+#: The code of a question whose time was over, and that has no default.
+TIMED_OUT_CODE = "runtime.wait.timed_out"
+
+
+class QuestionState(StrEnum):
+    """The states of a question."""
+
+    OPEN = "OPEN"
+    ANSWERED = "ANSWERED"
+    DEFAULTED = "DEFAULTED"
+    EXPIRED = "EXPIRED"
+
+
+class StepKind(StrEnum):
+    """What happens while a question is open."""
+
+    #: It is told to the webhooks.
+    ASK = "ask"
+    #: It is told again.
+    REMIND = "remind"
+    #: It is told to another receiver.
+    ESCALATE = "escalate"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a question, at its moment; in a row the moment is ISO 8601.
+
+    Attributes:
+        to: To whom a question is escalated; empty for other steps.
+    """
+
+    at: str
+    kind: StepKind
+    to: str = ""
+
+    @classmethod
+    def read(cls, item: Mapping[str, Any]) -> Step:
+        """Read a step of a row."""
+        what = "A step of a question"
+        kind = StepKind(records.read_text(item, "kind", what))
+        return cls(records.read_text(item, "at", what), kind, str(item.get("to", "")))
+
+    @property
+    def item(self) -> dict[str, str]:
+        """The step as its row has it."""
+        facts = {"at": self.at, "kind": str(self.kind)}
+        return {**facts, "to": self.to} if self.to else facts
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a stage asks, before its first run has decided the moments.
+
+    Attributes:
+        name: The name of the question in its stage.
+        ask: What people read: JSON.
+        model: Module and name of the answer's model.
+        answer_schema: The model's JSON schema, for people and for forms.
+        timeout_s: Seconds until the question ends without an answer.
+        steps: Seconds from the question to each step, its kind and its receiver.
+        default: The answer at the end, as JSON; None: then the stage fails.
+    """
+
+    name: str
+    ask: str
+    model: str
+    answer_schema: str
+    timeout_s: float
+    steps: Sequence[tuple[float, StepKind, str]] = ()
+    default: str | None = None
+
+    def at(self, stage: str, name: str, now: float) -> Question:
+        """Return the question that the first run of a stage asks now."""
+        steps = [Step(iso(now + s), kind, to) for s, kind, to in self.steps]
+        until = iso(now + self.timeout_s)
+        facts = {
+            "stage": stage,
+            "question": name,
+            "ask": self.ask,
+            "model": self.model,
+            "schema": self.answer_schema,
+            "state": QuestionState.OPEN,
+            "asked_at": iso(now),
+            "until": until,
+            "steps": [step.item for step in steps],
+        }
+        if self.default is not None:
+            facts["default"] = self.default
+        return Question(stage, name, until, steps, facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An open question, as a claim ends with it.
+
+    Attributes:
+        until: When it ends without an answer, ISO 8601.
+        facts: The row to write; None: it is written already.
+    """
+
+    stage: str
+    name: str
+    until: str
+    steps: Sequence[Step]
+    facts: Mapping[str, Any] | None = None
+
+    def next_step(self, after: str) -> tuple[str, int | None]:
+        """Return when something is due next, and the number of that step.
+
+        None: the question's time is over then.
+        """
+        for number, step in enumerate(self.steps):
+            if step.at > after:
+                return step.at, number
+        return self.until, None
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRow(Row):
+    """A question as it is stored."""
+
+    WHAT = "A question"
+
+    @property
+    def stage(self) -> str:
+        """The stage that asks."""
+        return self._text("stage")
+
+    @property
+    def name(self) -> str:
+        """Its name in the stage."""
+        return self._text("question")
+
+    @property
+    def gen(self) -> int:
+        """The generation of the chunk that asked it."""
+        return self._int("gen")
+
+    @property
+    def state(self) -> QuestionState:
+        """Its state."""
+        return QuestionState(self._text("state"))
+
+    @property
+    def ask(self) -> str:
+        """What people read, as JSON."""
+        return self._text("ask")
+
+    @property
+    def model(self) -> str:
+        """Module and name of the answer's model."""
+        return self._text("model")
+
+    @property
+    def asked_at(self) -> str:
+        """When it was asked, ISO 8601."""
+        return self._text("asked_at")
+
+    @property
+    def until(self) -> str:
+        """When it ends without an answer, ISO 8601."""
+        return self._text("until")
+
+    @property
+    def steps(self) -> list[Step]:
+        """Its steps by time."""
+        return [Step.read(item) for item in self.item.get("steps", ())]
+
+    @property
+    def value(self) -> str | None:
+        """The answer or the default that counts, as JSON; None: none does."""
+        match self.state:
+            case QuestionState.ANSWERED:
+                return self._text("answer")
+            case QuestionState.DEFAULTED:
+                return self._text("default")
+            case _:
+                return None
+
+    @property
+    def has_default(self) -> bool:
+        """Whether it has a default."""
+        return "default" in self.item
+
+    @property
+    def decided(self) -> str:
+        """The decision for people: what, by which person or rule, and when."""
+        by, at = self.item.get("decided_by", ""), self.item.get("decided_at", "")
+        if self.state is QuestionState.OPEN:
+            return f"it was open until {self.until}"
+        if self.state is QuestionState.ANSWERED:
+            return f"{by} answered {self.value} at {at}"
+        if self.state is QuestionState.DEFAULTED:
+            return f"its time was over at {self.until}, and the default is {self.value}"
+        return f"its time was over at {self.until} without an answer"
+
+    def is_answered_for(self, gen: int) -> bool:
+        """Return whether a generation of the chunk need not ask it again.
+
+        What ended without an answer in an earlier generation is asked anew.
+        """
+        return self.state is QuestionState.ANSWERED or (
+            self.gen == gen or self.state is QuestionState.DEFAULTED
+        )
+
+    def is_over(self, now: float) -> bool:
+        """Return whether its time is over."""
+        return moment(self.until) <= now
+
+    @property
+    def again(self) -> Question:
+        """The question for a claim that still has to wait for its end."""
+        return Question(self.stage, self.name, self.until, self.steps)
+
+
+# ── the index of the chunks that wait long ────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRow(Row):
+    """A chunk in the index of a job: at `due_at` its wait ends, or a step is due."""
+
+    WHAT = "A wait"
+
+    @property
+    def due_at(self) -> str:
+        """When it is due, ISO 8601."""
+        return self._text("due_at")
+
+    @property
+    def chunk(self) -> int:
+        """The number of the chunk."""
+        return self._int("chunk")
+
+    @property
+    def gen(self) -> int:
+        """The generation of the chunk."""
+        return self._int("gen")
+
+    @property
+    def stage(self) -> str:
+        """The stage that asks; empty: the chunk waits for a moment only."""
+        return str(self.item.get("stage", ""))
+
+    @property
+    def question(self) -> str:
+        """The name of the question; empty: the chunk waits for a moment only."""
+        return str(self.item.get("question", ""))
+
+    @property
+    def is_step(self) -> bool:
+        """Whether a step of a question is due then, and not the chunk itself."""
+        return "step" in self.item
+
+    @property
+    def step(self) -> int:
+        """The number of the step that is due."""
+        return self._int("step")

@@ -1,0 +1,265 @@
+"""Promise: chunks wait for people and moments, and each wait ends once, on time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from piecework import Approval, Context, Escalate, Pipeline, Stage
+from piecework.domain.model import ChunkStatus, Job, JobStatus, iso
+from piecework.errors import UsageError
+from piecework.runtime import Runtime
+from piecework.store import questions
+from piecework.store.questions import Answer, read_question
+from piecework.store.waits import WaitIndex
+from piecework_orchestrator.approvals import (
+    AnswerRequest,
+    answer,
+    chunk_question,
+    open_questions,
+)
+from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.inspector import chunk_document
+from piecework_orchestrator.pause import pause, resume
+from piecework_orchestrator.redrive import redrive
+from piecework_orchestrator.webhooks import Subscription, set_webhook
+from piecework_simulation.driver.pipelines import Item, model, score
+from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
+
+HOUR_S = 3_600.0
+DAY_S = 24 * HOUR_S
+
+
+async def decide(ctx: Context[Item]) -> str:
+    """Pay for a call, ask, and pay again; `trouble`: how the question ends."""
+    await ctx.call(model, score, ctx.chunk)
+    default = Approval(approved=False, comment="default")
+    found = await ctx.wait_for(
+        "approval",
+        ask=f"Pay {ctx.payload.n}?",
+        timeout=3 * DAY_S,
+        remind=[20 * HOUR_S, 44 * HOUR_S],
+        escalate=Escalate(2 * DAY_S, "leads"),
+        default=default if ctx.payload.trouble == "default" else None,
+    )
+    await ctx.call(model, score, ctx.chunk + 1_000)
+    return f"{found.approved} {found.comment}"
+
+
+async def sleep(ctx: Context[Item]) -> float:
+    """Sleep, and return the time."""
+    await ctx.sleep(ctx.payload.seconds)
+    return ctx.caller.clock()
+
+
+asking = Pipeline("asking", payload=Item, stages=[Stage(decide)])
+sleeping = Pipeline("sleeping", payload=Item, stages=[Stage(sleep)])
+YES = {"approved": True, "comment": "yes"}
+
+
+async def say(rt: Runtime, chunk: int, value: Any = None, actor: str = "ada") -> Any:
+    """Answer the question of a chunk."""
+    request = AnswerRequest(value or YES, actor, "the sum is right")
+    return await answer(rt, REF.chunk(chunk), request)
+
+
+async def refused(rt: Runtime, chunk: int, value: Any = None) -> str:
+    """Answer in vain, and return code and message."""
+    with pytest.raises(UsageError) as error:
+        await say(rt, chunk, value, "bob")
+    return f"{error.value.code}: {error.value.message}"
+
+
+async def told(here: Simulated) -> Counter[tuple[str, int]]:
+    """Count the events of each chunk's question."""
+    events = await here.rt.jobs.events(REF)
+    return Counter((e.event, e.facts["chunk"]) for e in events if "chunk" in e.facts)
+
+
+async def outcome(here: Simulated) -> list[str]:
+    """Return the result of each chunk, or the code of its error, after the end."""
+    await ended(here)
+    chunks = await here.chunks()
+    return [str(c.item.get("value") or c.error_code or c.status) for c in chunks]
+
+
+async def ended(here: Simulated, poll_s: float = 60.0) -> Job:
+    """Return the job once it has ended; `poll_s` seconds pass between two reads."""
+    while True:
+        job = await here.rt.jobs.read(REF)
+        if job is not None and job.status.ended:
+            return job
+        await asyncio.sleep(poll_s)
+
+
+def asked(*troubles: str) -> Sequence[Item]:
+    """Return a payload for each way in which a question ends."""
+    return [Item(n=n, trouble=trouble) for n, trouble in enumerate(troubles)]
+
+
+def test_one_answer_counts_and_its_stage_repeats_no_call() -> None:
+    async def act(here: Simulated) -> None:
+        await here.submit(asking, asked("", "default", ""))
+        await asyncio.sleep(60)
+        listed = [q async for q in open_questions(here.rt)]
+        assert [(q["chunk"], q["ask"]) for q in listed] == [
+            (n, f"Pay {n}?") for n in range(3)
+        ]
+        chunks = await here.chunks()
+        assert {(c.status, c.attempts, c.claimed_by) for c in chunks} == {
+            (ChunkStatus.WAITING, 0, "")
+        }
+        job = await here.rt.jobs.read(REF)
+        assert job is not None
+        wait = (await chunk_document(here.rt, job, 0))["wait"]
+        assert wait["text"].startswith("approval ")
+
+        assert "approval.answer.invalid" in await refused(here.rt, 0, {"approved": 3})
+        both = await asyncio.gather(
+            say(here.rt, 0), say(here.rt, 0, actor="bob"), return_exceptions=True
+        )
+        assert sorted(isinstance(end, UsageError) for end in both) == [False, True]
+        decided = await chunk_question(here.rt, REF.chunk(0))
+        by = decided["decided_by"]
+        assert f"closed: Question 'approval' of a/0 has ended: {by} answered" in (
+            await refused(here.rt, 0, {"approved": False})
+        )
+        await asyncio.sleep(5)
+        assert (await here.chunks())[0].status is ChunkStatus.SUCCEEDED
+        # The others: nobody answers, through three days and the death of all workers.
+        for process in [*here.fleet.workers]:
+            here.world.kill(process)
+        found = await outcome(here)
+        assert found == ['"True yes"', '"False default"', "runtime.wait.timed_out"]
+        assert (await here.chunks())[1].calls == 2
+        late = await refused(here.rt, 1)
+        assert "its time was over" in late
+        assert "default" in late
+        steps = ("reminded", "reminded", "escalated")
+        assert await told(here) == Counter(
+            [("answered", 0), ("defaulted", 1), ("timed out", 2)]
+            + [(step, n) for step in steps for n in (1, 2)]
+        )
+
+        # A redrive asks again what ended without an answer.
+        await redrive(here.rt, redrive_of(await here.letters()))
+        await asyncio.sleep(60)
+        await say(here.rt, 2)
+        assert (await outcome(here))[2] == "SUCCEEDED"
+
+    simulate(act, [asking])
+
+
+def test_webhooks_are_told_each_step_once() -> None:
+    async def act(here: Simulated) -> list[tuple[str, str]]:
+        hook = Subscription(
+            "ops", "https://ops.example.com/", "env:PIECEWORK_WEBHOOK_OPS"
+        )
+        await set_webhook(here.rt, hook, "me")
+        await here.submit(asking, asked("default"))
+        await outcome(here)
+        sent = here.rt.table.query("T#default#OUTBOX", "DELIVERY#ops#")
+        rows = [row async for row in sent]
+        assert not any("Pay" in str(row["body"]) for row in rows)
+        return sorted((row["at"], row["kind"]) for row in rows)
+
+    kinds = [kind for _, kind in simulate(act, [asking])]
+    names = ("asked", "reminded", "reminded", "escalated", "timed_out")
+    assert kinds == [*(f"question.{name}" for name in names), "job.ended"]
+
+
+def test_an_answer_wakes_its_chunk_though_its_process_dies() -> None:
+    async def act(here: Simulated) -> float:
+        await here.submit(asking, asked(""))
+        await asyncio.sleep(60)
+        (chunk,), rt = await here.chunks(), here.rt
+        row = await read_question(rt.table, chunk.ref, "decide", "approval")
+        assert row is not None
+        given = Answer('{"approved":true,"comment":""}', "ada", "right")
+        assert await questions.write_answer(rt.table, chunk, row, given, rt.clock())
+        since = here.world.loop.time()  # and no message is sent
+        await ended(here, 1.0)
+        return here.world.loop.time() - since
+
+    assert simulate(act, [asking]) <= 60.0
+
+
+@pytest.mark.parametrize("lost", ["entry", "nothing"])
+def test_a_wait_ends_on_time_and_survives_the_loss_of_its_entry(lost: str) -> None:
+    async def act(here: Simulated) -> float:
+        await here.submit(sleeping, [Item(n=0, seconds=DAY_S)])
+        until = here.world.now() + DAY_S
+        await asyncio.sleep(60)
+        index = WaitIndex(here.rt.table, here.rt.clock)
+        if lost == "entry":
+            await index.drop(REF, await index.first_due(REF, "9"))
+        await ended(here)
+        (chunk,) = await here.chunks()
+        assert await index.first_due(REF, "9") == []
+        return float(chunk.item["value"]) - until
+
+    late = simulate(act, [sleeping])
+    assert 0 <= late <= (60.0 if lost == "entry" else 5.0)
+
+
+def test_a_job_whose_chunks_all_wait_costs_few_requests() -> None:
+    async def act(here: Simulated, chunks: int) -> int:
+        items = [Item(n=n, seconds=DAY_S) for n in range(chunks)]
+        await here.submit(sleeping, items)
+        await asyncio.sleep(200)
+        before = here.world.requests
+        await asyncio.sleep(HOUR_S)
+        return here.world.requests - before
+
+    one = simulate(lambda here: act(here, 1), [sleeping])
+    many = simulate(lambda here: act(here, 300), [sleeping])
+    # Two groups are read once in an hour, in pages of seven items; and a large job has
+    # a backlog, whose end each pass reads.
+    assert many <= one + 300 / 7 + 130
+
+
+def test_a_pause_and_a_cancel_during_a_wait() -> None:
+    async def act(here: Simulated) -> tuple[JobStatus, str]:
+        rt = here.rt
+        await here.submit(asking, asked("", ""))
+        await asyncio.sleep(60)
+        await pause(rt, REF, actor="me", reason="lunch")
+        await say(rt, 0)  # people may answer
+        await asyncio.sleep(DAY_S)
+        assert (await told(here))["reminded", 1] == 1
+        assert (await here.chunks())[0].status is ChunkStatus.WAITING
+        await resume(rt, REF, actor="me", reason="go on")
+        await asyncio.sleep(30)
+        assert (await here.chunks())[0].status is ChunkStatus.SUCCEEDED
+        await cancel(rt, REF, actor="me", reason="enough")
+        said = await refused(rt, 1)
+        return (await ended(here)).status, said
+
+    status, said = simulate(act, [asking])
+    assert status is JobStatus.CANCELLED
+    assert "is CANCELLED: it does not wait for 'approval'" in said
+
+
+def test_a_deadline_compensates_a_chunk_that_waits() -> None:
+    undone: list[int] = []
+
+    async def undo(ctx: Context[Item]) -> None:
+        undone.append(ctx.chunk)
+
+    pipeline = Pipeline(
+        "undoing", payload=Item, stages=[Stage(decide, compensate=undo)]
+    )
+
+    async def act(here: Simulated) -> Job:
+        until = here.world.now() + DAY_S
+        await here.fleet.submit(REF, pipeline, asked(""), until, mortal=False)
+        job = await ended(here)
+        assert job.finished_at < iso(until + 60)
+        return job
+
+    assert simulate(act, [pipeline]).status is JobStatus.CANCELLED
+    assert undone == [0]

@@ -41,7 +41,7 @@ async def test_the_stage_of_the_page_plans_around_a_prompt_that_is_too_long() ->
     ("reason", "code", "retry_after"),
     [("closed", "acme.till.closed", 2.0), ("broke", "acme.till.refused", None)],
 )
-def test_the_classifier_of_the_page_tells_the_tills_errors_apart(
+def test_the_classifier_of_the_page_distinguishes_the_errors(
     reason: str, code: str, retry_after: float | None
 ) -> None:
     names = example("till")
@@ -62,7 +62,7 @@ def log() -> io.StringIO:
     return stream
 
 
-def test_what_the_counters_ask_for_stands_in_each_line(log: io.StringIO) -> None:
+def test_each_line_has_what_the_counters_need(log: io.StringIO) -> None:
     asked = set(re.findall(r"\$\.(\w+)|by bin\(1m\), (\w+), (\w+)", PAGE.read_text()))
     fields = {name for names in asked for name in names if name}
     for event in ("call.attempt", "chunk.dead_lettered"):

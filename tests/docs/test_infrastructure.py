@@ -15,13 +15,13 @@ PAGE = (ROOT / "docs/infrastructure.md").read_text("utf-8")
 TEMPLATES = load().parsed
 
 
-def test_each_template_stands_in_the_list() -> None:
+def test_each_template_is_in_the_list() -> None:
     named = re.findall(r"^\| `(\w+)\.yaml` \|", PAGE, re.MULTILINE)
     assert sorted(TEMPLATES) == sorted(named)
 
 
 @pytest.mark.parametrize("name", ["data", "network", "service"])
-def test_each_parameter_stands_in_the_section_of_its_template(name: str) -> None:
+def test_each_parameter_is_in_the_section_of_its_template(name: str) -> None:
     _, _, after = PAGE.partition(f"## {name}.yaml\n")
     section, _, _ = after.partition("\n## ")
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]

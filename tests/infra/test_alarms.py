@@ -52,7 +52,7 @@ def test_an_alarm_links_its_page(alarm: dict[str, Any]) -> None:
 
 
 @each_telling
-def test_an_alarm_tells_the_topic_when_it_comes_and_when_it_goes(
+def test_an_alarm_publishes_its_start_and_its_end(
     alarm: dict[str, Any],
 ) -> None:
     assert [["acme-prod-alarms"]] * 2 == [alarm["AlarmActions"], alarm["OKActions"]]

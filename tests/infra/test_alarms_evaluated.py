@@ -58,7 +58,7 @@ def deploy(cloudformation: Any) -> None:
     )
 
 
-def test_each_alarm_comes_and_goes_and_the_topic_tells_of_it(aws: Emulator) -> None:
+def test_each_alarm_starts_and_ends_and_publishes_both(aws: Emulator) -> None:
     cloudwatch, letters = make_client("cloudwatch", aws), Letters(aws)
 
     for alarm in until_all_are("ALARM", cloudwatch):

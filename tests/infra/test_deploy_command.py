@@ -149,7 +149,7 @@ def test_the_data_stack_is_guarded_against_other_tools(
     assert stacks(cloudformation)[stack]["EnableTerminationProtection"]
 
 
-def test_a_creation_that_fails_is_told_with_what_failed_and_can_be_cleared(
+def test_a_failed_creation_names_the_resource_and_can_be_cleared(
     run: Run, stack: str
 ) -> None:
     s3 = boto3.client("s3")

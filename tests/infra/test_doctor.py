@@ -43,7 +43,7 @@ def test_the_doctor_names_what_is_missing_and_the_next_step() -> None:
     assert "piecework up" in missing.next_step
 
 
-def test_an_emulator_that_is_running_is_found_without_being_told(
+def test_a_running_emulator_is_found_without_an_option(
     deployed: Emulator, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL")
@@ -54,7 +54,7 @@ def test_an_emulator_that_is_running_is_found_without_being_told(
     assert [name for name, check in found.items() if not check.ok] == []
 
 
-def test_an_emulator_that_is_gone_is_told_with_the_next_step(state_dir: Path) -> None:
+def test_an_emulator_that_ended_is_reported_with_the_next_step(state_dir: Path) -> None:
     server.write(state_dir, Emulator(LOOPBACK, 1, "us-east-1", "1.5.33"))
     gone = look(dict(os.environ))["emulator"]
     assert not gone.ok
@@ -66,7 +66,7 @@ def test_a_damaged_state_file_does_not_end_the_doctor(state_dir: Path) -> None:
     assert not look({})["endpoint"].ok
 
 
-def test_two_regions_that_differ_are_told() -> None:
+def test_two_regions_that_differ_are_reported() -> None:
     environ = {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-east-1"}
     region = look({"AWS_ENDPOINT_URL": LOOPBACK, **environ})["region"]
     assert not region.ok

@@ -18,7 +18,7 @@ async def all_wait(scenario: Scenario, job: str) -> bool:
     )
 
 
-async def test_an_outage_parks_every_chunk_burns_no_attempt_and_ends_with_one_probe(
+async def test_an_outage_defers_every_chunk_spends_no_attempt_and_ends_with_one_probe(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(leaning, [Item(n=n) for n in range(8)])
@@ -54,7 +54,7 @@ async def test_an_outage_parks_every_chunk_burns_no_attempt_and_ends_with_one_pr
     )
 
 
-async def test_a_way_back_waits_for_its_dependency_and_goes_on(
+async def test_a_compensation_waits_for_its_dependency_and_continues(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(freeing, [Item(n=n) for n in range(8)])

@@ -46,7 +46,7 @@ async def test_transient_it_is_tried_again_and_its_call_is_not_paid_again(
     assert [] == did(scenario, "again", "by-rules", "free")
 
 
-async def test_permanent_it_is_undone_at_once(scenario: Scenario) -> None:
+async def test_permanent_it_is_compensated_at_once(scenario: Scenario) -> None:
     assert (JobStatus.FAILED, 1) == await worked(scenario, "permanent")
 
     (letter,) = await scenario.letters()
@@ -89,7 +89,7 @@ async def test_policy_a_stage_that_is_refused_is_done_in_another_way(
     assert 1 == scenario.happened("post", "0", "by-rules")
 
 
-async def test_policy_an_effect_that_was_had_elsewhere_is_not_had_again(
+async def test_policy_an_effect_of_another_variant_is_not_repeated(
     scenario: Scenario,
 ) -> None:
     assert (JobStatus.SUCCEEDED, 2) == await worked(scenario, "full")
@@ -122,7 +122,7 @@ async def test_without_a_hook_semantic_and_policy_are_as_permanent(
     assert 1 == scenario.happened("free")
 
 
-async def test_an_isolated_stage_has_the_same_ways(scenario: Scenario) -> None:
+async def test_an_isolated_stage_has_the_same_variants(scenario: Scenario) -> None:
     troubles = ["nonsense", "refused", "stage-refused", "state"]
     items = [Item(n=n, trouble=trouble) for n, trouble in enumerate(troubles)]
     await scenario.submit(isolated, items)
@@ -137,7 +137,7 @@ async def test_an_isolated_stage_has_the_same_ways(scenario: Scenario) -> None:
     assert (1, 1) == (scenario.happened("again"), scenario.happened("by-rules"))
 
 
-async def test_a_person_alone_gives_an_input_more_than_its_attempts(
+async def test_only_an_operator_gives_an_input_more_attempts(
     scenario: Scenario,
 ) -> None:
     assert (JobStatus.FAILED, 3) == await worked(scenario, "never-well")
@@ -157,7 +157,5 @@ async def test_a_person_alone_gives_an_input_more_than_its_attempts(
     )
 
 
-def test_the_attempts_of_a_life_are_fewer_than_the_five_that_an_input_may_have() -> (
-    None
-):
+def test_the_attempts_of_a_generation_are_fewer_than_five() -> None:
     assert 3 == Settings().max_attempts

@@ -27,7 +27,9 @@ async def stop(scenario: Scenario) -> None:
     await cancel(scenario.rt, JOB, actor="me", reason="enough", compensate=True)
 
 
-async def test_a_chunk_in_hand_is_cut_off_and_wound_back(scenario: Scenario) -> None:
+async def test_a_running_chunk_is_interrupted_and_compensated(
+    scenario: Scenario,
+) -> None:
     await scenario.submit(travel, [Item(n=n, trouble="slow-car") for n in range(4)])
     async with scenario.worker("w1"), scenario.worker("w2"):
         await scenario.until(lambda: scenario.happened("car") == 4)
@@ -53,7 +55,7 @@ async def test_a_chunk_in_hand_is_cut_off_and_wound_back(scenario: Scenario) -> 
     assert shown["calls_after_cancel"] == 0
 
 
-async def test_a_chunk_that_waits_is_wound_back_by_whoever_meets_it(
+async def test_a_waiting_chunk_is_compensated_by_the_next_worker(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("piecework.saga.recovery.BASE", 600.0)
@@ -79,7 +81,9 @@ async def test_a_chunk_that_waits_is_wound_back_by_whoever_meets_it(
     assert [line for line in bookings(scenario, 2) if "unbook" in line] == []
 
 
-async def test_nobody_has_begun_so_there_is_nothing_to_undo(scenario: Scenario) -> None:
+async def test_a_chunk_that_never_started_needs_no_compensation(
+    scenario: Scenario,
+) -> None:
     await scenario.submit(travel, [Item(n=n) for n in range(30)])
     await stop(scenario)
     chunks = await scenario.chunks()
@@ -198,7 +202,7 @@ async def test_a_compensation_that_fails_is_a_dead_letter(scenario: Scenario) ->
     assert scenario.happened("unbook", "flight") == 1
 
 
-async def test_an_effect_under_way_lands_before_it_is_undone(
+async def test_an_in_flight_effect_is_drained_before_its_compensation(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(travel, [Item(n=1, trouble="slow-hotel")])
@@ -217,7 +221,7 @@ async def test_an_effect_under_way_lands_before_it_is_undone(
 
 
 @pytest.mark.usefixtures("short_leases")
-async def test_a_worker_that_dies_on_the_way_back_is_followed_there(
+async def test_another_worker_continues_a_compensation(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(travel, [Item(n=1, trouble="slow-car", seconds=1.0)])
@@ -241,7 +245,7 @@ async def test_a_worker_that_dies_on_the_way_back_is_followed_there(
 
 
 @pytest.mark.usefixtures("short_leases")
-async def test_a_worker_that_died_with_its_chunk_has_it_wound_back_by_another(
+async def test_another_worker_compensates_the_chunk_of_a_dead_one(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(travel, [Item(n=1, trouble="slow-car")])

@@ -14,7 +14,7 @@ from tests.scenarios.pipelines import Item, travel
 from tests.scenarios.test_compensate import JOB, bookings, stop
 
 
-async def test_a_retry_does_again_what_was_undone(scenario: Scenario) -> None:
+async def test_a_retry_runs_compensated_stages_again(scenario: Scenario) -> None:
     await scenario.submit(travel, [Item(n=1, trouble="slow-car")])
     async with scenario.worker():
         await scenario.until(lambda: scenario.happened("car"))
@@ -34,7 +34,7 @@ async def test_a_retry_does_again_what_was_undone(scenario: Scenario) -> None:
     assert scenario.happened("book", "payment") == 1
 
 
-async def test_what_a_plain_cancel_left_is_undone_after_a_resume(
+async def test_a_cancel_after_a_retry_compensates_the_stages_of_both(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(travel, [Item(n=1, trouble="slow-car")])

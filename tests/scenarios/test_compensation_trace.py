@@ -34,7 +34,7 @@ async def test_a_trace_has_the_steps_and_their_compensations_under_one_id(
     assert {("job-1", 0)} == {(line["job"], line["chunk"]) for line in trace}
 
 
-async def test_an_alarm_can_stand_on_a_compensation_that_failed(
+async def test_a_failed_compensation_emits_an_event_for_an_alarm(
     scenario: Scenario,
 ) -> None:
     with capture_logs() as said:

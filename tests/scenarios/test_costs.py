@@ -135,7 +135,7 @@ async def test_the_bill_after_a_kill_is_that_of_the_provider(
     assert 0 == bill["paid_twice"]["calls"]
 
 
-async def test_what_is_billed_is_what_was_sent_and_the_other_way_round(
+async def test_the_bill_has_exactly_the_requests_that_were_sent(
     scenario: Scenario, door: Door
 ) -> None:
     meters = await run_two_jobs(scenario)

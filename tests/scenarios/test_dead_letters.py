@@ -163,7 +163,7 @@ async def test_what_was_discarded_is_neither_redriven_nor_resumed(
     assert "discarded" in events
 
 
-async def test_a_redrive_that_is_late_revives_nothing_that_was_discarded(
+async def test_a_late_redrive_reopens_no_discarded_chunk(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(counting, [Item(n=0), BAD])
@@ -182,7 +182,7 @@ async def test_a_redrive_that_is_late_revives_nothing_that_was_discarded(
     assert ["DISCARDED"] == [row["state"] for row in await scenario.letters()]
 
 
-async def test_a_replay_is_traced_to_its_first_death(
+async def test_a_redriven_chunk_names_its_first_dead_letter(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
@@ -206,7 +206,7 @@ async def test_a_replay_is_traced_to_its_first_death(
     assert "REDRIVEN by tester as generation 3" in shown
 
 
-async def test_a_resume_closes_the_letters_of_what_it_takes_up(
+async def test_a_retry_closes_the_dead_letters_of_the_chunks_that_it_reopens(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(counting, [Item(n=0), BAD])
@@ -217,7 +217,7 @@ async def test_a_resume_closes_the_letters_of_what_it_takes_up(
         assert {1: 2} == await open_dead_letters(scenario)
 
 
-async def test_chunks_are_handed_out_at_a_rate_that_stands_on_them(
+async def test_chunks_are_dispatched_at_the_rate_of_their_schedule(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(counting, [BAD] * 3)
@@ -236,7 +236,9 @@ async def test_chunks_are_handed_out_at_a_rate_that_stands_on_them(
     assert [True] * 3 == [at >= begun + n for n, at in enumerate(claimed)]
 
 
-async def test_many_deaths_in_a_while_give_an_alarm(scenario: Scenario) -> None:
+async def test_many_dead_letters_in_a_short_time_raise_an_alarm(
+    scenario: Scenario,
+) -> None:
     await scenario.submit(counting, [BAD] * 4)
     async with scenario.worker():
         await scenario.ended()

@@ -21,7 +21,9 @@ JOB = JobRef("default", "job-1")
 UNDONE = ["unbook car", "unbook hotel", "unbook flight"]
 
 
-async def test_a_deadline_undoes_everything_exactly_once(scenario: Scenario) -> None:
+async def test_a_deadline_compensates_each_stage_exactly_once(
+    scenario: Scenario,
+) -> None:
     items = [Item(n=n, trouble="slow-car") for n in range(3)]
     await scenario.submit(trip, items, deadline_s=12.0)
     async with scenario.worker("w1"), scenario.reconciler(), scenario.reconciler():
@@ -43,7 +45,7 @@ async def test_a_deadline_undoes_everything_exactly_once(scenario: Scenario) -> 
 
 
 @pytest.mark.usefixtures("short_leases")
-async def test_a_worker_that_dies_under_a_deadline_leaves_nothing_standing(
+async def test_a_worker_that_dies_after_a_deadline_leaves_no_effect_uncompensated(
     scenario: Scenario,
 ) -> None:
     items = [Item(n=n, trouble="slow-car", seconds=0.7) for n in range(3)]
@@ -138,7 +140,9 @@ async def test_a_deadline_whose_chunks_all_succeed_lets_the_join_run(
     assert scenario.happened("unbook") == 0
 
 
-async def test_a_job_that_nobody_works_on_is_cancelled_too(scenario: Scenario) -> None:
+async def test_a_job_without_a_worker_is_cancelled_at_its_deadline(
+    scenario: Scenario,
+) -> None:
     await scenario.submit(counting, [Item(n=1)], deadline_s=0.5)
     async with scenario.reconciler():
         ended = await scenario.ended()
@@ -148,7 +152,7 @@ async def test_a_job_that_nobody_works_on_is_cancelled_too(scenario: Scenario) -
     )
 
 
-async def test_the_deadline_of_the_first_submit_stands(scenario: Scenario) -> None:
+async def test_the_deadline_of_the_first_submit_is_kept(scenario: Scenario) -> None:
     job, _ = await scenario.submit(counting, [Item(n=1)], deadline_s=500.0)
     again, new = await scenario.submit(counting, [Item(n=1)], deadline_s=900.0)
     assert new is False

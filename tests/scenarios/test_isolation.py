@@ -113,7 +113,7 @@ async def test_a_child_killed_during_a_call_leaves_an_unknown_effect(
     assert 3 == scenario.happened("look")
 
 
-async def test_an_effect_that_the_provider_keeps_to_once_is_asked_for_again(
+async def test_an_effect_with_a_provider_key_is_requested_again(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(paying, [Item(n=1)])
@@ -196,7 +196,7 @@ async def test_a_worker_beyond_its_memory_limit_releases_its_chunks_and_ends(
     assert 0 == chunk.attempts
 
 
-async def test_a_stop_does_not_wait_for_what_will_surely_not_end(
+async def test_a_stop_does_not_wait_for_a_stage_that_cannot_end_in_time(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_SHUTDOWN_GRACE_S", "9")

@@ -111,7 +111,7 @@ async def test_the_certificate_names_every_chunk(scenario: Scenario) -> None:
     ]
 
 
-async def test_the_join_runs_once_and_its_artifact_stands(scenario: Scenario) -> None:
+async def test_the_join_runs_once_and_its_artifact_is_kept(scenario: Scenario) -> None:
     job, _ = await scenario.submit(counting, [Item(n=n, calls=1) for n in range(8)])
 
     async with scenario.worker("w1"), scenario.worker("w2"):

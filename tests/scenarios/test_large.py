@@ -59,7 +59,7 @@ async def settled(scenario: Scenario) -> bool:
     return all(chunk.status.terminal for chunk in await scenario.chunks())
 
 
-async def test_a_job_of_two_groups_is_decided_by_one_look_in_each_of_its_lives(
+async def test_one_snapshot_ends_a_job_of_two_groups_in_each_generation(
     scenario: Scenario,
 ) -> None:
     dead = {7, CHUNKS - 1}
@@ -88,7 +88,7 @@ async def test_a_job_of_two_groups_is_decided_by_one_look_in_each_of_its_lives(
     assert CHUNKS == scenario.happened("first")
 
 
-async def test_a_join_that_another_worker_takes_up_looks_for_itself(
+async def test_a_join_that_another_worker_claims_reads_its_own_snapshot(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(counting, [Item(n=n) for n in range(3)])

@@ -25,7 +25,9 @@ async def states(scenario: Scenario, job: str = "job-1") -> list[str]:
     return [notice["state"] for notice in document["notifications"]]
 
 
-async def test_the_worker_that_ends_a_job_tells_of_it(scenario: Scenario) -> None:
+async def test_the_worker_that_ends_a_job_calls_its_notify_hook(
+    scenario: Scenario,
+) -> None:
     await scenario.submit(telling, [Item(n=1), Item(n=2, trouble="permanent")])
     async with scenario.worker():
         await scenario.until(lambda: scenario.happened("told"))
@@ -36,7 +38,7 @@ async def test_the_worker_that_ends_a_job_tells_of_it(scenario: Scenario) -> Non
     assert await states(scenario) == ["DELIVERED"]
 
 
-async def test_each_life_of_a_job_is_told_of(scenario: Scenario) -> None:
+async def test_each_generation_of_a_job_is_notified(scenario: Scenario) -> None:
     await scenario.submit(telling, [Item(n=1), Item(n=2, trouble="permanent")])
     async with scenario.worker():
         await scenario.until(lambda: scenario.happened("told"))
@@ -52,7 +54,9 @@ async def test_each_life_of_a_job_is_told_of(scenario: Scenario) -> None:
 
 
 @pytest.mark.usefixtures("short_leases")
-async def test_a_worker_that_dies_as_it_tells_is_followed(scenario: Scenario) -> None:
+async def test_another_worker_repeats_the_notification_of_a_dead_one(
+    scenario: Scenario,
+) -> None:
     await scenario.submit(telling, [Item(n=1)], "slow-1")
     victim = await scenario.process("--no-reconcile")
     await scenario.until(lambda: scenario.happened("notice"))
@@ -68,7 +72,7 @@ async def test_a_worker_that_dies_as_it_tells_is_followed(scenario: Scenario) ->
     assert scenario.happened("told") == 1
 
 
-async def test_a_worker_that_died_before_it_told_is_stood_in_for(
+async def test_another_worker_sends_the_notification_that_a_dead_one_did_not(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def dead(*_: object) -> None:
@@ -85,7 +89,7 @@ async def test_a_worker_that_died_before_it_told_is_stood_in_for(
     assert scenario.happened("told") == 1
 
 
-async def test_a_cancel_without_any_worker_is_told_of_by_the_next(
+async def test_the_next_worker_notifies_of_a_cancel_without_workers(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(telling, [Item(n=1)])
@@ -100,7 +104,7 @@ async def test_a_cancel_without_any_worker_is_told_of_by_the_next(
     assert await scenario.rt.dead_letter_queue.depth() == 0
 
 
-async def test_a_hook_that_fails_is_told_again_and_then_given_up(
+async def test_a_failing_hook_is_called_again_and_then_abandoned(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("piecework_worker.notifier.CAP_S", 0.2)
@@ -116,7 +120,7 @@ async def test_a_hook_that_fails_is_told_again_and_then_given_up(
     assert notice["last_error"] == "tool.stock.busy: not now"
 
 
-async def test_a_hook_that_works_again_ends_the_trouble(
+async def test_a_hook_that_recovers_receives_the_notification(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("piecework_worker.notifier.CAP_S", 0.2)

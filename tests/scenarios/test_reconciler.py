@@ -60,7 +60,9 @@ async def test_a_dead_lease_is_given_back_and_a_live_one_is_not(
 
 
 @pytest.mark.usefixtures("short_leases")
-async def test_what_is_given_back_waits_behind_no_queue(scenario: Scenario) -> None:
+async def test_a_released_chunk_does_not_wait_behind_the_queue(
+    scenario: Scenario,
+) -> None:
     rt = scenario.rt
     await scenario.submit(counting, [Item(n=1, seconds=3.0)])
     victim = await scenario.process("--no-reconcile")
@@ -83,7 +85,7 @@ async def test_what_is_given_back_waits_behind_no_queue(scenario: Scenario) -> N
     assert scenario.happened("first") == 1
 
 
-async def test_a_full_job_that_nobody_finished_is_finished(scenario: Scenario) -> None:
+async def test_a_job_whose_last_worker_died_is_finished(scenario: Scenario) -> None:
     rt = scenario.rt
     await scenario.submit(counting, [Item(n=n) for n in range(3)])
 

@@ -16,7 +16,7 @@ def effects(scenario: Scenario) -> list[str]:
     return [f"{line[0]} {line[1]}" for line in scenario.ledger if "book" in line[0]]
 
 
-async def test_undo_runs_in_reverse_with_the_step_in_doubt_first(
+async def test_compensation_runs_in_reverse_with_the_step_in_doubt_first(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(travel, [Item(n=1, trouble="car-permanent")])
@@ -37,7 +37,7 @@ async def test_undo_runs_in_reverse_with_the_step_in_doubt_first(
     assert letter["compensation"] == "COMPENSATED"
 
 
-async def test_nothing_is_undone_past_the_pivot(scenario: Scenario) -> None:
+async def test_nothing_is_compensated_past_the_pivot(scenario: Scenario) -> None:
     await scenario.submit(travel, [Item(n=1, trouble="tell-permanent")])
 
     async with scenario.worker():
@@ -53,7 +53,7 @@ async def test_nothing_is_undone_past_the_pivot(scenario: Scenario) -> None:
     assert letter["compensation"] == "PAST_PIVOT"
 
 
-async def test_transient_trouble_is_tried_again_and_then_undone(
+async def test_a_transient_failure_is_retried_and_then_compensated(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("piecework.saga.recovery.BASE", 0.05)
@@ -69,7 +69,7 @@ async def test_transient_trouble_is_tried_again_and_then_undone(
     assert effects(scenario).count("book flight") == 1
 
 
-async def test_a_redrive_after_the_undo_books_anew_with_fresh_keys(
+async def test_a_redrive_after_a_compensation_books_with_fresh_keys(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(travel, [Item(n=1, trouble="car-permanent")])

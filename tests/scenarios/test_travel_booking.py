@@ -16,7 +16,7 @@ PAID = [*BOOKED, "bank charged 90000"]
 WHOLE = [*PAID, "mail sent"]
 
 
-async def test_the_trips_are_booked_or_undone_each_once(
+async def test_each_trip_is_booked_or_compensated_once(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "book.sqlite"))

@@ -63,7 +63,7 @@ async def delivered(scenario: Scenario, count: int) -> bool:
     return [n["state"] for n in found["deliveries"]] == ["DELIVERED"] * count
 
 
-async def test_a_job_that_ends_and_its_dead_letters_are_told(
+async def test_the_end_of_a_job_and_its_dead_letters_are_events(
     scenario: Scenario,
     inbox: Inbox,
     receiver: HTTPServer,
@@ -104,7 +104,7 @@ async def test_a_stuck_job_and_its_end_are_told(
     assert over["data"]["began"] == stuck["id"]
 
 
-async def test_a_pause_and_the_end_of_a_cancel_are_told(
+async def test_a_pause_and_the_end_of_a_cancel_are_events(
     scenario: Scenario, inbox: Inbox, receiver: HTTPServer
 ) -> None:
     await subscribe(scenario, receiver.server_port, "job.paused", "job.ended")

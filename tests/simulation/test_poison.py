@@ -86,7 +86,7 @@ def test_an_outage_of_less_than_an_hour_kills_no_chunk_of_a_small_job(
     assert all(chunk.attempts <= 2 for chunk in ended)
 
 
-def test_an_outage_without_end_is_waited_for_and_told() -> None:
+def test_a_chunk_waits_for_a_long_outage_and_its_dead_letter_says_so() -> None:
     async def act(sim: Simulated) -> tuple[float, list[DeadLetterRow]]:
         began = sim.world.now()
         await sim.submit(foreseeing, [Item(n=n) for n in range(22)])

@@ -39,7 +39,7 @@ def test_a_signal_is_noted_and_the_next_one_ends_the_run() -> None:
     assert before == signal.getsignal(signal.SIGTERM)
 
 
-def test_a_violation_is_told_at_once_and_a_line_tells_how_far_a_run_is(
+def test_a_violation_is_printed_at_once_and_the_progress_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     moments = iter((110.0, 140.0, 141.0))

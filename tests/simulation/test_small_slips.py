@@ -179,7 +179,7 @@ def test_a_job_without_trouble_sends_each_message_once(shop: Shop) -> None:
     assert [1] * 3 == list(Counter(bodies).values())
 
 
-def test_who_dies_while_it_sends_is_made_up_for_soon(shop: Shop) -> None:
+def test_the_messages_of_a_process_that_died_are_sent_soon(shop: Shop) -> None:
     shop.broken = False
     pipeline = shop.pipeline()
 

@@ -83,7 +83,7 @@ def test_the_alarm_of_cloudwatch_has_the_same_threshold() -> None:
     assert float(facts["Period"]) == defaults.dead_letter_alarm_window_s == 300
 
 
-async def test_the_alarm_tells_webhooks_also_those_of_one_pipeline(
+async def test_the_alarm_writes_events_also_for_the_webhooks_of_one_pipeline(
     store: Store,
 ) -> None:
     tenant = store.ref.tenant

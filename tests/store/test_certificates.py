@@ -19,7 +19,7 @@ from tests.store.conftest import NOW, Store
 from tests.store.deployment import runtime
 
 
-async def test_a_late_certificate_does_not_stand_in_the_place_of_the_first(
+async def test_a_late_certificate_does_not_replace_the_first(
     store: Store,
 ) -> None:
     rt = runtime(store)

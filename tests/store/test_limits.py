@@ -48,7 +48,7 @@ async def test_the_first_reservation_creates_the_row_and_the_next_follows_it(
     assert second == await at.read(of)
 
 
-async def test_a_lost_race_changes_nothing_and_returns_what_stands(
+async def test_a_lost_race_changes_nothing_and_returns_the_current_row(
     store: Store,
 ) -> None:
     at, of = quotas(store), name(store)
@@ -98,7 +98,7 @@ async def test_a_malformed_row_counts_as_new_and_a_newer_one_is_refused(
         read_quota({"v": 99})
 
 
-async def test_a_pause_stands_apart_from_reservations_and_ends_without_a_trace(
+async def test_a_pause_is_separate_from_reservations_and_ends_without_a_trace(
     store: Store,
 ) -> None:
     at, of = quotas(store), name(store)

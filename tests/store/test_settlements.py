@@ -67,7 +67,7 @@ async def test_null_replaces_the_value_of_an_earlier_generation(store: Store) ->
     assert not StageRow(row).has_value
 
 
-async def test_a_stage_that_returns_nothing_tells_when_and_by_whom_it_ran(
+async def test_a_stage_that_returns_nothing_stores_when_and_where_it_ran(
     store: Store,
 ) -> None:
     claim = await store.running(gen=1, claimed_at="2023-11-14T22:13:00.000Z")

@@ -86,7 +86,7 @@ def test_a_stale_query_shows_the_partition_before_its_last_request() -> None:
     assert ["b", "c"] == query(model, consistent=True)
 
 
-def test_a_consistent_read_asks_nobody_whether_it_is_stale() -> None:
+def test_a_consistent_read_is_never_stale() -> None:
     chaos = Stale()
     model = made(chaos=chaos)
     get(model, consistent=True)
@@ -103,7 +103,7 @@ def test_a_page_holds_the_items_that_it_is_given() -> None:
     assert ["a", "b", "|", "c"] == query(model)
 
 
-def test_each_applied_request_is_told_once_with_all_its_changes() -> None:
+def test_each_applied_request_is_reported_once_with_all_its_changes() -> None:
     model, told = made(), list[Sequence[Change]]()
     model.on_write = told.append
     put(model, n=1)
@@ -122,7 +122,7 @@ def test_each_applied_request_is_told_once_with_all_its_changes() -> None:
     ] == told
 
 
-def test_a_change_tells_the_larger_of_the_sizes_then_and_now() -> None:
+def test_a_change_has_the_larger_size_of_before_and_after() -> None:
     model, told = made(), list[Sequence[Change]]()
     put(model, n=1, text="long")
     model.on_write = told.append
@@ -130,7 +130,7 @@ def test_a_change_tells_the_larger_of_the_sizes_then_and_now() -> None:
     assert [item_size(row(n=1, text="long"))] == [change.size for change in told[0]]
 
 
-def test_what_is_refused_or_only_looked_at_is_not_told() -> None:
+def test_refused_requests_and_reads_are_not_reported() -> None:
     model, told = made(), list[Sequence[Change]]()
     model.on_write = told.append
     check = {"TableName": "t", "Key": key()} | expressed("", "attribute_not_exists(pk)")
@@ -144,7 +144,7 @@ def test_what_is_refused_or_only_looked_at_is_not_told() -> None:
     assert [] == told
 
 
-def test_a_transaction_again_is_told_once_and_done_again_after_ten_minutes() -> None:
+def test_a_repeated_transaction_is_reported_once_and_applied_again_later() -> None:
     clock, told = Clock(), list[Sequence[Change]]()
     model = DynamoDB(clock, tables=["t"])
     model.on_write = told.append
@@ -156,7 +156,7 @@ def test_a_transaction_again_is_told_once_and_done_again_after_ten_minutes() -> 
     assert row(n=2) == get(model)
 
 
-def test_an_item_that_was_told_does_not_change_any_more() -> None:
+def test_a_reported_item_does_not_change_any_more() -> None:
     model, told = made(), list[Sequence[Change]]()
     model.on_write = told.append
     update = {"TableName": "t", "Key": key(), **expressed("ADD s :s", s={"NS": ["1"]})}

@@ -62,7 +62,7 @@ def story() -> dict[str, Any]:
     return exercise(act)
 
 
-def test_each_attempt_and_each_wait_is_told_with_start_end_and_reason() -> None:
+def test_each_attempt_and_each_wait_has_start_end_and_reason() -> None:
     told = story()
     spans = told["chunk"]["spans"]
     claims = [span for span in spans if span["kind"] == "claim"]
@@ -83,7 +83,7 @@ def test_each_attempt_and_each_wait_is_told_with_start_end_and_reason() -> None:
     assert [c["from"] for c in claims[1:]] == [w["to"] for w in waits]
 
 
-def test_each_stage_tells_its_start_its_worker_and_its_attempt() -> None:
+def test_each_stage_has_its_start_its_worker_and_its_attempt() -> None:
     stages = story()["document"]["stages"]
     facts = [(row["stage"], row["worker"], row["attempt"]) for row in stages]
 

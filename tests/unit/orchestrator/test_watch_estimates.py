@@ -124,7 +124,7 @@ def test_the_hint_comes_at_the_next_explanation_without_a_worker(
     assert {HINT: second} == said
 
 
-def test_the_reason_of_a_job_is_not_told_while_a_worker_runs_its_chunks() -> None:
+def test_a_job_shows_no_reason_while_a_worker_runs_its_chunks() -> None:
     deployment = deployment_of(2, ended=0)
     reason = {
         "status_reason_code": "runtime.pipeline.unknown",

@@ -49,12 +49,12 @@ def code_of(name: str) -> tuple[str, str]:
     return caught.value.code, caught.value.message
 
 
-def test_a_module_stands_for_all_its_pipelines(modules: Path) -> None:
+def test_a_module_names_all_its_pipelines(modules: Path) -> None:
     module = written(modules, "pw_both", line("one", "first"), line("two", "second"))
     assert set(load_pipelines([module])) == {"first", "second"}
 
 
-def test_an_object_stands_for_itself(modules: Path) -> None:
+def test_an_object_is_its_own_name(modules: Path) -> None:
     module = written(modules, "pw_pick", line("one", "first"), line("two", "second"))
     assert set(load_pipelines([f"{module}:two"])) == {"second"}
 

@@ -54,7 +54,7 @@ def test_a_compensation_above_the_pivot_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 65, "a#b"])
-def test_a_name_that_cannot_stand_in_keys_is_refused(name: str) -> None:
+def test_a_name_that_no_key_can_contain_is_refused(name: str) -> None:
     assert "its name may hold letters" in refused(Stage(first), name=name)
 
 
@@ -62,7 +62,7 @@ def test_a_pipeline_without_a_stage_is_refused() -> None:
     assert "it has no stage" in refused()
 
 
-def test_a_stage_name_that_cannot_stand_in_keys_is_refused() -> None:
+def test_a_stage_name_that_no_key_can_contain_is_refused() -> None:
     assert "'a#b' is not a stage name" in refused(Stage(first, name="a#b"))
 
 

@@ -31,7 +31,7 @@ async def test_a_worker_at_its_memory_limit_stops_and_logs_it() -> None:
 
 
 @virtually
-async def test_a_worker_that_is_told_to_stop_ends_well() -> None:
+async def test_a_worker_that_receives_a_stop_exits_with_0() -> None:
     stop, log = asyncio.Event(), Log()
     asyncio.get_running_loop().call_later(3.5, stop.set)
 

@@ -56,7 +56,7 @@ def test_protection_is_prolonged_before_it_runs_out() -> None:
     assert policy.desired_change(NOW + PERIOD - 1, busy=True) is None
 
 
-def test_protection_is_given_back_when_nothing_was_in_hand_for_a_while() -> None:
+def test_protection_ends_after_a_while_without_chunks() -> None:
     policy = protected()
 
     assert policy.desired_change(NOW + IDLE_S - 1, busy=False) is None

@@ -39,7 +39,7 @@ def test_a_write_is_billed_by_the_larger_of_the_items_sizes(asking: Client) -> N
     assert 2 + 2 + 1 == asking.units("dynamodb.PutItem")
 
 
-def test_a_write_tells_what_it_consumed_when_it_is_asked(asking: Client) -> None:
+def test_a_write_returns_its_consumed_units_on_request(asking: Client) -> None:
     said = write(asking, "PutItem", Item=LARGE, ReturnConsumedCapacity="TOTAL").said
 
     assert {"ConsumedCapacity": {"TableName": "t", "CapacityUnits": 2}} == said

@@ -41,7 +41,9 @@ async def test_a_trip_is_booked_paid_for_and_confirmed(book: Book) -> None:
     assert b"T Ada to Paris: booked\n" == run.artifacts["departures.txt"]
 
 
-async def test_a_refused_payment_undoes_car_hotel_and_flight_once(book: Book) -> None:
+async def test_a_refused_payment_compensates_car_hotel_and_flight_once(
+    book: Book,
+) -> None:
     outcome = (await travel(card="4000-0002")).outcomes[0]
 
     assert BOOKED + UNDONE == done(book)
@@ -71,7 +73,7 @@ async def test_a_failure_after_the_payment_goes_forward(book: Book) -> None:
     assert [0] == list(run.results)
 
 
-async def test_a_mail_that_is_refused_undoes_nothing(book: Book) -> None:
+async def test_a_refused_mail_compensates_nothing(book: Book) -> None:
     outcome = (await travel(email="a@example.invalid")).outcomes[0]
 
     assert [*BOOKED, "bank charged 90000"] == done(book)

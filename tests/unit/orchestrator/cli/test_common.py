@@ -74,7 +74,7 @@ def test_a_tenant_sees_its_own_jobs(run: Run, deployment: Deployment) -> None:
     assert 3 == run("jobs", "show", "a", "--tenant", "acme").exit_code
 
 
-def test_quiet_keeps_results_and_errors_and_verbose_tells_more(
+def test_quiet_keeps_results_and_errors_and_verbose_adds_details(
     run: Run, deployment: Deployment
 ) -> None:
     deployment.job("a", "RUNNING", 1)

@@ -51,7 +51,7 @@ async def test_an_object_that_is_gone_is_lost_state(objects: Objects) -> None:
         ("ExpiredToken", "aws.credentials.invalid"),
     ],
 )
-async def test_gone_and_forbidden_are_told_apart(
+async def test_gone_and_forbidden_are_different_errors(
     objects: Objects, bucket: Bucket, code: str, raised: str
 ) -> None:
     bucket.errors = [failure(code)]

@@ -99,7 +99,7 @@ def test_a_body_is_parsed_up_to_a_size() -> None:
     assert delivered(body + padding + " ") is None
 
 
-def test_a_message_to_nobody_cannot_be_made() -> None:
+def test_a_message_without_a_chunk_is_refused() -> None:
     with pytest.raises(ValidationError):
         Message.about(ChunkRef("a#b", "j", 0), 1)
 

@@ -200,7 +200,7 @@ def test_an_attempt_that_may_have_done_it_is_looked_up_before_the_next() -> None
     run_virtually(main())
 
 
-def test_not_found_is_believed_once_nothing_can_land_any_more() -> None:
+def test_not_found_counts_once_no_request_can_be_in_flight() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         diary, moments = Diary(), list[float]()
@@ -222,7 +222,7 @@ def test_not_found_is_believed_once_nothing_can_land_any_more() -> None:
     run_virtually(main())
 
 
-def test_what_an_earlier_claim_sent_may_land_after_ours_begins() -> None:
+def test_a_request_of_an_earlier_claim_may_be_executed_during_ours() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         diary = Diary()

@@ -21,7 +21,7 @@ async def test_equal_calls_under_way_are_one_call() -> None:
     assert one.counts.made == 1
 
 
-async def test_those_who_share_a_call_do_not_share_the_object() -> None:
+async def test_chunks_that_share_an_answer_have_copies() -> None:
     provider, one = Provider(answer=["a"]), caller()
     mine, yours = await asyncio.gather(
         call(one, PURE, provider), call(one, PURE, provider)
@@ -30,7 +30,7 @@ async def test_those_who_share_a_call_do_not_share_the_object() -> None:
     assert yours == ["a"]
 
 
-async def test_those_who_share_a_call_share_its_failure() -> None:
+async def test_chunks_that_share_a_call_share_its_failure() -> None:
     provider, one = Provider(PermanentError("no")), caller()
     ends = await asyncio.gather(
         *(call(one, PURE, provider) for _ in range(3)), return_exceptions=True

@@ -72,7 +72,7 @@ async def test_an_answer_is_remembered_after_the_name_of_its_author() -> None:
     assert ['"small"', '"from the small one"'] == recorded[-2:]
 
 
-async def test_without_a_refusal_nobody_else_is_asked() -> None:
+async def test_without_a_refusal_no_fallback_is_called() -> None:
     chain, one, log = Chain([], []), caller(), Log()
     assert "from the large one" == await chain.call(one, "a")
     assert (1, 0) == chain.asked
@@ -185,7 +185,7 @@ async def test_a_call_made_twice_at_once_falls_back_once() -> None:
     assert (1, 1) == chain.asked
 
 
-async def test_a_stage_can_see_who_answered() -> None:
+async def test_a_stage_can_read_which_variant_answered() -> None:
     chain = Chain([REFUSAL], [])
 
     async def first(ctx: Context[Clause]) -> list[str]:
@@ -284,7 +284,7 @@ async def test_a_breaker_that_is_open_was_not_asked_and_so_has_not_done_it() -> 
     assert "other" == await hotels.book(caller())
 
 
-async def test_whoever_comes_after_asks_the_one_whose_effect_stands() -> None:
+async def test_a_later_claim_calls_the_variant_whose_effect_may_have_happened() -> None:
     diary, hotels, log = Diary(), Hotels(FULL), Log()
     await hotels.book(caller(diary))
     later = caller(diary, log=log)
@@ -306,7 +306,9 @@ async def test_also_if_the_worker_died_before_the_answer() -> None:
     assert 1 == len(set(hotels.other.keys))
 
 
-async def test_the_last_of_a_chain_whose_effect_may_stand_is_asked_again() -> None:
+async def test_the_last_variant_whose_effect_may_have_happened_is_called_again() -> (
+    None
+):
     diary, hotels, last = Diary(), Hotels(FULL), Provider(ClaimLostError())
     hotels.other.errors = [FULL]
     inn = Dependency("inn", effect=Effect.PROVIDER_IDEMPOTENT)
@@ -318,14 +320,14 @@ async def test_the_last_of_a_chain_whose_effect_may_stand_is_asked_again() -> No
     assert ((1, 1), 2) == (hotels.asked, len(last.keys))
 
 
-async def test_once_it_was_undone_the_first_is_asked_again() -> None:
+async def test_after_compensation_the_first_variant_is_called_again() -> None:
     diary, hotels = Diary(), Hotels(FULL)
     await hotels.book(caller(diary))
     diary.effects.clear()
     assert "one" == await hotels.book(caller(diary))
 
 
-async def test_one_that_changes_its_arguments_changes_nobody_elses() -> None:
+async def test_a_variant_that_changes_its_arguments_changes_no_other() -> None:
     given: list[Any] = []
     diary, hotels = Diary(), Hotels()
 

@@ -386,7 +386,9 @@ async def test_a_dependency_that_is_met_after_the_look_is_as_it_was_read(
     assert 30.0 == await refused(two)
 
 
-async def test_all_who_wait_for_the_record_go_on_after_one_read(world: World) -> None:
+async def test_all_calls_that_wait_for_the_record_continue_after_one_read(
+    world: World,
+) -> None:
     one = world.process()
     rounds = 0
 

@@ -160,7 +160,7 @@ def test_shares_add_up_to_the_whole() -> None:
         assert 1000 == sum(parts for _, parts in shares)
 
 
-def test_what_is_asked_for_all_in_hand_is_shared_by_the_chunk() -> None:
+def test_requests_for_all_running_chunks_are_shared_among_them() -> None:
     meter = CostMeter()
     breakers = {"ExpressionAttributeValues": {":pk": {"S": "BREAKERS"}}}
     with meter.working(A), meter.working(B), meter.working(B):
@@ -172,7 +172,7 @@ def test_what_is_asked_for_all_in_hand_is_shared_by_the_chunk() -> None:
     assert 1000 == meter.unowned["op__Query__requests"]
 
 
-async def test_who_asks_is_told_by_where_the_code_runs() -> None:
+async def test_a_request_belongs_to_the_chunk_whose_code_sent_it() -> None:
     meter = CostMeter("worker")
 
     async def reconcile() -> None:
@@ -190,7 +190,7 @@ async def test_who_asks_is_told_by_where_the_code_runs() -> None:
     assert {"worker": 2, "reconciler": 1} == requests
 
 
-def test_an_attempt_without_an_answer_is_a_request_and_a_retry_is_told() -> None:
+def test_an_attempt_without_an_answer_counts_as_request_and_as_retry() -> None:
     meter = CostMeter()
     meter.saw("dynamodb", "UpdateItem", update(A), None, again=False)
     meter.saw("dynamodb", "UpdateItem", update(A), {"x": 1}, again=True)

@@ -119,7 +119,7 @@ async def test_the_end_of_a_job_is_not_waited_after() -> None:
 @pytest.mark.parametrize(
     ("actor", "writes"), [("operator", 0), ("reconciler", 1), ("worker", 1)]
 )
-async def test_an_operator_who_only_looks_leaves_nothing_behind(
+async def test_a_command_that_only_reads_writes_nothing(
     actor: Actor, writes: int
 ) -> None:
     meter, kept = CostMeter(actor), Kept()

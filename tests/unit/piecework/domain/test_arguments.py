@@ -113,7 +113,7 @@ def test_texts_that_differ_in_their_unicode_form_only_are_the_same() -> None:
         (lambda: {"clients": [object()]}, "dataclass"),
     ],
 )
-def test_what_no_text_can_stand_for_is_refused(
+def test_an_argument_without_a_safe_text_is_refused(
     make: Callable[[], Any], instead: str
 ) -> None:
     with pytest.raises(UsageError) as caught:

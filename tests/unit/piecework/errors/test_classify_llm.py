@@ -177,7 +177,7 @@ def test_a_status_on_the_error_itself_is_one_too() -> None:
     )
 
 
-def test_every_word_of_a_provider_has_its_row_and_stands_once() -> None:
+def test_every_code_of_a_provider_has_one_row() -> None:
     words = {**OVER_STATUS, **INSTEAD_OF_STATUS}
 
     assert set() == set(words.values()) - set(REGISTRY)

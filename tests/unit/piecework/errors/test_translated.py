@@ -66,7 +66,7 @@ async def test_what_the_dependency_calls_permanent_is_not() -> None:
     }
 
 
-async def test_an_envelope_tells_the_last_of_a_calls_attempts() -> None:
+async def test_an_envelope_has_the_last_attempt_of_a_call() -> None:
     provider = Provider(*(TillError("closed", wait=0.5) for _ in range(9)))
 
     with pytest.raises(TillError) as caught:
@@ -154,7 +154,7 @@ def test_an_error_that_cannot_be_changed_is_noted_all_the_same() -> None:
     assert known == envelope_of(error)
 
 
-def test_an_error_that_nobody_called_for_tells_what_its_shape_does() -> None:
+def test_an_error_outside_of_a_call_is_classified_by_its_type() -> None:
     assert envelope_of(TimeoutError()).code == "tool.connection.timeout"
 
 

@@ -71,7 +71,7 @@ def test_a_finding_has_its_numbers_its_times_and_its_command() -> None:
     assert (second["code"], second["chunks"]) == ("dead_letters.open", 1)
 
 
-def test_an_operator_who_cannot_read_the_fleet_still_learns_about_the_chunks() -> None:
+def test_without_rights_on_the_fleet_the_chunks_are_still_explained() -> None:
     whole = situation_of("limit", "limit", "limit")
     blind = dataclasses.replace(whole, fleet=None, workers=None)
     codes = [finding.kind.code for finding in find(blind)]

@@ -47,7 +47,7 @@ def test_duplicates_wait_for_the_first() -> None:
     run_virtually(main())
 
 
-def test_duplicates_are_told_if_that_is_asked_for() -> None:
+def test_duplicates_are_reported_on_request() -> None:
     async def main() -> None:
         book = guard(Slow(5.0).book, memory(), duplicates="raise", lease_s=60)
         first = asyncio.create_task(book("LH 1"))
@@ -61,7 +61,7 @@ def test_duplicates_are_told_if_that_is_asked_for() -> None:
     run_virtually(main())
 
 
-def test_who_waits_makes_the_call_when_the_first_fails() -> None:
+def test_a_waiting_call_is_made_when_the_first_fails() -> None:
     async def main() -> None:
         book = guard(Slow(5.0, fails=True).book, memory())
         ends = await asyncio.gather(book("LH 1"), book("LH 1"), return_exceptions=True)

@@ -66,7 +66,7 @@ async def test_a_call_in_doubt_that_must_not_be_repeated_is_left_to_a_person() -
     assert len(airline.booked) == 1
 
 
-async def test_a_person_who_knows_that_it_did_not_happen_releases_it() -> None:
+async def test_an_operator_releases_an_effect_that_did_not_happen() -> None:
     airline = Airline(ConnectionError("lost"))
     book = guard(airline.book, **ONCE)
     with pytest.raises(ConnectionError):

@@ -119,7 +119,7 @@ async def test_an_argument_that_makes_no_key_is_refused_before_the_call(
 
 
 @pytest.mark.parametrize("facts", [{"scope": ""}, {"scope": lambda flight: ""}])
-async def test_a_call_of_nobody_is_refused(facts: dict[str, str]) -> None:
+async def test_a_call_without_a_name_is_refused(facts: dict[str, str]) -> None:
     with pytest.raises(PermanentError) as caught:
         await guard(Airline().book, **facts)("LH 1")
     assert caught.value.code == "idempotency.key.unusable"

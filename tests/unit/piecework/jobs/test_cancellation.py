@@ -22,7 +22,7 @@ class Sent:
         self.sizes.append(len(messages))
 
 
-async def test_what_is_to_be_wound_back_is_sent_in_full_batches() -> None:
+async def test_chunks_to_compensate_are_sent_in_full_batches() -> None:
     queue = Sent()
     runtime: Any = SimpleNamespace(work=queue)
     cancel_sweep = CancelSweep(runtime, CancelRequest("now", compensate=True))

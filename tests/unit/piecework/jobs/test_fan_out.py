@@ -111,7 +111,7 @@ async def counted_by(blocks: list[int], chunks: int) -> tuple[World, list[Any]]:
     return world, told
 
 
-async def test_who_counts_very_many_chunks_shows_signs_of_life() -> None:
+async def test_a_count_of_very_many_chunks_reports_progress() -> None:
     world, told = await counted_by([4096, 8192, 9000], 9000)
     assert [112.0] == [at for *_, at in world.shown]
     assert [("counted", 4096), ("counted", 8192), ("counted", 9000)] == told

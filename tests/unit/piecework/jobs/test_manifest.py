@@ -111,7 +111,7 @@ async def test_a_manifest_is_named_by_its_content_and_reads_back() -> None:
     assert [entry async for entry in read_manifest(objects, submitted)] == entries
 
 
-async def test_a_manifest_that_somebody_edited_is_refused() -> None:
+async def test_an_edited_manifest_is_refused() -> None:
     bucket = Bucket()
     objects = Objects(bucket, "bucket")  # type: ignore[arg-type]
     entries = [Entry(n, f"label {n}", f"p/{n}+1", "ab") for n in range(3)]

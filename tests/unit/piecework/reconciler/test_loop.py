@@ -92,7 +92,7 @@ def test_a_job_is_read_again_after_its_pause(times_read: list[float]) -> None:
     run_virtually(passes())
 
 
-def test_an_odd_job_and_an_odd_message_hold_up_nobody(
+def test_an_odd_job_and_an_odd_message_delay_no_other(
     monkeypatch: pytest.MonkeyPatch, times_read: list[float]
 ) -> None:
     class Odd(World):
@@ -186,7 +186,7 @@ def test_a_job_that_left_the_list_is_not_overdue_for_ever(
     assert [1.0, 0.0] == told
 
 
-def test_who_finishes_a_large_submit_stays_healthy(
+def test_a_reconciler_that_finishes_a_large_submit_stays_healthy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Submitting(World):
@@ -291,7 +291,7 @@ def test_a_deadline_is_kept_to(
         ),
     ],
 )
-def test_a_record_that_somebody_spoiled_is_told_of_at_its_job(
+def test_a_malformed_record_is_reported_at_its_job(
     error: Exception, code: str, notes: int
 ) -> None:
     class Odd(World):

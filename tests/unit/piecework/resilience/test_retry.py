@@ -87,7 +87,7 @@ async def test_a_wait_is_announced_before_it_begins() -> None:
     assert order == ["retry 1", "slept", "retry 2", "slept"]
 
 
-async def test_a_retry_tells_attempt_delay_and_error() -> None:
+async def test_a_retry_reports_attempt_delay_and_error() -> None:
     run = Run()
     await run(Call(*failures(2, code="acme.till.closed")), TOOL)
 

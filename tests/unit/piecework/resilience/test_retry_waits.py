@@ -143,7 +143,7 @@ async def test_a_wait_beyond_the_lease_is_none_of_the_worker_s() -> None:
     assert "answer" == await run(Call(*failures(1, retry_after=20.0)), policy)
 
 
-async def test_who_asks_for_two_minutes_is_not_waited_for_in_the_worker() -> None:
+async def test_a_retry_after_of_two_minutes_is_not_awaited_in_the_worker() -> None:
     run = Run()
     with pytest.raises(TransientError) as raised:
         await run(Call(*failures(1, retry_after=120.0)), TOOL)

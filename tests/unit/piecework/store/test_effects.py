@@ -97,7 +97,9 @@ async def test_what_can_be_neither_repeated_nor_looked_up_becomes_unknown(
 
 
 @pytest.mark.parametrize("state", ["COMPENSATED", "REFUSED"])
-async def test_what_does_not_stand_is_begun_anew_in_this_epoch(state: str) -> None:
+async def test_an_effect_that_did_not_happen_starts_again_in_this_generation(
+    state: str,
+) -> None:
     table = paper()
     kept = ledger(table, gen=3)
     kept.load([EffectRow(row(state))])
@@ -122,7 +124,7 @@ async def test_a_large_answer_goes_to_the_bucket_and_comes_back() -> None:
     assert await kept.begin("key", "a", KEYED, 9.0) == AlreadyDone(answer)
 
 
-async def test_a_late_large_answer_does_not_stand_in_the_place_of_another() -> None:
+async def test_a_late_large_answer_does_not_replace_another() -> None:
     theirs, ours = ledger(paper(), fence=2), ledger(paper(), fence=1)
     ours.objects = theirs.objects
     large = "x" * (INLINE_LIMIT + 1)

@@ -163,7 +163,7 @@ async def test_a_large_result_goes_to_the_bucket_and_comes_back() -> None:
     assert (later.recall("a"), later.recall("b")) == (large, "1")
 
 
-async def test_a_late_large_result_does_not_stand_in_the_place_of_another() -> None:
+async def test_a_late_large_result_does_not_replace_another() -> None:
     table = paper()
     theirs, ours = journal(table, fence=2), journal(table, fence=1)
     ours.objects = theirs.objects

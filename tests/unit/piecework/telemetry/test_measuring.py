@@ -71,7 +71,7 @@ class Gone(io.StringIO):
         raise BrokenPipeError
 
 
-async def test_that_nobody_reads_the_lines_ends_nothing() -> None:
+async def test_lines_that_are_not_read_end_nothing() -> None:
     async with write_metrics(EMF, lambda: 5.0, stream=Gone()):
         emit_whole("chunk.claimed", chunk=1)
 

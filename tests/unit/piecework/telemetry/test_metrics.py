@@ -121,7 +121,7 @@ def test_a_distribution_keeps_a_fair_sample_of_a_hundred() -> None:
     assert taken["CallsAnswered"] == 10_000
 
 
-def test_a_breaker_is_told_of_its_dependency_too(meter: Meter) -> None:
+def test_a_metric_of_a_breaker_names_its_dependency(meter: Meter) -> None:
     emit_whole("breaker.opened", dependency="model")
 
     taken = meter.take([Gauge("BreakersOpen", 1), Gauge("BreakersOpen", 1, MODEL)])

@@ -32,7 +32,7 @@ from piecework.telemetry.emit import emit_throttles, find_throttle_code, listeni
         (None, ""),
     ],
 )
-def test_a_throttle_is_told_from_every_other_answer(answer: Any, code: str) -> None:
+def test_a_throttle_differs_from_every_other_answer(answer: Any, code: str) -> None:
     assert find_throttle_code(answer) == code
 
 

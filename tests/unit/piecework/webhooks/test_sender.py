@@ -51,7 +51,7 @@ def test_the_example_accepts_what_is_sent_and_refuses_what_was_changed(
             verify(secret, other, content, now)
 
 
-def test_a_message_for_slack_mentions_nobody_and_links_to_nothing() -> None:
+def test_a_message_for_slack_has_no_mention_and_no_link() -> None:
     event = WebhookEvent("job.ended", "evt_1", "", "t", "a <!channel> & b", "see <x>")
     assert body_of(event, "slack", "prod") == (
         '{"text":"*a &lt;!channel&gt; &amp; b*\\n`see &lt;x&gt;`\\n_prod · evt_1_"}'

@@ -27,7 +27,7 @@ async def get(s3: S3, **more: Any) -> bytes:
         return content
 
 
-async def test_a_file_is_written_from_where_it_stands(s3: S3) -> None:
+async def test_a_file_is_written_from_its_position(s3: S3) -> None:
     file = BytesIO(b"a file")
     file.seek(2)
     s3.call("put_object", {**PLACE, "Body": file})

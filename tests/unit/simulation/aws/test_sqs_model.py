@@ -87,7 +87,7 @@ def test_each_receive_has_twelve_hours_of_its_own() -> None:
     assert [] == account.bodies(queue=url)
 
 
-def test_a_delete_tells_whose_receive_it_was(account: Account) -> None:
+def test_a_delete_names_its_receive(account: Account) -> None:
     told: list[tuple[str, str, float]] = []
     account.sqs.on_delete = lambda *what: told.append(what)
     account.send("a")

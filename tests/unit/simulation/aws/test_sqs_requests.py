@@ -10,7 +10,7 @@ def account() -> Account:
     return Account()
 
 
-def test_a_long_poll_is_told_of_what_comes_sooner(account: Account) -> None:
+def test_a_long_poll_wakes_for_an_earlier_message(account: Account) -> None:
     told: list[str] = []
     account.sqs.on_arrival = told.append
     account.send("a")

@@ -138,7 +138,7 @@ async def test_a_stage_failure_is_classified_as_in_the_worker() -> None:
     assert not ended.outage
 
 
-async def test_memory_that_ran_out_is_told_as_such() -> None:
+async def test_exhausted_memory_has_its_own_code() -> None:
     async def eats(_: Context[Clause]) -> None:
         raise MemoryError
 

@@ -146,7 +146,7 @@ async def test_a_connection_that_was_closed_is_not_used_again(
         assert opened == server.opened
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_nobodys() -> None:
+async def test_an_answer_of_a_request_that_gave_up_reaches_no_other_request() -> None:
     server = Server()
     async with serving(server) as send:
         asking = asyncio.create_task(send())
@@ -220,7 +220,7 @@ class Transport(asyncio.Transport):
         return self.aborted
 
 
-async def test_a_lost_answer_is_told_from_a_late_one() -> None:
+async def test_a_lost_answer_differs_from_a_late_one() -> None:
     async with serving(Server(b"HTTP/1.1 200 OK\r\n", b"close")) as send:
         with pytest.raises(ConnectionClosedError):
             await send()
@@ -308,7 +308,7 @@ async def test_an_answer_that_is_too_large_fails_the_request_and_its_connection(
         assert 2 == server.opened
 
 
-async def test_nobody_there_is_an_endpoint_that_cannot_be_reached() -> None:
+async def test_a_refused_connection_is_an_endpoint_that_cannot_be_reached() -> None:
     listening = await asyncio.start_server(lambda *_: None, "localhost", 0)
     port = listening.sockets[0].getsockname()[1]
     listening.close()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("one_moment")
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-async def test_a_request_costs_and_tells_the_same(case: str) -> None:
+async def test_a_request_has_the_same_cost_and_events(case: str) -> None:
     told: list[tuple[str, Mapping[str, Any]]] = []
     meters = CostMeter(), CostMeter()
     async with both("dynamodb") as pair:

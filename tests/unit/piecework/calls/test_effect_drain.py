@@ -1,4 +1,4 @@
-"""An effect that is about to be undone lands first; any other is cut off at once."""
+"""An in-flight effect is drained before its compensation; other calls are cut off."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def cut_off(one: Any, provider: Gate, *args: Any) -> None:
         await stage
 
 
-async def test_an_effect_that_is_to_be_undone_lands_before_the_way_back() -> None:
+async def test_an_in_flight_effect_is_drained_before_compensation() -> None:
     one, provider = caller(Diary(), drains_effects=lambda: True), Gate()
     await cut_off(one, provider)
     landed = asyncio.create_task(one.drain())
@@ -69,7 +69,7 @@ async def test_what_was_let_go_on_is_cut_off_with_the_claim() -> None:
     assert [0, 0] == [provider.landed for provider in providers]
 
 
-async def test_an_effect_that_fails_as_it_lands_keeps_nobody() -> None:
+async def test_an_effect_that_fails_during_the_drain_blocks_nothing() -> None:
     one, provider = caller(Diary(), drains_effects=lambda: True), Gate()
     await cut_off(one, provider)
     provider.errors = [OSError()]
@@ -110,7 +110,7 @@ async def test_a_call_that_waits_for_its_turn_is_waited_for_too() -> None:
     assert asked.done()
 
 
-async def test_a_call_that_is_cut_off_before_its_turn_keeps_nobody() -> None:
+async def test_a_call_that_is_cut_off_before_its_turn_blocks_no_other() -> None:
     one: Any = caller(Diary())
     provider = Provider()
     one.attempts.pacer = SimpleNamespace(wait_turn=asyncio.Event().wait)
@@ -121,7 +121,7 @@ async def test_a_call_that_is_cut_off_before_its_turn_keeps_nobody() -> None:
     assert [] == provider.keys
 
 
-async def test_what_lands_is_on_record() -> None:
+async def test_a_drained_effect_is_in_the_ledger() -> None:
     diary, provider = Diary(), Gate()
     one = caller(diary, drains_effects=lambda: True)
     await cut_off(one, provider)

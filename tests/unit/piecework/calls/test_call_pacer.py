@@ -42,7 +42,7 @@ async def test_a_few_calls_begin_in_each_round_and_in_their_order() -> None:
     assert CALLS_PER_ROUND == max(steps)
 
 
-async def test_who_comes_later_does_not_overtake_those_that_wait() -> None:
+async def test_a_later_call_does_not_overtake_waiting_ones() -> None:
     line = Line(3 * CALLS_PER_ROUND)
     await asyncio.sleep(0)
     late = asyncio.create_task(line.call(99))

@@ -13,7 +13,7 @@ ARGS ?=
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks page telemetry cancel-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks waits page telemetry cancel-large simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside house drawings ci clean
 
 help: ## list the targets
@@ -164,6 +164,9 @@ telemetry: setup ## measure the CPU and requests that traces and metrics add to 
 
 keys: setup ## draw pairs of calls that differ: their keys must differ (ARGS="--pairs 1000 --seed 2")
 	@$(BIN)/python -m verification.keys $(ARGS)
+
+waits: setup ## let 10,000 chunks wait for a day: requests, lateness, losses (ARGS="--chunks 200")
+	@$(BIN)/python -m verification.waits $(ARGS)
 
 cancel-large: setup ## cancel a large job beside two workers (ARGS="--chunks 2000")
 	@$(BIN)/python -m bench.cancel_large $(ARGS)

@@ -16,6 +16,9 @@ from piecework.store.questions import Answer, read_question, read_questions
 from piecework.store.waits import WaitIndex
 from piecework_orchestrator.inspector import Document, require_chunk, require_job
 
+#: The jobs, from the newest on, whose questions a list without a job has.
+NEWEST_JOBS = 500
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
@@ -33,10 +36,11 @@ class AnswerRequest:
 
 
 async def open_questions(rt: Reading, job: str = "") -> AsyncIterator[Document]:
-    """Yield the open questions of a job, or of all active jobs of the tenant.
+    """Yield the open questions of a job, or of the tenant's newest jobs.
 
-    Those that are due first come first. Only jobs whose chunks have ever waited long
-    are asked for their index.
+    Those of a job that are due first come first. Only jobs whose chunks have ever
+    waited long are asked for their index. The list of active jobs is not read: it has
+    those of all tenants, and a reader of one tenant may not see them.
 
     Raises:
         NotFoundError: `job.record.not_found`.
@@ -45,12 +49,15 @@ async def open_questions(rt: Reading, job: str = "") -> AsyncIterator[Document]:
         async for document in questions_of(rt, await require_job(rt, job)):
             yield document
         return
-    async for ref in rt.jobs.active():
-        if ref.tenant == rt.settings.tenant:
-            record = await rt.jobs.read(ref)
-            if record is not None:
-                async for document in questions_of(rt, record):
-                    yield document
+    seen = 0
+    async for ref in rt.jobs.listed(rt.settings.tenant):
+        record = await rt.jobs.read(ref)
+        if record is not None:
+            async for document in questions_of(rt, record):
+                yield document
+        seen += 1
+        if seen == NEWEST_JOBS:
+            return
 
 
 async def questions_of(rt: Reading, job: Job) -> AsyncIterator[Document]:

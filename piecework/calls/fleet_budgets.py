@@ -499,4 +499,7 @@ def estimate_of(call: Call, *, in_dollars: bool) -> Amount:
     tokens = estimated_tokens(dependency, bound)
     if in_dollars and dependency.estimate_usd is None and dependency.layer == "llm":
         raise no_price_error(dependency.name)
-    return Amount(tokens, max(1, round(estimated_usd(dependency, bound) * NANO)))
+    # A call of nothing would fit into a spent budget, too.
+    return Amount(
+        max(1, tokens), max(1, round(estimated_usd(dependency, bound) * NANO))
+    )

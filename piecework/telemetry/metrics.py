@@ -136,6 +136,7 @@ _REPEAT: Final = frozenset(
         "aws.throttled",
         "breaker.opened",
         "compensation.started",
+        "dead_letter.escalated",
         "retry.budget_exhausted",
         "stage.ended",
         "stage.fallback_used",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from piecework.client import Client, JobHandle
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Job
+from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
@@ -48,6 +50,8 @@ app = typer.Typer(
 POLL_S = 0.25
 #: Threads besides those of the stages, for host names.
 SPARE_THREADS = 8
+#: The reason of the answers that an option gives.
+REASON = "piecework run --answer"
 #: Causes of dead letters that the end of the run lists.
 MAX_CAUSES = 20
 
@@ -72,6 +76,15 @@ def run(
     max_chunks: MaxChunksOption = None,
     budget_usd: BudgetUsdOption = "",
     budget_tokens: BudgetTokensOption = "",
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=JSON",
+            help="Answer each question of this name, such as "
+            "approval='{\"approved\": true}'.",
+            show_default="questions wait for their time",
+        ),
+    ] = None,
     aws: Annotated[
         Aws,
         typer.Option(
@@ -97,9 +110,12 @@ def run(
         found = load_pipeline(pipeline)
         parse_cap(budget_usd, budget_tokens)  # refuse it before a worker starts
         budget = {"budget_usd": budget_usd, "budget_tokens": budget_tokens}
+        answers = read_answers(answer or [])
         with threads(settings):
             async with start_worker(out, settings, aws, pipeline, found) as started:
-                return await run_job(out, *started, found, source, save, budget)
+                return await run_job(
+                    out, *started, found, source, save, budget, answers
+                )
 
     run_async(main, Format.JSONL, plain_errors=True)
 
@@ -139,24 +155,71 @@ async def run_job(
     source: str,
     save: Path | None,
     budget: Mapping[str, Any],
+    answers: dict[str, Any],
 ) -> int:
-    """Submit, and print the results; return the exit code."""
+    """Submit, answer questions and print the results; return the exit code."""
     async with Client(runtime=rt) as client:
         job = await client.submit(pipeline, source, **budget)
         following = asyncio.create_task(follow(out, rt, job))
+        beside = [asyncio.create_task(answer_questions(out, job, answers))]
         if any(budget.values()):
-            ending = asyncio.create_task(end_at_budget(out, rt, job))
-            following.add_done_callback(lambda _: ending.cancel())
-        await asyncio.wait({worker, following}, return_when=asyncio.FIRST_COMPLETED)
+            beside.append(asyncio.create_task(end_at_budget(out, rt, job)))
+        following.add_done_callback(lambda _: [task.cancel() for task in beside])
+        alive = {worker, following, beside[0]}
+        await asyncio.wait(alive, return_when=asyncio.FIRST_COMPLETED)
         if not following.done():
             following.cancel()
-            worker.result()  # raises the error that ended the worker
+            for task in alive - {following}:
+                if task.done():
+                    task.result()  # raises the error that ended it
         record, errors = await following
         if save is not None:
             await save_artifacts(rt, record, save, out.say)
         await show_end(out, rt, record)
         document = await job_document(rt, record)
         return errors or exit_code(document)
+
+
+def read_answers(given: list[str]) -> dict[str, Any]:
+    """Return the answer to each question that an option names.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    answers = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        try:
+            answers[name] = json.loads(value)
+        except ValueError as error:
+            message = f"--answer {text} is not NAME=JSON: {error}."
+            step = "Quote it: --answer approval='{\"approved\": true}'."
+            raise UsageError(message, next_step=step) from error
+    return answers
+
+
+async def answer_questions(
+    out: Output, job: JobHandle[Any], answers: dict[str, Any]
+) -> None:
+    """Answer the questions of the job as the command was told; name each other one."""
+    named: set[str] = set()
+    while True:
+        async for question in job.questions():
+            name = question["question"]
+            if name in answers:
+                try:
+                    await job.answer(
+                        question["chunk"], answers[name], REASON, question=name
+                    )
+                    continue
+                except UsageError as error:
+                    out.say(f"question {name}: {error.message}")
+                    del answers[name]
+            if name not in named:
+                named.add(name)
+                until = question["until"]
+                out.say(f"question {name} waits until {until}; --answer {name}=JSON")
+        await asyncio.sleep(POLL_S)
 
 
 async def end_at_budget(out: Output, rt: Runtime, job: JobHandle[Any]) -> None:

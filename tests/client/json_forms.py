@@ -29,10 +29,12 @@ from tests.unit.orchestrator.cli.conftest import RUNNER, app
 NO_DOCUMENT = frozenset(
     {"demo", "init", "run", "dev", "worker", "simulate", "ui", "reconcile", "results"}
 )
-#: Commands that change a machine or an account; their own tests read their documents.
+#: Commands that change a machine or an account, or need a chunk that waits for a
+#: person: their own tests read their documents.
 ELSEWHERE = frozenset(
     {"up", "down", "doctor", "infra deploy", "infra diff", "infra destroy"}
     | {"infra status", "infra render", "dlq export"}
+    | {"approvals list", "approvals show", "approvals answer"}
 )
 #: Names of values whose inner names are data: statuses, codes, names of workers, facts.
 MAPS = frozenset(

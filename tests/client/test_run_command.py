@@ -124,6 +124,40 @@ def test_a_wrong_line_is_named_and_nothing_runs(project: Path) -> None:
     assert "input.rows.invalid_line: Line 2 of rows.jsonl" in done.stderr
 
 
+ASKING = """
+from datetime import timedelta
+
+from pydantic import BaseModel
+
+from piecework import Context, Pipeline, Stage
+
+
+class Refund(BaseModel):
+    euros: int
+
+
+async def approve(ctx: Context[Refund]) -> bool:
+    days = timedelta(days=3)
+    answer = await ctx.wait_for("approval", ask=ctx.payload.euros, timeout=days)
+    return answer.approved
+
+
+refunds = Pipeline("refunds", payload=Refund, stages=[Stage(approve)])
+"""
+
+
+def test_an_option_answers_the_questions_of_a_run(project: Path) -> None:
+    (project / "asking.py").write_text(ASKING, encoding="utf-8")
+    (project / "rows.jsonl").write_text('{"euros": 1}\n', encoding="utf-8")
+    line = ("asking:refunds", "rows.jsonl", "--answer")
+
+    done = run_command(project, *line, 'approval={"approved": true}')
+    odd = run_command(project, *line, "approval")
+
+    assert (done.returncode, json.loads(done.stdout)["value"]) == (0, True)
+    assert (odd.returncode, "is not NAME=JSON" in odd.stderr) == (2, True)
+
+
 async def test_a_worker_beside_ends_without_its_long_poll() -> None:
     aws = InProcessAws(Settings(receive_wait_s=20))
     async with asyncio.timeout(10), worker_beside(aws, {}, []):

@@ -166,7 +166,8 @@ async def test_a_submit_does_not_wait_for_a_sample_whose_budget_is_spent(
     path = manifest(tmp_path / "rows.jsonl", ITEMS)
     submitting = ("submit", COUNTING, path, "--job-id", "job-1", "--sample", "5")
     async with scenario.worker(), asyncio.timeout(30):
-        done = await piecework(*submitting, "--budget-tokens", "10")
+        # Less than the estimates of the calls that start at once.
+        done = await piecework(*submitting, "--budget-tokens", "5")
     assert (done.exit_code, "PAUSED (budget)" in done.stdout) == (0, True), done.stderr
     assert "next: piecework jobs set-budget job-1" in done.stderr
 

@@ -26,6 +26,10 @@ async def sent(store: Store, job: Job) -> Any:
     return await store.transitions.sent(job.ref, job.gen)
 
 
+async def sent_paused(store: Store, job: Job) -> Any:
+    return await store.transitions.sent(job.ref, job.gen, S.PAUSED)
+
+
 async def finalize(store: Store, job: Job) -> Any:
     return await store.transitions.finalize(job, {"stage": "join"})
 
@@ -77,7 +81,7 @@ async def cancelled(store: Store, job: Job) -> Any:
 JOB_WRITES: list[tuple[JobWrite, JobStatus, JobStatus, int]] = [
     (open_job, S.SUBMITTING, S.RUNNING, 0),
     (sent, S.RUNNING, S.RUNNING, 0),
-    (sent, S.PAUSED, S.PAUSED, 0),
+    (sent_paused, S.PAUSED, S.PAUSED, 0),
     (finalize, S.RUNNING, S.FINALIZING, 0),
     (ending, S.FINALIZING, S.PARTIAL, 0),
     (reopen_job, S.PARTIAL, S.REOPENING, 1),

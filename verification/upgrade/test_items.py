@@ -16,7 +16,8 @@ import pytest
 
 from piecework.domain.model import JobStatus
 from piecework.store.breakers import Breakers
-from piecework_orchestrator.inspector import chunk_document, job_document, job_events
+from piecework_orchestrator.events import job_events
+from piecework_orchestrator.inspector import chunk_document, job_document
 from tests.scenarios.conftest import Scenario
 
 V1: dict[str, Any] = json.loads(

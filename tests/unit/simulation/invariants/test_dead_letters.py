@@ -41,7 +41,9 @@ def final_violations(
 
 
 @pytest.mark.parametrize(
-    "states", [["OPEN"], ["OPEN", "REDRIVEN"], ["OPEN", "DISCARDED"]]
+    "states",
+    # A letter that stays open: its compensation was resolved by hand.
+    [["OPEN"], ["OPEN", "OPEN"], ["OPEN", "REDRIVEN"], ["OPEN", "DISCARDED"]],
 )
 def test_valid_dead_letter_transitions_are_accepted(states: list[str]) -> None:
     assert [] == write_violations(*states)
@@ -51,7 +53,6 @@ def test_valid_dead_letter_transitions_are_accepted(states: list[str]) -> None:
     "states",
     [
         ["REDRIVEN"],
-        ["OPEN", "OPEN"],
         ["OPEN", "DISCARDED", "REDRIVEN"],
         ["OPEN", "REDRIVEN", "OPEN"],
     ],

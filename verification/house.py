@@ -57,7 +57,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 LIMITS: Final[Mapping[str, int]] = {
     "files": 365,
     "lines": 46_550,
-    "test_lines": 69_050,
+    "test_lines": 69_150,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

@@ -13,6 +13,8 @@ from typing import Any
 RECORD = Path(__file__).parent / "piecework_writes.jsonl"
 ATTRIBUTE = re.compile(r"#?\b([a-z][a-z_0-9]*)\b(?!\()")
 COMPARED = re.compile(r"#?\b([a-z][a-z_0-9]*) (=|<|<=|>|>=|IN) [(]?(:\w+)")
+ABSENT = re.compile(r"attribute_not_exists\(#?(\w+)\)")
+PRESENT = re.compile(r"attribute_exists\(#?(\w+)\)")
 COUNTED = re.compile(r"= ([a-z_]+) [+-] :")
 KEYWORDS = {"pk", "sk"}
 ITEMS = 8
@@ -72,6 +74,9 @@ def items(write: Recorded, rng: Random) -> Iterator[dict[str, Any] | None]:
     for name in sorted({name for name, *_ in COMPARED.findall(write.condition)}):
         if name not in counted:
             yield match | {name: {"BOOL": True}}
+    for name in ABSENT.findall(write.condition):
+        if name not in counted:
+            yield match | {name: {"S": "present"}}
     for _ in range(ITEMS):
         near = dict(match)
         for name in rng.sample(names, min(len(names), 2)):
@@ -86,7 +91,10 @@ def matching(write: Recorded) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, sign, value in COMPARED.findall(write.condition):
         wanted = write.values[value]
-        found.setdefault(name, less(wanted) if sign == "<" else wanted)
+        wanted = less(wanted) if sign == "<" else wanted
+        found.setdefault(name, {"S": "9"} if sign == ">" and "S" in wanted else wanted)
+    for name in PRESENT.findall(write.condition):
+        found.setdefault(name, {"S": "present"})
     for name in COUNTED.findall(write.update):
         found.setdefault(name, {"N": "1"})
     return found

@@ -66,7 +66,9 @@ class Turns:
         for turn in set(waiting) - self.waiting:
             self._started[turn] = max(self._started[turn], least)
         self.waiting = frozenset(waiting)
-        return min(waiting, key=lambda turn: (self._started[turn], -SHARES[turn]))
+        # The order of `SHARES` decides a tie: that of a set is another in each process.
+        tied = [turn for turn in SHARES if turn in waiting]
+        return min(tied, key=self._started.__getitem__)
 
     def next_job(self, some: Sequence[S]) -> S:
         """Return the chunks of the job that has had the fewest from this worker."""

@@ -95,6 +95,10 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
     provider = Provider(world, invariants.report_violation, stubs)
     pipelines = {work.pipeline.name: work.pipeline for work in workloads}
     invariants.pivots.pivots = {n: p.pivot_name for n, p in pipelines.items()}
+    invariants.letters.compensable = {
+        n: frozenset(s.name for s in p.stages if s.compensate)
+        for n, p in pipelines.items()
+    }
     fleet = FleetDriver(world, pipelines, attach_checkers(world, invariants, provider))
     driver = ScheduleDriver(world, invariants, fleet, provider, workloads)
     began = world.loop.moment

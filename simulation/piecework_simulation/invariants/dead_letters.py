@@ -7,7 +7,7 @@ current generation. A chunk has no open letter of another generation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,9 +24,14 @@ TRANSITIONS = {("", OPEN), (OPEN, OPEN), (OPEN, REDRIVEN), (OPEN, DISCARDED)}
 
 @dataclass(slots=True)
 class DeadLetterInvariants:
-    """The dead letters that were written, and the list of the open ones."""
+    """The dead letters that were written, and the list of the open ones.
+
+    Attributes:
+        compensable: The stages of each pipeline that declare a compensation.
+    """
 
     report_violation: Callable[[str], None]
+    compensable: Mapping[str, frozenset[str]] = field(default_factory=dict)
     letters: dict[tuple[str, str], Item] = field(default_factory=dict)
     open_list: set[tuple[str, str, int, int]] = field(default_factory=set)
 
@@ -47,13 +52,18 @@ class DeadLetterInvariants:
             self.letters[change.pk, change.sk] = new
 
     def uncompensated(self, ref: JobRef) -> list[str]:
-        """Return the open dead letters of a job with a failed compensation."""
+        """Return a job's open dead letters whose compensation failed and can succeed.
+
+        Nothing can compensate a stage that declares no compensation: an operator must
+        resolve its effects by hand.
+        """
         return [
             sk
             for (_, sk), item in self.letters.items()
             if (item["tenant"], item["job"], item["state"])
             == (ref.tenant, ref.job, OPEN)
             and item["compensation"] == Compensation.FAILED
+            and self.compensable[item["pipeline"]] >= {*item["uncompensated_stages"]}
         ]
 
     def update_open_list(self, old: Item, new: Item) -> None:

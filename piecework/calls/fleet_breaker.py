@@ -188,6 +188,8 @@ class SyncedBreaker:
 
 #: Seconds after which a read of the fleet's breakers is stale.
 SNAPSHOT_TTL_S: Final = 2.0
+#: Seconds between two reads of a process that makes no calls.
+WITHOUT_CALLS_S: Final = 60.0
 #: Seconds that a call waits for the record before it continues without it.
 RECORD_TIMEOUT_S: Final = 2.0
 #: Seconds beyond a call's own timeout after which its probe counts as lost.
@@ -319,11 +321,13 @@ class BreakerRegistry:
     def prefetch(self) -> None:
         """Start to read the record before the calls come, so that they wait less.
 
-        A process that has never made a call reads it once, for its first call.
+        A process that has never made a call reads it for its first call, and then
+        rarely: the caps of tenants are in the record, too.
         """
         if self.record is None or self._sync_lock.locked() or not self._is_stale():
             return
-        if self.by_name or self._read_at is None:
+        unread_s = self.clock() - (self._read_at or 0.0)
+        if self.by_name or unread_s > WITHOUT_CALLS_S:
             self._prefetching = asyncio.create_task(self.refresh())
             self._prefetching.add_done_callback(_retrieve_exception)
 

@@ -281,6 +281,12 @@ class Limiter:
             return NO_SHARE
         return self.quota.shares.get(self.worker, NO_SHARE)
 
+    def free_slots(self) -> int:
+        """Return how many calls may start at once, beside those that wait."""
+        if self._now() >= self._share().until:
+            return 0
+        return max(0, self.most - self.in_flight - len(self.waiting))
+
     def _may_start(self) -> bool:
         """Return whether one more call may be in flight."""
         has_slot = self.in_flight < self.most and self._now() < self._share().until

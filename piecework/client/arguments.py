@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from piecework.domain.keys import TENANT_LIMIT, is_name
 from piecework.domain.model import iso
 from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
+from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.limits import printable_name
@@ -114,3 +116,20 @@ def read_rows(
         message = f"A {type(rows).__name__} is not a list of rows."
         raise UsageError(message, next_step="Pass a list, even for one row: `[row]`.")
     return row_chunks(rows, pipeline), "a program"
+
+
+def require_limit_of(name: str, limits: Limits) -> None:
+    """Raise for limits that a tenant cannot have.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    tenant = name.removeprefix(TENANT_LIMIT)
+    if tenant == name:
+        return
+    if not is_name(tenant):
+        raise UsageError(f"{tenant[:64]!r} is not the name of a tenant.")
+    if limits.requests_per_minute or limits.tokens_per_minute:
+        message = "The cap of a tenant is a number of chunks that run at once."
+        step = f"piecework limits set {name} --concurrent N"
+        raise UsageError(message, next_step=step)

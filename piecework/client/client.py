@@ -24,6 +24,7 @@ from piecework.client.arguments import (
     epoch_of,
     read_rows,
     requested_text,
+    require_limit_of,
 )
 from piecework.client.job import JobHandle
 from piecework.client.sync import Blocking, BlockingIterator, SyncJob
@@ -398,11 +399,16 @@ class Client:
         """Change the limits of a dependency in force; return them.
 
         Args:
-            dependency: The name of the dependency, as its code declares it.
+            dependency: The name of the dependency, as its code declares it; or
+                `tenant:NAME` for the chunks of a tenant that run at once.
             limits: A limit that is None stays as it is; `Limits()` returns to those of
                 the code.
             reason: Kept in the record.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: not a limit of a tenant.
         """
+        require_limit_of(dependency, limits)
         row = await self._quotas().set_limits(dependency, limits, reason)
         return limits_document(dependency, row)
 

@@ -73,6 +73,7 @@ EVENT_PREFIX = "EVENT#"
 NOTIFICATION_PREFIX = "NOTIFICATION#"
 COST_PREFIX = "COST#"
 LIMITS_PREFIX = "LIMITS#"
+TENANT_LIMIT = "tenant:"
 BACKLOG_PREFIX = "BACKLOG#"
 DUE_PREFIX = "DUE#"
 WAIT_PREFIX = "WAIT#"
@@ -257,8 +258,13 @@ def budget_sk(tenant: str) -> str:
     return BUDGET_PREFIX + tenant
 
 
+def tenant_limit(tenant: str) -> str:
+    """Return the name of a tenant's cap among the limits. No dependency has a colon."""
+    return TENANT_LIMIT + tenant
+
+
 def limits_sk(dependency: str) -> str:
-    """Return the sort key of the limits of a dependency."""
+    """Return the sort key of the limits of a dependency, or of the cap of a tenant."""
     return LIMITS_PREFIX + dependency
 
 

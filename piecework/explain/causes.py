@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from piecework.domain import keys
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S, PauseCode
 from piecework.domain.ladder import Climb
 from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso, moment
@@ -331,6 +332,27 @@ def limits_reached(view: View) -> Iterator[Finding]:
         )
 
 
+def tenant_capped(view: View) -> Iterator[Finding]:
+    """Find due chunks that wait for a slot of their tenant."""
+    tenant = view.at.job.ref.tenant
+    used = slots_used(view, tenant)
+    if used and view.due:
+        message = f"The chunks of tenant {tenant} use its cap of {used} at once."
+        yield view.finding("tenant.capped", message, view.due, tenant=tenant)
+
+
+def slots_used(view: View, tenant: str) -> int:
+    """Return the slots of a tenant's cap if workers use them all, otherwise 0."""
+    quotas = view.at.fleet.quotas if view.at.fleet else {}
+    quota = quotas.get(keys.tenant_limit(tenant))
+    cap = quota.limits.concurrent if quota else None
+    if quota is None or cap is None:
+        return 0
+    now = round(view.at.now * MICROS)
+    used = sum(share.slots for share in quota.shares.values() if share.until > now)
+    return cap if used >= cap else 0
+
+
 def retries_waiting(view: View) -> Iterator[Finding]:
     """Find chunks that wait for their next attempt."""
     chunks = chunks_for(view, WaitReason.RETRY)
@@ -412,7 +434,7 @@ def chunks_unclaimed(view: View) -> Iterator[Finding]:
         for worker in view.serving
         if not worker.is_full and moment(worker.reported_at) > since + LATE_S
     ]
-    if overdue and free:
+    if overdue and free and not slots_used(view, view.at.job.ref.tenant):
         message = f"Worker {free[0].worker} has free slots, but received no message."
         yield view.finding(
             "chunks.unclaimed",
@@ -547,6 +569,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     dependencies_paused,
     breakers_open,
     limits_reached,
+    tenant_capped,
     retries_waiting,
     people_asked,
     timers_waiting,

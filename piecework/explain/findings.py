@@ -116,6 +116,13 @@ FINDINGS: Final = {
             START,
         ),
         Kind(
+            "tenant.capped",
+            Rank.PASSES,
+            "The fleet runs as many chunks of the tenant at once as its cap allows.",
+            "Wait, or raise the cap of the tenant.",
+            "piecework limits set tenant:{tenant} --concurrent N",
+        ),
+        Kind(
             "version.newer_needed",
             Rank.NEEDS_OPERATOR,
             "A newer version wrote the chunks, and only older workers received them.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.model import ChunkStatus, JobStatus, moment
 from piecework.resilience.limits import QUOTA_CODE
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario
@@ -74,3 +74,32 @@ async def test_a_limit_without_a_number_is_refused(scenario: Scenario) -> None:
     told = await piecework("limits", "set", "scarce")
     assert 2 == told.exit_code
     assert "--requests-per-minute" in told.stderr
+
+
+def most_at_once(spans: list[tuple[float, float]]) -> int:
+    """Return the most spans that contain one moment."""
+    return max(sum(a <= begin < b for a, b in spans) for begin, _ in spans)
+
+
+async def test_the_fleet_keeps_to_the_cap_of_a_tenant_while_a_worker_is_killed(
+    scenario: Scenario,
+) -> None:
+    cap = ("limits", "set", "tenant:default")
+    assert 2 == (await piecework(*cap, "--tokens-per-minute", "9")).exit_code
+    assert 0 == (await piecework(*cap, "--concurrent", "3")).exit_code
+    await scenario.submit(drawing, [Item(n=n, calls=1) for n in range(30)])
+    workers = [await scenario.process() for _ in range(2)]
+    await scenario.until(lambda: scenario.happened("consumed") >= 6)
+    await workers[0].kill()
+
+    async def capped() -> bool:
+        told = await piecework("jobs", "explain", "job-1", "-o", "json")
+        return "tenant.capped" in {each["code"] for each in told.document["findings"]}
+
+    await scenario.until(capped)
+    assert JobStatus.SUCCEEDED is (await scenario.ended()).status
+    chunks = await scenario.chunks()
+    spans = [(moment(c.item["claimed_at"]), moment(c.settled_at)) for c in chunks]
+    assert 3 == most_at_once(spans)
+    listed = (await piecework("limits", "list", "-o", "json")).document
+    assert 3 == {row["dependency"]: row["concurrent"] for row in listed}[cap[-1]]

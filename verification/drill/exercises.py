@@ -10,9 +10,12 @@ from itertools import permutations
 from typing import Any, Final, TypeAlias
 
 from piecework.domain.job_row import Pause, PauseCode
+from piecework.domain.keys import tenant_limit
 from piecework.domain.outcome import NEWER_WORKERS, STORE
+from piecework.resilience.limits import Limits
+from piecework.store.limits import FleetQuotas
 from piecework_simulation.engine.network import Exchange
-from verification.drill.fleet import OTHER, Fleet, final, many, orders, unrelated
+from verification.drill.fleet import OTHER, REF, Fleet, final, many, orders, unrelated
 
 Act: TypeAlias = Callable[[Fleet], Awaitable[None]]
 #: Seconds after which chunks wait for what their orders say.
@@ -81,6 +84,18 @@ async def busy(fleet: Fleet) -> None:
     await asyncio.sleep(SETTLED_S)
     await fleet.submit("quick", "quick")
     await asyncio.sleep(SETTLED_S)
+
+
+async def capped(fleet: Fleet) -> None:
+    """Let another job use the cap of the tenant."""
+    name = tenant_limit(REF.tenant)
+    quotas = FleetQuotas(fleet.rt.table, "operator", fleet.rt.clock, fleet.rt.rng)
+    await quotas.set_limits(name, Limits(concurrent=2))
+    fleet.worker(reconcile=False)
+    await fleet.submit("slow", "slow", ref=OTHER)
+    await asyncio.sleep(SETTLED_S)
+    await fleet.submit("quick", "quick")
+    await asyncio.sleep(SILENT_S)
 
 
 async def worker_died(fleet: Fleet, *more: str) -> None:
@@ -183,6 +198,7 @@ SINGLE: Final = (
     Exercise("idle worker died", idle_worker_died, "workers.none"),
     Exercise("other pipeline", other_pipeline, "workers.pipeline_missing"),
     Exercise("busy", busy, "workers.busy"),
+    Exercise("tenant capped", capped, "tenant.capped"),
     Exercise("worker died", worker_died, "lease.expiring"),
     Exercise("message lost", message_lost, "chunks.unclaimed"),
     Exercise(

@@ -49,7 +49,7 @@ class Draws:
     @property
     def wait(self) -> bool:
         """Whether a known backlog has chunks left, or a next chunk waits."""
-        return bool(self._backlogs) or bool(self.services.next_chunks.jobs)
+        return bool(self._startable())
 
     def hint(self, job: Job) -> None:
         """Read the backlogs again soon, because a received message is of such a job."""
@@ -77,18 +77,27 @@ class Draws:
             return
         self._read_at = self._now()
         self._backlogs = {b.ref: b async for b in rt.backlogs.of_queue("")}
+        if self._backlogs:
+            self.services.breakers.prefetch()  # the caps of tenants are beside them
 
     def turn(self, *, polling: bool) -> Turn:
         """Return whose turn the next free slots are.
 
         While SQS waits for a message (`polling`), messages have slots of their own.
         """
-        waiting: set[Turn] = {each.priority for each in self._backlogs.values()}
-        waiting |= {each.turn for each in self.services.next_chunks.jobs}
+        waiting: set[Turn] = {turn_of(each) for each in self._startable()}
         if not waiting or (self._check_is_due() and not polling):
             return MESSAGES
         messages = self.messages_wait and not polling
         return self.turns.next(waiting | ({MESSAGES} if messages else set()))
+
+    def _startable(self) -> list[Backlog | JobChunks]:
+        """Return what has chunks left and a tenant with a free slot."""
+        known: list[Backlog | JobChunks] = [
+            *self.services.next_chunks.jobs,
+            *self._backlogs.values(),
+        ]
+        return [each for each in known if self.services.caps.room(each.ref.tenant)]
 
     def _check_is_due(self) -> bool:
         """Return whether to look for messages although there were none."""
@@ -100,11 +109,11 @@ class Draws:
         Raises:
             StoreError: The table does not answer.
         """
-        some: list[Backlog | JobChunks] = [
-            each for each in self.services.next_chunks.jobs if each.turn == turn
-        ]
-        some += [each for each in self._backlogs.values() if each.priority == turn]
-        found = self.turns.next_job(some)
+        found = self.turns.next_job(
+            [each for each in self._startable() if turn_of(each) == turn]
+        )
+        self.services.caps.want(found.ref.tenant, most)
+        most = min(most, self.services.caps.room(found.ref.tenant))
         if isinstance(found, Backlog):
             await self._draw(found, most)
             return
@@ -153,3 +162,8 @@ class Draws:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def turn_of(each: Backlog | JobChunks) -> Turn:
+    """Return whose turn lets chunks of a backlog, or the next of order keys, start."""
+    return each.priority if isinstance(each, Backlog) else each.turn

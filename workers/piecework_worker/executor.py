@@ -70,6 +70,7 @@ from piecework_worker.early_outcomes import (
 )
 from piecework_worker.services import WorkerServices
 from piecework_worker.settle import settle
+from piecework_worker.tenant_caps import delay_of
 
 #: Seconds that a message is left to other workers, which may recover its chunk.
 LEFT_S = 30.0
@@ -413,6 +414,15 @@ async def end_cancelled_chunk(
         log_refusal(work_item, "cancelled", services)
         return MessageAction.ACK_CANCELLED
     return await back_off(work_item, 0.0, "cancelled", services)
+
+
+async def leave_until_slot(
+    work_item: WorkItem, services: WorkerServices
+) -> MessageAction:
+    """Leave a chunk whose tenant runs as many chunks at once as its cap allows."""
+    delay = delay_of(work_item.received) * services.rt.rng.uniform(0.5, 1)
+    log_refusal(work_item, "tenant at its cap", services, delay_s=round(delay, 3))
+    return await keep_for_next_attempt(work_item, delay, services, paused=False)
 
 
 async def back_off(

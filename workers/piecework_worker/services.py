@@ -47,6 +47,7 @@ from piecework_worker.lease import LeaseRenewer
 from piecework_worker.loop_watchdog import BlockedLoop
 from piecework_worker.next_chunks import NextChunks
 from piecework_worker.solitude import Solitude
+from piecework_worker.tenant_caps import TenantCaps
 
 # ── gauges of a worker's metrics ──────────────────────────────────────────────
 
@@ -213,6 +214,12 @@ class WorkerServices:
     unknown_in_a_row: int = 0
     _noted_unknown: set[JobRef] = field(default_factory=set)
     _noted_blocked: dict[tuple[JobRef, str], float] = field(default_factory=dict)
+    #: The caps of tenants.
+    caps: TenantCaps = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Let a free slot of a tenant wake the receiver."""
+        self.caps = TenantCaps(self.limits, self.next_chunks.wake.set)
 
     def tracing(
         self, ref: ChunkRef, job: Job, message_id: str

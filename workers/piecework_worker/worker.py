@@ -22,7 +22,12 @@ from piecework_worker.cancel_watcher import CancelWatcher
 from piecework_worker.draws import Draws
 from piecework_worker.early_outcomes import defer_to_newer_worker
 from piecework_worker.escalator import escalate
-from piecework_worker.executor import MessageAction, WorkItem, execute
+from piecework_worker.executor import (
+    MessageAction,
+    WorkItem,
+    execute,
+    leave_until_slot,
+)
 from piecework_worker.lease import InterruptReason
 from piecework_worker.notifier import notify_job
 from piecework_worker.receiver import Receiver
@@ -224,12 +229,20 @@ class Worker:
             action = await notify_job(work_item, services)
             if action is not None:
                 return action
-        async with services.solitude.shared():
-            with (
-                services.rt.cost.working(job.ref, ends=work_item.ref.is_join),
-                services.tracing(work_item.ref, job, work_item.message_id),
-            ):
-                action = await execute(work_item, job, services)
+        # A join is the end of work that has had its slots.
+        tenant = "" if work_item.ref.is_join else job.ref.tenant
+        free_slot = await services.caps.admit(tenant, self.stop)
+        if free_slot is None:
+            return await leave_until_slot(work_item, services)
+        try:
+            async with services.solitude.shared():
+                with (
+                    services.rt.cost.working(job.ref, ends=work_item.ref.is_join),
+                    services.tracing(work_item.ref, job, work_item.message_id),
+                ):
+                    action = await execute(work_item, job, services)
+        finally:
+            free_slot()
         if job.has_ladder and action in WITHOUT_CLAIM:
             action = await escalate(work_item, job, services) or action
         if action in ENDED:
@@ -295,6 +308,8 @@ class Worker:
             if job is None or self.receiver.is_full() or self.stop.is_set():
                 return False
             if job.pipeline not in self.services.pipelines:
+                return False
+            if not (ref.is_join or self.services.caps.room(ref.tenant)):
                 return False
             self.start_task(self.perform(WorkItem(ref, gen), job))
             return True

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from piecework.calls.fleet_breaker import WITHOUT_CALLS_S
 from piecework.client import Client
+from piecework.domain.keys import TENANT_LIMIT
 from piecework.errors import UsageError
 from piecework.resilience.limits import Limits
 from piecework.store.limits import NAMES
@@ -52,7 +54,11 @@ def set_limits(
     ] = None,
     concurrent: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Calls of the fleet in flight.", min=1),
+        typer.Option(
+            metavar="N",
+            help="Calls of the fleet in flight; chunks of a tenant that run at once.",
+            min=1,
+        ),
     ] = None,
     unset: Annotated[
         bool,
@@ -64,6 +70,8 @@ def set_limits(
     """Change the limits of a dependency in force, without a deployment.
 
     A limit that is not named stays as it is. Workers use the change within seconds.
+    With `tenant:NAME` and `--concurrent`, it is the cap of a tenant: so many of its
+    chunks run at once.
     """
 
     async def run(client: Client, out: Output) -> None:
@@ -111,7 +119,11 @@ def show(out: Output, dependency: str, document: dict[str, Any]) -> None:
     """Write the limits of a dependency after a change."""
     out.document(document, lambda console: console.print(facts(document.items())))
     if out.table:
-        out.say(f"workers that call {dependency} use this in {SEEN_WITHIN_S} seconds")
+        what = f"that call {dependency}"
+        seconds = SEEN_WITHIN_S
+        if dependency.startswith(TENANT_LIMIT):
+            what, seconds = "", round(WITHOUT_CALLS_S)
+        out.say(f"workers {what} use this in {seconds} seconds".replace("  ", " "))
 
 
 def title(name: str) -> str:

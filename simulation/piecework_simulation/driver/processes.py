@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from piecework.context import Context
 from piecework.domain.budget import NO_CAP, Cap
+from piecework.domain.keys import TENANT_LIMIT, tenant_limit
 from piecework.domain.model import JobRef
 from piecework.domain.order_key import read_order_key
 from piecework.domain.priority import Priority
@@ -66,6 +67,9 @@ LIMIT_CHANGES = (
     ("scale", Limits(requests_per_minute=30)),
     ("cable", Limits(requests_per_minute=24)),
     ("mill", Limits(requests_per_minute=30)),
+    (TENANT_LIMIT, Limits(concurrent=1)),
+    (TENANT_LIMIT, Limits(concurrent=3)),
+    (TENANT_LIMIT, Limits()),
 )
 
 
@@ -324,6 +328,8 @@ class FleetDriver:
     async def set_limits(self, ref: JobRef, **more: Any) -> str:
         """Change a limit in force, or go back to the declared ones."""
         dependency, limits = self.world.rng.choice(LIMIT_CHANGES)
+        if dependency == TENANT_LIMIT:
+            dependency = tenant_limit(ref.tenant)
 
         async def act(rt: Runtime) -> None:
             quotas = FleetQuotas(rt.table, "operator", rt.clock, rt.rng)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
 from piecework.domain.model import ChunkStatus, JobStatus, moment
+from piecework.store.cancellation import COMPENSATING
 from piecework.store.serialization import from_item
 from piecework_simulation.aws.dynamodb import Change
 from piecework_simulation.coverage import (
@@ -52,6 +53,7 @@ class Invariants:
 
     Attributes:
         suspects: Whether a chunk was suspect at the last claim of a process.
+        compensates_again: Whether the current generation of a chunk only compensates.
     """
 
     world: World
@@ -65,6 +67,7 @@ class Invariants:
     #: When the last pause of each job ended; infinite: it is paused.
     paused_until: dict[str, float] = field(default_factory=dict)
     suspects: dict[tuple[str, ChunkKey], bool] = field(default_factory=dict)
+    compensates_again: dict[ChunkKey, bool] = field(default_factory=dict)
     letters: DeadLetterInvariants = field(init=False)
     quotas: QuotaInvariants = field(init=False)
     pivots: PivotInvariants = field(init=False)
@@ -164,6 +167,9 @@ class Invariants:
         if old is not None and new["fence"] > old["fence"] and self.world.sender:
             claim = self.world.sender.name, self.chunk_name(job_pk, new["chunk"])
             self.suspects[claim] = new.get("takeovers", 0) > 0
+        if old is not None and new["gen"] > old["gen"]:
+            again = new.get("direction") == COMPENSATING
+            self.compensates_again[self.chunk_name(job_pk, new["chunk"])] = again
         self.pivots.check_chunk(job_pk, new)
         beside = self.chunks[job_pk].values()
         for text in order_violations(checker.name, old, new, beside):
@@ -172,8 +178,13 @@ class Invariants:
             self.check_death(job_pk, new)
 
     def check_death(self, job_pk: str, new: Item) -> None:
-        """Check that a chunk does not die of what another chunk or AWS did."""
+        """Check that a chunk does not die of what another chunk or AWS did.
+
+        A generation that only compensates ends with the death of the one before.
+        """
         name = self.chunk_name(job_pk, new["chunk"])
+        if self.compensates_again.get(name):
+            return
         guilty = self.provider is not None and name in self.provider.input_faults
         settings = self.world.settings
         if cause := undeserved_death(new, settings, guilty=guilty):

@@ -27,12 +27,15 @@ class AnswerRequest:
     Attributes:
         value: An instance of the question's model, or a JSON value.
         question: The name of the question; empty: the one that is open.
+        asked_at: When it was asked, ISO 8601: the same question may be asked again
+            after a retry. Empty: whenever that was.
     """
 
     value: Any
     actor: str
     reason: str
     question: str = ""
+    asked_at: str = ""
 
 
 async def open_questions(rt: Reading, job: str = "") -> AsyncIterator[Document]:
@@ -100,6 +103,8 @@ async def answer(rt: Runtime, ref: ChunkRef, request: AnswerRequest) -> Document
     row = await find_question(rt, ref, request.question)
     if row.state is not QuestionState.OPEN:
         raise closed(ref, row)
+    if request.asked_at not in {"", row.asked_at}:
+        raise asked_again(ref, row)
     value = encode_answer(row.model, request.value)
     given = Answer(value, request.actor, request.reason)
     found, refusal = await answer_question(rt, ref, row, given)
@@ -114,6 +119,12 @@ async def answer(rt: Runtime, ref: ChunkRef, request: AnswerRequest) -> Document
 def closed(ref: ChunkRef, row: QuestionRow) -> UsageError:
     """Return the error of an answer that comes too late, with what was decided."""
     message = f"Question {row.name!r} of {ref} has ended: {row.decided}."
+    return UsageError(message, code="approval.question.closed")
+
+
+def asked_again(ref: ChunkRef, row: QuestionRow) -> UsageError:
+    """Return the error of an answer to an earlier asking of a question."""
+    message = f"Question {row.name!r} of {ref} was asked again at {row.asked_at}."
     return UsageError(message, code="approval.question.closed")
 
 

@@ -9,6 +9,7 @@ The command line is built on this client.
 
 from __future__ import annotations
 
+from piecework.client.answer_links import AnswerLink, AnswerLinks
 from piecework.client.client import Client, SyncClient
 from piecework.client.job import JobHandle
 from piecework.client.sync import SyncJob
@@ -20,6 +21,8 @@ from piecework_orchestrator.cost.bill import TaskSize
 from piecework_orchestrator.redrive import Edit
 
 __all__ = [
+    "AnswerLink",
+    "AnswerLinks",
     "Client",
     "DeadLetterRow",
     "Done",

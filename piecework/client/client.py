@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar, overload
 from pydantic import BaseModel
 from typing_extensions import Unpack
 
+from piecework.client.answer_links import AnswerLink
 from piecework.client.arguments import (
     Deadline,
     Rows,
@@ -45,7 +46,7 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.dead_letters import Closing
 from piecework.store.limits import FleetQuotas
-from piecework_orchestrator.approvals import open_questions
+from piecework_orchestrator.approvals import AnswerRequest, answer, open_questions
 from piecework_orchestrator.closing import (
     AT_ONCE,
     Redriven,
@@ -388,6 +389,33 @@ class Client:
         async for document in open_questions(self.runtime):
             yield document
 
+    async def linked_question(self, link: AnswerLink) -> Document:
+        """Return the question of a link, as it stands now.
+
+        Raises:
+            NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
+        """
+        return await self.job(link.job).question(link.chunk, link.question)
+
+    async def answer_link(self, link: AnswerLink, value: Any, reason: str) -> Document:
+        """Answer the question of a link, and return it; its stage goes on.
+
+        The person to whom the link was given is the actor in the record.
+
+        Args:
+            link: What `AnswerLinks.read` returned.
+            value: An instance of the question's model, or a JSON value.
+            reason: Kept in the record.
+
+        Raises:
+            UsageError: `approval.question.closed`: another answer counts, the time is
+                over, or the question was asked again since; and as `job.answer`.
+        """
+        actor = f"{link.to} (by link)" if link.to else self._actor
+        request = AnswerRequest(value, actor, reason, link.question, link.asked_at)
+        ref = JobRef(self.runtime.settings.tenant, link.job)
+        return await answer(self.runtime, ref.chunk(link.chunk), request)
+
     async def limits(self) -> list[Document]:
         """Return the limits of the dependencies that have used any."""
         rows = self._quotas().rows()
@@ -508,6 +536,8 @@ class SyncClient:
     compensate = Blocking(Client.compensate)
     fleet_events = Blocking(Client.fleet_events)
     approvals = BlockingIterator(Client.approvals)
+    linked_question = Blocking(Client.linked_question)
+    answer_link = Blocking(Client.answer_link)
     limits = Blocking(Client.limits)
     set_limits = Blocking(Client.set_limits)
     pipelines = Blocking(Client.pipelines)

@@ -1436,6 +1436,20 @@ ROWS: Final = (
         "is still open.",
     ),
     Code(
+        "approval.link.expired",
+        PERMANENT,
+        "The question of the link has ended, and the link with it.",
+        "See what was decided with `piecework approvals show JOB CHUNK`.",
+    ),
+    Code(
+        "approval.link.invalid",
+        PERMANENT,
+        "The link was not made with this secret, or it was changed; or the secret or "
+        "the address of the endpoint cannot be used.",
+        "Use the link as it was sent. An endpoint needs a secret of at least 32 "
+        "characters and an address http(s)://HOST/PATH.",
+    ),
+    Code(
         "approval.model.unknown",
         PERMANENT,
         "The model of the answer is not loaded in this process, so it cannot "

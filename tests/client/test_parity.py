@@ -75,6 +75,8 @@ COMMAND_OF = {
     "questions": "approvals list",
     "question": "approvals show",
     "answer": "approvals answer",
+    "linked_question": "approvals show",
+    "answer_link": "approvals answer",
     "effects": "effects list",
     "resolve_effect": "effects resolve",
 }

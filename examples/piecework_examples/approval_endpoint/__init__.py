@@ -1,0 +1,1 @@
+"""An HTTP endpoint where people answer the questions of stages by signed links."""

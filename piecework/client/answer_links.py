@@ -1,0 +1,129 @@
+"""Links by which a person answers one question, for an HTTP endpoint of yours.
+
+A link names one question and ends with it. Its signature is HMAC-SHA256 (RFC 2104) over
+all that it says, so only a process with the secret can make or change one. It does not
+identify a person: everyone with the link may answer, until the question has ended.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from piecework.domain.model import moment
+from piecework.errors import UsageError
+
+#: The first part of a token: what is signed, and how.
+VERSION: Final = "a1"
+#: The query parameter of a link.
+PARAMETER: Final = "answer"
+#: A shorter secret could be guessed.
+MIN_SECRET: Final = 32
+#: A token is shorter: names have limits.
+MAX_TOKEN: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLink:
+    """What a link says: one question, which was asked at one time.
+
+    Attributes:
+        until: When the question, and the link, end, ISO 8601.
+        to: The person to whom the link was given; the record names it as the actor.
+    """
+
+    job: str
+    chunk: int
+    stage: str
+    question: str
+    asked_at: str
+    until: str
+    to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLinks:
+    """Makes the links of an endpoint, and reads them.
+
+    Use one secret for each tenant: a link does not name its tenant.
+
+    Attributes:
+        secret: At least 32 characters; the endpoint alone needs it.
+        url: The address of your endpoint.
+
+    Raises:
+        UsageError: `approval.link.invalid`: the secret is short, or the address is not
+            one of the web.
+    """
+
+    secret: str = field(repr=False)
+    url: str
+
+    def __post_init__(self) -> None:
+        """Refuse a secret that could be guessed, and an address without a host."""
+        if len(self.secret) < MIN_SECRET:
+            message = f"The secret of links is shorter than {MIN_SECRET} characters."
+            raise UsageError(message, code="approval.link.invalid")
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query:
+            message = "The address of the endpoint is not http(s)://HOST/PATH."
+            raise UsageError(message, code="approval.link.invalid")
+
+    def link(self, question: Mapping[str, Any], to: str = "") -> str:
+        """Return the link to a question.
+
+        Args:
+            question: A question as `client.approvals()` and `job.question()` return it.
+            to: The person who gets the link.
+        """
+        names = ("job", "chunk", "stage", "question", "asked_at", "until")
+        says = AnswerLink(**{name: question[name] for name in names}, to=to)
+        text = json.dumps(asdict(says), separators=(",", ":"), sort_keys=True)
+        signed = f"{VERSION}.{_encode(text.encode())}"
+        token = f"{signed}.{_encode(self._sign(signed))}"
+        return f"{self.url}?{urlencode({PARAMETER: token})}"
+
+    def read(self, token: str, now: float) -> AnswerLink:
+        """Return what the token of a link says.
+
+        Args:
+            token: The value of the link's query parameter `answer`.
+            now: Seconds since 1970.
+
+        Raises:
+            UsageError: `approval.link.invalid`: the token was not made with this
+                secret; `approval.link.expired`: the time of its question is over.
+        """
+        signed, _, signature = token[:MAX_TOKEN].rpartition(".")
+        given = _decode(signature)
+        if not hmac.compare_digest(given, self._sign(signed)):
+            message = "The link was not made by this endpoint, or it was changed."
+            raise UsageError(message, code="approval.link.invalid")
+        says = AnswerLink(**json.loads(_decode(signed.removeprefix(f"{VERSION}."))))
+        if moment(says.until) <= now:
+            message = f"The link ended with its question at {says.until[:19]}Z."
+            raise UsageError(message, code="approval.link.expired")
+        return says
+
+    def _sign(self, signed: str) -> bytes:
+        return hmac.digest(self.secret.encode(), signed.encode(), hashlib.sha256)
+
+
+def _encode(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    """Return the bytes of a part of a token; of any other text, the empty bytes."""
+    try:
+        padded = text.encode() + b"=" * (-len(text) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        return b""

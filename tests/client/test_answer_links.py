@@ -1,0 +1,166 @@
+"""Promise: a person answers one question by a signed link that ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import pytest
+import uvicorn
+
+from piecework import Context, Pipeline, Stage
+from piecework.client import AnswerLinks, Client
+from piecework.domain.model import iso
+from piecework.errors import UsageError
+from piecework.settings import Settings
+from piecework_examples.approval_endpoint.app import make_app
+from piecework_examples.quickstart import Paragraph
+from piecework_simulation.in_process import InProcessAws, worker_beside
+
+LINKS = AnswerLinks("s" * 32, "http://127.0.0.1/answer")
+ASKED: dict[str, Any] = {
+    "job": "j",
+    "chunk": 3,
+    "stage": "publish",
+    "question": "approval",
+    "asked_at": iso(1_000.0),
+    "until": iso(2_000.0),
+    "ask": "a fact that the link does not need",
+}
+
+
+def token_of(link: str) -> str:
+    """Return the token of a link."""
+    (token,) = parse_qs(urlsplit(link).query)["answer"]
+    return token
+
+
+def code_of(token: str, now: float, links: AnswerLinks = LINKS) -> str:
+    """Return the code of the error of a token; empty: it is valid."""
+    try:
+        links.read(token, now)
+    except UsageError as error:
+        return error.code
+    return ""
+
+
+def test_a_link_says_its_question_until_the_question_ends() -> None:
+    link = LINKS.link(ASKED, to="ada@example.com")
+    said = LINKS.read(token_of(link), 1_999.9)
+    assert ("j", 3, "approval", "ada@example.com") == (
+        *(said.job, said.chunk, said.question, said.to),
+    )
+    assert "approval.link.expired" == code_of(token_of(link), 2_000.0)
+    assert "a fact" not in link
+
+
+def test_each_changed_character_of_a_token_is_refused() -> None:
+    token = token_of(LINKS.link(ASKED))
+    other = AnswerLinks("t" * 32, LINKS.url)
+    assert "approval.link.invalid" == code_of(token, 1_500.0, other)
+    for place, was in enumerate(token[:-1]):  # the last one has bits without a meaning
+        changed = token[:place] + ("A" if was != "A" else "B") + token[place + 1 :]
+        assert "approval.link.invalid" == code_of(changed, 1_500.0), place
+    for odd in ("", ".", "a1.", "a1..", "é.é", token.rpartition(".")[0], token * 9):
+        assert "approval.link.invalid" == code_of(odd, 1_500.0)
+
+
+@pytest.mark.parametrize(
+    ("secret", "url"), [("x1y2", LINKS.url), ("s" * 32, "ftp://x"), ("s" * 32, "/a")]
+)
+def test_a_weak_secret_and_an_odd_address_are_refused(secret: str, url: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        AnswerLinks(secret, url)
+    assert "approval.link.invalid" == refused.value.code
+    assert secret not in str(refused.value)
+
+
+async def publish(ctx: Context[Paragraph]) -> bool:
+    """Ask before the text is published."""
+    question = f"Publish <{ctx.payload.text}>?"
+    answer = await ctx.wait_for("approval", ask=question, timeout=timedelta(days=1))
+    return answer.approved
+
+
+publishing = Pipeline("publishing", payload=Paragraph, stages=[Stage(publish)])
+
+
+@asynccontextmanager
+async def endpoint(aws: InProcessAws) -> AsyncIterator[aiohttp.ClientSession]:
+    """Run the example on a port of this machine."""
+    app = make_app(LINKS, lambda: Client(runtime=aws.runtime(), actor="endpoint"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+        serving = asyncio.create_task(server.serve([listening]))
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
+            yield http
+        server.should_exit = True
+        await serving
+
+
+async def asked(client: Client) -> dict[str, Any]:
+    """Return the open question as soon as there is one."""
+    async with asyncio.timeout(30):
+        while not (found := [each async for each in client.approvals()]):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return found[0]
+
+
+async def test_a_person_answers_once_and_only_by_a_decision() -> None:
+    aws = InProcessAws(Settings(receive_wait_s=1, cancel_poll_s=0.2))
+    names = {"publishing": publishing}
+    async with (
+        worker_beside(aws, names, [__name__]),
+        endpoint(aws) as http,
+        Client(runtime=aws.runtime(), actor="tester") as client,
+    ):
+        job = await client.submit(publishing, [Paragraph(text="b")], id="j")
+        question = await asked(client)
+        link = LINKS.link(question, to="ada@example.com")
+        query = f"/answer?{urlsplit(link).query}"
+        for _ in range(2):  # a mail program opens the link, and answers nothing
+            async with http.get(query) as page:
+                text = await page.text()
+            assert "Publish &lt;b&gt;?" in text
+            assert "no-referrer" == page.headers["Referrer-Policy"]
+        for form in ({}, {"decision": "yes"}, {"decision": "?", "reason": "x"}):
+            assert 400 == (await http.post(query, data=form)).status
+        assert "OPEN" == (await asked(client))["state"]
+
+        yes = {"decision": "yes", "reason": "it is right"}
+        replies = await asyncio.gather(
+            http.post(query, data=yes), http.post(query, data=yes)
+        )
+        assert [200, 409] == sorted(reply.status for reply in replies)
+        (late,) = [await reply.text() for reply in replies if reply.status == 409]
+        assert "ada@example.com (by link) answered" in late
+        assert 403 == (await http.get(f"{query}x")).status
+        await job.wait()
+        assert [True] == [done.value async for done in job.results()]  # type: ignore[union-attr]
+        told = await job.events()
+        (answered,) = [each for each in told if each["event"] == "answered"]
+        assert "ada@example.com (by link)" in str(answered)
+
+
+async def test_a_link_does_not_answer_what_was_asked_again() -> None:
+    aws = InProcessAws(Settings(receive_wait_s=1, cancel_poll_s=0.2))
+    async with (
+        worker_beside(aws, {"publishing": publishing}, [__name__]),
+        Client(runtime=aws.runtime(), actor="tester") as client,
+    ):
+        await client.submit(publishing, [Paragraph(text="b")], id="j")
+        question = await asked(client)
+        earlier = {**question, "asked_at": iso(time.time() - 3_600)}
+        link = LINKS.read(token_of(LINKS.link(earlier)), time.time())
+        with pytest.raises(UsageError, match="asked again") as refused:
+            await client.answer_link(link, {"approved": True}, "why")
+        assert "approval.question.closed" == refused.value.code
+        assert "OPEN" == (await asked(client))["state"]

@@ -294,7 +294,10 @@ class WorkerStageRunner:
         except (CancelRequestedError, WaitRequestedError):
             raise
         except Exception as error:
-            code, outcome = classify(error).code, "failed"
+            # A function that was left for a wait or a cancel has not failed.
+            left = CancelRequestedError | WaitRequestedError
+            if not isinstance(ctx.caller.fatal_error, left):
+                code, outcome = classify(error).code, "failed"
             raise
         finally:
             del services.running_stages[self.claim.token]

@@ -23,18 +23,17 @@ from piecework.client import Client
 from piecework.settings import Settings
 from piecework_simulation.in_process import InProcessAws, worker_beside
 from tests.client.test_acts import words
+from tests.client.test_answer_links import asked, publishing
 from tests.unit.orchestrator.cli.conftest import RUNNER, app
 
 #: Commands that start processes, serve, or print what a user's program has.
 NO_DOCUMENT = frozenset(
     {"demo", "init", "run", "dev", "worker", "simulate", "ui", "reconcile", "results"}
 )
-#: Commands that change a machine or an account, or need a chunk that waits for a
-#: person: their own tests read their documents.
+#: Commands that change a machine or an account: their own tests read their documents.
 ELSEWHERE = frozenset(
     {"up", "down", "doctor", "infra deploy", "infra diff", "infra destroy"}
     | {"infra status", "infra render", "dlq export"}
-    | {"approvals list", "approvals show", "approvals answer"}
 )
 #: Names of values whose inner names are data: statuses, codes, names of workers, facts.
 MAPS = frozenset(
@@ -43,7 +42,9 @@ MAPS = frozenset(
     | {"models", "operations", "actors", "requests", "units", "objects", "bytes"}
 )
 #: Names of values of a pipeline.
-ANY = frozenset({"payload", "result", "value", "answer", "default", "patch"})
+ANY = frozenset(
+    {"payload", "result", "value", "answer", "default", "patch", "ask", "schema"}
+)
 
 PIPELINE = "tests.client.test_acts:words"
 #: A command configures the logs for its own stderr, which is closed after it.
@@ -138,6 +139,16 @@ WALK: dict[str, Sequence[str]] = {
         "jobs forecast JOB --no-wait --region us-east-1",
         "jobs cancel JOB --reason why --yes",
     ),
+    "asked": (
+        "approvals list",
+        "approvals show JOB 0",
+        "jobs explain JOB",
+        "chunks show JOB 0",
+        "approvals answer JOB 0 --approve --reason why",
+        "approvals show JOB 0",
+        "jobs events JOB",
+        "jobs cancel JOB --reason why --yes",
+    ),
     "again": (
         "dlq compensate --job JOB --reason why --yes",
         "jobs cancel JOB --reason why --yes",
@@ -212,6 +223,13 @@ async def prepare(aws: InProcessAws, state: str) -> str:
     if not state:
         return ""
     async with Client(runtime=aws.runtime(), actor="ann") as client:
+        if state == "asked":
+            await client.submit(publishing, [{"text": "b"}], id=state)
+            telemetry.configure("critical", stream=NOWHERE)
+            module = "tests.client.test_answer_links"
+            async with worker_beside(aws, {"publishing": publishing}, [module]):
+                await asked(client)
+                return ""
         rows = [{"text": text} for text in ("bad", "doubt", "good")]
         sampled = state == "sampled"
         kinds: dict[str, Any] = {"budget_tokens": 10_000, "priority": "high"}

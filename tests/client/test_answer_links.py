@@ -85,7 +85,10 @@ def test_a_weak_secret_and_an_odd_address_are_refused(secret: str, url: str) -> 
 async def publish(ctx: Context[Paragraph]) -> bool:
     """Ask before the text is published."""
     question = f"Publish <{ctx.payload.text}>?"
-    answer = await ctx.wait_for("approval", ask=question, timeout=timedelta(days=1))
+    hours = [timedelta(hours=n) for n in (20, 24)]
+    answer = await ctx.wait_for(
+        "approval", ask=question, timeout=hours[1], remind=hours[:1]
+    )
     return answer.approved
 
 

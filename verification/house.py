@@ -55,9 +55,9 @@ NOT_CODE: Final = {
 FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
-    "files": 400,
-    "lines": 52_000,
-    "test_lines": 74_000,
+    "files": 366,
+    "lines": 46_800,
+    "test_lines": 69_500,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

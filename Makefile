@@ -14,7 +14,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks waits page telemetry cancel-large simulate crashpoints conformance \
-	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside house drawings ci clean
+	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside frameworks house drawings ci clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -237,6 +237,9 @@ lowest: setup ## run the unit tests on the lowest versions of all dependencies (
 
 beside: setup ## import Piecework beside the newest instructor, langchain, fastapi, openai (needs the index)
 	@VENV=$(VENV) UV=$(UV) sh requirements/apart.sh beside
+
+frameworks: setup ## run the examples for LangGraph and Temporal inside both (needs the index)
+	@VENV=$(VENV) UV=$(UV) sh requirements/apart.sh frameworks $(ARGS)
 
 house: setup ## measure files, circles, frames, words; fails if a figure exceeds its limit
 	@$(BIN)/python -m verification.house

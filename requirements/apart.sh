@@ -2,7 +2,8 @@
 # Install Piecework into an environment of its own, which needs a package index:
 #   lowest   the lowest version that each floor allows; run the unit tests there
 #   beside   the newest instructor, langchain, fastapi and openai beside Piecework
-# Called by `make lowest` and `make beside` with VENV and UV set.
+#   frameworks   LangGraph and Temporal; run the examples for them there
+# Called by `make lowest`, `make beside` and `make frameworks` with VENV and UV set.
 set -eu
 
 tools=.tools
@@ -63,6 +64,15 @@ for name in piecework.__all__:
 names = ['piecework', 'fastapi', 'instructor', 'langchain', 'openai', 'pydantic', 'rich']
 print(' '.join(f'{name}={version(name)}' for name in names))
 "
+}
+
+frameworks() {
+    make_environment "$tools/frameworks"
+    install --requirement requirements/frameworks.txt
+    install --constraint requirements/frameworks.txt --editable .
+    "$UV" pip list --quiet --python "$python" | grep -E '^(langgraph|temporal(io|-bin)|pydantic) '
+    # Temporal's server needs the name of a user, which a container may not set.
+    USER=${USER:-piecework} "$python" -m pytest -q -p no:cacheprovider verification/frameworks "$@"
 }
 
 command=$1

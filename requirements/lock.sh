@@ -24,3 +24,4 @@ compile requirements/security.in --output-file requirements/security.txt
 compile requirements/bench-sqs.in --output-file requirements/bench-sqs.txt
 compile requirements/bench-postgres.in --output-file requirements/bench-postgres.txt
 compile requirements/bench-temporal.in --output-file requirements/bench-temporal.txt
+compile requirements/frameworks.in --output-file requirements/frameworks.txt

@@ -54,7 +54,7 @@ def langgraph(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "langgraph.graph", graph)
 
 
-@pytest.mark.parametrize("name", ["booking", "langgraph_booking"])
+@pytest.mark.parametrize("name", ["booking", "langgraph_booking", "temporal_booking"])
 def test_the_examples_of_the_page_are_the_ones_that_run(name: str) -> None:
     source = (ROOT / f"examples/piecework_examples/standalone/{name}.py").read_text(
         "utf-8"

@@ -11,6 +11,7 @@ import boto3
 import pytest
 
 from piecework.aws.endpoint import Emulator
+from piecework.domain import keys
 from piecework.errors import UsageError
 from piecework_orchestrator import embedded
 from piecework_orchestrator.embedded import server
@@ -23,9 +24,10 @@ def test_up_twice_is_one_server_and_down_ends_it(tmp_path: Path) -> None:
     again = embedded.up("piecework", "local", tmp_path)
     assert again == first
     assert embedded.count_active_jobs(first) == 0
-    row = {"pk": {"S": "ACTIVE"}, "sk": {"S": "default#a"}}
     dynamodb = make_client("dynamodb", first)
-    dynamodb.put_item(TableName="piecework-local-checkpoints", Item=row)
+    for sk in (keys.active_sk("default", "a"), keys.outbox_sk("default")):
+        row = {"pk": {"S": keys.ACTIVE_PK}, "sk": {"S": sk}}
+        dynamodb.put_item(TableName="piecework-local-checkpoints", Item=row)
     dynamodb.close()
     assert embedded.count_active_jobs(first) == 1
     taken = urlsplit(first.endpoint).port or 0

@@ -86,14 +86,15 @@ def count_active_jobs(emulator: Emulator) -> int:
     dynamodb = make_client("dynamodb", emulator)
     try:
         return sum(
-            dynamodb.query(
+            keys.job_of_active_sk(row["sk"]["S"]) is not None
+            for table in dynamodb.list_tables()["TableNames"]
+            if table.endswith("-checkpoints")
+            for row in dynamodb.query(
                 TableName=table,
                 KeyConditionExpression="pk = :active",
                 ExpressionAttributeValues={":active": {"S": keys.ACTIVE_PK}},
-                Select="COUNT",
-            )["Count"]
-            for table in dynamodb.list_tables()["TableNames"]
-            if table.endswith("-checkpoints")
+                ProjectionExpression="sk",
+            )["Items"]
         )
     except BotoCoreError:
         return 0

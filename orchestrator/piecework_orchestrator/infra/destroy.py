@@ -260,4 +260,5 @@ def _query_active_jobs(dynamodb: Any, table: str) -> list[str]:
         ExpressionAttributeValues={":active": {"S": keys.ACTIVE_PK}},
         ConsistentRead=True,
     )
-    return [f"{row['job']['S']}" for page in pages for row in page["Items"]]
+    found = (keys.job_of_active_sk(r["sk"]["S"]) for p in pages for r in p["Items"])
+    return [named[1] for named in found if named is not None]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from piecework.domain import keys
 from piecework.errors import UsageError
 from piecework_orchestrator.infra.destroy import destroy, plan_destroy
 from piecework_orchestrator.infra.environment import Environment
@@ -46,7 +47,10 @@ class DynamoDB:
     def query(self, **_: Any) -> dict[str, Any]:
         if not self.tables:
             raise NotFoundFakeError
-        return {"Items": [{"job": {"S": job}} for job in self.jobs]}
+        marks = [keys.active_sk("default", job) for job in self.jobs]
+        # A row beside the jobs, which has no job.
+        marks.append(keys.outbox_sk("default"))
+        return {"Items": [{"sk": {"S": mark}} for mark in marks]}
 
     def describe_table(self, TableName: str) -> dict[str, Any]:  # noqa: N803
         if TableName not in self.tables:

@@ -231,6 +231,8 @@ async def resolve_an_effect(actors: Actors) -> None:
 async def delete_jobs(actors: Actors) -> None:
     """Delete a job with dead letters, and let the retention delete another one."""
     await actors.command(DELETE, "jobs", "delete", "small", *YES)
+    # The retry died again, and an open dead letter keeps its job.
+    await actors.command(WRITE, "dlq", "discard", "--job", "large", *YES)
     async with actors.connected("reconciler") as rt:
         later = rt.clock() + rt.settings.job_retention_days * 86_400.0 + 60.0
         aged = replace(rt, clock=lambda: later)

@@ -326,8 +326,9 @@ class BreakerRegistry:
         """
         if self.record is None or self._sync_lock.locked() or not self._is_stale():
             return
-        unread_s = self.clock() - (self._read_at or 0.0)
-        if self.by_name or unread_s > WITHOUT_CALLS_S:
+        read_at = self._read_at
+        is_due = read_at is None or self.clock() - read_at > WITHOUT_CALLS_S
+        if self.by_name or is_due:
             self._prefetching = asyncio.create_task(self.refresh())
             self._prefetching.add_done_callback(_retrieve_exception)
 

@@ -8,7 +8,6 @@ identify a person: everyone with the link may answer, until the question has end
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -26,8 +25,8 @@ VERSION: Final = "a1"
 PARAMETER: Final = "answer"
 #: A shorter secret could be guessed.
 MIN_SECRET: Final = 32
-#: A token is shorter: names have limits.
-MAX_TOKEN: Final = 4096
+#: The longest name of a person: that of an address of mail (RFC 5321, 4.5.3.1.3).
+MAX_NAME: Final = 254
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +51,10 @@ class AnswerLink:
 class AnswerLinks:
     """Makes the links of an endpoint, and reads them.
 
-    Use one secret for each tenant: a link does not name its tenant.
-
     Attributes:
         secret: At least 32 characters; the endpoint alone needs it.
         url: The address of your endpoint.
+        tenant: The tenant of the jobs; a link of another one is refused.
 
     Raises:
         UsageError: `approval.link.invalid`: the secret is short, or the address is not
@@ -65,6 +63,7 @@ class AnswerLinks:
 
     secret: str = field(repr=False)
     url: str
+    tenant: str = "default"
 
     def __post_init__(self) -> None:
         """Refuse a secret that could be guessed, and an address without a host."""
@@ -81,13 +80,19 @@ class AnswerLinks:
 
         Args:
             question: A question as `client.approvals()` and `job.question()` return it.
-            to: The person who gets the link.
+            to: The person who gets the link, in at most 254 printable characters.
+
+        Raises:
+            UsageError: `approval.link.invalid`: `to` cannot be a name in a record.
         """
+        if len(to) > MAX_NAME or not to.isprintable():
+            message = f"A person's name has at most {MAX_NAME} printable characters."
+            raise UsageError(message, code="approval.link.invalid")
         names = ("job", "chunk", "stage", "question", "asked_at", "until")
         says = AnswerLink(**{name: question[name] for name in names}, to=to)
         text = json.dumps(asdict(says), separators=(",", ":"), sort_keys=True)
         signed = f"{VERSION}.{_encode(text.encode())}"
-        token = f"{signed}.{_encode(self._sign(signed))}"
+        token = f"{signed}.{self._sign(signed)}"
         return f"{self.url}?{urlencode({PARAMETER: token})}"
 
     def read(self, token: str, now: float) -> AnswerLink:
@@ -99,21 +104,26 @@ class AnswerLinks:
 
         Raises:
             UsageError: `approval.link.invalid`: the token was not made with this
-                secret; `approval.link.expired`: the time of its question is over.
+                secret for this tenant, or by another version; `approval.link.expired`:
+                the time of its question is over.
         """
-        signed, _, signature = token[:MAX_TOKEN].rpartition(".")
-        given = _decode(signature)
-        if not hmac.compare_digest(given, self._sign(signed)):
+        signed, _, signature = token.rpartition(".")
+        version, _, content = signed.partition(".")
+        is_genuine = token.isascii() and hmac.compare_digest(
+            signature, self._sign(signed)
+        )
+        if not is_genuine or version != VERSION:
             message = "The link was not made by this endpoint, or it was changed."
             raise UsageError(message, code="approval.link.invalid")
-        says = AnswerLink(**json.loads(_decode(signed.removeprefix(f"{VERSION}."))))
+        says = AnswerLink(**json.loads(_decode(content)))
         if moment(says.until) <= now:
             message = f"The link ended with its question at {says.until[:19]}Z."
             raise UsageError(message, code="approval.link.expired")
         return says
 
-    def _sign(self, signed: str) -> bytes:
-        return hmac.digest(self.secret.encode(), signed.encode(), hashlib.sha256)
+    def _sign(self, signed: str) -> str:
+        content = f"{self.tenant}.{signed}".encode()
+        return _encode(hmac.digest(self.secret.encode(), content, hashlib.sha256))
 
 
 def _encode(content: bytes) -> str:
@@ -121,9 +131,4 @@ def _encode(content: bytes) -> str:
 
 
 def _decode(text: str) -> bytes:
-    """Return the bytes of a part of a token; of any other text, the empty bytes."""
-    try:
-        padded = text.encode() + b"=" * (-len(text) % 4)
-        return base64.b64decode(padded, altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        return b""
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from piecework import Context, Pipeline, Stage
-from piecework.client import AnswerLinks, Client
+from piecework.client import AnswerLinks, Client, answer_links
 from piecework.domain.model import iso
 from piecework.errors import UsageError
 from piecework.settings import Settings
@@ -54,22 +54,38 @@ def code_of(token: str, now: float, links: AnswerLinks = LINKS) -> str:
 def test_a_link_says_its_question_until_the_question_ends() -> None:
     link = LINKS.link(ASKED, to="ada@example.com")
     said = LINKS.read(token_of(link), 1_999.9)
-    assert ("j", 3, "approval", "ada@example.com") == (
-        *(said.job, said.chunk, said.question, said.to),
-    )
+    assert ("j", 3, "ada@example.com") == (said.job, said.chunk, said.to)
     assert "approval.link.expired" == code_of(token_of(link), 2_000.0)
     assert "a fact" not in link
 
 
 def test_each_changed_character_of_a_token_is_refused() -> None:
     token = token_of(LINKS.link(ASKED))
-    other = AnswerLinks("t" * 32, LINKS.url)
-    assert "approval.link.invalid" == code_of(token, 1_500.0, other)
-    for place, was in enumerate(token[:-1]):  # the last one has bits without a meaning
+    for other in (
+        AnswerLinks("t" * 32, LINKS.url),
+        AnswerLinks(LINKS.secret, LINKS.url, "another tenant"),
+    ):
+        assert "approval.link.invalid" == code_of(token, 1_500.0, other)
+    for place, was in enumerate(token):
         changed = token[:place] + ("A" if was != "A" else "B") + token[place + 1 :]
         assert "approval.link.invalid" == code_of(changed, 1_500.0), place
-    for odd in ("", ".", "a1.", "a1..", "é.é", token.rpartition(".")[0], token * 9):
+    unsigned = token.rpartition(".")[0]
+    for odd in ("", ".", "a1..", "é.é", "\ud800", unsigned, token + "=", token * 9):
         assert "approval.link.invalid" == code_of(odd, 1_500.0)
+
+
+def test_a_token_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_links, "VERSION", "a2")
+    token = token_of(LINKS.link(ASKED))
+    monkeypatch.undo()
+    assert "approval.link.invalid" == code_of(token, 1_500.0)
+
+
+@pytest.mark.parametrize("to", ["x" * 255, "ada\n[red]bob", "\x1b[2J"])
+def test_a_name_that_no_record_should_have_is_refused(to: str) -> None:
+    with pytest.raises(UsageError, match="printable"):
+        LINKS.link(ASKED, to=to)
+    assert "é" * 254 == LINKS.read(token_of(LINKS.link(ASKED, "é" * 254)), 1.0).to
 
 
 @pytest.mark.parametrize(
@@ -117,7 +133,7 @@ async def asked(client: Client) -> dict[str, Any]:
     return found[0]
 
 
-async def test_a_person_answers_once_and_only_by_a_decision() -> None:
+async def test_a_person_answers_once_what_the_link_asks() -> None:
     aws = InProcessAws(Settings(receive_wait_s=1, cancel_poll_s=0.2))
     names = {"publishing": publishing}
     async with (
@@ -136,6 +152,12 @@ async def test_a_person_answers_once_and_only_by_a_decision() -> None:
             assert "no-referrer" == page.headers["Referrer-Policy"]
         for form in ({}, {"decision": "yes"}, {"decision": "?", "reason": "x"}):
             assert 400 == (await http.post(query, data=form)).status
+        # A link from before a retry does not answer what was asked again after it.
+        earlier = {**question, "asked_at": iso(time.time() - 3_600)}
+        old = LINKS.read(token_of(LINKS.link(earlier)), time.time())
+        with pytest.raises(UsageError, match="asked again") as refused:
+            await client.answer_link(old, {"approved": True}, "why")
+        assert "approval.question.closed" == refused.value.code
         assert "OPEN" == (await asked(client))["state"]
 
         yes = {"decision": "yes", "reason": "it is right"}
@@ -146,24 +168,10 @@ async def test_a_person_answers_once_and_only_by_a_decision() -> None:
         (late,) = [await reply.text() for reply in replies if reply.status == 409]
         assert "ada@example.com (by link) answered" in late
         assert 403 == (await http.get(f"{query}x")).status
+        elsewhere = urlsplit(LINKS.link({**question, "job": "none"})).query
+        assert 404 == (await http.get(f"/answer?{elsewhere}")).status
         await job.wait()
         assert [True] == [done.value async for done in job.results()]  # type: ignore[union-attr]
         told = await job.events()
         (answered,) = [each for each in told if each["event"] == "answered"]
         assert "ada@example.com (by link)" in str(answered)
-
-
-async def test_a_link_does_not_answer_what_was_asked_again() -> None:
-    aws = InProcessAws(Settings(receive_wait_s=1, cancel_poll_s=0.2))
-    async with (
-        worker_beside(aws, {"publishing": publishing}, [__name__]),
-        Client(runtime=aws.runtime(), actor="tester") as client,
-    ):
-        await client.submit(publishing, [Paragraph(text="b")], id="j")
-        question = await asked(client)
-        earlier = {**question, "asked_at": iso(time.time() - 3_600)}
-        link = LINKS.read(token_of(LINKS.link(earlier)), time.time())
-        with pytest.raises(UsageError, match="asked again") as refused:
-            await client.answer_link(link, {"approved": True}, "why")
-        assert "approval.question.closed" == refused.value.code
-        assert "OPEN" == (await asked(client))["state"]

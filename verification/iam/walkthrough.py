@@ -136,7 +136,6 @@ async def run_reading_commands(actors: Actors) -> None:
         ("pipelines list", 0),
         ("approvals list", 0),
         ("events", 0),
-        ("events", 0),
         ("dlq list", 0),
         ("dlq list --job small", 0),
         ("dlq show small 1", 0),

@@ -14,6 +14,7 @@ from typing import Final
 
 from piecework.calls.fleet_limits import FleetLimits, Limiter
 from piecework.domain import keys
+from piecework.errors import TransientError
 
 #: Seconds that a chunk waits in a worker for a slot of its tenant.
 WAIT_S: Final = 20.0
@@ -78,8 +79,9 @@ class TenantCaps:
             stopping.cancel()
             starting.cancel()
             self.on_change()
-        if starting.cancelled() or not starting.done() or starting.exception():
+        if not starting.done() or isinstance(starting.exception(), TransientError):
             return None
+        starting.result()
 
         def free() -> None:
             limiter.release()

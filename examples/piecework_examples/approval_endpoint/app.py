@@ -5,7 +5,10 @@ export ANSWER_SECRET=…  # 32 characters or more
 uvicorn --factory piecework_examples.approval_endpoint.app:app
 
 Make the links where you send your mails, such as in the receiver of the webhook event
-`question.asked`: `links.link(question, to="ada@example.com")`.
+`question.asked`, which names the job and the chunk:
+
+question = await client.job(job).question(chunk)
+links.link(question, to="ada@example.com")
 
 The page asks before it answers: mail programs open links by themselves, to check them.
 """
@@ -25,7 +28,8 @@ from fastapi.responses import HTMLResponse
 
 from piecework import Approval
 from piecework.client import AnswerLinks, Client
-from piecework.errors import PieceworkError
+from piecework.errors import NotFoundError, PieceworkError
+from piecework.settings import load_settings
 
 #: No script, no frame and no other site sees the page; the link is in no referrer.
 HEADERS = {
@@ -61,6 +65,8 @@ def make_app(links: AnswerLinks, open_client: Callable[[], Client] = Client) -> 
         question = await request.app.state.client.linked_question(link)
         if question["state"] != "OPEN":
             return page("This question has been answered.", text_of(question))
+        if "approved" not in question["schema"].get("properties", {}):
+            return page("This question needs a form of its own.", text_of(question))
         return page("Your decision", text_of(question) + FORM)
 
     @app.post("/answer")
@@ -81,7 +87,8 @@ def make_app(links: AnswerLinks, open_client: Callable[[], Client] = Client) -> 
     async def refuse(_: Request, error: PieceworkError) -> HTMLResponse:
         """Say why a link or an answer does not count."""
         codes = {"approval.link.invalid": 403, "approval.link.expired": 410}
-        status = codes.get(error.code, 409)
+        unknown = 404 if isinstance(error, NotFoundError) else 409
+        status = codes.get(error.code, unknown)
         return page(
             "This answer does not count.", f"<p>{escape(str(error))}</p>", status
         )
@@ -109,4 +116,5 @@ def page(title: str, body: str, status: int = 200) -> HTMLResponse:
 def app() -> FastAPI:
     """Return the endpoint of this process: `uvicorn --factory …:app`."""
     address = os.environ.get("ANSWER_URL", "http://127.0.0.1:8000/answer")
-    return make_app(AnswerLinks(os.environ["ANSWER_SECRET"], address))
+    tenant = load_settings().tenant
+    return make_app(AnswerLinks(os.environ["ANSWER_SECRET"], address, tenant))

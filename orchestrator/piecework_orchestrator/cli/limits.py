@@ -119,11 +119,10 @@ def show(out: Output, dependency: str, document: dict[str, Any]) -> None:
     """Write the limits of a dependency after a change."""
     out.document(document, lambda console: console.print(facts(document.items())))
     if out.table:
-        what = f"that call {dependency}"
-        seconds = SEEN_WITHIN_S
+        who, seconds = f"workers that call {dependency}", SEEN_WITHIN_S
         if dependency.startswith(TENANT_LIMIT):
-            what, seconds = "", round(WITHOUT_CALLS_S)
-        out.say(f"workers {what} use this in {seconds} seconds".replace("  ", " "))
+            who, seconds = "workers", round(WITHOUT_CALLS_S)
+        out.say(f"{who} use this in {seconds} seconds")
 
 
 def title(name: str) -> str:

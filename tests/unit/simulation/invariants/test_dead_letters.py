@@ -41,8 +41,7 @@ def final_violations(
 
 
 @pytest.mark.parametrize(
-    "states",
-    [["OPEN"], ["OPEN", "REDRIVEN"], ["OPEN", "DISCARDED"]],
+    "states", [["OPEN"], ["OPEN", "REDRIVEN"], ["OPEN", "DISCARDED"]]
 )
 def test_valid_dead_letter_transitions_are_accepted(states: list[str]) -> None:
     assert [] == write_violations(*states)

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 import pytest
 import uvicorn
+from rich.console import Console
 
 from piecework import Context, Pipeline, Stage
 from piecework.client import AnswerLinks, Client, answer_links
@@ -22,6 +23,7 @@ from piecework.errors import UsageError
 from piecework.settings import Settings
 from piecework_examples.approval_endpoint.app import make_app
 from piecework_examples.quickstart import Paragraph
+from piecework_orchestrator.cli.approvals import draw
 from piecework_simulation.in_process import InProcessAws, worker_beside
 
 LINKS = AnswerLinks("s" * 32, "http://127.0.0.1/answer")
@@ -72,6 +74,14 @@ def test_each_changed_character_of_a_token_is_refused() -> None:
     unsigned = token.rpartition(".")[0]
     for odd in ("", ".", "a1..", "é.é", "\ud800", unsigned, token + "=", token * 9):
         assert "approval.link.invalid" == code_of(odd, 1_500.0)
+
+
+def test_a_question_is_shown_with_what_it_asks() -> None:
+    shown = Console(width=100)
+    steps = [{"kind": kind, "at": kind.upper()} for kind in ("ask", "remind")]
+    with shown.capture() as drawn:
+        draw(shown, {**ASKED, "steps": steps, "schema": {}})
+    assert all(word in drawn.get() for word in ("a fact that", "REMIND"))
 
 
 def test_a_token_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +157,7 @@ async def test_a_person_answers_once_what_the_link_asks() -> None:
         query = f"/answer?{urlsplit(link).query}"
         for _ in range(2):  # a mail program opens the link, and answers nothing
             async with http.get(query) as page:
-                text = await page.text()
-            assert "Publish &lt;b&gt;?" in text
+                assert "Publish &lt;b&gt;?" in await page.text()
             assert "no-referrer" == page.headers["Referrer-Policy"]
         for form in ({}, {"decision": "yes"}, {"decision": "?", "reason": "x"}):
             assert 400 == (await http.post(query, data=form)).status

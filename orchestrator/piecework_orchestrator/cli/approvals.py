@@ -10,6 +10,7 @@ from rich.console import Console
 
 from piecework.client import Client
 from piecework.domain.keys import JOIN_CHUNK
+from piecework.domain.question import StepKind
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.reading import Reading
@@ -182,6 +183,8 @@ def draw(console: Console, document: Document) -> None:
         if name in document:
             shown[name] = json.dumps(document[name], ensure_ascii=False)
     for step in document["steps"]:
+        if step["kind"] == StepKind.ASK:
+            continue  # it is `asked_at`
         to = f" {step['to']}" if "to" in step else ""
         shown[f"{step['kind']}{to}"] = step["at"]
     fields = document["schema"].get("properties", {})

@@ -15,8 +15,7 @@ def test_the_order_of_what_waits_decides_no_turn() -> None:
 
 def test_a_turn_that_did_not_wait_has_saved_nothing_up() -> None:
     turns = Turns()
-    for _ in range(3):
-        turns.started(turns.next([Priority.HIGH]), 12)
+    turns.started(turns.next([Priority.HIGH]), 36)
     found = []
     for _ in range(6):
         found.append(turns.next([Priority.HIGH, Priority.LOW]))

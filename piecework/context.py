@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast, overload
 
 from typing_extensions import TypeVar
 
+from piecework.answers import decode_answer
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
 from piecework.calls.fallback import FallbackUsed
@@ -22,7 +23,7 @@ from piecework.domain.identity import path_of, unfold
 from piecework.domain.protocols import JobResults, MissingChunk
 from piecework.errors import UsageError
 from piecework.pipelines import RUN, Pipeline, Stage
-from piecework.questions import Approval, Escalate, Span, declare, decode_answer
+from piecework.questions import Approval, Escalate, Span, declare
 from piecework.resilience.retry import answer_of
 
 if TYPE_CHECKING:
@@ -218,8 +219,8 @@ class Context(Generic[P]):
             default: The answer when the time is over; without it the stage fails.
 
         Raises:
-            PermanentError: `runtime.wait.timed_out`; `runtime.answer.invalid`: a
-                deployment changed the model, and it refuses the stored answer.
+            PermanentError: `runtime.wait.timed_out`; `runtime.answer.invalid`: the
+                model refuses the stored answer. A redrive asks again.
             UsageError: `pipeline.wait.invalid`.
             RuntimeError: The stage has ended, and code that it left behind asks.
         """

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from piecework.answers import MOST_BYTES, is_model, model_name
 from piecework.domain.keys import is_name
 from piecework.domain.question import Ask, StepKind
-from piecework.domain.records import KIB, Bounds, read_json
-from piecework.errors import PermanentError, UsageError
+from piecework.errors import UsageError
 
 #: A span of time: a `timedelta`, or seconds.
 Span: TypeAlias = timedelta | float
 
-#: Bytes of a question, and of an answer, as JSON: both are in one row.
-MOST_BYTES = 32 * KIB
 #: Seconds between two steps of a question, at least: each has its own moment.
 APART_S = 0.002
 #: Steps of a question, at most.
 MOST_STEPS = 20
-#: Fields that a message names at most.
-SHOWN = 5
 
 
 class Approval(BaseModel):
@@ -94,11 +89,6 @@ def declare(
     )
 
 
-def is_model(found: Any) -> bool:
-    """Return whether something is a pydantic model."""
-    return isinstance(found, type) and issubclass(found, BaseModel)
-
-
 def apart(step_s: float, number: int) -> float:
     """Return the seconds of a step, so that no two steps have the same moment."""
     return step_s + number * APART_S
@@ -136,70 +126,3 @@ def invalid(problem: str) -> UsageError:
     return UsageError(
         f"The stage cannot wait: {problem}.", code="pipeline.wait.invalid"
     )
-
-
-# ── the model of an answer ────────────────────────────────────────────────────
-
-
-def model_name(model: type[BaseModel]) -> str:
-    """Return module and name of a model, as the question's row has it."""
-    return f"{model.__module__}:{model.__qualname__}"
-
-
-def loaded_model(name: str) -> type[BaseModel] | None:
-    """Return the model of this name, if its module is loaded; it is never imported.
-
-    The name comes from a table: an import would run code that a row names.
-    """
-    module, _, path = name.partition(":")
-    found: Any = sys.modules.get(module)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    return found if is_model(found) else None
-
-
-def encode_answer(model_of_question: str, value: Any) -> str:
-    """Return an answer as JSON that the question's model accepts.
-
-    `value`: an instance of the model, or a JSON value.
-
-    Raises:
-        UsageError: `approval.model.unknown`, `approval.answer.invalid`.
-    """
-    if isinstance(value, BaseModel) and model_name(type(value)) == model_of_question:
-        model: type[BaseModel] | None = type(value)
-    else:
-        model = loaded_model(model_of_question)
-    if model is None:
-        message = f"The answer is a {model_of_question}, which is not loaded here."
-        raise UsageError(message, code="approval.model.unknown")
-    plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-    try:
-        text = json.dumps(plain)
-        read_json(text, Bounds(MOST_BYTES))
-        return model.model_validate_json(text).model_dump_json()
-    except ValidationError as error:
-        message = f"The answer is not a {model.__name__}: {problems(error)}."
-    except (ValueError, TypeError) as error:
-        message = f"The answer is not accepted: {error}."
-    raise UsageError(message, code="approval.answer.invalid")
-
-
-def decode_answer(model: type[BaseModel], text: str, name: str) -> Any:
-    """Return a stored answer.
-
-    Raises:
-        PermanentError: `runtime.answer.invalid`: a deployment changed the model.
-    """
-    try:
-        return model.model_validate_json(text)
-    except ValidationError as error:
-        message = f"The answer of {name!r} is no {model.__name__}: {problems(error)}."
-        raise PermanentError(message, code="runtime.answer.invalid") from error
-
-
-def problems(error: ValidationError) -> str:
-    """Return what is wrong with an answer, field by field; no value is quoted."""
-    found = error.errors(include_input=False, include_url=False)
-    told = [f"{'.'.join(map(str, e['loc'])) or 'it'}: {e['msg']}" for e in found]
-    return "; ".join(told[:SHOWN])

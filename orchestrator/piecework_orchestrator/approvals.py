@@ -71,7 +71,7 @@ async def questions_of(rt: Reading, job: Job) -> AsyncIterator[Document]:
         ref = job.ref.chunk(entry.chunk)
         row = await read_question(rt.table, ref, entry.stage, entry.question)
         if row is not None and row.state is QuestionState.OPEN:
-            yield question_document(ref, row)
+            yield question_document(ref, row, rt.clock())
 
 
 async def chunk_question(rt: Reading, ref: ChunkRef, question: str = "") -> Document:
@@ -80,7 +80,23 @@ async def chunk_question(rt: Reading, ref: ChunkRef, question: str = "") -> Docu
     Raises:
         NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
     """
-    return question_document(ref, await find_question(rt, ref, question))
+    row = await find_question(rt, ref, question)
+    return question_document(ref, row, rt.clock())
+
+
+async def linked_question(
+    rt: Reading, ref: ChunkRef, question: str, asked_at: str
+) -> Document:
+    """Return a question of a chunk as it was asked at one time.
+
+    Raises:
+        NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
+        UsageError: `approval.question.asked_again`.
+    """
+    row = await find_question(rt, ref, question)
+    if row.asked_at != asked_at:
+        raise asked_again(ref, row)
+    return question_document(ref, row, rt.clock())
 
 
 async def answer(rt: Runtime, ref: ChunkRef, request: AnswerRequest) -> Document:
@@ -88,50 +104,50 @@ async def answer(rt: Runtime, ref: ChunkRef, request: AnswerRequest) -> Document
 
     Raises:
         NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
-        UsageError: `approval.reason.missing`, `approval.answer.invalid`,
-            `approval.model.unknown`; `approval.question.closed`: it was answered
-            before, its time is over, or its chunk has left it.
+        UsageError: `approval.reason.missing`, `approval.answer.invalid`;
+            `approval.question.answered`, `approval.question.timed_out`,
+            `approval.question.asked_again`, `approval.question.left`.
     """
+    from piecework.answers import encode_answer  # loads pydantic: only writers need it
     from piecework.jobs.answering import Refusal, answer_question
-    from piecework.questions import (
-        encode_answer,
-    )  # loads pydantic: only writers need it
 
     if not request.reason.strip():
         message = "An answer requires a reason, which is kept in the record."
         raise UsageError(message, code="approval.reason.missing")
     row = await find_question(rt, ref, request.question)
-    if row.state is not QuestionState.OPEN:
-        raise closed(ref, row)
     if request.asked_at not in {"", row.asked_at}:
         raise asked_again(ref, row)
-    value = encode_answer(row.model, request.value)
+    if row.outcome(rt.clock()):
+        raise ended(ref, row, rt.clock())
+    value = encode_answer(row.model, row.schema, request.value)
     given = Answer(value, request.actor, request.reason)
     found, refusal = await answer_question(rt, ref, row, given)
     if refusal is Refusal.ENDED:
-        raise closed(ref, found)
+        raise ended(ref, found, rt.clock())
     if refusal is Refusal.LEFT:
         chunk = await require_chunk(rt, ref)
         raise left(chunk, found)
-    return question_document(ref, found)
+    return question_document(ref, found, rt.clock())
 
 
-def closed(ref: ChunkRef, row: QuestionRow) -> UsageError:
+def ended(ref: ChunkRef, row: QuestionRow, now: float) -> UsageError:
     """Return the error of an answer that comes too late, with what was decided."""
-    message = f"Question {row.name!r} of {ref} has ended: {row.decided}."
-    return UsageError(message, code="approval.question.closed")
+    message = f"Question {row.name!r} of {ref} has ended: {row.outcome(now)}."
+    if row.state is QuestionState.ANSWERED:
+        return UsageError(message, code="approval.question.answered")
+    return UsageError(message, code="approval.question.timed_out")
 
 
 def asked_again(ref: ChunkRef, row: QuestionRow) -> UsageError:
     """Return the error of an answer to an earlier asking of a question."""
     message = f"Question {row.name!r} of {ref} was asked again at {row.asked_at}."
-    return UsageError(message, code="approval.question.closed")
+    return UsageError(message, code="approval.question.asked_again")
 
 
 def left(chunk: Chunk, row: QuestionRow) -> UsageError:
     """Return the error of an answer to a question that its chunk has left."""
     message = f"Chunk {chunk.ref} is {chunk.status}: it does not wait for {row.name!r}."
-    return UsageError(message, code="approval.question.closed")
+    return UsageError(message, code="approval.question.left")
 
 
 async def find_question(rt: Reading, ref: ChunkRef, question: str) -> QuestionRow:
@@ -152,7 +168,7 @@ async def find_question(rt: Reading, ref: ChunkRef, question: str) -> QuestionRo
     return max(found, key=lambda row: (row.stage == chunk.stage, row.asked_at))
 
 
-def question_document(ref: ChunkRef, row: QuestionRow) -> Document:
+def question_document(ref: ChunkRef, row: QuestionRow, now: float) -> Document:
     """Return a question as views and programs see it."""
     facts = ("decided_by", "decided_at", "decide_reason")
     document: Document = {
@@ -166,11 +182,13 @@ def question_document(ref: ChunkRef, row: QuestionRow) -> Document:
         "until": row.until,
         "steps": [step.item for step in row.steps],
         "model": row.model,
-        "schema": json.loads(str(row.item.get("schema", "{}"))),
+        "schema": row.schema,
         **row.pick(facts),
     }
     if row.has_default:
         document["default"] = json.loads(str(row.item["default"]))
     if row.value is not None:
         document["answer"] = json.loads(row.value)
+    if outcome := row.outcome(now):
+        document["outcome"] = outcome
     return document

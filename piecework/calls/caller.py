@@ -11,8 +11,10 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
+from piecework.answers import accepts
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import (
     Call,
@@ -196,7 +198,8 @@ class Caller:
         """Return the answer of a question as JSON, or give up the worker for it.
 
         The first run of the stage decides the moments. Questions of one name are told
-        apart by their order in the stage.
+        apart by their order in the stage. What was decided in an earlier generation,
+        and its model does not accept, is asked again.
 
         Raises:
             WaitRequestedError: The chunk gives up its worker.
@@ -207,8 +210,9 @@ class Caller:
         self.asked[ask.name] += 1
         number = self.asked[ask.name]
         name = ask.name if number == 1 else f"{ask.name}#{number}"
+        accepted = partial(accepts, ask.model)
         row = self.questions.recall(scope.stage, name)
-        if row is None or not row.is_answered_for(self.gen):
+        if row is None or not row.is_kept_for(self.gen, accepted):
             question = ask.at(scope.stage, name, self.clock())
             self.fatal_error = WaitRequestedError(Asking(question))
             raise self.fatal_error

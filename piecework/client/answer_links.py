@@ -1,8 +1,8 @@
 """Links by which a person answers one question, for an HTTP endpoint of yours.
 
-A link names one question and ends with it. Its signature is HMAC-SHA256 (RFC 2104) over
-all that it says, so only a process with the secret can make or change one. It does not
-identify a person: everyone with the link may answer, until the question has ended.
+A link names one question, and answers nothing after its end. Its signature is
+HMAC-SHA256 (RFC 2104) over all that it says, so only a process with the secret can make
+or change one. It does not identify a person: everyone with the link may answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-from piecework.domain.model import moment
 from piecework.errors import UsageError
 
 #: The first part of a token: what is signed, and how.
@@ -34,7 +33,6 @@ class AnswerLink:
     """What a link says: one question, which was asked at one time.
 
     Attributes:
-        until: When the question, and the link, end, ISO 8601.
         to: The person to whom the link was given; the record names it as the actor.
     """
 
@@ -43,7 +41,6 @@ class AnswerLink:
     stage: str
     question: str
     asked_at: str
-    until: str
     to: str = ""
 
 
@@ -88,24 +85,25 @@ class AnswerLinks:
         if len(to) > MAX_NAME or not to.isprintable():
             message = f"A person's name has at most {MAX_NAME} printable characters."
             raise UsageError(message, code="approval.link.invalid")
-        names = ("job", "chunk", "stage", "question", "asked_at", "until")
+        names = ("job", "chunk", "stage", "question", "asked_at")
         says = AnswerLink(**{name: question[name] for name in names}, to=to)
         text = json.dumps(asdict(says), separators=(",", ":"), sort_keys=True)
         signed = f"{VERSION}.{_encode(text.encode())}"
         token = f"{signed}.{self._sign(signed)}"
         return f"{self.url}?{urlencode({PARAMETER: token})}"
 
-    def read(self, token: str, now: float) -> AnswerLink:
-        """Return what the token of a link says.
+    def read(self, token: str) -> AnswerLink:
+        """Return what the token of a link says, also after its question has ended.
+
+        An ended question cannot be answered: `client.answer_link` refuses it with what
+        was decided, and `client.linked_question` shows it.
 
         Args:
             token: The value of the link's query parameter `answer`.
-            now: Seconds since 1970.
 
         Raises:
             UsageError: `approval.link.invalid`: the token was not made with this
-                secret for this tenant, or by another version; `approval.link.expired`:
-                the time of its question is over.
+                secret for this tenant, or by another version.
         """
         signed, _, signature = token.rpartition(".")
         version, _, content = signed.partition(".")
@@ -115,11 +113,7 @@ class AnswerLinks:
         if not is_genuine or version != VERSION:
             message = "The link was not made by this endpoint, or it was changed."
             raise UsageError(message, code="approval.link.invalid")
-        says = AnswerLink(**json.loads(_decode(content)))
-        if moment(says.until) <= now:
-            message = f"The link ended with its question at {says.until[:19]}Z."
-            raise UsageError(message, code="approval.link.expired")
-        return says
+        return AnswerLink(**json.loads(_decode(content)))
 
     def _sign(self, signed: str) -> str:
         content = f"{self.tenant}.{signed}".encode()

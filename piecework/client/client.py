@@ -46,7 +46,12 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.dead_letters import Closing
 from piecework.store.limits import FleetQuotas
-from piecework_orchestrator.approvals import AnswerRequest, answer, open_questions
+from piecework_orchestrator.approvals import (
+    AnswerRequest,
+    answer,
+    linked_question,
+    open_questions,
+)
 from piecework_orchestrator.closing import (
     AT_ONCE,
     Redriven,
@@ -390,12 +395,14 @@ class Client:
             yield document
 
     async def linked_question(self, link: AnswerLink) -> Document:
-        """Return the question of a link, as it stands now.
+        """Return the question of a link; `outcome` says what was decided, if it was.
 
         Raises:
             NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
+            UsageError: `approval.question.asked_again`.
         """
-        return await self.job(link.job).question(link.chunk, link.question)
+        ref = JobRef(self.runtime.settings.tenant, link.job).chunk(link.chunk)
+        return await linked_question(self.runtime, ref, link.question, link.asked_at)
 
     async def answer_link(self, link: AnswerLink, value: Any, reason: str) -> Document:
         """Answer the question of a link, and return it; its stage goes on.
@@ -408,8 +415,7 @@ class Client:
             reason: Kept in the record.
 
         Raises:
-            UsageError: `approval.question.closed`: another answer counts, the time is
-                over, or the question was asked again since; and as `job.answer`.
+            UsageError: `approval.question.asked_again`; and as `job.answer`.
         """
         actor = f"{link.to} (by link)" if link.to else self._actor
         request = AnswerRequest(value, actor, reason, link.question, link.asked_at)

@@ -566,7 +566,13 @@ class JobHandle(Generic[R]):
         return await chunk_question(self.rt, self.ref.chunk(chunk), question)
 
     async def answer(
-        self, chunk: int, value: Any, reason: str, *, question: str = ""
+        self,
+        chunk: int,
+        value: Any,
+        reason: str,
+        *,
+        question: str = "",
+        asked_at: str = "",
     ) -> Document:
         """Answer the open question of a chunk, and return it; its stage goes on.
 
@@ -575,15 +581,19 @@ class JobHandle(Generic[R]):
             value: An instance of the question's model, or a JSON value.
             reason: Kept in the record with the name of the actor.
             question: The name of the question; default: the open one.
+            asked_at: When the question was asked that the person saw; a question that
+                was asked again since is not answered. Default: whenever that was.
 
         Raises:
             NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
-            UsageError: `approval.question.closed`: another answer counts, or the time
-                is over; `approval.answer.invalid`, `approval.model.unknown`,
+            UsageError: `approval.question.answered`: another answer counts;
+                `approval.question.timed_out`: its time is over;
+                `approval.question.asked_again`; `approval.question.left`: the chunk
+                does not wait for it; `approval.answer.invalid`,
                 `approval.reason.missing`.
         """
         await self._record()
-        request = AnswerRequest(value, self.actor, reason, question)
+        request = AnswerRequest(value, self.actor, reason, question, asked_at)
         return await answer(self.rt, self.ref.chunk(chunk), request)
 
     async def _record(self) -> Job:

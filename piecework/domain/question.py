@@ -10,7 +10,8 @@ with them, and a stage that runs again gets the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -174,6 +175,12 @@ class QuestionRow(Row):
         return self._text("model")
 
     @property
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON schema of the answer's model; empty: every value is accepted."""
+        found = json.loads(str(self.item.get("schema", "{}")))
+        return found if isinstance(found, dict) else {}
+
+    @property
     def asked_at(self) -> str:
         """When it was asked, ISO 8601."""
         return self._text("asked_at")
@@ -204,26 +211,31 @@ class QuestionRow(Row):
         """Whether it has a default."""
         return "default" in self.item
 
-    @property
-    def decided(self) -> str:
-        """The decision for people: what, by which person or rule, and when."""
-        by, at = self.item.get("decided_by", ""), self.item.get("decided_at", "")
-        if self.state is QuestionState.OPEN:
-            return f"it was open until {self.until}"
-        if self.state is QuestionState.ANSWERED:
-            return f"{by} answered {self.value} at {at}"
-        if self.state is QuestionState.DEFAULTED:
-            return f"its time was over at {self.until}, and the default is {self.value}"
-        return f"its time was over at {self.until} without an answer"
+    def outcome(self, now: float) -> str:
+        """Return for people what was decided, by which person or rule, and when.
 
-    def is_answered_for(self, gen: int) -> bool:
+        Empty: it may still be answered.
+        """
+        if self.state is QuestionState.ANSWERED:
+            by, at = self.item.get("decided_by", ""), self.item.get("decided_at", "")
+            reason = self.item.get("decide_reason", "")
+            return f"{by} answered {self.value} at {at} ({reason})"
+        if self.state is QuestionState.OPEN and not self.is_over(now):
+            return ""
+        over = f"its time was over at {self.until}"
+        if self.has_default:
+            return f"{over}, so its default counts: {self.item['default']}"
+        return f"{over} without an answer, so its stage failed ({TIMED_OUT_CODE})"
+
+    def is_kept_for(self, gen: int, accepts: Callable[[str], bool]) -> bool:
         """Return whether a generation of the chunk need not ask it again.
 
-        What ended without an answer in an earlier generation is asked anew.
+        What ended in an earlier generation without an answer, or with one that the
+        stage's model does not accept, is asked anew.
         """
-        return self.state is QuestionState.ANSWERED or (
-            self.gen == gen or self.state is QuestionState.DEFAULTED
-        )
+        if self.gen == gen:
+            return True
+        return self.value is not None and accepts(self.value)
 
     def is_over(self, now: float) -> bool:
         """Return whether its time is over."""

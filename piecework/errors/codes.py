@@ -402,9 +402,11 @@ ROWS: Final = (
     Code(
         "runtime.answer.invalid",
         PERMANENT,
-        "The stored answer of a question does not match the model of its stage, "
-        "which a deployment has changed.",
-        "Deploy a model that accepts the stored answer, then redrive the dead letter.",
+        "The stored answer of a question does not match the model of its stage: a "
+        "deployment has changed the model, or the answer was checked by the stored "
+        "schema alone, which has no validators of yours.",
+        f"Run {REDRIVE}: the question is asked again, unless a model is deployed that "
+        "accepts the stored answer.",
     ),
     Code(
         "runtime.attempts.exhausted",
@@ -1436,12 +1438,6 @@ ROWS: Final = (
         "is still open.",
     ),
     Code(
-        "approval.link.expired",
-        PERMANENT,
-        "The question of the link has ended, and the link with it.",
-        "See what was decided with `piecework approvals show JOB CHUNK`.",
-    ),
-    Code(
         "approval.link.invalid",
         PERMANENT,
         "The link was not made with this secret, or it was changed; or the secret or "
@@ -1450,25 +1446,39 @@ ROWS: Final = (
         "characters and an address http(s)://HOST/PATH.",
     ),
     Code(
-        "approval.model.unknown",
+        "approval.question.answered",
         PERMANENT,
-        "The model of the answer is not loaded in this process, so it cannot "
-        "check the answer.",
-        "Add --pipeline MODULE:NAME. In a program import the module of the "
-        "pipeline first.",
+        "The question was answered before, and that answer counts.",
+        "The message has the answer, its actor and its time. To ask again, let the "
+        "pipeline ask a further question.",
     ),
     Code(
-        "approval.question.closed",
+        "approval.question.asked_again",
         PERMANENT,
-        "The question was answered before, its time was over, or its chunk does "
-        "not wait for it any more. This answer does not count.",
-        "See what was decided with `piecework approvals show JOB CHUNK`.",
+        "The question was asked again after this form or link was made.",
+        "Answer the question as it is asked at present: "
+        "`piecework approvals show JOB CHUNK`. A link needs its new link.",
+    ),
+    Code(
+        "approval.question.left",
+        PERMANENT,
+        "The chunk does not wait for the question any more: its job was cancelled, or "
+        "it has ended.",
+        "See the chunk with `piecework chunks show JOB CHUNK`.",
     ),
     Code(
         "approval.question.not_found",
         PERMANENT,
         "The chunk has asked no question of this name.",
         "List the open questions with `piecework approvals list`.",
+    ),
+    Code(
+        "approval.question.timed_out",
+        PERMANENT,
+        "The time of the question was over before this answer. Its default counts, or "
+        "its stage failed.",
+        "If the chunk is DEAD, redrive it: the question is then asked again "
+        "(`piecework dlq redrive`).",
     ),
     Code(
         "approval.reason.missing",

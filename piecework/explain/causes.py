@@ -101,8 +101,12 @@ class View:
 
     @cached_property
     def sent(self) -> bool:
-        """Whether chunks are with the workers, and none waits but for its order."""
-        waiting = {chunk.ref for chunk, _ in self.waits if chunk.blocked_by is None}
+        """Whether chunks are with the workers, and each wait is for one or an order."""
+        waiting = [
+            chunk
+            for chunk, wait in self.waits
+            if chunk.blocked_by is None and wait.reason is not WaitReason.WORKER
+        ]
         unblocked = any(chunk.blocked_by is None for chunk in self.chunks)
         return unblocked and not (waiting or self.abandoned)
 
@@ -158,7 +162,8 @@ class View:
         if chunk.status is ChunkStatus.RUNNING or job.status is JobStatus.PAUSED:
             return float("inf")
         sent = job.finalizing_at if chunk.ref.is_join else job.dispatched_at
-        return moment(chunk.retry_at or sent or job.created_at)
+        # `due_at` alone: an answer has ended the wait of the chunk.
+        return moment(chunk.retry_at or chunk.due_at or sent or job.created_at)
 
     def is_abandoned(self, chunk: Chunk) -> bool:
         """Return whether the owner of a RUNNING chunk missed a renewal or a report."""

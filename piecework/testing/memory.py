@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
+from piecework.answers import encode_answer
 from piecework.calls.attempts import Attempts, plain_execution
 from piecework.calls.call import Call
 from piecework.calls.caller import Caller
@@ -46,7 +47,6 @@ from piecework.domain.protocols import (
 from piecework.domain.question import Question, QuestionRow, QuestionState
 from piecework.errors import ErrorEnvelope
 from piecework.pipelines import JOIN, Pipeline
-from piecework.questions import encode_answer
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
 from piecework.saga.recovery import RecoveryLimits
@@ -200,7 +200,7 @@ class MemoryQuestions:
             value = value(json.loads(row.ask))
         if value is None:
             return False
-        answer = encode_answer(row.model, value)
+        answer = encode_answer(row.model, row.schema, value)
         self._keep(row, state=QuestionState.ANSWERED, answer=answer)
         return True
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 from piecework import Approval, Context, Escalate, Pipeline, Stage
 from piecework.domain.model import ChunkStatus, Job, JobStatus, iso
 from piecework.errors import UsageError
+from piecework.explain.causes import find
+from piecework.explain.situation import read_situation
 from piecework.runtime import Runtime
 from piecework.store import questions
 from piecework.store.questions import Answer, read_question
@@ -125,7 +129,7 @@ def test_one_answer_counts_and_its_stage_repeats_no_call() -> None:
         assert sorted(isinstance(end, UsageError) for end in both) == [False, True]
         decided = await chunk_question(here.rt, REF.chunk(0))
         by = decided["decided_by"]
-        assert f"closed: Question 'approval' of a/0 has ended: {by} answered" in (
+        assert f"answered: Question 'approval' of a/0 has ended: {by} answered" in (
             await refused(here.rt, 0, {"approved": False})
         )
         await asyncio.sleep(5)
@@ -137,8 +141,9 @@ def test_one_answer_counts_and_its_stage_repeats_no_call() -> None:
         assert found == ['"True yes"', '"False default"', "runtime.wait.timed_out"]
         assert (await here.chunks())[1].calls == 2
         late = await refused(here.rt, 1)
-        assert "its time was over" in late
-        assert "default" in late
+        assert "timed_out: Question 'approval' of a/1 has ended: its time was" in late
+        assert "so its default counts" in late
+        assert "so its stage failed" in await refused(here.rt, 2)
         steps = ("reminded", "reminded", "escalated")
         assert await told(here) == Counter(
             [("answered", 0), ("defaulted", 1), ("timed out", 2)]
@@ -152,6 +157,46 @@ def test_one_answer_counts_and_its_stage_repeats_no_call() -> None:
         assert (await outcome(here))[2] == "SUCCEEDED"
 
     simulate(act, [asking])
+
+
+class Share(BaseModel):
+    """An answer that the schema accepts, and a validator may not."""
+
+    percent: int
+
+    @field_validator("percent")
+    @classmethod
+    def tens(cls, percent: int) -> int:
+        """Refuse what no schema says."""
+        assert percent % 10 == 0
+        return percent
+
+
+async def divide(ctx: Context[Item]) -> int:
+    """Ask for a share."""
+    return (await ctx.wait_for("share", ask="?", timeout=DAY_S, answer=Share)).percent
+
+
+def test_an_answer_from_elsewhere_is_checked_by_the_schema_then_by_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dividing = Pipeline("dividing", payload=Item, stages=[Stage(divide)])
+
+    async def act(here: Simulated) -> list[str]:
+        await here.submit(dividing, asked(""))
+        await asyncio.sleep(60)
+        with monkeypatch.context() as elsewhere:  # a process without the pipeline
+            elsewhere.setattr(f"{__name__}.Share", None)
+            assert "percent: Field req" in await refused(here.rt, 0, {"part": 3})
+            await say(here.rt, 0, {"percent": 15})
+        first = await outcome(here)
+        await redrive(here.rt, redrive_of(await here.letters()))
+        await asyncio.sleep(60)
+        assert "Assertion failed" in await refused(here.rt, 0, {"percent": 15})
+        await say(here.rt, 0, {"percent": 20})
+        return first + await outcome(here)
+
+    assert simulate(act, [dividing]) == ["runtime.answer.invalid", "SUCCEEDED"]
 
 
 def test_webhooks_are_told_each_step_once() -> None:
@@ -182,6 +227,10 @@ def test_an_answer_wakes_its_chunk_though_its_process_dies() -> None:
         given = Answer('{"approved":true,"comment":""}', "ada", "right")
         assert await questions.write_answer(rt.table, chunk, row, given, rt.clock())
         since = here.world.loop.time()  # and no message is sent
+        job = await rt.jobs.read(REF)
+        assert job is not None
+        told = find(replace(await read_situation(rt, job), workers=None))
+        assert "job.progressing" == told[0].kind.code
         await ended(here, 1.0)
         return here.world.loop.time() - since
 
@@ -241,7 +290,7 @@ def test_a_pause_and_a_cancel_during_a_wait() -> None:
 
     status, said = simulate(act, [asking])
     assert status is JobStatus.CANCELLED
-    assert "is CANCELLED: it does not wait for 'approval'" in said
+    assert "left: Chunk a/1 is CANCELLED: it does not wait for 'approval'" in said
 
 
 def test_a_deadline_compensates_a_chunk_that_waits() -> None:

@@ -164,7 +164,7 @@ async def test_an_action_without_a_reason_or_a_subject_changes_nothing(
     assert (await job.facts()).document == before
 
 
-@pytest.mark.parametrize("name", ACTIONS)
+@pytest.mark.parametrize("name", sorted(ACTIONS.keys() - {"answer"}))
 async def test_each_action_shows_its_subject_and_refuses_without_a_reason(
     deployment: Deployment, page: Page, name: str
 ) -> None:

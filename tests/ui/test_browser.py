@@ -14,6 +14,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.ui.conftest import TOKEN, Deployment
 from tests.ui.conftest import Page as Served
+from tests.ui.test_questions import asking
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
@@ -36,6 +37,10 @@ PAGES = (
     "/actions/redrive?job=j-1",
     "/actions/edit?job=j-1&chunk=1",
     "/jobs/unknown",
+    "/questions",
+    "/jobs/j-2",
+    "/jobs/j-2/chunks/0/question",
+    "/jobs/j-2/chunks/1/question",
 )
 
 
@@ -56,6 +61,13 @@ async def ended(deployment: Deployment, page: Served) -> str:
     return page.address
 
 
+@pytest.fixture
+async def questions(deployment: Deployment) -> AsyncIterator[None]:
+    """Leave questions of each form open."""
+    async with asking(deployment, "correct", "hi", name="j-2"):
+        yield
+
+
 async def open_page(context: BrowserContext, address: str) -> tuple[Page, list[str]]:
     """Return a signed-in tab, and the errors of its console."""
     tab, errors = await context.new_page(), []
@@ -66,6 +78,7 @@ async def open_page(context: BrowserContext, address: str) -> tuple[Page, list[s
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.usefixtures("questions")
 async def test_each_page_is_accessible_at_each_width(
     browser: Browser, ended: str, scheme: str
 ) -> None:
@@ -103,3 +116,29 @@ async def test_a_dead_letter_is_redriven_by_keyboard(
     async with deployment.worker():
         await tab.get_by_text("SUCCEEDED · 3 of 3 chunks").wait_for(timeout=20_000)
     assert errors == []
+
+
+async def test_a_question_is_answered_by_keyboard(
+    browser: Browser, deployment: Deployment, page: Served
+) -> None:
+    async with asking(deployment, "correct", "hi") as job:
+        tab, errors = await open_page(await browser.new_context(), page.address)
+        await tab.get_by_role("link", name="Questions").click()
+        await tab.get_by_role("link", name="sum").focus()
+        await tab.keyboard.press("Enter")
+        await tab.get_by_label("Amount").fill("3")
+        await tab.get_by_label("Urgent").select_option("no")
+        await tab.get_by_label("Reason").fill("the invoice is right")
+        await tab.keyboard.press("Enter")
+        await tab.wait_for_url("**/tasks/1")
+        assert "The answer counts" in await tab.inner_text("main")
+        await tab.goto(f"{page.address}/jobs/j-1/chunks/1/question")
+        await tab.get_by_label("Reason").fill("Enter alone decides nothing")
+        await tab.keyboard.press("Enter")
+        await tab.get_by_text("choose to approve or to reject").wait_for()
+        await tab.get_by_role("button", name="Reject").press("Enter")
+        await tab.wait_for_url("**/tasks/*")
+        await job.wait(timeout=20)
+        results = {done.chunk: str(done.value) async for done in job.results()}  # type: ignore[union-attr]
+    assert "approved=False comment='Enter alone" in results[1]
+    assert [text for text in errors if "422" not in text] == []

@@ -16,7 +16,6 @@ The page asks before it answers: mail programs open links by themselves, to chec
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from html import escape
@@ -61,10 +60,10 @@ def make_app(links: AnswerLinks, open_client: Callable[[], Client] = Client) -> 
     @app.get("/answer")
     async def ask(request: Request, answer: str = "") -> HTMLResponse:
         """Show the question; this answers nothing."""
-        link = links.read(answer, time.time())
+        link = links.read(answer)
         question = await request.app.state.client.linked_question(link)
-        if question["state"] != "OPEN":
-            return page("This question has been answered.", text_of(question))
+        if "outcome" in question:
+            return page("This question has ended.", text_of(question), 410)
         if "approved" not in question["schema"].get("properties", {}):
             return page("This question needs a form of its own.", text_of(question))
         return page("Your decision", text_of(question) + FORM)
@@ -72,7 +71,7 @@ def make_app(links: AnswerLinks, open_client: Callable[[], Client] = Client) -> 
     @app.post("/answer")
     async def decide(request: Request, answer: str = "") -> HTMLResponse:
         """Answer the question once, with a reason."""
-        link = links.read(answer, time.time())
+        link = links.read(answer)
         form = parse_qs((await request.body())[:MAX_BYTES].decode(errors="replace"))
         decision, reason = (form.get(name, [""])[0] for name in ("decision", "reason"))
         if decision not in {"yes", "no"} or not reason.strip():
@@ -85,8 +84,8 @@ def make_app(links: AnswerLinks, open_client: Callable[[], Client] = Client) -> 
 
     @app.exception_handler(PieceworkError)
     async def refuse(_: Request, error: PieceworkError) -> HTMLResponse:
-        """Say why a link or an answer does not count."""
-        codes = {"approval.link.invalid": 403, "approval.link.expired": 410}
+        """Say why a link or an answer does not count, and what was decided."""
+        codes = {"approval.link.invalid": 403, "approval.question.timed_out": 410}
         unknown = 404 if isinstance(error, NotFoundError) else 409
         status = codes.get(error.code, unknown)
         return page(
@@ -97,11 +96,10 @@ def make_app(links: AnswerLinks, open_client: Callable[[], Client] = Client) -> 
 
 
 def text_of(question: dict[str, Any]) -> str:
-    """Return what the stage asks, and what was decided."""
+    """Return what the stage asks, and after the end what was decided, by whom."""
     told = f"<p>{escape(str(question['ask']))}</p>"
-    if "answer" in question:
-        by = escape(question.get("decided_by", ""))
-        told += f"<p>Decided by {by}: {escape(str(question['answer']))}</p>"
+    if "outcome" in question:
+        told += f"<p>Decided: {escape(question['outcome'])}.</p>"
     return told
 
 

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from piecework.client import Client
+from piecework.domain.keys import JOIN_CHUNK
 from piecework_orchestrator.inspector import Document
 from piecework_orchestrator.selection import LetterFilter
+
+#: The join of a job in addresses, as in commands.
+JOIN: Final = "join"
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an action's form; `kind` is that of an HTML input, or `json`."""
+    """A field of an action's form.
+
+    Attributes:
+        kind: That of an HTML input, or `json`, or `select`.
+        options: Of a select: each value, and what people read.
+        step: Of a number: between two values; `any` allows fractions.
+    """
 
     name: str
     label: str
     kind: str = "text"
     help: str = ""
     value: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    step: str = "1"
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +43,16 @@ class Preview:
         sentences: For the operator, before the form.
         rows: The things that it touches, as documents with the keys of `columns`.
         fields: The fields of the form, without the reason.
+        question: The question that it answers; None: it answers no question.
+        is_closed: There is nothing left to do, so it has no form.
     """
 
     sentences: tuple[str, ...]
     rows: tuple[Document, ...] = ()
     columns: tuple[str, ...] = ()
-    fields: tuple[Field, ...] = ()
+    fields: Sequence[Field] = ()
+    question: Document | None = None
+    is_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,7 @@ class Subject:
     """What an action is about, from its address.
 
     Attributes:
-        job, fingerprint, effect: Empty: not given.
+        job, fingerprint, effect, question: Empty: not given.
         chunk: The number of a chunk; None: not given.
     """
 
@@ -50,13 +68,14 @@ class Subject:
     chunk: int | None = None
     fingerprint: str = ""
     effect: str = ""
+    question: str = ""
 
     @property
     def query(self) -> dict[str, str]:
         """The query of the address."""
         found = {"job": self.job, "fingerprint": self.fingerprint}
-        found |= {"effect": self.effect}
-        found |= {} if self.chunk is None else {"chunk": str(self.chunk)}
+        found |= {"effect": self.effect, "question": self.question}
+        found |= {} if self.chunk is None else {"chunk": chunk_name(self.chunk)}
         return {name: value for name, value in found.items() if value}
 
     @property
@@ -72,8 +91,9 @@ class Subject:
     def __str__(self) -> str:
         """Return the subject in words."""
         words = [f"job {self.job}"] if self.job else []
-        words += [] if self.chunk is None else [f"chunk {self.chunk}"]
+        words += [] if self.chunk is None else [f"chunk {chunk_name(self.chunk)}"]
         words += [f"cause {self.fingerprint}"] if self.fingerprint else []
+        words += [f"question {self.question}"] if self.question else []
         return ", ".join(words) or "all jobs"
 
 
@@ -91,6 +111,7 @@ class Action:
         offered: The statuses of a job in which its page offers the action.
         is_final: Whether it ends or removes something for good.
         shows_payload: Whether its form shows a payload.
+        page: The template of its page.
     """
 
     title: str
@@ -99,6 +120,25 @@ class Action:
     offered: frozenset[str] = frozenset()
     is_final: bool = False
     shows_payload: bool = False
+    page: str = "action.html"
+
+
+def chunk_name(number: int) -> str:
+    """Return the number of a chunk as addresses have it; the join has a word."""
+    return JOIN if number == JOIN_CHUNK else str(number)
+
+
+def chunk_number(name: str) -> int:
+    """Return the number of a chunk in an address.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    if name == JOIN:
+        return JOIN_CHUNK
+    if name.isascii() and name.isdigit():
+        return int(name)
+    raise ValueError(name)
 
 
 def count(number: int, noun: str) -> str:

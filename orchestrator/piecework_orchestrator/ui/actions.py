@@ -11,6 +11,7 @@ from typing import Final
 
 from piecework_orchestrator.ui import job_actions as job
 from piecework_orchestrator.ui import letter_actions as letters
+from piecework_orchestrator.ui import question_actions as questions
 from piecework_orchestrator.ui.action import Action
 
 UNENDED: Final = frozenset({"SUBMITTING", "RUNNING", "PAUSED"})
@@ -50,6 +51,13 @@ ACTIONS: Final = {
         letters.preview_letters,
         letters.discard,
         is_final=True,
+    ),
+    "answer": Action(
+        "Answer the question",
+        questions.preview_answer,
+        questions.answer,
+        shows_payload=True,
+        page="question.html",
     ),
     "resolve": Action("Resolve the effect", job.preview_resolve, job.resolve),
 }

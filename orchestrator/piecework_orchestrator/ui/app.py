@@ -34,7 +34,7 @@ from piecework_orchestrator.ui.access import (
     Verdict,
     cookie_name,
 )
-from piecework_orchestrator.ui.action import count
+from piecework_orchestrator.ui.action import chunk_name, count
 from piecework_orchestrator.ui.pages import Pages
 from piecework_orchestrator.ui.tasks import Tasks
 
@@ -62,6 +62,8 @@ def make_app(client: Client, access: Access) -> Starlette:
         Route("/jobs/{job}/report.html", pages.report),
         Route("/jobs/{job}/results", pages.results),
         Route("/jobs/{job}/chunks/{chunk:int}", pages.chunk),
+        Route("/jobs/{job}/chunks/{chunk}/question", pages.question),
+        Route("/questions", pages.questions),
         Route("/dead-letters", pages.dead_letters),
         Route("/workers", pages.workers),
         Route("/actions/{action}", pages.action, methods=["GET", "POST"]),
@@ -100,12 +102,14 @@ def make_environment(client: Client) -> Environment:
     found.filters |= {
         "ago": lambda moment: format_ago(moment, clock()),
         "amount": amount,
+        "chunk": chunk_name,
         "clock": lambda moment: clock_of(moment, clock()),
         "count": count,
         "money": money,
         "number": "{:,}".format,
         "span": format_span,
         "ticks": ticks,
+        "compact": lambda value: json.dumps(value, ensure_ascii=False),
         "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
     }
     found.globals |= {"between": format_between}

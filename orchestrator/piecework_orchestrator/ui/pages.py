@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from jinja2 import Environment
 from starlette.exceptions import HTTPException
@@ -29,11 +30,12 @@ from piecework_orchestrator.letters import dead_letter_document
 from piecework_orchestrator.results import ended_chunks, result_json
 from piecework_orchestrator.timeline import chunk_timeline
 from piecework_orchestrator.ui.access import Access
-from piecework_orchestrator.ui.action import Action, Subject
+from piecework_orchestrator.ui.action import Action, Subject, chunk_number
 from piecework_orchestrator.ui.actions import ACTIONS, offered_to
 from piecework_orchestrator.ui.grid import make_grid
 from piecework_orchestrator.ui.overview import Overview, read_workers
 from piecework_orchestrator.ui.pacing import POLL_S, Pacing
+from piecework_orchestrator.ui.question_actions import MAX_QUESTIONS, list_questions
 from piecework_orchestrator.ui.reading import JobReads, read_values
 from piecework_orchestrator.ui.tasks import Tasks
 from piecework_orchestrator.ui.timeline import make_timeline
@@ -150,6 +152,21 @@ class Pages:
     async def dead_letters(self, _: Request) -> Response:
         """Show the open dead letters by cause."""
         return self._page("dead_letters.html", causes=await self.client.causes())
+
+    async def questions(self, request: Request) -> Response:
+        """Show the open questions of the tenant, or of a job."""
+        job = request.query_params.get("job", "")
+        found, more = await list_questions(self.client, job)
+        return self._page(
+            "questions.html", of=job, questions=found, more=more, most=MAX_QUESTIONS
+        )
+
+    async def question(self, request: Request) -> Response:
+        """Show one question, with the form of its answer if actions are allowed."""
+        place = request.path_params
+        name = request.query_params.get("name", "")
+        subject = Subject(place["job"], read_chunk(place["chunk"]), question=name)
+        return await self._preview(ACTIONS["answer"], subject)
 
     async def workers(self, _: Request) -> Response:
         """Show the workers by their last report."""
@@ -281,9 +298,10 @@ class Pages:
     ) -> Response:
         preview = await action.preview(self.client, subject)
         return self._page(
-            "action.html",
+            action.page,
             422 if error else 200,
             action=action,
+            address=address_of(action, subject),
             subject=subject,
             preview=preview,
             error=error,
@@ -316,22 +334,41 @@ def read_subject(request: Request) -> Subject:
     """Return what an action is about.
 
     Raises:
-        HTTPException: The number of the chunk is not a number.
+        HTTPException: It names no chunk.
     """
     query = request.query_params
     chunk = query.get("chunk", "")
-    if chunk and not (chunk.isascii() and chunk.isdigit()):
-        raise HTTPException(400, f"{chunk[:20]} is not the number of a chunk.")
     return Subject(
         query.get("job", ""),
-        int(chunk) if chunk else None,
+        read_chunk(chunk) if chunk else None,
         query.get("fingerprint", ""),
         query.get("effect", ""),
+        query.get("question", ""),
     )
+
+
+def read_chunk(name: str) -> int:
+    """Return the number of a chunk in an address.
+
+    Raises:
+        HTTPException: It is not one.
+    """
+    try:
+        return chunk_number(name)
+    except ValueError:
+        raise HTTPException(400, f"{name[:20]} is not the number of a chunk.") from None
+
+
+def address_of(action: Action, subject: Subject) -> str:
+    """Return the address to which the form of an action is sent."""
+    [name] = [name for name, each in ACTIONS.items() if each is action]
+    return f"/actions/{name}?{urlencode(subject.query)}"
 
 
 def back_to(subject: Subject) -> str:
     """Return the address of the page from which an action was chosen."""
+    if subject.question:
+        return "/questions"
     if not subject.job:
         return "/dead-letters"
     page = "" if subject.chunk is None else f"/chunks/{subject.chunk}"

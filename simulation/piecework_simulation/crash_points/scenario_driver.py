@@ -121,7 +121,7 @@ class ScenarioDriver:
 
         if await command() == "died":
             await command()
-        if await command() not in {"approval.question.closed", "died"}:
+        if await command() not in {"approval.question.answered", "died"}:
             self.invariants.report_violation("I24: a second answer was accepted")
 
     async def resume(self) -> None:

@@ -1,0 +1,141 @@
+"""Promise: an answer is checked where it is given, also without the pipeline's code."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, RootModel, field_validator
+
+from piecework.answers import decode_answer, encode_answer, model_name
+from piecework.errors import PermanentError, UsageError
+
+
+class Kind(Enum):
+    """Of an enum in the definitions of a schema."""
+
+    GOODS = "goods"
+    SERVICE = "service"
+
+
+class Line(BaseModel):
+    """Inside of another model, and of itself."""
+
+    cents: int = Field(ge=1, multiple_of=5)
+    lines: list[Line] = []
+
+
+class Refund(BaseModel):
+    """Has each kind of a field."""
+
+    amount: int = Field(ge=1, le=500)
+    kind: Kind
+    why: Literal["late", "broken"] = "late"
+    note: str | None = Field(None, max_length=5, pattern="^a*$")
+    lines: list[Line] = []
+    rates: dict[str, float] = {}
+    pair: tuple[int, str] | None = None
+    day: date | None = None
+    money: Decimal = Decimal(1)
+    from_: bool = Field(default=False, alias="from")
+
+    @field_validator("amount")
+    @classmethod
+    def even(cls, amount: int) -> int:
+        """Refuse what no schema says."""
+        if amount % 2:
+            message = "odd"
+            raise ValueError(message)
+        return amount
+
+
+#: A name whose module no process has loaded.
+ELSEWHERE = "another.process:Refund"
+RIGHT: dict[str, Any] = {"amount": 2, "kind": "goods"}
+
+
+def check(name: str, change: dict[str, Any], model: type[BaseModel] = Refund) -> str:
+    """Return an answer as it is stored, or code and message of its refusal."""
+    try:
+        return encode_answer(name, model.model_json_schema(), RIGHT | change)
+    except UsageError as error:
+        return f"{error.code}: {error.message}"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({}, ""),
+        ({"amount": 0}, "amount"),
+        ({"amount": "x"}, "amount"),
+        ({"amount": None}, "amount"),
+        ({"kind": "food"}, "kind"),
+        ({"why": "never"}, "why"),
+        ({"note": None}, ""),
+        ({"note": "aaaaaa"}, "note"),
+        ({"note": "b"}, "note"),
+        ({"lines": [{"cents": 5}]}, ""),
+        ({"lines": [{"cents": 5}, {"cents": 3}]}, "lines.1.cents"),
+        ({"lines": [{}]}, "lines.0.cents"),
+        ({"rates": {"EUR": 1.5}}, ""),
+        ({"rates": {"EUR": "much"}}, "rates.EUR"),
+        ({"pair": [1, "a"]}, ""),
+        ({"pair": [1]}, "pair"),
+        ({"day": "2026-02-28"}, ""),
+        ({"day": "2026-02-30"}, "day"),
+        ({"money": "1.50"}, ""),
+        ({"from": "maybe"}, "from"),
+        ({"unknown": 1}, ""),
+    ],
+)
+def test_the_stored_schema_decides_like_the_model(
+    change: dict[str, Any], field: str
+) -> None:
+    for name in (ELSEWHERE, model_name(Refund)):
+        found = check(name, change)
+        if field:
+            assert found.startswith("approval.answer.invalid: The answer is not a Ref")
+            assert f" {field}" in found
+        else:
+            assert decode_answer(Refund, found, "refund").amount == 2
+
+
+def test_only_the_model_knows_its_validators() -> None:
+    assert "odd" in check(model_name(Refund), {"amount": 3})
+    stored = check(ELSEWHERE, {"amount": 3})
+    with pytest.raises(PermanentError, match="amount") as refused:
+        decode_answer(Refund, stored, "refund")
+    assert refused.value.code == "runtime.answer.invalid"
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "is_accepted"),
+    [
+        (RootModel[list[int]].model_json_schema(), [1, 2], True),
+        (RootModel[list[int]].model_json_schema(), ["x"], False),
+        ({}, {"anything": 1}, True),
+        ({"type": "of another version"}, 3, True),
+        ({"type": "string", "pattern": "(?=looks ahead)"}, "x", True),
+        ({"type": "object", "properties": {}, "additionalProperties": False}, {}, True),
+        (
+            {"type": "object", "properties": {}, "additionalProperties": False},
+            {"more": 1},
+            False,
+        ),
+        ({}, "x" * 40_000, False),
+        ({}, float("nan"), False),
+        ({}, object(), False),
+    ],
+)
+def test_odd_schemas_and_answers(
+    schema: dict[str, Any], value: Any, *, is_accepted: bool
+) -> None:
+    if is_accepted:
+        assert encode_answer(ELSEWHERE, schema, value)
+        return
+    with pytest.raises(UsageError) as refused:
+        encode_answer(ELSEWHERE, schema, value)
+    assert refused.value.code == "approval.answer.invalid"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from piecework.errors.classify import envelope_of
     from piecework.errors.classify_llm import raise_for_stop_reason
+    from piecework.idempotency.strategies import SequenceNumbers, TimeWindow
     from piecework.pipelines import Document, Pipeline, Stage
     from piecework.questions import Approval, Escalate
     from piecework.resilience.breaker import CircuitBreaker
@@ -70,9 +71,11 @@ __all__ = [
     "RetryPolicy",
     "Rung",
     "SemanticError",
+    "SequenceNumbers",
     "Stage",
     "StateError",
     "StoreError",
+    "TimeWindow",
     "TransientError",
     "UnreachableError",
     "Usage",
@@ -114,9 +117,11 @@ _MODULES = {
     "RetryPolicy": "piecework.resilience.retry",
     "Rung": "piecework.domain.ladder",
     "SemanticError": "piecework.errors",
+    "SequenceNumbers": "piecework.idempotency.strategies",
     "Stage": "piecework.pipelines",
     "StateError": "piecework.errors",
     "StoreError": "piecework.errors",
+    "TimeWindow": "piecework.idempotency.strategies",
     "TransientError": "piecework.errors",
     "UnreachableError": "piecework.errors",
     "Usage": "piecework.dependency",

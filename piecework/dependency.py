@@ -20,6 +20,12 @@ from piecework.domain.identity import (
 )
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError, StageError, UsageError
+from piecework.idempotency.strategies import (
+    KnownSlot,
+    SequenceNumbers,
+    Strategy,
+    TimeWindow,
+)
 from piecework.resilience.breaker import CircuitBreaker
 from piecework.resilience.limits import Limits
 from piecework.resilience.retry import RetryPolicy
@@ -109,6 +115,11 @@ class Dependency:
             name both; they change no key.
         version: Part of the key of shared responses: responses of another version are
             not used. Calls of a chunk that were answered are not made again.
+        by: Which calls of all chunks and jobs of a tenant are the same operation, made
+            once: a `TimeWindow` or `SequenceNumbers`; see docs/effects.md. None: each
+            chunk makes its own calls. It costs two writes a call.
+        scope: For `by`: the user and the task, or a function that receives the
+            arguments by name and returns that text. Equal scopes share their answers.
 
     Raises:
         UsageError: `pipeline.declaration.invalid`.
@@ -134,6 +145,8 @@ class Dependency:
     provider: str = ""
     model: str = ""
     version: str = ""
+    by: Strategy | None = None
+    scope: str | Callable[..., str] = ""
 
     def __post_init__(self) -> None:
         """Refuse a declaration that contradicts itself."""
@@ -145,6 +158,7 @@ class Dependency:
             *fallback_errors(self),
             *cache_errors(self),
             *key_ttl_errors(self),
+            *strategy_errors(self),
             *function_errors(self),
         ]
         for error in errors:
@@ -376,6 +390,32 @@ def key_ttl_errors(dependency: Dependency) -> list[str]:
         found.append("`key_ttl_s` and Effect.PROVIDER_IDEMPOTENT go together")
     if seconds <= dependency.timeout_s:
         found.append(f"key_ttl_s is {seconds}; it must be longer than `timeout`")
+    return found
+
+
+#: What may distinguish the calls of several chunks. `ByKey` remembers refusals, which
+#: the retries of a chunk must not find.
+SHARED_BY: Final = (TimeWindow, SequenceNumbers, KnownSlot)
+#: The effects whose calls several chunks may share. A lookup knows a call by the key of
+#: its chunk, and an effect that cannot be repeated must have one owner.
+SHARED_EFFECTS: Final = frozenset({Effect.PURE, Effect.PROVIDER_IDEMPOTENT})
+
+
+def strategy_errors(dependency: Dependency) -> list[str]:
+    """Return what is wrong with `by` and `scope`, each as the end of a sentence."""
+    by, scope = dependency.by, dependency.scope
+    if by is None:
+        return ["`scope` needs `by`"] if scope else []
+    found = []
+    if not isinstance(by, SHARED_BY):
+        found.append(f"by is {by!r}; give a TimeWindow or SequenceNumbers")
+    needs_scope = not isinstance(by, KnownSlot)
+    if needs_scope and (not scope or not (isinstance(scope, str) or callable(scope))):
+        found.append("`by` needs a `scope`, such as the name of the user")
+    if dependency.effect not in SHARED_EFFECTS:
+        found.append(f"`by` and Effect.{dependency.effect.name} exclude each other")
+    if dependency.cache_ttl_s is not None:
+        found.append("`by` and `cache_ttl_s` exclude each other: choose one")
     return found
 
 

@@ -10,13 +10,9 @@ The strategies of `idempotent` are `ByKey`, `SequenceNumbers` and `TimeWindow`;
 
 from __future__ import annotations
 
-from piecework.idempotency import (
-    ByKey,
-    MemoryIdempotency,
-    SequenceNumbers,
-    TimeWindow,
-    idempotent,
-)
+from piecework.idempotency.decorator import idempotent
+from piecework.idempotency.stores import MemoryIdempotency
+from piecework.idempotency.strategies import ByKey, SequenceNumbers, TimeWindow
 from piecework.resilience.decorators import circuit_breaker, retry
 
 __all__ = [

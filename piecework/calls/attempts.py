@@ -483,8 +483,12 @@ class Attempts:
 
     def _own(self, attempts: CallAttempts, error: PieceworkError) -> Failed:
         """Return the end of a call that Piecework itself ended."""
-        failure = attempts.call.classify(error, self.clock(), attempts.made, ours=True)
-        return Failed(failure, error, attempts.retried)
+        end = self.own_failure(attempts.call, error, attempts.made)
+        return replace(end, earlier=attempts.retried)
+
+    def own_failure(self, call: Call, error: PieceworkError, made: int = 0) -> Failed:
+        """Return a failure of Piecework's own as the end of a call."""
+        return Failed(call.classify(error, self.clock(), made, ours=True), error)
 
 
 def is_unknown(end: Answered[Any] | Failed) -> bool:

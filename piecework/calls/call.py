@@ -18,6 +18,7 @@ from piecework.domain.model import Effect, iso
 from piecework.errors import UsageError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
+from piecework.idempotency.record import Slot
 from piecework.resilience.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -166,6 +167,8 @@ class Call:
         bound: The function with its arguments, without `idempotency_key`, as they were
             when the key was made. It must not be called: a function may change them.
         digest: The digest of the arguments.
+        slot: The place of the operation that several chunks share; None: the call is
+            this chunk's own.
     """
 
     key: str
@@ -173,6 +176,17 @@ class Call:
     dependency: Dependency
     bound: functools.partial[Awaitable[Any]]
     digest: str
+    slot: Slot | None = None
+
+    def sent_key(self, gen: int) -> str:
+        """Return the idempotency key that the provider sees in a generation.
+
+        Equal numbers have the same key, so that a repetition in doubt happens once. A
+        call that is made again after its time window is another operation.
+        """
+        slot, by = self.slot, self.dependency.by
+        shared = slot is not None and by is not None and not by.best_effort
+        return keys.provider_key(slot.name if slot and shared else self.key, gen)
 
     def copied(self) -> functools.partial[Awaitable[Any]]:
         """Return the function with its own copy of the arguments, for one attempt."""
@@ -216,6 +230,10 @@ class Call:
         if lookup is None:
             return None
         return copy_arguments(lookup, bound.args, bound.keywords)
+
+    def decode(self, text: str) -> Any:
+        """Return a stored value."""
+        return values.decode(self.bound.func, text)
 
     def encode(self, value: Any) -> str:
         """Return the value as JSON, as it is stored."""

@@ -3,6 +3,8 @@
 fallbacks  the first dependency that does not refuse -> pure or effect
 pure       journal -> cache shared with other jobs -> attempts -> journal
 effect     ledger: what happened so far -> attempts, with the intent -> answer in ledger
+
+A dependency with `by` asks before the attempts for an equal call of another chunk.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from piecework.calls.call import (
     copy_arguments,
     key_of,
 )
+from piecework.calls.equal_calls import AnsweredBefore, EqualCalls, slot_of
 from piecework.calls.fallback import (
     FallbackUsed,
     answered_by_key,
@@ -71,6 +74,7 @@ class Caller:
             keys, so that a redrive finds what is already paid for.
         recent_io: The arguments and answers of the last calls.
         fallbacks_used: The calls that a fallback has answered, by call key.
+        equal_calls: Makes the calls, each of which may answer those of other chunks.
         functions: The functions that the current run of a stage has called.
         fatal_error: A call found the claim lost, the job cancelled before its pivot, or
             our tables unavailable. That is not an answer of the dependency, so the
@@ -83,6 +87,7 @@ class Caller:
     ledger: Ledger
     gen: int
     attempts: Attempts
+    equal_calls: EqualCalls
     drains_effects: Callable[[], bool] = lambda: False
     fatal_error: (
         ClaimLostError | CancelRequestedError | WaitRequestedError | StoreError | None
@@ -120,6 +125,7 @@ class Caller:
         Raises:
             UsageError: `pipeline.call.indistinct`, `pipeline.argument.indistinct`: the
                 call cannot be told from others, so nothing was sent.
+            PermanentError: `idempotency.key.unusable`: the same, of its operation.
         """
         await self._wait_turn()
         if self.fatal_error is not None:
@@ -128,7 +134,11 @@ class Caller:
         key = key_of(scope, dependency, function, digest)
         self.functions.require_same(key, function)
         bound = copy_arguments(function, args, kwargs)
-        call = Call(key, scope, dependency, bound, digest)
+        slot = None
+        if dependency.by is not None and not dependency.fallback:
+            parts = bound.args, bound.keywords
+            slot = slot_of(scope.tenant, dependency, function, *parts)
+        call = Call(key, scope, dependency, bound, digest, slot)
         shared = answered_by_key(call) if dependency.fallback else key
         if (equal := await self._equal_end(shared)) is not None:
             return equal
@@ -145,8 +155,7 @@ class Caller:
                     elif (stored := await self._stored(call)) is not None:
                         end = Answered(stored)
                     else:
-                        sent_key = keys.provider_key(key, self.gen)
-                        end = await self.attempts.make(call, sent_key)
+                        end = await self._made(call, self.gen)
                         await self._store(call, end)
             self._note_end(call, end)
             result.set_result(end)
@@ -255,9 +264,7 @@ class Caller:
 
     async def _stored(self, call: Call) -> str | None:
         """Return the answer of a pure call from the journal or the shared cache."""
-        if (stored := self.journal.recall(call.key)) is not None:
-            self.counts.replayed += 1
-            self.attempts.usage.report_reused(call, stored, "replayed")
+        if (stored := self._journalled(call)) is not None:
             return stored
         if (value := await cache_get(self.responses, call)) is not None:
             self.counts.cached += 1
@@ -266,17 +273,35 @@ class Caller:
             return value
         return None
 
+    def _journalled(self, call: Call) -> str | None:
+        """Return the answer of a call from the journal."""
+        stored = self.journal.recall(call.key)
+        if stored is not None:
+            self.counts.replayed += 1
+            self.attempts.usage.report_reused(call, stored, "replayed")
+        return stored
+
     async def _store(self, call: Call, end: Answered[str] | Failed) -> None:
         """Store the answer of a pure call in the journal and the shared cache."""
         if isinstance(end, Answered):
             await self.journal.record(call.key, end.value)
             await cache_put(self.responses, call, end.value)
 
+    def _made(
+        self, call: Call, gen: int, ledger: Ledger | None = None
+    ) -> Awaitable[Answered[str] | Failed]:
+        """Make the attempts of a call, or share it with other chunks."""
+        if call.slot is None:
+            return self.attempts.make(call, call.sent_key(gen), ledger)
+        return self.equal_calls.make(call, call.slot, gen, ledger)
+
     async def _effect(self, call: Call) -> Answered[str] | Failed:
         """Make a call with an effect, unless the ledger knows its answer."""
-        dependency, sent_key = call.dependency, keys.provider_key(call.key, self.gen)
+        dependency = call.dependency
         if not self.ledger.may_have_happened(call.key):
-            execution = self._execute(call, sent_key, doubtful=False)
+            if call.slot and (stored := self._journalled(call)) is not None:
+                return Answered(stored)
+            execution = self._execute(call, self.gen, doubtful=False)
             return await self.run_to_completion(execution)
         begun = self.ledger.begin(
             call.key, call.scope.stage, dependency.effect, dependency.timeout_s
@@ -290,8 +315,7 @@ class Caller:
                 if dependency.may_have_forgotten(seconds):
                     await self.ledger.mark_unknown(call.key)
                     raise effect_unknown_error(dependency, call.bound.func)
-                sent_key = keys.provider_key(call.key, gen)
-                found = await self.attempts.look_up(call, sent_key)
+                found = await self.attempts.look_up(call, call.sent_key(gen))
                 if isinstance(found, Failed):
                     return found
                 if found.value is not None:
@@ -300,21 +324,24 @@ class Caller:
                     answer = call.encode(found.value)
                     await self.ledger.finish(call.key, answer)
                     return Answered(answer)
-                execution = self._execute(call, sent_key, doubtful=True)
+                execution = self._execute(call, gen, doubtful=True)
                 return await self.run_to_completion(execution)
             case _:
                 raise effect_unknown_error(dependency, call.bound.func)
 
     async def _execute(
-        self, call: Call, sent_key: str, *, doubtful: bool
+        self, call: Call, gen: int, *, doubtful: bool
     ) -> Answered[str] | Failed:
         """Make the attempts of an effect, and record their end in the ledger.
 
         The effect was refused only if every attempt was: a timeout may hide an effect.
+        The answer of another chunk belongs into the journal: this chunk has no effect.
         """
         dependency, ledger = call.dependency, self.ledger
-        end = await self.attempts.make(call, sent_key, None if doubtful else ledger)
-        if isinstance(end, Answered):
+        end = await self._made(call, gen, None if doubtful else ledger)
+        if isinstance(end, AnsweredBefore) and not ledger.may_have_happened(call.key):
+            await self.journal.record(call.key, end.value)
+        elif isinstance(end, Answered):
             await ledger.finish(call.key, end.value)
         elif not ledger.may_have_happened(call.key):
             pass  # it got no start, so it has no intent

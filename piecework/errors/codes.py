@@ -1169,7 +1169,7 @@ ROWS: Final = (
         TRANSIENT,
         "The same operation is in progress in another call.",
         "Repeat the call after `retry_after` seconds. The operation is not "
-        "executed twice.",
+        "executed twice. In a pipeline the chunk is deferred, and no attempt is spent.",
     ),
     Code(
         "idempotency.key.mismatch",
@@ -1189,7 +1189,8 @@ ROWS: Final = (
         "idempotency.sequence.gap",
         PERMANENT,
         "A number of a stream came before the next expected number.",
-        "Send the number that the message names first.",
+        "Send the number that the message names first. In a pipeline, redrive the dead "
+        "letter after it, or let `ordered_by` keep the order.",
     ),
     # config
     Code(

@@ -39,7 +39,7 @@ _TITLES: Final = {
     "submit": "submitting a job",
     "job": "a job as a whole",
     "redrive": "redriving dead letters",
-    "idempotency": "functions wrapped with `idempotent`",
+    "idempotency": "functions wrapped with `idempotent`, and dependencies with `by`",
     "config": "settings",
     "embedded": "the emulator on this machine",
     "infra": "stacks on AWS",

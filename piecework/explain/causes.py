@@ -337,6 +337,14 @@ def limits_reached(view: View) -> Iterator[Finding]:
         )
 
 
+def equal_calls(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for an equal call of another chunk, by dependency."""
+    for name, chunks in by_blocker(view, WaitReason.EQUAL_CALL).items():
+        message = f"Equal calls to dependency {name} are in progress for other chunks."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("call.in_progress", message, chunks, until=until)
+
+
 def tenant_capped(view: View) -> Iterator[Finding]:
     """Find due chunks that wait for a slot of their tenant."""
     tenant = view.at.job.ref.tenant
@@ -574,6 +582,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     dependencies_paused,
     breakers_open,
     limits_reached,
+    equal_calls,
     tenant_capped,
     retries_waiting,
     people_asked,

@@ -175,6 +175,13 @@ FINDINGS: Final = {
             "piecework limits set {dependency} --requests-per-minute N",
         ),
         Kind(
+            "call.in_progress",
+            Rank.PASSES,
+            "Chunks wait for the end of an equal call that another chunk makes.",
+            "Wait: they get its answer, or make the call after its failure.",
+            WAITING,
+        ),
+        Kind(
             "retry.waiting",
             Rank.PASSES,
             "Chunks failed with an error that may pass, and wait for their next "

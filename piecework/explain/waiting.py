@@ -11,6 +11,7 @@ from piecework.domain.model import Chunk, ChunkStatus, moment
 from piecework.domain.outcome import ANSWER, NEWER_WORKERS, PAUSE, STORE, TIMER
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
+from piecework.resilience.retry import IN_PROGRESS_CODE
 
 
 class WaitReason(StrEnum):
@@ -19,6 +20,8 @@ class WaitReason(StrEnum):
     RETRY = "retry"
     BREAKER = "breaker"
     RATE_LIMIT = "rate_limit"
+    #: An equal call of another chunk is in progress.
+    EQUAL_CALL = "equal_call"
     NEWER_WORKERS = "newer_workers"
     AWS = "aws"
     #: Its dependency or its job is paused, or was when a worker gave the chunk back.
@@ -49,6 +52,7 @@ BY_CODE: Final = {
     OPEN_CODE: WaitReason.BREAKER,
     QUOTA_CODE: WaitReason.RATE_LIMIT,
     DEPENDENCY_PAUSED_CODE: WaitReason.PAUSED,
+    IN_PROGRESS_CODE: WaitReason.EQUAL_CALL,
     **dict.fromkeys(RATE_LIMIT_CODES, WaitReason.RATE_LIMIT),
 }
 

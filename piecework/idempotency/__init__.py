@@ -9,19 +9,3 @@ refusals    the errors of a call that is neither made nor answered
 store       what a store has to provide
 memory      a store in this process; `piecework.store.idempotency` is a table
 """
-
-from __future__ import annotations
-
-from piecework.idempotency.decorator import Idempotent, idempotent
-from piecework.idempotency.stores import IdempotencyStore, MemoryIdempotency
-from piecework.idempotency.strategies import ByKey, SequenceNumbers, TimeWindow
-
-__all__ = [
-    "ByKey",
-    "IdempotencyStore",
-    "Idempotent",
-    "MemoryIdempotency",
-    "SequenceNumbers",
-    "TimeWindow",
-    "idempotent",
-]

@@ -45,7 +45,7 @@ from piecework.idempotency.strategies import (
     takes_key,
 )
 from piecework.resilience.decorators import has_retries, may_have_happened
-from piecework.resilience.retry import not_executed
+from piecework.resilience.retry import IN_PROGRESS_CODE, not_executed
 from piecework.telemetry.emit import quiet_log
 
 P = ParamSpec("P")
@@ -307,9 +307,7 @@ def refusal(verdict: Verdict, slot: Slot) -> PieceworkError:
             return PermanentError(message, code="idempotency.answer.not_kept")
         case InProgress(seconds):
             message = f"{name} is in progress in another call."
-            return TransientError(
-                message, code="idempotency.key.in_progress", retry_after=seconds
-            )
+            return TransientError(message, code=IN_PROGRESS_CODE, retry_after=seconds)
         case Mismatch():
             message = f"{name} was called with the same key and other arguments."
             return PermanentError(message, code="idempotency.key.mismatch")

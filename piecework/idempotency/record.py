@@ -53,7 +53,8 @@ class BeginRequest:
     """A request to begin an operation.
 
     Attributes:
-        owner_token: Random token of this call; required to record its outcome.
+        owner_token: Token of this call; required to record its outcome. A call of a
+            chunk has the same token in each claim, so that it continues its own record.
         lease_s: Seconds after which another call may regard this one as cut off.
         ttl_s: Seconds that the outcome is remembered.
         repeatable: Whether an operation that may have happened may begin again.
@@ -100,10 +101,14 @@ class InProgress:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The operation succeeded or was refused; `value` is None if it is not stored."""
+    """The operation succeeded or was refused; `value` is None if it is not stored.
+
+    `own`: the request has the token of the call that ended it.
+    """
 
     state: State
     value: str | None
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +137,14 @@ def judge(record: Record | None, request: BeginRequest, now: float) -> Verdict:
         return Granted()
     if record.payload != request.slot.payload:
         return Mismatch()
+    own = record.owner_token == request.owner_token
+    if own and record.state is State.BEGUN:
+        return Granted()
     if in_doubt(record, now):
         return Granted(doubtful=True) if request.repeatable else InDoubt()
     if record.state is State.BEGUN:
         return InProgress(record.lease_until - now)
-    return Ended(record.state, record.value)
+    return Ended(record.state, record.value, own)
 
 
 def in_doubt(record: Record, now: float) -> bool:

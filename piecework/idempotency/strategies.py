@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from piecework.domain import keys
-from piecework.domain.arguments import digest_of
 from piecework.errors import PermanentError, UsageError
 from piecework.idempotency.record import Slot
 
@@ -107,9 +106,9 @@ class SequenceNumbers:
         Raises:
             PermanentError: `idempotency.key.unusable`.
         """
-        number = self.of(**operation.arguments)
-        if number < 1:
-            raise unusable_key(operation.names[-1], "numbers start at 1")
+        number: Any = self.of(**operation.arguments)
+        if not isinstance(number, int) or number < 1:
+            raise unusable_key(operation.names[-1], "numbers are 1, 2, 3 and so on")
         return operation.slot("numbers", [], number)
 
 
@@ -142,6 +141,25 @@ class TimeWindow:
         return operation.slot("window", operation.arguments)
 
 
+@dataclass(frozen=True, slots=True)
+class KnownSlot:
+    """The slot of a call whose arguments are in another process.
+
+    Attributes:
+        known: The slot that the strategy of the dependency returned there.
+    """
+
+    known: Slot
+    ttl_s: float
+    best_effort: bool
+    remembers_refusals: ClassVar[bool] = False
+
+    def slot(self, operation: Operation) -> Slot:
+        """Return the place of the call in a store."""
+        del operation
+        return self.known
+
+
 def check_seconds(name: str, seconds: float) -> None:
     """Refuse a value that is not a positive, finite duration.
 
@@ -164,11 +182,11 @@ class Operation:
     """A requested call.
 
     Attributes:
-        names: Tenant, scope and the name of the operation.
+        names: Tenant, scope, further parts of the key, and the name of the operation.
         arguments: The arguments by parameter name, without the key.
     """
 
-    names: tuple[str, str, str]
+    names: tuple[str, ...]
     arguments: Mapping[str, Any]
 
     def slot(self, strategy: str, key: Any, number: int = 0) -> Slot:
@@ -177,6 +195,8 @@ class Operation:
         Raises:
             PermanentError: `idempotency.key.unusable`.
         """
+        from piecework.domain.arguments import digest_of  # pydantic: for calls only
+
         try:
             payload = digest_of([self.arguments], {})
             slot_key = keys.sha256_of(strategy, *self.names, digest_of([key], {}))
@@ -192,8 +212,11 @@ def operation_of(
     name: str,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
+    further: tuple[str, ...] = (),
 ) -> Operation:
     """Return the operation of a call.
+
+    `further`: what else distinguishes the operations of a scope.
 
     An argument that is left out is not replaced by its default. So a parameter with a
     default that is added later does not change the keys of earlier calls. A scope that
@@ -213,7 +236,7 @@ def operation_of(
     scope_name = scope if isinstance(scope, str) else scope(**arguments)
     if not scope_name:
         raise unusable_key(name, "its scope is empty")
-    return Operation((tenant, scope_name, name), arguments)
+    return Operation((tenant, scope_name, *further, name), arguments)
 
 
 def takes_key(function: Callable[..., Any]) -> bool:

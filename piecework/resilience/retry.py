@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+#: The code of a call that was not made because an equal one is in progress.
+IN_PROGRESS_CODE: Final = "idempotency.key.in_progress"
+
 #: Codes of calls that were not made because of what the whole fleet does. The chunk
 #: waits without a worker: a retry in the worker would find the same.
 WAITS_FOR_THE_FLEET: Final = frozenset(
-    {OPEN_CODE, QUOTA_CODE, DEPENDENCY_PAUSED_CODE, RESERVED_CODE}
+    {OPEN_CODE, QUOTA_CODE, DEPENDENCY_PAUSED_CODE, RESERVED_CODE, IN_PROGRESS_CODE}
 )
 
 _MAX_DOUBLINGS: Final = 60  # beyond it any cap is reached and the power only grows

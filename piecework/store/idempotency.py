@@ -3,7 +3,8 @@
 An operation starts if it has no record, or if its record is expired or released. An
 operation in doubt starts again if its record is unchanged since it was read. In a
 stream only the due number starts; its end makes the next number due, in one
-transaction.
+transaction. A call that asks again with its own token continues its record, and gets
+the answer of an ended one.
 
 DynamoDB deletes expired rows days late. So each read and each condition compares
 `valid_until`, and `expires_at` only serves the deletion.
@@ -42,11 +43,12 @@ NOT_OWNED = (
     "attribute_not_exists(pk)"
     " OR ((valid_until <= :now OR #state = :released) AND owner_token <> :token)"
 )
-#: The record in doubt is still the one that was read. A record's lease and arguments
-#: do not change, so the token is enough.
-IN_DOUBT_AS_READ = "owner_token = :seen AND #state IN (:begun, :unknown)"
-#: No other process has started the operation since.
-STILL_OWNED = "owner_token = :token"
+#: The record is still the one that was read. A chunk begins its own call again with the
+#: same token, and each beginning has another lease.
+AS_READ = "owner_token = :seen AND #state = :seen_state AND lease_until = :seen_lease"
+#: No other call has started the operation since, and no other claim of the same chunk
+#: has stored its answer.
+STILL_OWNED = "owner_token = :token AND #state <> :done"
 #: The stream has no completed number.
 NO_NUMBER_DONE = "attribute_not_exists(pk)"
 #: All earlier numbers of the stream are completed, and this one is not.
@@ -79,8 +81,9 @@ class TableIdempotency:
         seen: Record | None = None
         for _ in range(READS):
             now = self.clock()
-            reply = await self._put(request, seen, now)
-            doubtful = seen is not None
+            begun = self._begun(request, now)
+            reply = await self._put(request.slot, begun, seen, now)
+            doubtful = seen is not None and not is_own(seen, request)
             if isinstance(reply, Written):
                 return Granted(doubtful)
             if request.slot.number and 0 in reply.refused:
@@ -89,30 +92,30 @@ class TableIdempotency:
                     return verdict
                 continue
             seen = read(reply.refused[1] if request.slot.number else reply.item)
-            if seen is not None and seen.owner_token == request.owner_token:
+            if seen is not None and row(seen) == row(begun):
                 return Granted(doubtful)  # the answer to our own write was lost
             verdict = judge(seen, request, now)
             if not isinstance(verdict, Granted):
                 return verdict
-            seen = seen if verdict.doubtful else None
+            seen = seen if verdict.doubtful or is_own(seen, request) else None
         return InProgress(READ_AGAIN_S)
 
+    def _begun(self, request: BeginRequest, now: float) -> Record:
+        lease_s = request.lease_s + self.clock_skew_s
+        return begun_record(replace(request, lease_s=lease_s), now)
+
     async def _put(
-        self, request: BeginRequest, seen: Record | None, now: float
+        self, slot: Slot, record: Record, seen: Record | None, now: float
     ) -> Written | Refused:
-        slot = request.slot
         free = {
             "now": iso(now),
             "released": State.RELEASED,
-            "token": request.owner_token,
+            "token": record.owner_token,
         }
-        record = begun_record(
-            replace(request, lease_s=request.lease_s + self.clock_skew_s), now
-        )
         put = self.table.action(
             "Put",
             *self._place(slot),
-            condition=NOT_OWNED if seen is None else IN_DOUBT_AS_READ,
+            condition=NOT_OWNED if seen is None else AS_READ,
             values=free if seen is None else as_seen(seen),
             item={"operation": slot.operation, "started_at": iso(now), **row(record)},
         )
@@ -134,7 +137,7 @@ class TableIdempotency:
     async def settle(
         self, request: BeginRequest, state: State, value: str | None = None
     ) -> bool:
-        """Write the end of an operation; False: another process has started it since.
+        """Write the end of an operation; False: another call has started it since.
 
         A value above 64 KiB is not stored; the state is.
         """
@@ -150,7 +153,7 @@ class TableIdempotency:
             *self._place(slot),
             condition=STILL_OWNED,
             update=f"SET {assignments}",
-            values={"token": request.owner_token, **facts},
+            values={"token": request.owner_token, "done": State.DONE, **facts},
         )
         reply: Written | Refused
         if slot.number and state is State.DONE:
@@ -163,6 +166,9 @@ class TableIdempotency:
             reply = await self.table.transact([following, end])
         else:
             reply = await self.table.update(end, returning="NONE")
+            if isinstance(reply, Refused) and state is State.DONE:
+                # The answer to our own write was lost, or an earlier claim was quicker.
+                return is_own(read(reply.item), request)
         return isinstance(reply, Written)
 
     async def release(self, slot: Slot) -> bool:
@@ -173,7 +179,7 @@ class TableIdempotency:
         action = self.table.action(
             "Update",
             *self._place(slot),
-            condition=IN_DOUBT_AS_READ,
+            condition=AS_READ,
             update="SET #state = :released",
             values={"released": State.RELEASED, **as_seen(record)},
         )
@@ -234,6 +240,15 @@ def valid_until(until: float) -> Item:
     return {"valid_until": iso(until), "expires_at": expires_at(until, days=1)}
 
 
+def is_own(record: Record | None, request: BeginRequest) -> bool:
+    """Return whether a record has the token of a request."""
+    return record is not None and record.owner_token == request.owner_token
+
+
 def as_seen(record: Record) -> dict[str, Any]:
-    """Return the values that `IN_DOUBT_AS_READ` compares."""
-    return {"seen": record.owner_token, "begun": State.BEGUN, "unknown": State.UNKNOWN}
+    """Return the values that `AS_READ` compares."""
+    return {
+        "seen": record.owner_token,
+        "seen_state": record.state,
+        "seen_lease": iso(record.lease_until),
+    }

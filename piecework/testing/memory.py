@@ -18,6 +18,7 @@ from piecework.answers import encode_answer
 from piecework.calls.attempts import Attempts, plain_execution
 from piecework.calls.call import Call
 from piecework.calls.caller import Caller
+from piecework.calls.equal_calls import EqualCalls
 from piecework.calls.usage import AnswerSource, UsageReporter
 from piecework.context import Context, Results
 from piecework.declared import PipelineFunction, as_pipeline
@@ -46,6 +47,7 @@ from piecework.domain.protocols import (
 )
 from piecework.domain.question import Question, QuestionRow, QuestionState
 from piecework.errors import ErrorEnvelope
+from piecework.idempotency.stores import MemoryIdempotency
 from piecework.pipelines import JOIN, Pipeline
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
@@ -255,6 +257,7 @@ async def run_in_memory(
     pipeline = as_pipeline(pipeline)
     run, rng = MemoryRun(), Random(seed)
     limits = RecoveryLimits(max_attempts, lambda: now, rng)
+    operations = MemoryIdempotency(clock=limits.clock)
     stored, missing = [], []
     happened, stopped = set[Fault](), set[str]()
     for number, payload in enumerate(payloads):
@@ -265,9 +268,8 @@ async def run_in_memory(
             missing.append(MissingChunk(number, label, "CANCELLED", STOPPED_CODE))
             continue
         questions = MemoryQuestions(answers)
-        chunk = MemoryChunk(
-            pipeline, number, limits, run, ChunkFaults(faults), questions
-        )
+        known = ChunkFaults(faults), questions, operations
+        chunk = MemoryChunk(pipeline, number, limits, run, *known)
         outcome, checkpoints = await chunk.run(payload)
         happened |= chunk.faults.happened.keys()
         run.outcomes[number] = outcome
@@ -302,6 +304,7 @@ class MemoryChunk:
     whole: MemoryRun
     faults: ChunkFaults
     questions: MemoryQuestions
+    operations: MemoryIdempotency
     #: The seconds that its stages slept: no time passes in a run in memory.
     slept_s: float = 0.0
 
@@ -403,8 +406,14 @@ def _caller(
         execution=chunk.execution if chunk else plain_execution,
     )
     questions = chunk.questions if chunk else NoQuestions()
+    store = chunk.operations if chunk else MemoryIdempotency(clock=limits.clock)
     return Caller(
-        journal=journal, ledger=journal, gen=1, attempts=attempts, questions=questions
+        journal=journal,
+        ledger=journal,
+        gen=1,
+        attempts=attempts,
+        equal_calls=EqualCalls(attempts, store),
+        questions=questions,
     )
 
 

@@ -54,6 +54,8 @@ ALL = {
         pipelines.revealing,
         pipelines.sleeping,
         pipelines.posting,
+        pipelines.noticing,
+        pipelines.booking,
     )
 }
 #: Seconds that a scenario waits for a state, on a machine with other work, too.

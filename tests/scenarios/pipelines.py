@@ -26,7 +26,9 @@ from piecework import (
     Pipeline,
     Results,
     RetryPolicy,
+    SequenceNumbers,
     Stage,
+    TimeWindow,
     TransientError,
     Usage,
 )
@@ -525,3 +527,47 @@ posting = Pipeline(
     stages=[Stage(post)],
     ordered_by=lambda item: item.account or None,
 )
+
+
+# ── calls that several chunks make once ─────────────────────────────────────
+
+mailer = Dependency(
+    "mailer",
+    retry=replace(QUICK, attempts=1),
+    timeout=60.0,
+    effect=Effect.PROVIDER_IDEMPOTENT,
+    by=TimeWindow(300),
+    scope="ann",
+)
+account = replace(
+    mailer, name="account", by=SequenceNumbers(of=lambda n: n), scope="account-1"
+)
+
+
+async def notify(text: str, *, idempotency_key: str) -> str:
+    """Send a notice; until the trouble is fixed the answer does not come."""
+    note("notified", text, idempotency_key)
+    while text == "hangs" and not fixed():  # noqa: ASYNC110 -- of another process
+        await asyncio.sleep(0.05)
+    return f"sent {text}"
+
+
+async def send_notice(ctx: Context[Item]) -> str:
+    """Send the notice of the item."""
+    note("sending", ctx.job)
+    return await ctx.call(mailer, notify, ctx.payload.trouble)
+
+
+async def book_number(n: int, *, idempotency_key: str) -> int:
+    """Book one step of an account."""
+    note("booked", n, idempotency_key)
+    return n
+
+
+async def send_number(ctx: Context[Item]) -> int:
+    """Book the step of the item."""
+    return await ctx.call(account, book_number, ctx.payload.n)
+
+
+noticing = Pipeline(name="noticing", payload=Item, stages=[Stage(send_notice)])
+booking = Pipeline(name="booking", payload=Item, stages=[Stage(send_number)])

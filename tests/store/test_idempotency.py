@@ -232,6 +232,62 @@ async def test_an_answer_that_is_too_large_is_not_kept_but_was_given(
     assert await ops.begin(THEIRS) == Ended(State.DONE, None)
 
 
+# ── a chunk asks again with its own token ──────────────────────────────────────
+
+
+async def test_a_takeover_continues_its_own_record_with_a_new_lease(
+    store: Store,
+) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    store.now = NOW + 50
+    assert await ops.begin(OURS) == Granted()
+    store.now = NOW + 114
+    assert await ops.begin(THEIRS) == InProgress(1)
+
+
+@pytest.mark.parametrize("state", [State.UNKNOWN, State.RELEASED])
+async def test_an_own_failure_is_begun_again(store: Store, state: State) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    await ops.settle(OURS, state)
+    store.now = NOW + 1
+    assert await ops.begin(OURS) == Granted()
+    assert await ops.begin(THEIRS) == InProgress(65)
+
+
+async def test_an_own_answer_is_given_until_it_expires(store: Store) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    await ops.settle(OURS, State.DONE, '"answer"')
+    assert await ops.begin(OURS) == Ended(State.DONE, '"answer"', own=True)
+    store.now = NOW + 100
+    assert await ops.begin(OURS) == Granted()
+    assert await ops.begin(THEIRS) == InProgress(65)
+
+
+async def test_a_record_that_its_owner_continues_is_not_taken_over(
+    store: Store,
+) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    store.now = NOW + 65
+    store.client = Before(store.client, 2, lambda: ops.begin(OURS))
+    assert await operations(store).begin(THEIRS) == InProgress(65)
+    assert (await row(store))["owner_token"] == "ours"
+
+
+@pytest.mark.parametrize("state", [State.UNKNOWN, State.RELEASED, State.DONE])
+async def test_an_earlier_claim_does_not_replace_the_answer_of_a_later_one(
+    store: Store, state: State
+) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    await ops.settle(OURS, State.DONE, '"answer"')
+    assert await ops.settle(OURS, state, '"late"') is (state is State.DONE)
+    assert await ops.begin(THEIRS) == Ended(State.DONE, '"answer"')
+
+
 # ── a person decides ────────────────────────────────────────────────────────
 
 

@@ -190,6 +190,7 @@ async def deferred(fleet: Fleet, blocked_on: str, code: str) -> None:
 
 NEWER: Final = (NEWER_WORKERS, "runtime.record.schema_too_new")
 PAUSED: Final = ("bank", "runtime.dependency.paused")
+EQUAL: Final = ("bank", "idempotency.key.in_progress")
 AWS: Final = (STORE, "aws.access.denied")
 
 SINGLE: Final = (
@@ -209,6 +210,7 @@ SINGLE: Final = (
     Exercise("sleep", lambda fleet: runs(fleet, *many(sleep=MORE)), "timer.waiting"),
     Exercise("ask", lambda fleet: runs(fleet, *many(ask=MORE)), "answer.waiting"),
     Exercise("newer", lambda fleet: deferred(fleet, *NEWER), "version.newer_needed"),
+    Exercise("equal call", lambda fleet: deferred(fleet, *EQUAL), "call.in_progress"),
     Exercise("AWS", lambda fleet: deferred(fleet, *AWS), "aws.unavailable"),
     Exercise(
         "dependency paused",

@@ -17,6 +17,7 @@ from piecework.aws.objects import MOST_BYTES, PayloadRef
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call
 from piecework.calls.caller import Caller
+from piecework.calls.equal_calls import EqualCalls
 from piecework.calls.usage import ClaimUsage, UsageReporter
 from piecework.context import Context, Results
 from piecework.domain.claim import Claim
@@ -42,6 +43,7 @@ from piecework.store.cancellation import AT_PIVOT
 from piecework.store.checkpoints import ChunkCheckpoints, read_work
 from piecework.store.completion import JobSnapshot, take_snapshot
 from piecework.store.effects import EffectLedger
+from piecework.store.idempotency import TableIdempotency
 from piecework.store.journal import CallJournal, TableResponses
 from piecework.store.questions import ChunkQuestions
 from piecework.telemetry.traces import note_payload
@@ -153,6 +155,16 @@ def build_run(
         ledger=ledger,
         gen=claim.gen,
         attempts=attempts,
+        equal_calls=EqualCalls(
+            attempts,
+            TableIdempotency(
+                rt.table,
+                claim.ref.tenant,
+                rt.clock,
+                clock_skew_s=rt.settings.clock_skew_s,
+            ),
+            rt.settings.quota_wait_s,
+        ),
         # At its pivot a chunk is interrupted only before the effect has an intent.
         drains_effects=lambda: (
             lease.will_compensate and may_compensate(stages, ctx.stage)

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
+from piecework.calls.equal_calls import EqualCalls
 from piecework.context import Context
 from piecework.domain.protocols import Proceed
 from piecework.errors import ErrorEnvelope
@@ -21,6 +22,7 @@ from piecework.pipelines import Pipeline
 from piecework.resilience.retry import RetryBudget
 from piecework.saga import engine
 from piecework.saga.recovery import RecoveryLimits
+from piecework.standalone import MemoryIdempotency
 from piecework.store.backlogs import Backlog
 from piecework.testing.memory import MemoryCheckpoints, MemoryJournal
 
@@ -130,9 +132,12 @@ def caller(journal: MemoryJournal | None = None, **facts: Any) -> Caller:
         "sleep": no_wait,
     }
     own = {name: facts.pop(name) for name in ("gen", "drains_effects") if name in facts}
+    equal = facts.pop("operations", None) or MemoryIdempotency(clock=given["clock"])
+    attempts = Attempts(**(given | facts))
     return Caller(
         **{"journal": diary, "ledger": diary, "gen": 1} | own,
-        attempts=Attempts(**(given | facts)),
+        attempts=attempts,
+        equal_calls=EqualCalls(attempts, equal),
     )
 
 

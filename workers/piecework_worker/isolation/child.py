@@ -29,6 +29,7 @@ import structlog
 from piecework import telemetry
 from piecework.calls.call import CallScope, copy_arguments, key_of
 from piecework.calls.caller import Caller
+from piecework.calls.equal_calls import slot_of
 from piecework.calls.fallback import FallbackUsed, call_function
 from piecework.calls.invoke import as_failure
 from piecework.calls.usage import estimated_tokens, estimated_usd
@@ -41,6 +42,7 @@ from piecework.domain.question import Ask
 from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import texts
+from piecework.idempotency.strategies import KnownSlot
 from piecework.loading import load_pipelines
 from piecework.pipelines import Pipeline, variants
 from piecework.resilience.retry import Answered
@@ -118,6 +120,22 @@ class PendingCall:
         return (further and further.dependency) or self.dependency
 
 
+def known_slot(
+    tenant: str,
+    bound: functools.partial[Awaitable[Any]],
+    dependency: Dependency,
+    function: Callable[..., Awaitable[Any]],
+) -> KnownSlot | None:
+    """Return the slot of a call that other chunks may make, too.
+
+    Raises:
+        PermanentError: `idempotency.key.unusable`.
+    """
+    by = dependency.by
+    slot = slot_of(tenant, dependency, function, bound.args, bound.keywords)
+    return KnownSlot(slot, by.ttl_s, by.best_effort) if slot and by else None
+
+
 # ── calls of a stage in a child ───────────────────────────────────────────────
 
 R = TypeVar("R")
@@ -165,6 +183,7 @@ class ChildCalls:
 
         Raises:
             UsageError: The call cannot be told from others.
+            PermanentError: `idempotency.key.unusable`: the same, of its operation.
             RuntimeError: The stage has ended; a leftover task of it makes this call.
         """
         name = path_of(function)
@@ -175,7 +194,9 @@ class ChildCalls:
         key = key_of(scope, dependency, function, digest)
         self.functions.require_same(key, function)
         bound = copy_arguments(function, args, kwargs)
-        spec, text = DependencySpec.of(dependency), function_text(function)
+        slots = functools.partial(known_slot, scope.tenant, bound)
+        spec = DependencySpec.of(dependency, function, slots)
+        text = function_text(function)
         # Half of a character cannot be sent.
         plain = [one.encode(errors="replace").decode() for one in texts([args, kwargs])]
         answer = self.loop.create_future()

@@ -17,9 +17,9 @@ JSON within the messages, written by the side that knows their type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
@@ -39,6 +39,7 @@ from piecework.errors import (
     TransientError,
 )
 from piecework.errors.classify import classify, mark, noted
+from piecework.idempotency.strategies import KnownSlot
 from piecework.resilience.breaker import CircuitBreaker
 from piecework.resilience.limits import Limits
 from piecework.resilience.retry import RetryPolicy
@@ -78,6 +79,15 @@ class Run:
     kind: Literal["run"] = "run"
 
 
+#: Returns the slot of a dependency's call with a function; None: it is not shared.
+SlotOf: TypeAlias = Callable[[Dependency, Callable[..., Any]], KnownSlot | None]
+
+
+def no_slot(dependency: Dependency, function: Callable[..., Any]) -> None:
+    """Return that the calls are not shared."""
+    del dependency, function
+
+
 @dataclass(frozen=True, slots=True)
 class DependencySpec:
     """A dependency without its functions, which stay in the child."""
@@ -97,12 +107,21 @@ class DependencySpec:
     adaptive_rate: bool = False
     provider: str = ""
     model: str = ""
+    by: KnownSlot | None = None
 
     @classmethod
-    def of(cls, dependency: Dependency) -> DependencySpec:
-        """Return the parts that can be sent."""
+    def of(
+        cls,
+        dependency: Dependency,
+        function: Callable[..., Any] | None = None,
+        slot_of: SlotOf = no_slot,
+    ) -> DependencySpec:
+        """Return the parts that can be sent.
+
+        `slot_of`: returns the slot of a call that other chunks may make, too.
+        """
         d = dependency
-        chain = [FallbackSpec.of(each) for each in d.fallback]
+        chain = [FallbackSpec.of(each, slot_of) for each in d.fallback]
         return cls(
             *(d.name, d.retry, d.effect, d.layer, d.timeout, chain),
             fallback_codes=d.fallback_codes,
@@ -114,6 +133,7 @@ class DependencySpec:
             adaptive_rate=d.adaptive_rate,
             provider=d.provider,
             model=d.model,
+            by=None if function is None else slot_of(d, function),
         )
 
 
@@ -131,14 +151,15 @@ class FallbackSpec:
     text: str = ""
 
     @classmethod
-    def of(cls, fallback: Fallback) -> FallbackSpec:
+    def of(cls, fallback: Fallback, slot_of: SlotOf = no_slot) -> FallbackSpec:
         """Return the parts that can be sent."""
         dependency = fallback.dependency
         name = path_of(fallback.function)
         if dependency is None:
             return cls(None, name)
         text = function_text(fallback.function)
-        return cls(DependencySpec.of(dependency), name, text)
+        spec = DependencySpec.of(dependency, fallback.function, slot_of)
+        return cls(spec, name, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -374,6 +374,7 @@ class RemoteCall:
             breaker=spec.breaker,
             limits=spec.limits,
             adaptive_rate=spec.adaptive_rate,
+            by=spec.by,
             estimate=lambda *_, **__: tokens,
             estimate_usd=None if usd is None else lambda *_, **__: usd,
         )

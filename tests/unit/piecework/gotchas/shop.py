@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from piecework import Dependency, RetryPolicy, named_call
 from piecework.calls.call import CallScope
-from piecework.idempotency import ByKey, MemoryIdempotency, idempotent
+from piecework.standalone import ByKey, MemoryIdempotency, idempotent
 from tests.unit.piecework import provider
 from tests.unit.piecework.fakes import caller
 

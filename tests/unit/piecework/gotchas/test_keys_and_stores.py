@@ -12,8 +12,8 @@ from contextlib import suppress
 import pytest
 
 from piecework.errors import TransientError
-from piecework.idempotency import MemoryIdempotency
 from piecework.idempotency.stores import SWEEP_SIZE
+from piecework.standalone import MemoryIdempotency
 from tests.unit.piecework.gotchas.shop import (
     DAY,
     InPipeline,

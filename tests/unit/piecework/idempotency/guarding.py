@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from piecework.idempotency import MemoryIdempotency, idempotent
+from piecework.standalone import MemoryIdempotency, idempotent
 from tests.unit.piecework.fakes import NOW
 
 

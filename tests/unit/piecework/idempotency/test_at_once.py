@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from piecework.errors import PermanentError, StoreError, TransientError
-from piecework.idempotency import TimeWindow
 from piecework.idempotency.record import BeginRequest, State
-from piecework.standalone import MemoryIdempotency
+from piecework.standalone import MemoryIdempotency, TimeWindow
 from tests.unit.piecework.idempotency.guarding import guard
 from tests.unit.virtual import run_virtually
 

@@ -12,7 +12,7 @@ from piecework.errors.classify_http import retry_after
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import OPEN_CODE, PROBE_RETRY_S
 from piecework.resilience.limits import QUOTA_CODE
-from piecework.resilience.retry import BUDGET_CODE
+from piecework.resilience.retry import BUDGET_CODE, IN_PROGRESS_CODE
 from piecework.saga import recovery
 from piecework.saga.recovery import Compensate, DeadLetter, Decision, Pivot, RetryLater
 from tests.unit.piecework.fakes import Highest, Lowest, envelope
@@ -88,6 +88,7 @@ def test_a_negative_or_missing_delay_is_zero(said: float) -> None:
         (OPEN_CODE, 0, "bank"),
         (OPEN_CODE, 1_000, "bank"),
         (QUOTA_CODE, 1_000, "bank"),
+        (IN_PROGRESS_CODE, 1_000, "bank"),
         (BUDGET_CODE, 0, "bank"),
         (BUDGET_CODE, MAX_BUDGET_DEFERRALS - 1, "bank"),
         (BUDGET_CODE, MAX_BUDGET_DEFERRALS, ""),

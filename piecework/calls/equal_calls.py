@@ -1,0 +1,253 @@
+"""Make equal calls of several chunks and jobs once: `Dependency(by=…, scope=…)`.
+
+begin in the store -> granted:      the attempts -> settle the record
+                   -> ended:        its answer is the answer of this call
+                   -> in progress:  a short wait, then the chunk is deferred
+                   -> otherwise:    an error with its code
+
+The token of a record's owner is the key of the chunk's own call. So the worker that
+takes a chunk over continues the record of the dead one, and does not wait for its
+lease. A record is settled before the chunk stores the answer: if the worker dies in
+between, the next one finds the answer in the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from piecework import telemetry
+from piecework.calls.attempts import Attempts
+from piecework.calls.call import Call
+from piecework.dependency import Dependency
+from piecework.domain import keys
+from piecework.domain.identity import function_text, path_of
+from piecework.domain.model import Effect
+from piecework.domain.protocols import CancelRequestedError, ClaimLostError
+from piecework.errors import PieceworkError, StoreError, TransientError
+from piecework.idempotency.decorator import event_fields, refusal
+from piecework.idempotency.record import (
+    BeginRequest,
+    Ended,
+    Granted,
+    InProgress,
+    Slot,
+    State,
+    Verdict,
+)
+from piecework.idempotency.stores import IdempotencyStore, MemoryIdempotency
+from piecework.idempotency.strategies import KnownSlot, operation_of, unusable_key
+from piecework.resilience.retry import IN_PROGRESS_CODE, Answered, Failed
+
+if TYPE_CHECKING:
+    from piecework.domain.protocols import Ledger
+
+#: Seconds before the second look at an operation in progress; they double each time.
+FIRST_POLL_S: Final = 0.5
+#: Seconds that a call waits in its worker for an equal one. A longer wait could keep
+#: the chunk that makes the equal call from its slot.
+WAIT_S: Final = 8.0
+#: Seconds for which the chunk is deferred then, at most.
+DEFERRED_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredBefore(Answered[str]):
+    """The end of a call that an equal call, or an earlier claim, was answered for."""
+
+
+@dataclass(frozen=True, slots=True)
+class EqualCalls:
+    """Makes calls that other chunks may make, too.
+
+    Attributes:
+        lease_wait_s: Seconds that a call may wait for its start.
+    """
+
+    attempts: Attempts
+    store: IdempotencyStore = field(default_factory=MemoryIdempotency)
+    lease_wait_s: float = 0.0
+
+    async def make(
+        self, call: Call, slot: Slot, gen: int, ledger: Ledger | None = None
+    ) -> Answered[str] | Failed:
+        """Return the end of a call, or the answer of an equal one.
+
+        `ledger`: as for `Attempts.make`.
+
+        Raises:
+            StoreError: The store is unavailable, and `by` needs it.
+        """
+        request = self._request(call, slot, gen)
+        verdict = await self._begin(call, request)
+        make = functools.partial(self.attempts.make, call, call.sent_key(gen), ledger)
+        match verdict:
+            case Granted(doubtful):
+                # An effect without a ledger to write to has an intent already.
+                doubtful = doubtful or (ledger is None and not is_pure(call))
+                return await self._settled(call, request, make(), doubtful=doubtful)
+            case None:
+                return await make()
+            case Ended(State.DONE, str(value), own):
+                return self._answered(call, request, value, own=own)
+            case InProgress(seconds):
+                error: PieceworkError = in_progress_error(call, slot, seconds)
+            case _:
+                error = refusal(verdict, slot)
+        return self.attempts.own_failure(call, error)
+
+    def _request(self, call: Call, slot: Slot, gen: int) -> BeginRequest:
+        """Return the request to begin a call; its lease covers retries and waits."""
+        policy, dependency = call.policy, call.dependency
+        longest = policy.attempts * dependency.timeout_s + policy.budget
+        token = keys.provider_key(call.key, gen)
+        ttl_s = dependency.by.ttl_s if dependency.by else 0.0
+        return BeginRequest(slot, token, longest + self.lease_wait_s, ttl_s)
+
+    async def _begin(self, call: Call, request: BeginRequest) -> Verdict | None:
+        """Return the store's verdict; wait a little for an equal call in progress.
+
+        None: the store has no answer to give, and the call may be made without it. The
+        store keeps no answer above 64 KiB, and none after `ttl_s`.
+        """
+        waited, pause = 0.0, FIRST_POLL_S
+        while True:
+            try:
+                verdict = await self.store.begin(request)
+            except StoreError:
+                if not is_best_effort(call):
+                    raise
+                return None
+            if isinstance(verdict, Ended) and verdict.value is None:
+                repeatable = verdict.own or is_best_effort(call) or is_pure(call)
+                return None if repeatable else verdict
+            if not isinstance(verdict, InProgress) or waited >= WAIT_S:
+                return verdict
+            with self.attempts.gate.waiting():
+                await self.attempts.sleep(pause)
+            self.attempts.progress()
+            waited, pause = waited + pause, 2 * pause
+
+    async def _settled(
+        self,
+        call: Call,
+        request: BeginRequest,
+        make: Awaitable[Answered[str] | Failed],
+        *,
+        doubtful: bool,
+    ) -> Answered[str] | Failed:
+        """Make the attempts, and settle the record before the chunk stores the end.
+
+        A call that a cancel or a shutdown interrupts is settled at once, so that equal
+        calls need not wait for the lease.
+        """
+        try:
+            end = await make
+        except (asyncio.CancelledError, CancelRequestedError):
+            with suppress(ClaimLostError):
+                self.attempts.check_lease()
+                await self._settle(request, State.UNKNOWN)
+            raise
+        if isinstance(end, Answered):
+            required = not is_best_effort(call)
+            await self._settle(request, State.DONE, end.value, required=required)
+        elif not isinstance(end.error, ClaimLostError):
+            refused = end.is_not_executed and not doubtful
+            await self._settle(request, State.RELEASED if refused else State.UNKNOWN)
+        return end
+
+    async def _settle(
+        self,
+        request: BeginRequest,
+        state: State,
+        value: str | None = None,
+        *,
+        required: bool = False,
+    ) -> None:
+        """Record the end of a call.
+
+        Raises:
+            StoreError: It is `required`: without it the next number would never be due.
+        """
+        try:
+            if await self.store.settle(request, state, value):
+                return
+            reason = "begun again"
+        except StoreError as error:
+            if required:
+                raise
+            reason = error.code
+        facts = {"status": state.value, "reason": reason, **event_fields(request)}
+        telemetry.emit(self.attempts.log, "idempotency.unrecorded", **facts)
+
+    def _answered(
+        self, call: Call, request: BeginRequest, value: str, *, own: bool
+    ) -> AnsweredBefore:
+        """Report a stored answer, and return it.
+
+        `own`: an earlier claim of this chunk has paid for it.
+        """
+        counts, usage = self.attempts.counts, self.attempts.usage
+        if own:
+            usage.report_paid(call, call.decode(value), counts)
+        else:
+            counts.cached += 1
+            usage.report_reused(call, value, "cached")
+        facts = event_fields(request)
+        telemetry.emit(self.attempts.log, "idempotency.replayed", **facts)
+        return AnsweredBefore(value)
+
+
+def is_best_effort(call: Call) -> bool:
+    """Return whether a call is made although the store does not answer."""
+    by = call.dependency.by
+    return by is not None and by.best_effort
+
+
+def is_pure(call: Call) -> bool:
+    """Return whether a call has no effect: to repeat it costs money only."""
+    return call.dependency.effect is Effect.PURE
+
+
+def in_progress_error(call: Call, slot: Slot, seconds: float) -> TransientError:
+    """Return the error that defers a chunk until an equal call has ended."""
+    return TransientError(
+        f"{slot.operation} is in progress for another chunk.",
+        code=IN_PROGRESS_CODE,
+        retry_after=min(seconds, DEFERRED_S),
+        dependency=call.dependency.name,
+    )
+
+
+def slot_of(
+    tenant: str,
+    dependency: Dependency,
+    function: Callable[..., Awaitable[Any]],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Slot | None:
+    """Return the place of the operation that a call is; None: it is not shared.
+
+    Raises:
+        PermanentError: `idempotency.key.unusable`.
+    """
+    by = dependency.by
+    if isinstance(by, KnownSlot):
+        return by.known
+    if by is None:
+        return None
+    name = f"{path_of(function)} of {dependency.name}"
+    version = dependency.version if by.best_effort else ""
+    further = (dependency.name, function_text(function), version)
+    known = tuple(args), dict(kwargs), further
+    try:
+        return by.slot(operation_of(function, tenant, dependency.scope, name, *known))
+    except PieceworkError:
+        raise
+    except Exception as error:
+        reason = f"its strategy or scope raised {type(error).__name__}"
+        raise unusable_key(name, reason) from error

@@ -1,0 +1,69 @@
+"""Promise: chunks and jobs make an equal call once, by its window or by its number."""
+
+from __future__ import annotations
+
+import pytest
+
+from piecework.domain.model import ChunkStatus, JobStatus
+from piecework_orchestrator.inspector import job_document
+from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item, booking, noticing
+
+HANGS = [Item(n=1, trouble="hangs")]
+
+
+@pytest.mark.usefixtures("short_leases")
+async def test_a_killed_call_is_taken_over_and_an_equal_one_waits_for_its_answer(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(noticing, HANGS, "first")
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("notified") == 1)
+    async with scenario.worker("heir"):
+        await scenario.submit(noticing, HANGS, "second")
+        await scenario.until(lambda: scenario.happened("sending", "second"))
+        await victim.kill()
+        await scenario.until(lambda: scenario.happened("notified") == 2)
+        scenario.fix()
+        ended = [await scenario.ended(job) for job in ("first", "second")]
+
+    shown = [(await job_document(scenario.rt, job))["calls"] for job in ended]
+    (waited,) = await scenario.chunks("second")
+    keys = {line[2] for line in scenario.ledger if line[0] == "notified"}
+    assert [JobStatus.SUCCEEDED] * 2 == [job.status for job in ended]
+    assert (1, 1) == (len(keys), waited.attempts)
+    assert {"paid": 1, "cached": 0} == shown[0]
+    assert {"paid": 0, "cached": 1} == shown[1]
+
+
+async def test_chunks_of_one_job_send_an_equal_notice_once(scenario: Scenario) -> None:
+    notices = [Item(n=n, trouble=("rain", "sun")[n % 2]) for n in range(8)]
+    await scenario.submit(noticing, notices)
+    async with scenario.worker("w1"), scenario.worker("w2"):
+        ended = await scenario.ended()
+    assert ended.status is JobStatus.SUCCEEDED
+    assert (2, 8) == (scenario.happened("notified"), scenario.happened("sending"))
+
+
+async def test_a_number_that_comes_too_early_is_a_dead_letter_until_its_turn(
+    scenario: Scenario,
+) -> None:
+    async with scenario.worker():
+        await scenario.submit(booking, [Item(n=2)], "early")
+        await scenario.ended("early")
+        (letter,) = await scenario.letters("early")
+        for job in ("due", "again"):
+            await scenario.submit(booking, [Item(n=1)], job)
+            assert (await scenario.ended(job)).status is JobStatus.SUCCEEDED
+        assert (await scenario.redrive("early"))[0] == 1
+
+        async def succeeded() -> bool:
+            (chunk,) = await scenario.chunks("early")
+            return chunk.status is ChunkStatus.SUCCEEDED
+
+        await scenario.until(succeeded)
+
+    assert "idempotency.sequence.gap" == letter["error_code"]
+    told = "book_number of account, number 2, came too early: the next number is 1."
+    assert told in str(letter)
+    assert ["1", "2"] == [line[1] for line in scenario.ledger if line[0] == "booked"]

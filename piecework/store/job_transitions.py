@@ -147,25 +147,25 @@ class JobTransitions:
         if delete_after:
             ended["delete_after"] = delete_after
         told = {"status": target, "gen": job.gen, **facts.get("outcomes", {})}
+        deliveries = await tell(self.table, ended_event(job, target, facts, now), now)
+        if job.has_ladder and not deliveries:
+            # No reconciler reads an ended job. From its end on, the mark of the outbox
+            # leads them to the rungs of its dead letters; deliveries bring it, too.
+            deliveries = [outbox_mark(self.table, job.ref.tenant)]
         return [
             self._moving(job.ref, job.gen, source, target, ended),
             event_put(self.table, job.ref, "finished", now, told),
             *closing(self.table, job),
             *([expiry_mark(self.table, job.ref, delete_after)] if days else []),
             *self._after_end(job, now, {"status": target, **facts}),
-            *await tell(self.table, ended_event(job, target, facts, now), now),
+            *deliveries,
         ]
 
     def _after_end(self, job: Job, now: float, facts: dict[str, Any]) -> list[Action]:
-        """Return the write of the notification, or of the active mark's removal.
-
-        No reconciler reads an ended job. From its end on, the mark of the outbox leads
-        them to the rungs of its dead letters.
-        """
-        climbs = [outbox_mark(self.table, job.ref.tenant)] if job.has_ladder else []
+        """Return the write of the notification, or of the active mark's removal."""
         if job.has_notify_hook:
-            return [*climbs, *notification_put(self.table, job, "ended", now, facts)]
-        return [*climbs, active_mark(self.table, job.ref, "Delete")]
+            return notification_put(self.table, job, "ended", now, facts)
+        return [active_mark(self.table, job.ref, "Delete")]
 
     async def reopen(
         self, job: Job, facts: dict[str, Any], also: Sequence[Action] = ()

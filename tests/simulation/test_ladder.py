@@ -17,6 +17,7 @@ from piecework.domain.model import JobStatus, moment
 from piecework.store.dead_letters import Closing, DeadLetters
 from piecework_orchestrator.inspector import explain
 from piecework_orchestrator.redrive import discard, redrive
+from piecework_orchestrator.webhooks import Subscription, set_webhook
 from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
 
 TICKET_S, CUSTOMER_S = 1_800.0, 7_200.0
@@ -119,6 +120,9 @@ def run(act: Any, **settings: Any) -> Desk:
 
 def test_a_dead_letter_climbs_the_whole_ladder_in_time() -> None:
     async def act(here: Simulated) -> None:
+        # Both the rungs and the end of the job need the mark of the outbox.
+        absent = "env:PIECEWORK_WEBHOOK_ABSENT"
+        await set_webhook(here.rt, Subscription("ops", absent, absent), "tester")
         ended = await here.ended()
         assert ended.status is JobStatus.FAILED
         assert [name for name, _ in await reached(here)] in ([], ["alert"])

@@ -63,6 +63,18 @@ def fixed() -> bool:
     return Path(os.environ["SCENARIO_LEDGER"] + ".fixed").exists()
 
 
+async def pass_hold(point: str) -> None:
+    """Stay at a point for good, if the scenario holds it."""
+    if is_held(point):
+        note("held", point)
+        await asyncio.sleep(3600)
+
+
+def is_held(point: str) -> bool:
+    """Return whether the scenario holds a point."""
+    return Path(f"{os.environ['SCENARIO_LEDGER']}.hold-{point}").exists()
+
+
 # ── two stages and a join ───────────────────────────────────────────────────
 
 
@@ -181,7 +193,9 @@ async def cancel_hotel(ctx: Context[Item]) -> None:
     await asyncio.sleep(ctx.payload.seconds)
     if "hotel-stays" in ctx.payload.trouble and not fixed():
         raise PermanentError("no refund", code="tool.stock.none")
+    await pass_hold("before")
     await ctx.call(shop, unbook, "hotel", ctx.payload.n)
+    await pass_hold("after")
     if "hotel-half" in ctx.payload.trouble and not fixed():
         raise PermanentError("no receipt", code="tool.stock.none")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from piecework.domain.model import JobRef, JobStatus
@@ -16,9 +19,9 @@ JOB = JobRef("default", "job-1")
 BY = Closing("me", "the shop is back")
 
 
-async def die_uncompensated(scenario: Scenario) -> None:
-    """Let the car fail; the compensation of the hotel fails after its call."""
-    await scenario.submit(travel, [Item(n=1, trouble="car-permanent hotel-half")])
+async def die_uncompensated(scenario: Scenario, hotel: str = "hotel-half") -> None:
+    """Let the car fail, and the hotel's compensation: by default after its call."""
+    await scenario.submit(travel, [Item(n=1, trouble=f"car-permanent {hotel}")])
     async with scenario.worker():
         await scenario.ended()
     (letter,) = await scenario.letters()
@@ -93,3 +96,41 @@ async def test_a_resolved_compensation_decides_what_a_redrive_repeats(
         2,
     )
     assert scenario.happened("unbook", "hotel") == 1
+
+
+async def kill_in_compensation(scenario: Scenario, point: str) -> None:
+    """Kill a true worker that compensates, at a point."""
+    hold = Path(f"{scenario.ledger_path}.hold-{point}")
+    await asyncio.to_thread(hold.touch)
+    victim = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("held", point))
+    await asyncio.sleep(1.0)  # the journal has each answer
+    await victim.kill()
+    await asyncio.to_thread(hold.unlink)
+
+
+@pytest.mark.usefixtures("short_leases")
+@pytest.mark.parametrize("point", ["before", "after"])
+async def test_a_compensation_goes_on_after_the_kill_of_its_worker(
+    scenario: Scenario, point: str
+) -> None:
+    await die_uncompensated(scenario, "hotel-stays")
+    assert scenario.happened("unbook", "hotel") == 0
+    assert await compensate(scenario) == 1
+    await kill_in_compensation(scenario, point)
+    (first,) = await scenario.letters()
+    with pytest.raises(UsageError):  # the dead letter is closed: another one follows
+        await compensate(scenario)
+    async with scenario.worker("heir"):
+        await scenario.ended()
+        letters = await scenario.letters()
+    assert first["state"] == "REDRIVEN"
+    assert [letter["state"] for letter in letters] == ["REDRIVEN", "OPEN"]
+    assert (letters[1]["compensation"], letters[1]["error_code"]) == (
+        "COMPENSATED",
+        "tool.stock.none",
+    )
+    undone = [line[1] for line in scenario.ledger if line[0] == "unbook"]
+    assert undone == ["car", "flight", "hotel"]
+    (chunk,) = await scenario.chunks()
+    assert (chunk.status, chunk.gen, chunk.attempts) == ("DEAD", 2, 1)

@@ -115,7 +115,7 @@ model: setup ## explore the protocol's states, with and without each guard (STAT
 SCHEDULES ?= 20000
 SEED ?= 1
 
-simulate: setup ## run the real code in virtual time under every fault (SCHEDULES=1000 SEED=1)
+simulate: setup ## run the real code in virtual time under every fault (SCHEDULES=1000 SEED=1 ARGS=-v)
 	@$(BIN)/python -m piecework_simulation --schedules $(SCHEDULES) --seed $(SEED) $(ARGS)
 
 crashpoints: setup ## kill a process at each external call of a job (CHUNKS=3)

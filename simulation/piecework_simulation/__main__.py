@@ -11,7 +11,12 @@ import typer
 
 from piecework.errors import PieceworkError
 from piecework.errors.codes import REGISTRY
-from piecework_orchestrator.cli.common import CONTEXT, command_class
+from piecework_orchestrator.cli.common import (
+    CONTEXT,
+    VERBOSE,
+    VERBOSITY,
+    command_class,
+)
 from piecework_simulation.driver.inputs import Inputs, load_workloads
 from piecework_simulation.driver.schedule import run_schedule
 from piecework_simulation.engine.sandbox import NETWORK_REFUSED
@@ -19,6 +24,7 @@ from piecework_simulation.runner import (
     MAX_LISTED,
     Progress,
     StopSignals,
+    headline,
     last_line,
     replay,
     run_schedules,
@@ -56,7 +62,11 @@ def simulate(
         bool, typer.Option("--trace", help="Print every event of one seed.")
     ] = False,
 ) -> None:
-    """Run a pipeline under crashes, lost replies and duplicate messages, many times."""
+    """Run a pipeline under crashes, lost replies and duplicate messages, many times.
+
+    The first line says how many invariants were violated. With `-v`, counts of jobs,
+    faults and transitions follow.
+    """
     inputs = Inputs(pipeline, source, stubs)
     try:
         if bool(pipeline) != bool(source):
@@ -89,7 +99,7 @@ def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
         total = run_schedules(
             inputs, seeds, processes, report, lambda: bool(stop.signal_number)
         )
-    sys.stdout.write(summary(total))
+    sys.stdout.write(headline(total))
     for broken_seed, text in total.violations[:MAX_LISTED]:
         sys.stdout.write(f"\nseed {broken_seed}: {'; '.join(dict.fromkeys(text))}\n")
         sys.stdout.write(f"  replay: {replay(inputs, broken_seed)}\n")
@@ -104,7 +114,9 @@ def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
         sys.stdout.write(f"\nNever covered: {', '.join(missing)}\n")
     if total.schedules < schedules:
         sys.stdout.write(f"\nStopped after {total.schedules:,} of {schedules:,}\n")
-    sys.stdout.write(last_line(total, seed, time.monotonic() - began))
+    if os.environ.get(VERBOSITY) == VERBOSE:
+        sys.stdout.write(f"\n{summary(total)}")
+        sys.stdout.write(last_line(total, seed, time.monotonic() - began))
     return 1 if total.violations or missing else stop.code
 
 

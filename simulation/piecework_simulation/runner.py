@@ -225,6 +225,15 @@ class StopSignals:
 # ── format the results of many schedules for the terminal ─────────────────────
 
 
+def headline(total: Totals) -> str:
+    """Return the first line: how many schedules violated an invariant."""
+    violations, schedules = len(total.violations), total.schedules
+    return (
+        f"{violations:,} violation{'s' * (violations != 1)}"
+        f" in {schedules:,} schedule{'s' * (schedules != 1)}\n"
+    )
+
+
 def summary(total: Totals) -> str:
     """Return the results as a table of a few lines."""
     again = total.paid_twice / total.paid if total.paid else 0.0

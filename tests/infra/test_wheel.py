@@ -120,7 +120,7 @@ def test_the_simulator_runs(project: Project) -> None:
         "piecework_simulation", pipeline, "notes.md", "--schedules", "5"
     )
 
-    assert "violations=0" in shown
+    assert "0 violations in 5 schedules\n" in shown
 
 
 @pytest.mark.timeout(120)

@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from piecework.errors import PieceworkError
+from piecework_orchestrator.cli.common import VERBOSE, VERBOSITY
 from piecework_simulation.__main__ import run, show
 from piecework_simulation.driver import actions
 from piecework_simulation.driver.inputs import Inputs, load_workloads
@@ -36,6 +37,8 @@ def test_a_violation_prints_one_command_that_replays_it(
     monkeypatch.setattr(actions, "check_final_state", violate)
     assert 1 == run(Inputs(), seed=100, schedules=1, processes=1)
     said = capsys.readouterr().out
+    assert said.startswith("1 violation in 1 schedule\n")
+    assert "rarest_fault" not in said
     told, command = said.partition("\nseed ")[2].splitlines()[:2]
     words = shlex.split(command.partition("replay: ")[2])
 
@@ -109,7 +112,9 @@ def test_a_failing_schedule_has_a_verdict_and_a_seed(
         raise KeyError("result")
 
     monkeypatch.setattr(actions, "check_final_state", violations)
+    monkeypatch.setenv(VERBOSITY, VERBOSE)
     assert 1 == run(Inputs(), seed=3, schedules=2, processes=1)
     said = capsys.readouterr().out
+    assert "schedules=2 seeds=3-4 violations=2 rarest_fault=" in said
     assert "seed 3: unexpected: KeyError('result')" in said
     assert replay(Inputs(), 4) in said

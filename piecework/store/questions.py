@@ -154,8 +154,9 @@ async def write_answer(
 ) -> bool:
     """Move OPEN -> ANSWERED, and make the chunk due at once.
 
-    False: the question or the chunk has changed since they were read. The entry of the
-    chunk moves to now: if no message is sent, a reconciler finds it.
+    False: the question or the chunk has changed since they were read. The chunk gets an
+    entry at now: if no message is sent, a reconciler finds it. The earlier entry loses
+    its question and stays until its time, because operators may not delete rows.
     """
     at, ref = iso(now), chunk.ref
     facts = {"answer": answer.value, "decided_by": answer.actor, "decided_at": at}
@@ -198,7 +199,7 @@ async def write_answer(
     event = event_put(table, ref.of, "answered", now, {**named, **told})
     actions = [counted, due, event]
     if chunk.due_at != at:
-        actions.append(removal(table, ref, chunk.due_at))
+        actions.append(entry(table, ref, chunk.gen, chunk.due_at))
     actions.append(entry(table, ref, chunk.gen, at))
     return isinstance(await table.transact(actions), Written)
 

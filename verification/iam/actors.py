@@ -15,12 +15,21 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework_orchestrator.embedded.deploy import make_client
 from tests.scenarios import conftest
-from tests.scenarios.command_line import Done, piecework
+from tests.scenarios.command_line import COUNTING, Done, manifest, piecework
 from tests.scenarios.conftest import Scenario
+from tests.scenarios.pipelines import Item
 from verification.iam import pipelines
 from verification.iam.proxy import Proxy
 
 APP = "piecework"
+SUBMIT, READ, WRITE = "orchestrator", "operator-read", "operator-write"
+DELETE, DEPLOY = "operator-delete", "deploy"
+WHY = ("--reason", "walkthrough")
+YES = (*WHY, "--yes")
+#: Maximum seconds for a job on a slow machine.
+PATIENCE_S = 100.0
+#: The exit code of a command that found dead chunks.
+DIED = 5
 
 
 @dataclass(slots=True)
@@ -48,6 +57,13 @@ class Actors:
             said = f"{done.exit_code}: {done.stderr or done.stdout}".strip()
             self.failed.append(f"{actor}: {' '.join(words)}: {said}")
         return done
+
+    async def submit(
+        self, job: str, items: list[Item], *more: str, pipeline: str = COUNTING
+    ) -> None:
+        """Submit a job from a file."""
+        path = manifest(self.folder / f"{job}.jsonl", items)
+        await self.command(SUBMIT, "submit", pipeline, path, "--job-id", job, *more)
 
     @asynccontextmanager
     async def connected(self, actor: str) -> AsyncIterator[Runtime]:
@@ -110,6 +126,6 @@ def actor_environment(url: str, env: str, folder: Path) -> Iterator[None]:
         "AWS_SECRET_ACCESS_KEY": "test",
         "SCENARIO_LEDGER": str(folder / "ledger"),
     }
-    known = {pipelines.large.name: pipelines.large}
+    known = {each.name: each for each in (pipelines.large, pipelines.asking)}
     with patch.dict(os.environ, seen), patch.dict(conftest.ALL, known):
         yield

@@ -86,3 +86,12 @@ large = Pipeline(
     join=add_up,
     ladder=Ladder(rungs=[Rung("alert"), Rung("ticket", open_ticket)]),
 )
+
+
+async def ask_a_person(ctx: Context[Item]) -> bool:
+    """Ask for longer than a message waits, so that the index of waits is used."""
+    answer = await ctx.wait_for("approval", ask="Go on?", timeout=3600)
+    return answer.approved
+
+
+asking = Pipeline(name="asking", payload=Item, stages=[Stage(ask_a_person)])

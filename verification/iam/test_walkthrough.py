@@ -9,19 +9,18 @@ import pytest
 
 from piecework.aws.endpoint import Emulator
 from tests.scenarios.pipelines import Item
-from verification.iam.actors import Actors, actor_environment
-from verification.iam.proxy import make_proxy
-from verification.iam.used import Grant, unused
-from verification.iam.walkthrough import (
-    PATCH,
+from verification.iam.actors import (
     PATIENCE_S,
     READ,
     WHY,
     WRITE,
     YES,
-    drained,
-    submit,
+    Actors,
+    actor_environment,
 )
+from verification.iam.proxy import make_proxy
+from verification.iam.used import Grant, unused
+from verification.iam.walkthrough import PATCH, drained
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ async def actors(
 
 
 async def test_each_actor_does_its_part_with_its_own_role(actors: Actors) -> None:
-    await submit(actors, "small", [Item(n=0, calls=1), Item(n=1, trouble="permanent")])
+    await actors.submit("small", [Item(n=0, calls=1), Item(n=1, trouble="permanent")])
     async with actors.worker() as scenario:
         await scenario.ended("small", PATIENCE_S)
     told = await actors.command(READ, "dlq", "show", "small", "1", "-o", "json")
@@ -61,7 +60,7 @@ async def test_each_actor_does_its_part_with_its_own_role(actors: Actors) -> Non
 
 
 async def test_who_lacks_a_right_is_told_so_and_changes_nothing(actors: Actors) -> None:
-    await submit(actors, "small", [Item(n=0)])
+    await actors.submit("small", [Item(n=0)])
     before = await actors.command(READ, "jobs", "show", "small", "-o", "json")
     refused = await actors.command(READ, "jobs", "cancel", "small", *YES, code=2)
     patch = ("--job", "small", "--chunk", "0", *PATCH, *WHY)
@@ -77,7 +76,7 @@ async def test_who_lacks_a_right_is_told_so_and_changes_nothing(actors: Actors) 
 async def test_a_payload_that_is_gone_is_a_dead_letter_and_not_a_refusal(
     actors: Actors,
 ) -> None:
-    await submit(actors, "small", [Item(n=0)])
+    await actors.submit("small", [Item(n=0)])
     s3 = actors.direct_client("s3")
     bucket = f"piecework-{actors.env}-000000000000-us-east-1"
     prefix = "tenants/default/jobs/small/payload/"

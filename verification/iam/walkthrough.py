@@ -19,38 +19,51 @@ from piecework.store.workers import WorkerReports
 from piecework_orchestrator import submit as submitting
 from piecework_orchestrator.ui.overview import Overview, read_workers
 from piecework_orchestrator.ui.pacing import Pacing
-from tests.scenarios.command_line import COUNTING, manifest
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item
-from verification.iam.actors import Actors
+from verification.iam.actors import (
+    DELETE,
+    DEPLOY,
+    DIED,
+    PATIENCE_S,
+    READ,
+    SUBMIT,
+    WHY,
+    WRITE,
+    YES,
+    Actors,
+)
+from verification.iam.operating import (
+    answer_and_compensate,
+    read_what_operators_set,
+    retry_a_webhook,
+    set_a_webhook,
+    steer_jobs,
+)
 from verification.iam.pipelines import LARGE as LONG
 
 LARGE = "verification.iam.pipelines:large"
 FAXING = "tests.scenarios.pipelines:faxing"
 LEANING = "tests.scenarios.pipelines:leaning"
-WHY = ("--reason", "walkthrough")
-YES = (*WHY, "--yes")
 PATCH = ("--patch", '{"trouble": ""}')
 INBOX = "inbox"
-#: Maximum seconds for a job on a slow machine.
-PATIENCE_S = 100.0
-#: The exit code of a command that found dead chunks.
-DIED = 5
 REFUSED = 2
-SUBMIT, READ, WRITE = "orchestrator", "operator-read", "operator-write"
-DELETE = "operator-delete"
-DEPLOY = "deploy"
 
 
 async def run_every_command(actors: Actors) -> None:
     """Run everything from the first submit to the last message."""
     await actors.command(DEPLOY, "infra", "destroy", "--with-data", "--dry-run")
+    await set_a_webhook(actors)
     await submit_jobs(actors)
     await run_workers(actors)
+    await steer_jobs(actors)
+    await answer_and_compensate(actors)
     await run_reading_commands(actors)
+    await read_what_operators_set(actors)
     await read_the_page(actors)
     await reconcile_leftovers(actors)
     await run_writing_commands(actors)
+    await retry_a_webhook(actors)
     await delete_jobs(actors)
     await deploy_stacks(actors)
 
@@ -68,16 +81,8 @@ async def submit_jobs(actors: Actors) -> None:
     await actors.command(SUBMIT, "submit", LARGE, source, "--job-id", "large")
     troubles = ("", "permanent", "transient", "permanent", "permanent")
     small = [Item(n=n, trouble=trouble) for n, trouble in enumerate(troubles)]
-    await submit(actors, "small", small)
-    await submit(actors, "fax", [Item(n=7)], pipeline=FAXING)
-
-
-async def submit(
-    actors: Actors, job: str, items: list[Item], *more: str, pipeline: str = COUNTING
-) -> None:
-    """Submit a job from a file."""
-    path = manifest(actors.folder / f"{job}.jsonl", items)
-    await actors.command(SUBMIT, "submit", pipeline, path, "--job-id", job, *more)
+    await actors.submit("small", small)
+    await actors.submit("fax", [Item(n=7)], pipeline=FAXING)
 
 
 async def run_workers(actors: Actors) -> None:
@@ -87,10 +92,10 @@ async def run_workers(actors: Actors) -> None:
         await scenario.ended("large", PATIENCE_S)
         await scenario.ended("small", PATIENCE_S)
         await scenario.ended("fax", PATIENCE_S)
-        await submit(actors, "waited", [Item(n=1)], "--wait")
+        await actors.submit("waited", [Item(n=1)], "--wait")
         await use_idempotency(scenario)
         await report(scenario)
-        await submit(actors, "leaning", [Item(n=n) for n in range(4)], pipeline=LEANING)
+        await actors.submit("leaning", [Item(n=n) for n in range(4)], pipeline=LEANING)
         breakers = scenario.rt.table
         await scenario.until(lambda: breakers.first(keys.BREAKERS_PK, 1), PATIENCE_S)
 
@@ -159,9 +164,9 @@ async def reconcile_leftovers(actors: Actors) -> None:
     """Reconcile an interrupted submit, a job past its deadline, and messages."""
     actors.drop("work-dlq", "not one of ours")
     items = [Item(n=n) for n in range(2)]
-    await submit(actors, "late", items, "--deadline", "1s")
+    await actors.submit("late", items, "--deadline", "1s")
     with patch.object(submitting, "fan_out", nothing):
-        await submit(actors, "cut-off", items)
+        await actors.submit("cut-off", items)
     await actors.command("reconciler", "reconcile", "--once")
     with patch.object(reconciling, "SUBMIT_TIMEOUT_S", 0.0):
         async with actors.scenario("reconciler") as scenario, scenario.reconciler():
@@ -209,13 +214,13 @@ async def run_writing_commands(actors: Actors) -> None:
         await actors.command(WRITE, "jobs", "retry", "large", *WHY)
         await scenario.ended("large", PATIENCE_S)
     await actors.command(WRITE, "dlq", "redrive", "--code", "tool.*", "--dry-run")
-    await submit(actors, "unwanted", [Item(n=n) for n in range(3)])
+    await actors.submit("unwanted", [Item(n=n) for n in range(3)])
     for verb in ("pause", "resume"):
         await actors.command(WRITE, "jobs", verb, "unwanted", *WHY)
     await actors.command(WRITE, "jobs", "cancel", "unwanted", *YES)
     await actors.command(WRITE, "jobs", "retry", "unwanted", *WHY)
     with patch.object(submitting, "fan_out", nothing):
-        await submit(actors, "unwritten", [Item(n=n) for n in range(2)])
+        await actors.submit("unwritten", [Item(n=n) for n in range(2)])
     await actors.command(WRITE, "jobs", "cancel", "unwritten", *YES)
 
 
@@ -228,8 +233,9 @@ async def resolve_an_effect(actors: Actors) -> None:
 
 
 async def delete_jobs(actors: Actors) -> None:
-    """Delete a job with dead letters, and let the retention delete another one."""
-    await actors.command(DELETE, "jobs", "delete", "small", *YES)
+    """Delete jobs with dead letters, and let the retention delete another one."""
+    for job in ("small", "booked"):
+        await actors.command(DELETE, "jobs", "delete", job, *YES)
     # The retry died again, and an open dead letter keeps its job.
     await actors.command(WRITE, "dlq", "discard", "--job", "large", *YES)
     async with actors.connected("reconciler") as rt:

@@ -145,6 +145,12 @@ class Settings:
     #: the usual restart of a provider.
     webhook_after_s: float = setting(900.0, ge=1)
 
+    #: The address of your endpoint where people answer questions by a signed link, such
+    #: as `https://ops.example.com/answer`. Then events of webhooks and `approvals show`
+    #: have a link for each open question. Its secret is the variable
+    #: `PIECEWORK_WEBHOOK_ANSWER_SECRET`. Empty: they have no links.
+    answer_url: str = setting("", pattern=r"^(https?://[A-Za-z0-9./:_~-]+)?$")
+
     #: `emf`: worker and reconciler write their metrics to stdout once a minute, in
     #: CloudWatch's embedded metric format. `off` is the default, because CloudWatch
     #: charges for each metric.

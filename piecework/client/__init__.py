@@ -9,12 +9,12 @@ The command line is built on this client.
 
 from __future__ import annotations
 
-from piecework.client.answer_links import AnswerLink, AnswerLinks
 from piecework.client.client import Client, SyncClient
 from piecework.client.job import JobHandle
 from piecework.client.sync import SyncJob
 from piecework.client.views import Done, Failed, JobFacts, JobView
 from piecework.domain.dead_letter import DeadLetterRow
+from piecework.webhooks.answer_links import AnswerLink, AnswerLinks
 from piecework_orchestrator.closing import Redriven, RedriveOptions
 from piecework_orchestrator.compensate import HandOutcome
 from piecework_orchestrator.cost.bill import TaskSize

@@ -18,7 +18,6 @@ from typing import Any, Self, TypeVar, overload
 from pydantic import BaseModel
 from typing_extensions import Unpack
 
-from piecework.client.answer_links import AnswerLink
 from piecework.client.arguments import (
     Deadline,
     Rows,
@@ -46,6 +45,7 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.dead_letters import Closing
 from piecework.store.limits import FleetQuotas
+from piecework.webhooks.answer_links import AnswerLink
 from piecework_orchestrator.approvals import (
     AnswerRequest,
     answer,

@@ -59,6 +59,8 @@ class WebhookEvent:
         text: One sentence for people.
         command: The command that shows more.
         data: The facts for programs.
+        asks: The question that a person may answer by a link, as `AnswerLinks.link`
+            takes it; empty: it tells of none that is open.
     """
 
     kind: str
@@ -70,6 +72,7 @@ class WebhookEvent:
     pipeline: str = ""
     job: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    asks: Mapping[str, Any] = field(default_factory=dict)
 
 
 def event_id(*parts: str | int) -> str:
@@ -173,8 +176,14 @@ class WebhookDelivery(Row):
 
     @property
     def body(self) -> str:
-        """The body, the same for each attempt."""
+        """The body as it is stored: without a link, which its sender adds."""
         return self._text("body")
+
+    @property
+    def asks(self) -> dict[str, Any]:
+        """The open question of which it tells; empty: it tells of none."""
+        found = json.loads(str(self.item.get("asks", "{}")))
+        return found if isinstance(found, dict) else {}
 
     @property
     def state(self) -> str:
@@ -224,6 +233,16 @@ def body_of(event: WebhookEvent, form: str, environment: str) -> str:
             "data": dict(event.data),
         }
     )
+
+
+def with_link(body: str, url: str) -> str:
+    """Return the body of an event with the link by which its question is answered."""
+    document = json.loads(body)
+    if "data" in document:
+        document["data"]["answer_url"] = url
+    else:
+        document["text"] += f"\n<{url}|Answer>"
+    return encode(document)
 
 
 def slack_text(event: WebhookEvent, environment: str) -> str:

@@ -18,7 +18,13 @@ from typing import Any
 
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, iso
-from piecework.domain.webhook import Webhook, WebhookDelivery, WebhookEvent, body_of
+from piecework.domain.webhook import (
+    Webhook,
+    WebhookDelivery,
+    WebhookEvent,
+    body_of,
+    encode,
+)
 from piecework.store.dead_letters import expires_at
 from piecework.store.table import Action, Refused, Table, Written
 
@@ -89,6 +95,8 @@ def deliveries_to(
         }
         if event.job:
             item["job"] = event.job
+        if event.asks:
+            item["asks"] = encode(event.asks)
         sk = keys.delivery_sk(hook.name, event.id)
         actions += [
             table.action("Put", pk, sk, item=item),

@@ -264,6 +264,12 @@ def question_event(
     number = -1 if step is None else step[0]
     to = step[1].to if step else ""
     chunk = "join" if ref.is_join else str(ref.chunk)
+    asks = {
+        "chunk": ref.chunk,
+        "stage": row.stage,
+        "question": row.name,
+        "asked_at": row.asked_at,
+    }
     verb = {
         "question.asked": "asks",
         "question.reminded": "still asks",
@@ -282,13 +288,6 @@ def question_event(
         text=f"Chunk {chunk} of job {ref.job} {verb} {row.name!r}"
         f" in stage {row.stage}; its time ends at {row.until}.",
         command=f"piecework approvals show {ref.job} {chunk}",
-        data={
-            "chunk": ref.chunk,
-            "stage": row.stage,
-            "question": row.name,
-            "asked_at": row.asked_at,
-            "until": row.until,
-            **({"to": to} if to else {}),
-            **more,
-        },
+        data={**asks, "until": row.until, **({"to": to} if to else {}), **more},
+        asks={} if step is None else {"job": ref.job, **asks, "to": to},
     )

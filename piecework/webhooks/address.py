@@ -46,7 +46,7 @@ def read_reference(text: str, environ: Mapping[str, str] = os.environ) -> str:
     name = text.removeprefix(REFERENCE)
     found = environ.get(name, "") if name.startswith(VARIABLES) else ""
     if not found:
-        message = f"The reconciler has no variable {name}."
+        message = f"The process has no variable {name}."
         raise UsageError(message, code="webhook.variable.missing")
     return found
 

@@ -15,12 +15,19 @@ import structlog
 
 from piecework import telemetry
 from piecework.domain.model import moment
-from piecework.domain.webhook import ATTEMPTS, DELAYS_S, Webhook, WebhookDelivery
+from piecework.domain.webhook import (
+    ATTEMPTS,
+    DELAYS_S,
+    Webhook,
+    WebhookDelivery,
+    with_link,
+)
 from piecework.errors import UsageError
 from piecework.jobs.escalation import act_on_rung
 from piecework.runtime import Runtime
 from piecework.store.outbox import DueMark, Outbox, RungMark, read_webhook
 from piecework.webhooks.address import read_networks, read_reference
+from piecework.webhooks.answer_links import AnswerLinks
 from piecework.webhooks.sender import Answer, Post, Send, Sender
 
 #: Seconds of a claim, in timeouts: the request, and the writes before and after it.
@@ -127,10 +134,25 @@ class Deliverer:
             return Answer("the webhook was removed")
         settings = self.rt.settings
         try:
+            body = self._body(delivery)
             url, secret = read_reference(webhook.url), read_reference(webhook.secret)
             networks = read_networks(settings.webhook_networks)
         except UsageError as error:
             return Answer(error.message)
         send = self.send or Sender(settings.webhook_timeout_s, networks)
         now = self.rt.clock()
-        return await send(Post(url, secret, delivery.event, delivery.body, now))
+        return await send(Post(url, secret, delivery.event, body, now))
+
+    def _body(self, delivery: WebhookDelivery) -> str:
+        """Return the body of a delivery, with a link if it asks and links are on.
+
+        No table has the link: everyone with it may answer.
+
+        Raises:
+            UsageError: As `AnswerLinks.configured`.
+        """
+        asks = delivery.asks
+        links = AnswerLinks.configured(self.rt.settings) if asks else None
+        if links is None:
+            return delivery.body
+        return with_link(delivery.body, links.link(asks, to=asks["to"]))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,13 +19,16 @@ import uvicorn
 from rich.console import Console
 
 from piecework import Context, Pipeline, Stage
-from piecework.client import AnswerLinks, Client, answer_links
+from piecework.client import AnswerLinks, Client
 from piecework.domain.model import iso
 from piecework.errors import UsageError
 from piecework.settings import Settings
+from piecework.webhooks import answer_links
 from piecework_examples.approval_endpoint.app import make_app
 from piecework_examples.quickstart import Paragraph
-from piecework_orchestrator.cli.approvals import draw
+from piecework_examples.webhook_receiver.receiver import Inbox, serve
+from piecework_orchestrator.cli.approvals import draw, with_link
+from piecework_orchestrator.webhooks import Subscription, set_webhook, show_webhook
 from piecework_simulation.in_process import InProcessAws, worker_beside
 
 LINKS = AnswerLinks("s" * 32, "http://127.0.0.1/answer")
@@ -185,3 +190,54 @@ async def test_a_person_answers_once_what_the_link_asks() -> None:
         told = await job.events()
         (answered,) = [each for each in told if each["event"] == "answered"]
         assert "ada@example.com (by link)" in str(answered)
+
+
+def test_an_open_question_is_shown_with_its_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PIECEWORK_WEBHOOK_ANSWER_SECRET", LINKS.secret)
+    on, off = Settings(answer_url=LINKS.url), Settings()
+    url = with_link(ASKED, on, "ada")["answer_url"]
+    assert ("j", "ada") == (LINKS.read(token_of(url)).job, LINKS.read(token_of(url)).to)
+    assert ASKED == with_link(ASKED, off, "ada")
+    ended = {**ASKED, "outcome": "ada answered"}
+    assert ended == with_link(ended, on, "ada")
+
+
+async def test_the_link_of_a_webhook_answers_and_then_says_what_was_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIECEWORK_WEBHOOK_SECRET", "w" * 32)
+    settings = Settings(
+        receive_wait_s=1, cancel_poll_s=0.2, reconcile_s=0.2, answer_url=LINKS.url
+    )
+    aws, inbox = InProcessAws(settings), Inbox.open(tmp_path / "events.db")
+    receiver = serve("w" * 32, tmp_path / "events.db")
+    url = f"http://127.0.0.1:{receiver.server_port}/"
+    threading.Thread(target=receiver.serve_forever, args=(0.02,), daemon=True).start()
+    async with (
+        endpoint(aws) as http,
+        Client(runtime=aws.runtime(), actor="tester") as client,
+    ):
+        hook = Subscription("ops", url, "env:PIECEWORK_WEBHOOK_SECRET")
+        await set_webhook(aws.runtime(), hook, "tester")
+        job = await client.submit(publishing, [Paragraph(text="b")], id="j")
+        async with worker_beside(aws, {"publishing": publishing}, [__name__]):
+            await asked(client)
+            missing = "no variable PIECEWORK_WEBHOOK_ANSWER_SECRET"
+            async with asyncio.timeout(30):
+                while missing not in str(await show_webhook(aws.runtime(), "ops")):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+                monkeypatch.setenv("PIECEWORK_WEBHOOK_ANSWER_SECRET", LINKS.secret)
+                while not inbox.bodies():  # noqa: ASYNC110 -- of another thread
+                    await asyncio.sleep(0.05)
+            query = urlsplit(inbox.bodies()[0]["data"]["answer_url"]).query
+            assert query not in str(aws.dynamodb.tables)
+            yes = {"decision": "yes", "reason": "it is right"}
+            assert 200 == (await http.post(f"/answer?{query}", data=yes)).status
+            await job.wait()
+        async with http.get(f"/answer?{query}") as page:
+            assert 410 == page.status
+            assert "endpoint answered" in await page.text()
+    receiver.shutdown()
+    receiver.server_close()

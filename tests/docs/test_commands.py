@@ -200,7 +200,7 @@ def test_every_setting_that_a_page_names_exists() -> None:
     named = {n for text in texts for n in re.findall(r"PIECEWORK_([A-Z_]+[A-Z])", text)}
     others = {"STATE_DIR", "CACHE_DIR", "LOG_LEVEL", "CONFORMANCE_ENDPOINT", "UI_TOKEN"}
     # Variables of users, to which webhooks refer.
-    others |= {"WEBHOOK", "WEBHOOK_SECRET", "WEBHOOK_SLACK"}
+    others |= {"WEBHOOK", "WEBHOOK_SECRET", "WEBHOOK_SLACK", "WEBHOOK_ANSWER_SECRET"}
 
     assert set() == {n.lower() for n in named - others} - {
         each.name for each in fields(Settings)

@@ -1,11 +1,12 @@
 """A page where a person answers one question of a stage, by a signed link.
 
 pip install fastapi uvicorn
-export ANSWER_SECRET=…  # 32 characters or more
+export PIECEWORK_WEBHOOK_ANSWER_SECRET=…  # 32 characters or more
+export PIECEWORK_ANSWER_URL=https://acme.example/answer
 uvicorn --factory piecework_examples.approval_endpoint.app:app
 
-Make the links where you send your mails, such as in the receiver of the webhook event
-`question.asked`, which names the job and the chunk:
+With the same two variables the reconciler adds the link to the webhook events of a
+question. Or make links where you send your mails, each for its person:
 
 question = await client.job(job).question(chunk)
 links.link(question, to="ada@example.com")
@@ -15,7 +16,6 @@ The page asks before it answers: mail programs open links by themselves, to chec
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from html import escape
@@ -113,6 +113,8 @@ def page(title: str, body: str, status: int = 200) -> HTMLResponse:
 
 def app() -> FastAPI:
     """Return the endpoint of this process: `uvicorn --factory …:app`."""
-    address = os.environ.get("ANSWER_URL", "http://127.0.0.1:8000/answer")
-    tenant = load_settings().tenant
-    return make_app(AnswerLinks(os.environ["ANSWER_SECRET"], address, tenant))
+    links = AnswerLinks.configured(load_settings())
+    if links is None:
+        message = "Set PIECEWORK_ANSWER_URL to the address of this endpoint."
+        raise SystemExit(message)
+    return make_app(links)

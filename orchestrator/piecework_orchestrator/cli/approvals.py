@@ -14,6 +14,7 @@ from piecework.domain.question import StepKind
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.reading import Reading
+from piecework.settings import Settings
 from piecework_orchestrator.approvals import chunk_question, open_questions
 from piecework_orchestrator.cli.completion import complete_job
 from piecework_orchestrator.cli.options import (
@@ -77,19 +78,46 @@ def show_approval(
     job: JobArgument,
     chunk: ChunkArgument,
     question: QuestionOption = "",
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="PERSON", help="For whom its link is: the actor in the record."
+        ),
+    ] = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show a question of a chunk, and the answer that counts."""
+    """Show a question of a chunk, and the answer that counts.
+
+    With PIECEWORK_ANSWER_URL an open question has a link by which a person answers it.
+    """
 
     async def run(rt: Reading, out: Output) -> None:
         record = await require_job(rt, job)
         ref = record.ref.chunk(parse_chunk(chunk))
-        document = await chunk_question(rt, ref, question)
+        document: Document = await chunk_question(rt, ref, question)
+        try:
+            document = with_link(document, rt.settings, to)
+        except UsageError as error:
+            out.say(f"shown without a link: {error.message}")
         out.document(document, lambda console: draw(console, document))
         if out.table and document["state"] == "OPEN":
             out.say(f"next: {answer_step(document)}")
 
     run_reading(run, output)
+
+
+def with_link(document: Document, settings: Settings, to: str) -> Document:
+    """Return a question with the link by which `to` answers it, if links are on.
+
+    Raises:
+        UsageError: `webhook.variable.missing`, `approval.link.invalid`.
+    """
+    if "outcome" in document or not settings.answer_url:
+        return document
+    from piecework.webhooks.answer_links import AnswerLinks
+
+    links = AnswerLinks.configured(settings)
+    return {**document, "answer_url": links.link(document, to) if links else ""}
 
 
 def answer_approval(  # noqa: PLR0913, PLR0917 -- the options of one command

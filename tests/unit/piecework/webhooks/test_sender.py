@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.webhook import WebhookEvent, body_of
+from piecework.domain.webhook import WebhookEvent, body_of, with_link
 from piecework.errors import PieceworkError
 from piecework.webhooks.address import (
     check_url,
@@ -56,6 +56,12 @@ def test_a_message_for_slack_has_no_mention_and_no_link() -> None:
     assert body_of(event, "slack", "prod") == (
         '{"text":"*a &lt;!channel&gt; &amp; b*\\n`see &lt;x&gt;`\\n_prod · evt_1_"}'
     )
+
+
+def test_a_question_has_its_link_in_each_format() -> None:
+    event = WebhookEvent("question.asked", "evt_1", "", "t", "a", "b", data={"c": 1})
+    for form, link in (("json", '"answer_url":"https://x"'), ("slack", "<https://x|")):
+        assert link in with_link(body_of(event, form, "prod"), "https://x")
 
 
 REFUSED = [

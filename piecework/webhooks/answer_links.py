@@ -16,10 +16,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
+from piecework.domain.webhook import REFERENCE, VARIABLES
 from piecework.errors import UsageError
+from piecework.settings import Settings
+from piecework.webhooks.address import read_reference
 
 #: The first part of a token: what is signed, and how.
 VERSION: Final = "a1"
+#: The variable with the secret of the links that Piecework itself makes.
+SECRET: Final = f"{REFERENCE}{VARIABLES}ANSWER_SECRET"
 #: The query parameter of a link.
 PARAMETER: Final = "answer"
 #: A shorter secret could be guessed.
@@ -71,6 +76,18 @@ class AnswerLinks:
         if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query:
             message = "The address of the endpoint is not http(s)://HOST/PATH."
             raise UsageError(message, code="approval.link.invalid")
+
+    @classmethod
+    def configured(cls, settings: Settings) -> AnswerLinks | None:
+        """Return the links of the setting `answer_url`; None: it is not set.
+
+        Raises:
+            UsageError: `webhook.variable.missing`: this process has no
+                `PIECEWORK_WEBHOOK_ANSWER_SECRET`; `approval.link.invalid`.
+        """
+        if not settings.answer_url:
+            return None
+        return cls(read_reference(SECRET), settings.answer_url, settings.tenant)
 
     def link(self, question: Mapping[str, Any], to: str = "") -> str:
         """Return the link to a question.

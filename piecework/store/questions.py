@@ -52,7 +52,8 @@ ENDED = {
 def question_put(table: Table, claim: Claim, facts: Mapping[str, Any]) -> Action:
     """Return the write of an open question, for the transaction that begins the wait.
 
-    A question that ended without an answer in an earlier generation is replaced.
+    It replaces a question that ended in an earlier generation without an answer, or
+    with one that the stage's model does not accept.
     """
     sk = keys.question_sk(claim.ref.chunk, facts["stage"], facts["question"])
     return table.action("Put", claim.ref.pk, sk, item={**facts, "gen": claim.gen})

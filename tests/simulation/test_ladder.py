@@ -15,7 +15,9 @@ from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import JobStatus, moment
 from piecework.store.dead_letters import Closing, DeadLetters
+from piecework_orchestrator.cli.views.dead_letters import ladder_rows
 from piecework_orchestrator.inspector import explain
+from piecework_orchestrator.letters import dead_letter_document
 from piecework_orchestrator.redrive import discard, redrive
 from piecework_orchestrator.webhooks import Subscription, set_webhook
 from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
@@ -135,9 +137,21 @@ def test_a_dead_letter_climbs_the_whole_ladder_in_time() -> None:
         found = await reached(here)
         assert [name for name, _ in found] == ["alert", "ticket", "customer"]
         assert all(0 <= late <= 60 for _, late in found)
+        letter = await dead_letter_document(here.rt, REF.chunk(0))
+        shown.extend((row["rung"], row.get("after")) for row in ladder_rows(letter))
 
+    shown: list[tuple[str, str | None]] = []
     desk = run(act)
     first, second, third = desk.tried
+    assert shown == [
+        ("attempt 1", ""),
+        ("attempt 2", f"1m{round(second - first) - 60}s"),
+        ("attempt 3", f"10m{round(third - second) - 600}s"),
+        ("dead letter", None),
+        ("alert", "at once"),
+        ("ticket", "30m"),
+        ("customer", "2h"),
+    ]
     assert 60 <= second - first <= 70
     assert 600 <= third - second <= 670
     assert [name for name, _, _ in desk.called] == ["ticket", "customer"]

@@ -22,7 +22,7 @@ from piecework_orchestrator.cli.output import (
 )
 from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.selection import FINGERPRINT_DIGITS
-from piecework_orchestrator.times import format_ago
+from piecework_orchestrator.times import format_ago, format_between
 
 LINE_ATTRIBUTES = (
     "job",
@@ -167,12 +167,21 @@ def compensation_text(letter: Document, now: float) -> str:
 
 
 def ladder_rows(letter: Document) -> list[Document]:
-    """Return what happened to the chunk, and what follows while the letter is open."""
-    died, attempts = letter["dead_lettered_at"], letter.get("attempts", 0)
-    rows: list[Document] = [
-        {"rung": "attempts of the chunk", "state": f"{attempts} failed", "at": died},
-        {"rung": "dead letter", "state": "reached", "at": died},
-    ]
+    """Return what happened to the chunk, and what follows while the letter is open.
+
+    `after`: since the attempt before; of a rung, since the dead letter.
+    """
+    died, before = letter["dead_lettered_at"], ""
+    rows: list[Document] = []
+    last_errors = {error.get("attempt"): error for error in letter["error_history"]}
+    for attempt, error in last_errors.items():
+        name, at = f"attempt {attempt}", error["at"]
+        after, why = format_between(before, at), error["code"]
+        rows.append(
+            {"rung": name, "state": "failed", "at": at, "after": after, "why": why}
+        )
+        before = at
+    rows.append({"rung": "dead letter", "state": "reached", "at": died})
     for position, rung in enumerate(letter["ladder"]):
         due, at = rung["due_at"], rung.get("reached_at", "")
         if at:
@@ -182,6 +191,7 @@ def ladder_rows(letter: Document) -> list[Document]:
         else:
             state = "next" if position == letter["rung"] else "later"
         facts = {"rung": rung["rung"], "state": state, "at": at or due}
+        facts["after"] = format_between(died, due) if due > died else "at once"
         rows.append({**facts, "why": rung.get("error", "")})
     return rows
 
@@ -189,6 +199,7 @@ def ladder_rows(letter: Document) -> list[Document]:
 LADDER_COLUMNS = [
     Column("RUNG", "rung"),
     Column("STATE", "state"),
+    Column("AFTER", "after"),
     Column("AT", lambda row: f"{row['at'][:19]}Z"),
     Column("WHY", "why", folds=True),
 ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from piecework.domain.keys import is_name
-from piecework.domain.model import moment
+from piecework.domain.model import Job, moment
 from piecework.errors import UsageError
 from piecework.jobs.pipeline_pauses import PausedJobs, pause_pipeline, resume_pipeline
 from piecework.runtime import Runtime
@@ -27,21 +28,37 @@ async def list_pipelines(rt: Runtime, tenant: str) -> list[dict[str, Any]]:
     for report in await read_reports(rt.table):
         if not report.has_stopped and moment(report.due_at) > rt.clock():
             workers.update(report.pipelines)
+    async for job in newest_active(rt, tenant):
+        jobs[job.pipeline] += 1
+    states = {s.pipeline: s async for s in rt.pipelines.of_tenant(tenant)}
+    return documents(tenant, workers, jobs, states)
+
+
+async def newest_active(rt: Runtime, tenant: str) -> AsyncIterator[Job]:
+    """Yield the active ones of a tenant's newest jobs."""
     seen = 0
     async for ref in rt.jobs.listed(tenant):
         job = await rt.jobs.read(ref)
-        if job is not None and not job.status.ended:
-            jobs[job.pipeline] += 1
+        if job is not None and not job.status.ended and not job.status.gone:
+            yield job
         seen += 1
         if seen == NEWEST:
-            break
-    states = {s.pipeline: s async for s in rt.pipelines.of_tenant(tenant)}
+            return
+
+
+def documents(
+    tenant: str,
+    workers: Mapping[str, int],
+    jobs: Mapping[str, int],
+    states: Mapping[str, PipelineState],
+) -> list[dict[str, Any]]:
+    """Return the pipelines with their workers, active jobs and pauses, by name."""
     names = workers.keys() | jobs.keys() | {n for n, s in states.items() if s.pause}
     return [
         {
             **document(states.get(name, PipelineState(tenant, name))),
-            "workers": workers[name],
-            "jobs": jobs[name],
+            "workers": workers.get(name, 0),
+            "jobs": jobs.get(name, 0),
         }
         for name in sorted(names)
     ]

@@ -76,6 +76,50 @@ async def test_a_job_is_paused_with_a_reason_and_resumed(
     assert "Job j-1 is RUNNING" in text
 
 
+async def test_a_pipeline_is_paused_with_a_reason_and_resumed(
+    deployment: Deployment, page: Page
+) -> None:
+    job = await deployment.submit("j-1", "one")
+    by_hand = await deployment.submit("j-2", "one")
+    await by_hand.pause("later")
+    path = "/actions/pause-pipeline?pipeline=word-count"
+    _, form = await page.get(path)
+    assert "1 job will wait" in form
+    assert ("j-1" in form, "j-2" in form) == (True, False)
+    foreign, _ = await page.post(path, "http://evil.example", reason="mine")
+    forged, _ = await page.post(path, form_token="guessed", reason="mine")
+    assert (foreign, forged) == (403, 403)
+    assert (await job.facts()).status == "RUNNING"
+
+    text = await perform(page, path, reason="wrong <prompt>")
+    assert "1 job of pipeline word-count paused." in text
+    [pipeline] = await deployment.client.pipelines()
+    assert (pipeline["pause"]["actor"], pipeline["pause"]["message"]) == (
+        "ann@desk",
+        "wrong <prompt>",
+    )
+    _, shown = await page.get("/")
+    assert "is paused:</strong> wrong &lt;prompt&gt;" in shown
+    resume = "/actions/resume-pipeline?pipeline=word-count"
+    assert (resume in shown, path in shown) == (True, False)
+    _, again = await page.get(path)
+    assert "It is paused already: wrong &lt;prompt&gt; (by ann@desk)." in again
+    _, of_job = await page.get("/jobs/j-1")
+    assert (resume in of_job, "/actions/resume?" in of_job) == (True, False)
+
+    _, form = await page.get(resume)
+    assert "1 job that it has paused will go on." in form
+    await perform(page, resume, reason="a new prompt")
+    statuses = [(await each.facts()).status for each in (job, by_hand)]
+    assert statuses == ["RUNNING", "PAUSED"]
+    _, shown = await page.get("/")
+    assert (resume in shown, path in shown) == (False, True)
+    status, twice = await page.post(resume, reason="once more")
+    assert (status, "job.pipeline.not_paused" in twice) == (422, True)
+    status, _ = await page.get("/actions/pause-pipeline?pipeline=a/b")
+    assert status == 400
+
+
 async def test_a_canary_redrives_a_cause_of_all_jobs(
     deployment: Deployment, page: Page
 ) -> None:
@@ -151,6 +195,7 @@ async def test_an_effect_in_doubt_is_resolved(
         ("/actions/cancel?job=unknown", 404),
         ("/actions/explode?job=j-1", 404),
         ("/actions/redrive?job=j-1&chunk=x", 400),
+        ("/actions/pause-pipeline?pipeline=", 400),
     ],
 )
 async def test_an_action_without_a_reason_or_a_subject_changes_nothing(
@@ -171,10 +216,10 @@ async def test_each_action_shows_its_subject_and_refuses_without_a_reason(
     job = await deployment.submit("j-1", "broken", "one")
     async with deployment.worker():
         await job.wait(timeout=20)
-    if name in {"pause", "cancel"}:
+    if name in {"pause", "cancel", "pause-pipeline", "resume-pipeline"}:
         job = await deployment.submit("j-2", "one")
     before = (await job.view()).document
-    path = f"/actions/{name}?job={job.id}&chunk=0&effect=none"
+    path = f"/actions/{name}?job={job.id}&chunk=0&effect=none&pipeline=word-count"
     status, form = await page.get(path)
     assert (status, "What it would change" in form) == (200, True)
     assert job.id in form

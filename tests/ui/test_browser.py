@@ -36,6 +36,7 @@ PAGES = (
     "/jobs/j-1/chunks/1",
     "/actions/redrive?job=j-1",
     "/actions/edit?job=j-1&chunk=1",
+    "/actions/pause-pipeline?pipeline=word-count",
     "/jobs/unknown",
     "/questions",
     "/jobs/j-2",
@@ -142,3 +143,29 @@ async def test_a_question_is_answered_by_keyboard(
         results = {done.chunk: str(done.value) async for done in job.results()}  # type: ignore[union-attr]
     assert "approved=False comment='Enter alone" in results[1]
     assert [text for text in errors if "422" not in text] == []
+
+
+async def test_a_pipeline_is_paused_by_keyboard_and_a_job_shows_how_to_resume_it(
+    browser: Browser, deployment: Deployment, page: Served
+) -> None:
+    async with deployment.worker():
+        await deployment.submit("j-2", "hold")
+        tab, errors = await open_page(await browser.new_context(), page.address)
+        await tab.goto(f"{page.address}/actions/pause-pipeline?pipeline=word-count")
+        await tab.get_by_label("Reason").fill("the prompt is wrong")
+        await tab.keyboard.press("Enter")
+        await tab.wait_for_url("**/tasks/1")
+        assert "1 job of pipeline word-count paused." in await tab.inner_text("main")
+        await tab.get_by_role("link", name="Back").press("Enter")
+        await tab.get_by_text("Pipeline word-count is paused:").wait_for()
+        row = tab.get_by_role("row", name="word-count").filter(has_text="Resume")
+        assert "PAUSED" in await row.inner_text()
+        await tab.goto(f"{page.address}/jobs/j-2")
+        await tab.get_by_role("link", name="Resume the pipeline").press("Enter")
+        await tab.wait_for_url("**/actions/resume-pipeline**")
+        await tab.get_by_label("Reason").fill("a new prompt")
+        await tab.keyboard.press("Enter")
+        await tab.wait_for_url("**/tasks/2")
+        deployment.go_on.set()
+        await deployment.client.job("j-2").wait(timeout=20)
+    assert errors == []

@@ -60,7 +60,7 @@ class Subject:
     """What an action is about, from its address.
 
     Attributes:
-        job, fingerprint, effect, question: Empty: not given.
+        job, fingerprint, effect, question, pipeline: Empty: not given.
         chunk: The number of a chunk; None: not given.
     """
 
@@ -69,12 +69,14 @@ class Subject:
     fingerprint: str = ""
     effect: str = ""
     question: str = ""
+    pipeline: str = ""
 
     @property
     def query(self) -> dict[str, str]:
         """The query of the address."""
         found = {"job": self.job, "fingerprint": self.fingerprint}
         found |= {"effect": self.effect, "question": self.question}
+        found |= {"pipeline": self.pipeline}
         found |= {} if self.chunk is None else {"chunk": chunk_name(self.chunk)}
         return {name: value for name, value in found.items() if value}
 
@@ -94,6 +96,7 @@ class Subject:
         words += [] if self.chunk is None else [f"chunk {chunk_name(self.chunk)}"]
         words += [f"cause {self.fingerprint}"] if self.fingerprint else []
         words += [f"question {self.question}"] if self.question else []
+        words += [f"pipeline {self.pipeline}"] if self.pipeline else []
         return ", ".join(words) or "all jobs"
 
 

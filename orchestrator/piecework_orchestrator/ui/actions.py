@@ -11,6 +11,7 @@ from typing import Final
 
 from piecework_orchestrator.ui import job_actions as job
 from piecework_orchestrator.ui import letter_actions as letters
+from piecework_orchestrator.ui import pipeline_actions as pipelines
 from piecework_orchestrator.ui import question_actions as questions
 from piecework_orchestrator.ui.action import Action
 
@@ -60,6 +61,12 @@ ACTIONS: Final = {
         page="question.html",
     ),
     "resolve": Action("Resolve the effect", job.preview_resolve, job.resolve),
+    "pause-pipeline": Action(
+        "Pause the pipeline", pipelines.preview_pause, pipelines.pause
+    ),
+    "resume-pipeline": Action(
+        "Resume the pipeline", pipelines.preview_resume, pipelines.resume
+    ),
 }
 
 

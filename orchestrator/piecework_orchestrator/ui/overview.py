@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from piecework.client import Client
@@ -19,6 +20,7 @@ from piecework.runtime import Runtime
 from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.outbox import webhooks_of
 from piecework.store.workers import read_reports
+from piecework_orchestrator import pipelines
 from piecework_orchestrator.inspector import (
     Document,
     explanation,
@@ -102,17 +104,21 @@ class Overview:
             "busy": sum(w["in_progress"] for w in workers if w["state"] == "ALIVE"),
             "slots": sum(w["max_chunks"] for w in workers if w["state"] == "ALIVE"),
             "failed_webhooks": failed,
-            "paused_pipelines": await self._paused_pipelines(),
+            "pipelines": await self._pipelines(workers, jobs),
         }
 
-    async def _paused_pipelines(self) -> list[Document]:
-        """Return the pipelines that an operator has paused."""
-        states = self.rt.pipelines.of_tenant(self.rt.settings.tenant)
-        return [
-            {"pipeline": state.pipeline, **state.pause.document()}
-            async for state in states
-            if state.pause
-        ]
+    async def _pipelines(
+        self, workers: Sequence[Document], jobs: Sequence[Document]
+    ) -> list[Document]:
+        """Return the pipelines of live workers, of listed jobs, and of pauses."""
+        tenant = self.rt.settings.tenant
+        alive = (w["pipelines"] for w in workers if w["state"] == "ALIVE")
+        return pipelines.documents(
+            tenant,
+            Counter(chain.from_iterable(alive)),
+            Counter(job["pipeline"] for job in jobs if not job["ended"]),
+            {s.pipeline: s async for s in self.rt.pipelines.of_tenant(tenant)},
+        )
 
     async def _jobs(self) -> list[Document]:
         """Return the newest jobs, the newest first."""

@@ -344,6 +344,7 @@ def read_subject(request: Request) -> Subject:
         query.get("fingerprint", ""),
         query.get("effect", ""),
         query.get("question", ""),
+        query.get("pipeline", ""),
     )
 
 
@@ -369,6 +370,8 @@ def back_to(subject: Subject) -> str:
     """Return the address of the page from which an action was chosen."""
     if subject.question:
         return "/questions"
+    if subject.pipeline:
+        return "/"
     if not subject.job:
         return "/dead-letters"
     page = "" if subject.chunk is None else f"/chunks/{subject.chunk}"

@@ -107,7 +107,7 @@ async def update(runtime: Runtime, number: int) -> object:
 
 async def receive(runtime: Runtime, _: int) -> object:
     """Receive from an empty queue."""
-    return await runtime.work.receive(10, wait_s=0, hide_s=30)
+    return await runtime.work.receive(10, of="", wait_s=0, hide_s=30)
 
 
 OPERATIONS = {"UpdateItem": update, "ReceiveMessage": receive}

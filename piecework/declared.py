@@ -122,6 +122,7 @@ def pipeline(
     runbook: str = "",
     calls_per_chunk: int | None = None,
     ordered_by: Callable[[Any], str | int | None] | None = None,
+    queue: str = "",
     ladder: Ladder | None = None,
     timeout: float | None = None,
     isolate: bool = False,
@@ -136,6 +137,7 @@ def pipeline(  # noqa: PLR0913 -- facts of the pipeline, and of its stage
     runbook: str = "",
     calls_per_chunk: int | None = None,
     ordered_by: Callable[[Any], str | int | None] | None = None,
+    queue: str = "",
     ladder: Ladder | None = None,
     timeout: float | None = None,
     isolate: bool = False,
@@ -153,6 +155,7 @@ def pipeline(  # noqa: PLR0913 -- facts of the pipeline, and of its stage
         runbook: As for `Pipeline`.
         calls_per_chunk: As for `Pipeline`.
         ordered_by: As for `Pipeline`.
+        queue: As for `Pipeline`.
         ladder: As for `Pipeline`.
         timeout: As for `Stage`.
         isolate: As for `Stage`.
@@ -170,6 +173,7 @@ def pipeline(  # noqa: PLR0913 -- facts of the pipeline, and of its stage
             "runbook": runbook,
             "calls_per_chunk": calls_per_chunk,
             "ordered_by": ordered_by,
+            "queue": queue,
             "ladder": ladder,
         }
         stage = Stage(

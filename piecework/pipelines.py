@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, get_a
 
 from typing_extensions import TypeVar
 
-from piecework.domain.keys import is_name
+from piecework.domain.keys import DEFAULT_QUEUE, is_name, is_queue_name
 from piecework.errors import UsageError
 
 if TYPE_CHECKING:
@@ -135,6 +135,9 @@ class Pipeline(Generic[P]):
         ordered_by: The order key of a payload, up to 256 characters. Chunks with the
             same key run one after another, in the order of the input; those of other
             keys run beside them. A chunk with the key None waits for no other.
+        queue: The queue of its chunks: only workers with a pipeline of this queue
+            receive from it. Lower-case letters, digits and '-', 30 characters at most.
+            Empty: the default queue, which each deployment has.
         calls_per_chunk: For the estimate of `submit --dry-run`.
         owner: The person or team for its dead letters; each dead letter has it.
         runbook: The address of the instructions for dead letters; each one has it.
@@ -158,6 +161,7 @@ class Pipeline(Generic[P]):
     join: Callable[[Results], Awaitable[Any]] | None = None
     label: Callable[[P], str] | None = None
     ordered_by: Callable[[P], str | int | None] | None = None
+    queue: str = ""
     calls_per_chunk: int | None = None
     owner: str = ""
     runbook: str = ""
@@ -222,6 +226,7 @@ def validation_errors(pipeline: Pipeline) -> list[str]:
     found = []
     if not is_name(pipeline.name):
         found.append("its name may hold letters, digits, '-' and '_' (64 at most)")
+    found += queue_errors(pipeline.queue)
     if not names:
         found.append("it has no stage")
     found += [stage_name_error(name) for name in names if not is_name(name)]
@@ -262,6 +267,16 @@ def validation_errors(pipeline: Pipeline) -> list[str]:
     if pipeline.ladder is not None:
         found += pipeline.ladder.errors()
     return found
+
+
+def queue_errors(queue: str) -> list[str]:
+    """Return why a text names no queue, which tables and names in SQS have."""
+    if queue == DEFAULT_QUEUE:
+        return [f"its queue is {queue!r}: leave `queue` out for the default queue"]
+    if queue and not is_queue_name(queue):
+        rule = "lower-case letters, digits and '-' (30 at most, a letter first)"
+        return [f"its queue {queue!r} is not a name of {rule}"]
+    return []
 
 
 def stage_name_error(name: str) -> str:

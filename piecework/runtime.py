@@ -32,6 +32,7 @@ from piecework.aws.endpoint import (
 )
 from piecework.aws.objects import Objects
 from piecework.aws.queue import Queue
+from piecework.aws.work_queues import WorkQueues
 from piecework.cost.meter import Actor, CostMeter, listen
 from piecework.cost.persistence import Keeper, keeping
 from piecework.errors import UnreachableError, UsageError
@@ -75,12 +76,12 @@ class Runtime:
     endpoint: Endpoint
     table: Table
     dead_letters: Table
-    work: Queue
+    work: WorkQueues
     dead_letter_queue: Queue
-    #: The same table and queue through separate clients, so that the renewal of a lease
-    #: never waits for the requests of the work.
+    #: The same table and queues through separate clients, so that the renewal of a
+    #: lease never waits for the requests of the work.
     renewal_table: Table
-    renewal_queue: Queue
+    renewal_queues: WorkQueues
     objects: Objects
     jobs: Jobs
     transitions: JobTransitions
@@ -149,11 +150,12 @@ async def connect(
                 endpoint=endpoint,
                 table=table,
                 dead_letters=Table(dynamodb, settings.dead_letters_table, rng),
-                work=Queue(sqs, work, rng),
+                work=WorkQueues(Queue(sqs, work, rng), settings.queue_name),
                 dead_letter_queue=Queue(sqs, dead, rng),
                 renewal_table=Table(renewals, settings.checkpoints_table, rng),
-                renewal_queue=Queue(
-                    await clients.open("sqs", renewal_timeout_s), work, rng
+                renewal_queues=WorkQueues(
+                    Queue(await clients.open("sqs", renewal_timeout_s), work, rng),
+                    settings.queue_name,
                 ),
                 objects=Objects(await clients.open("s3"), bucket),
                 jobs=Jobs(table, time_of_day),

@@ -232,8 +232,15 @@ class Settings:
 
     @property
     def work_queue(self) -> str:
-        """The name of the queue that workers receive from."""
+        """The name of the default queue that workers receive from."""
         return f"{self.app}-{self.env}-work"
+
+    def queue_name(self, queue: str) -> str:
+        """Return the name in SQS of a queue that a pipeline declares; empty: default.
+
+        The underscore keeps it apart from the dead-letter queue, also in a policy.
+        """
+        return f"{self.work_queue}_{queue}" if queue else self.work_queue
 
     @property
     def dead_letter_queue(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -52,9 +52,14 @@ class Target:
 
 
 def run_checks(
-    settings: Settings, environ: Mapping[str, str] = os.environ
+    settings: Settings,
+    environ: Mapping[str, str] = os.environ,
+    queues: Sequence[str] = (),
 ) -> list[Check]:
-    """Check the machine, then the endpoint, then the deployed resources."""
+    """Check the machine, then the endpoint, then the deployed resources.
+
+    `queues` are those of pipelines, beside the default queue.
+    """
     done = [_check_python(), _check_packages()]
     try:
         target = _find_target(environ)
@@ -69,7 +74,9 @@ def run_checks(
     credentials = _check_credentials(target)
     done.append(credentials)
     if all(check.ok for check in done):
-        done += _check_resources(settings, target, region.detail.split()[0])
+        done += _check_resources(
+            settings, target, region.detail.split()[0], ["", *queues]
+        )
     return done
 
 
@@ -175,13 +182,13 @@ def _config_failure(name: str, error: Exception) -> Check:
 
 
 def _check_resources(
-    settings: Settings, target: Target, region: str
+    settings: Settings, target: Target, region: str, queues: Sequence[str]
 ) -> Iterator[Check]:
     """Check each resource by name, even if another check failed."""
     sqs, dynamodb, s3 = (
         _make_client(name, target, region) for name in ("sqs", "dynamodb", "s3")
     )
-    for queue in (settings.work_queue, settings.dead_letter_queue):
+    for queue in (*map(settings.queue_name, queues), settings.dead_letter_queue):
         yield _check_call(f"queue {queue}", partial(sqs.get_queue_url, QueueName=queue))
     for table in (settings.checkpoints_table, settings.dead_letters_table):
         yield _check_call(

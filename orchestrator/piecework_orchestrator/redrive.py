@@ -63,7 +63,7 @@ async def discard(
         count += discarded
         chunk = await read_chunk(rt.table, letter.ref) if skip else None
         if chunk is not None and has_settled(chunk):
-            await start_next(rt, chunk)
+            await start_next(rt, chunk, await rt.jobs.queue_of(ref))
     event = {"actor": closing.actor, "reason": closing.reason, "letters": count}
     await rt.jobs.record(ref, "discarded", event)
     return count

@@ -268,11 +268,11 @@ async def dispatch(
         for some in batches([ref for ref in due if ref not in blocked]):
             await heartbeat.beat_if_due()
             messages = [Message.about(chunk, job.gen) for chunk in some]
-            await rt.work.send(messages, delay_s=seconds)
+            await rt.work.send(messages, to=job.queue, delay_s=seconds)
     if not refs:
         begun = await start_finalizing(rt, job.ref)
         if begun is not None:
-            await rt.work.send([Message.about(*begun)])
+            await rt.work.send([Message.about(*begun)], to=job.queue)
 
 
 # ── dispatch chunks at a rate ─────────────────────────────────────────────────

@@ -80,13 +80,14 @@ async def submit(
     """Start a job; return the job, and whether this submit created it.
 
     Raises:
+        StoreError: `aws.queue.not_deployed`: the pipeline's queue does not exist.
         UsageError: `submit.token.conflict`: a job with this id has other content,
             another deadline or another budget; `submit.budget.no_price`.
         NotFoundError: `job.record.deleted`: a job with this id was deleted.
         PieceworkError: The input is invalid; no job was created.
     """
     ref, name = submission.ref, submission.pipeline.name
-    queue = rt.settings.work_queue
+    queue = rt.settings.queue_name(submission.pipeline.queue)
     with (
         acting_as("orchestrator"),
         submitting(ref.tenant, ref.job, name, queue) as span,
@@ -113,6 +114,7 @@ async def create_and_fan_out(
     if (found := await rt.jobs.read(ref)) is not None:
         require_not_deleted(found)
     require_prices(submission.pipeline, submission.budget)
+    await rt.work.named(submission.pipeline.queue)  # a job without it could not run
     with tempfile.TemporaryFile() as spool:
         packed = await pack(rt, ref, chunks, spool, progress)
         with packed.order.completed(spool) as lines:
@@ -132,6 +134,8 @@ async def create_and_fan_out(
     }
     if traceparent:
         facts["traceparent"] = traceparent
+    if submission.pipeline.queue:
+        facts["queue"] = submission.pipeline.queue
     progress("written", 0)  # a submit interrupted after this may have created the job
     existing = await rt.jobs.create(ref, facts)
     if existing is not None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -65,6 +65,13 @@ class Message(Address):
         return cls(tenant=ref.tenant, job=ref.job, chunk=ref.chunk, gen=gen)
 
 
+class Receipt(NamedTuple):
+    """The right to hide or delete a message: of one receive, in one queue."""
+
+    handle: str
+    queue: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """A received message.
@@ -78,7 +85,7 @@ class Delivery:
 
     message: Message | None
     body: str
-    receipt: str
+    receipt: Receipt
     message_id: str
     received: int
     newer: bool = False
@@ -92,11 +99,12 @@ class Delivery:
 
 @dataclass(slots=True)
 class Queue:
-    """An SQS queue."""
+    """An SQS queue; `name`: that of a pipeline's queue, as the pipeline declares it."""
 
     client: SQSClient
     url: str
     rng: Random
+    name: str = ""
 
     async def send(self, messages: Sequence[Message], *, delay_s: float = 0.0) -> int:
         """Send messages; return how many SQS accepted. A delay is 900 s at most."""
@@ -124,27 +132,26 @@ class Queue:
                 VisibilityTimeout=math.ceil(hide_s),
                 MessageSystemAttributeNames=["ApproximateReceiveCount"],
             )
-        return [read(found) for found in reply.get("Messages", [])]
+        return [read(found, self.name) for found in reply.get("Messages", [])]
 
-    async def hide(self, receipts: Sequence[str], seconds: float) -> None:
+    async def hide(self, receipts: Sequence[Receipt], seconds: float) -> None:
         """Hide messages for some seconds from now; ignore those that are gone.
 
         SQS refuses a time that ends more than 12 hours after the receive. A message is
         hidden for at most `LONGEST_HIDE_S`, so that one just received is not refused.
         """
         extra = {"VisibilityTimeout": min(math.ceil(seconds), LONGEST_HIDE_S)}
+        change = self.client.change_message_visibility_batch
         for batch in batches(receipts):
-            await self._all(
-                self.client.change_message_visibility_batch,
-                "ReceiptHandle",
-                batch,
-                extra,
-            )
+            handles = [receipt.handle for receipt in batch]
+            await self._all(change, "ReceiptHandle", handles, extra)
 
-    async def delete(self, receipts: Sequence[str]) -> None:
+    async def delete(self, receipts: Sequence[Receipt]) -> None:
         """Delete messages; a copy that SQS delivers later meets an ended chunk."""
+        delete = self.client.delete_message_batch
         for batch in batches(receipts):
-            await self._all(self.client.delete_message_batch, "ReceiptHandle", batch)
+            handles = [receipt.handle for receipt in batch]
+            await self._all(delete, "ReceiptHandle", handles)
 
     async def depth(self) -> int:
         """Return the approximate number of messages, with hidden and delayed ones."""
@@ -184,8 +191,8 @@ class Queue:
         return refused + list(left.values())
 
 
-def read(found: Any) -> Delivery:
-    """Return a received message, parsed if it is well-formed."""
+def read(found: Any, queue: str = "") -> Delivery:
+    """Return a message that was received from a queue, parsed if it is well-formed."""
     body = found["Body"]
     try:
         content = read_json(body, BOUNDS)
@@ -198,7 +205,7 @@ def read(found: Any) -> Delivery:
     return Delivery(
         message=message,
         body=body,
-        receipt=found["ReceiptHandle"],
+        receipt=Receipt(found["ReceiptHandle"], queue),
         message_id=found["MessageId"],
         received=int(found.get("Attributes", {}).get("ApproximateReceiveCount", 1)),
         newer=newer,

@@ -44,12 +44,20 @@ MAX_CHUNK_NUMBER = 99_999_999
 MAX_GENERATION = 9_999
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+#: What views and options call the queue of the pipelines that declare none.
+DEFAULT_QUEUE = "default"
+_QUEUE_NAME = re.compile(r"[a-z][a-z0-9-]{0,29}\Z")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 
 
 def is_name(text: str) -> bool:
     """Return whether a text is a safe part of a key: no separator, no path."""
     return _NAME.match(text) is not None
+
+
+def is_queue_name(text: str) -> bool:
+    """Return whether a text may name a pipeline's queue; SQS allows 80 in all."""
+    return _QUEUE_NAME.match(text) is not None
 
 
 def is_file_name(text: str) -> bool:

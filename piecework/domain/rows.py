@@ -259,6 +259,11 @@ class WorkerRow(Row):
         return frozenset(map(str, self.item.get("pipelines", ())))
 
     @property
+    def queues(self) -> frozenset[str]:
+        """The queues that it receives from, as views name them."""
+        return frozenset(map(str, self.item.get("queues", ())))
+
+    @property
     def max_chunks(self) -> int:
         """The chunks that it runs at once."""
         return self._int("max_chunks")

@@ -380,6 +380,13 @@ ROWS: Final = (
         "`infra/data.yaml` creates the resources.",
     ),
     Code(
+        "aws.queue.not_deployed",
+        PERMANENT,
+        "A pipeline declares a queue that the deployment does not have.",
+        "Create it: `piecework up --queue NAME`, or on AWS `piecework infra deploy "
+        "--parameter Queue1=NAME`. Or remove `queue=` from the pipeline.",
+    ),
+    Code(
         "aws.service.throttled",
         TRANSIENT,
         "The AWS service received more requests than it allows.",
@@ -1210,6 +1217,19 @@ ROWS: Final = (
         PERMANENT,
         "No AWS region is set, and no embedded AWS was found.",
         "For the embedded AWS run `piecework up`. For an account set `AWS_REGION`.",
+    ),
+    Code(
+        "config.queue.invalid",
+        PERMANENT,
+        "An option names a queue that no pipeline can declare.",
+        "Use lower-case letters, digits and `-`, 30 at most, or `default`.",
+    ),
+    Code(
+        "embedded.queues.too_many",
+        PERMANENT,
+        "The embedded AWS has room for three queues of pipelines.",
+        "Let pipelines share a queue, or start with other ones: `piecework down`, then "
+        "`piecework up --queue NAME`.",
     ),
     Code(
         "config.prometheus_port.unavailable",

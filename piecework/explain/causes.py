@@ -132,9 +132,8 @@ class View:
 
     @cached_property
     def serving(self) -> list[WorkerRow]:
-        """The live workers that have the pipeline of the job."""
-        pipeline = self.at.job.pipeline
-        return [worker for worker in self.live if pipeline in worker.pipelines]
+        """The live workers that have the pipeline of the job, and its queue."""
+        return [worker for worker in self.live if self.may_serve(worker)]
 
     @cached_property
     def needs_worker(self) -> bool:
@@ -174,6 +173,12 @@ class View:
         left = moment(chunk.claim_expires_at) - self.at.now
         return left < lease_s * LEFT_OF_LEASE
 
+    def may_serve(self, worker: WorkerRow) -> bool:
+        """Return whether a worker has the pipeline of the job, and its queue."""
+        job = self.at.job
+        has_queue = (job.queue or keys.DEFAULT_QUEUE) in worker.queues
+        return has_queue and job.pipeline in worker.pipelines
+
     def is_overdue(self, worker: WorkerRow) -> bool:
         """Return whether a worker should have reported again by now."""
         late = self.at.now > moment(worker.due_at) + LATE_S
@@ -187,7 +192,7 @@ class View:
         """
         if worker.has_stopped or self.at.now > moment(worker.due_at) + LATE_S:
             return False
-        if worker.in_progress or self.at.job.pipeline not in worker.pipelines:
+        if worker.in_progress or not self.may_serve(worker):
             return True
         since = min(map(self.due_since, self.due), default=self.at.now)
         ignored = self.at.now - since > CLAIM_S
@@ -260,11 +265,16 @@ def workers_missing(view: View) -> Iterator[Finding]:
     if view.at.workers is None or not view.needs_worker:
         return
     chunks, pipeline = view.chunks or view.at.job.chunks, view.at.job.pipeline
+    having = [worker for worker in view.live if pipeline in worker.pipelines]
     if not view.live:
         reports = [worker.reported_at for worker in view.at.workers]
         since = max(reports, default="")
         message = "No worker runs in this deployment."
         yield view.finding("workers.none", message, chunks, since=since)
+    elif having and not view.serving:
+        queue = view.at.job.queue or keys.DEFAULT_QUEUE
+        message = f"No worker with pipeline {pipeline} receives from queue {queue}."
+        yield view.finding("workers.queue_missing", message, chunks, queue=queue)
     elif not view.serving:
         names = ", ".join(worker.worker for worker in view.live[:NAMED])
         message = f"No worker has pipeline {pipeline}; those that run: {names}."

@@ -108,6 +108,14 @@ FINDINGS: Final = {
             START,
         ),
         Kind(
+            "workers.queue_missing",
+            Rank.BLOCKS_JOB,
+            "Workers have the pipeline of the job, but none of them receives from the "
+            "queue of the job: the pipeline had another queue at the submit.",
+            "Start a worker for this queue, until its jobs have ended.",
+            f"{START} --queue {{queue}}",
+        ),
+        Kind(
             "workers.busy",
             Rank.BLOCKS_JOB,
             "No chunk of the job runs, because every worker with its pipeline is full "

@@ -41,6 +41,8 @@ async def answer_question(
         if chunk is None or chunk.question != row.name or chunk.gen != row.gen:
             return row, Refusal.LEFT
         if await write_answer(rt.table, chunk, row, answer, rt.clock()):
-            await rt.work.send([Message.about(ref, chunk.gen)])
+            await rt.work.send(
+                [Message.about(ref, chunk.gen)], to=await rt.jobs.queue_of(ref.of)
+            )
             return await read_question(rt.table, ref, row.stage, row.name) or row, None
     return row, Refusal.LEFT

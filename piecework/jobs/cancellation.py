@@ -45,7 +45,7 @@ async def sweep(
     The heartbeat of a sweep keeps the reconcilers from a second sweep beside it.
     """
     request = CancelRequest(job.cancelled_at, job.compensates_on_cancel)
-    cancel_sweep = CancelSweep(rt, request)
+    cancel_sweep = CancelSweep(rt, request, job.queue)
     swept, heartbeat = Counter("swept", progress), ProgressHeartbeat(rt, job)
 
     async def some(chunks: list[Chunk]) -> None:
@@ -67,10 +67,11 @@ async def sweep(
 
 @dataclass(slots=True)
 class CancelSweep:
-    """Cancels chunks and counts them."""
+    """Cancels chunks of a job and counts them; `queue`: that of the job."""
 
     rt: Runtime
     cancel: CancelRequest
+    queue: str = ""
     cancelled: int = 0
     requested: int = 0
     _messages: list[Message] = field(default_factory=list)
@@ -150,4 +151,4 @@ class CancelSweep:
         """Send the queued messages."""
         messages, self._messages = self._messages, []
         if messages:
-            await self.rt.work.send(messages)
+            await self.rt.work.send(messages, to=self.queue)

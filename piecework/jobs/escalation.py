@@ -45,7 +45,8 @@ async def act_on_rung(
         return await reach(at, ladders, log)
     if not await ladders.dispatch(at, rt.settings.redispatch_s):
         return "rung handled elsewhere"
-    await rt.work.send([Message.about(mark.ref, mark.gen)])
+    queue = await rt.jobs.queue_of(mark.ref.of)
+    await rt.work.send([Message.about(mark.ref, mark.gen)], to=queue)
     return "rung dispatched"
 
 

@@ -139,7 +139,7 @@ async def finish_cancel(rt: Runtime, ref: JobRef) -> bool:
     if await end_cancelled(rt, job):
         return True
     if join := await start_join(rt, job):
-        await rt.work.send([Message.about(*join)])
+        await rt.work.send([Message.about(*join)], to=job.queue)
     return False
 
 

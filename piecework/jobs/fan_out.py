@@ -115,7 +115,7 @@ async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
     """
     if job.holds_rest:
         sample = [Message.about(job.ref.chunk(n), job.gen) for n in sorted(job.sample)]
-        progress("sent", await rt.work.send(sample))
+        progress("sent", await rt.work.send(sample, to=job.queue))
         return
     start = job.backlog_start
     if start is not None:
@@ -129,7 +129,7 @@ async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
             if entry.blocked_by is None
         ]
         if messages:
-            await rt.work.send(messages)
+            await rt.work.send(messages, to=job.queue)
         sent.add(len(entries))
         await life.beat_if_due()
 

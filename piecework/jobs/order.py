@@ -36,23 +36,23 @@ async def unblock_next(rt: Runtime, settled: Chunk) -> Chunk | None:
     return None if found is None or found.status.terminal else found
 
 
-async def start_next(rt: Runtime, settled: Chunk) -> None:
-    """Unblock the chunk that follows a settled one, and send its message.
+async def start_next(rt: Runtime, settled: Chunk, queue: str) -> None:
+    """Unblock the chunk that follows a settled one, and send it to its job's queue.
 
     It may be repeated: only one process unblocks the chunk. If that one dies before it
     sends the message, the reconciler sends it.
     """
     chunk = await unblock_next(rt, settled)
     if chunk is not None:
-        await send_unblocked(rt, chunk)
+        await send_unblocked(rt, chunk, queue)
 
 
-async def send_unblocked(rt: Runtime, chunk: Chunk) -> None:
+async def send_unblocked(rt: Runtime, chunk: Chunk, queue: str) -> None:
     """Send the message of a chunk that was unblocked, unless it waits for long."""
     wait = moment(chunk.retry_at) - rt.clock() if chunk.retry_at else 0.0
     if not leaves_queue(wait):
         message = Message.about(chunk.ref, chunk.gen)
-        await rt.work.send([message], delay_s=max(0.0, wait))
+        await rt.work.send([message], to=queue, delay_s=max(0.0, wait))
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ async def redispatch(
 
     async def send(refs: list[ChunkRef]) -> None:
         messages = [Message.about(ref, job.gen) for ref in refs]
-        sent.add(await rt.work.send(messages))
+        sent.add(await rt.work.send(messages, to=job.queue))
         await heartbeat.beat_if_due()
 
     await gather_limited(send, batched(open_chunks(rt, job), BATCH), SENDERS)
@@ -78,7 +78,7 @@ async def redispatch(
     # The last chunk may have ended in the pause, when no join could start.
     join = None if sent.done else await start_join(rt, job)
     if join is not None:
-        await rt.work.send([Message.about(*join)])
+        await rt.work.send([Message.about(*join)], to=job.queue)
 
 
 async def open_held_backlog(rt: Runtime, job: Job) -> None:
@@ -88,7 +88,7 @@ async def open_held_backlog(rt: Runtime, job: Job) -> None:
         return
     await rt.backlogs.open(job, start)
     if start == 0:
-        await rt.work.send([Message.about(job.ref.chunk(0), job.gen)])
+        await rt.work.send([Message.about(job.ref.chunk(0), job.gen)], to=job.queue)
 
 
 def is_drawn(chunk: Chunk) -> bool:

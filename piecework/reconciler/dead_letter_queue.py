@@ -6,7 +6,7 @@ message with a new receive count; a worker then recovers a chunk without attempt
 Afterwards the reconciler deletes the message.
 
 A message of a newer version is treated alike if the record of its chunk is readable.
-If the record is of a newer version, too, the message goes back to the work queue
+If the record is of a newer version, too, the message goes back to its work queue
 unchanged, until a newer worker receives it.
 """
 
@@ -71,7 +71,7 @@ async def handle(
     try:
         return await handle_by_record(rt, delivery, ref, log)
     except SchemaTooNewError:
-        return await send_back(rt, delivery, log)
+        return await send_back(rt, delivery, ref, log)
     except PermanentError as error:
         return await quarantine(rt, delivery, error.code, log)
 
@@ -97,11 +97,12 @@ async def handle_by_record(
 
 
 async def send_back(
-    rt: Runtime, delivery: Delivery, log: structlog.stdlib.BoundLogger
+    rt: Runtime, delivery: Delivery, ref: ChunkRef, log: structlog.stdlib.BoundLogger
 ) -> str:
-    """Send a message back to the work queue for newer workers."""
-    if not await rt.work.send_back(delivery.body):
-        message = "SQS refused a message that goes back to the work queue."
+    """Send a message back to the queue of its job for newer workers."""
+    queue = await rt.work.named(await rt.jobs.queue_of(ref.of))
+    if not await queue.send_back(delivery.body):
+        message = "SQS refused a message that goes back to its work queue."
         raise StoreError(message)
     telemetry.emit(
         log,
@@ -117,7 +118,8 @@ async def dispatch_again(rt: Runtime, message: Message | None, chunk: Chunk) -> 
     earlier = message is not None and chunk.gen > message.gen
     if earlier or chunk.status.terminal:
         return "dead-letter queue: chunk had ended"
-    await rt.work.send([Message.about(chunk.ref, chunk.gen)])
+    queue = await rt.jobs.queue_of(chunk.ref.of)
+    await rt.work.send([Message.about(chunk.ref, chunk.gen)], to=queue)
     return "dead-letter queue: redispatched"
 
 

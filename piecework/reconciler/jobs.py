@@ -142,7 +142,7 @@ async def expire(context: PassContext, job: Job) -> Counter[str]:
         # Such a job cannot end, and a job that cannot end is cancelled.
         with suppress(SchemaTooNewError, StateError):
             if join := await start_join(rt, job):
-                await context.dispatch(*join)
+                await context.dispatch(job, *join)
                 return Counter({"join started": 1})
     actions = Counter({"deadline passed": int(await rt.transitions.expire(job))})
     now = await rt.jobs.read(job.ref)
@@ -293,7 +293,7 @@ async def on_all_ended(
         return Counter({"sample ended": int(await end_sample(context.rt, job))})
     started = await start_finalizing(context.rt, job.ref)
     if started is not None:
-        await context.dispatch(*started)
+        await context.dispatch(job, *started)
     return Counter({"join started": int(started is not None)})
 
 
@@ -303,7 +303,7 @@ async def continue_keys(
     """Start the chunks that wait in vain: a process died before it unblocked them."""
     chunks = await order.repair(context.rt, job.ref)
     for chunk in chunks:
-        await context.dispatch(chunk.ref, chunk.gen)
+        await context.dispatch(job, chunk.ref, chunk.gen)
     return Counter({"unblocked": len(chunks)})
 
 
@@ -364,14 +364,14 @@ async def reconcile_chunk(context: PassContext, job: Job, chunk: Chunk) -> Count
     if chunk.status is ChunkStatus.RUNNING:
         released = await release_expired(context, chunk)
         if released:
-            await context.dispatch(chunk.ref, chunk.gen)
+            await context.dispatch(job, chunk.ref, chunk.gen)
         return released
     context.leases.forget_chunk(chunk.ref)
     if chunk.status.terminal or not due(chunk, job, context):
         return Counter()
     if not await reclaimer.mark_redispatched(chunk):
         return Counter()
-    await context.dispatch(chunk.ref, chunk.gen)
+    await context.dispatch(job, chunk.ref, chunk.gen)
     return Counter({"redispatched": 1})
 
 
@@ -441,5 +441,5 @@ async def dispatch_notifications(context: PassContext, job: Job) -> Counter[str]
     again = rt.settings.redispatch_s
     sent = [row for row in due if await notices.mark_redispatched(row, again)]
     if sent:
-        await rt.work.send([Message.about(join, job.gen)])
+        await rt.work.send([Message.about(join, job.gen)], to=job.queue)
     return Counter({"notification dispatched": len(sent)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -220,7 +221,8 @@ class PassContext:
     activity: dict[JobRef, Activity] = field(default_factory=dict)
     quiet: QuietGroups = field(default_factory=QuietGroups)
     progress: Progress = lambda *_: None
-    _unsent: list[Message] = field(default_factory=list)
+    #: The messages that are not sent yet, by the queue of their job.
+    _unsent: dict[str, list[Message]] = field(default_factory=lambda: defaultdict(list))
 
     def note(self, chunk: Chunk) -> None:
         """Record that a chunk was read, and whether a worker runs it."""
@@ -228,12 +230,13 @@ class PassContext:
         if seen is not None:
             seen.note(chunk, self.rt.clock())
 
-    async def dispatch(self, ref: ChunkRef, gen: int) -> None:
-        """Give a chunk to the local worker; otherwise queue its message."""
+    async def dispatch(self, job: Job, ref: ChunkRef, gen: int) -> None:
+        """Give a chunk of a job to the local worker; otherwise queue its message."""
         if await self.take(ref, gen):
             return
-        self._unsent.append(Message.about(ref, gen))
-        if len(self._unsent) >= BATCH:
+        unsent = self._unsent[job.queue]
+        unsent.append(Message.about(ref, gen))
+        if len(unsent) >= BATCH:
             await self.send()
 
     async def send(self) -> None:
@@ -242,7 +245,7 @@ class PassContext:
         Each of these chunks has a time of its next redispatch on record, so that a
         reconciler that dies before this request loses none of them.
         """
-        messages = self._unsent[:]
+        unsent = dict(self._unsent)
         self._unsent.clear()
-        if messages:
-            await self.rt.work.send(messages)
+        for queue, messages in unsent.items():
+            await self.rt.work.send(messages, to=queue)

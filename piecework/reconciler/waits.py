@@ -99,10 +99,11 @@ class Waits:
             if delay > 0:
                 by_delay[int(delay) + 1].append(Message.about(ref, row.gen))
             else:
-                await context.dispatch(ref, row.gen)
+                await context.dispatch(job, ref, row.gen)
         await context.send()
         for delay_s, messages in sorted(by_delay.items()):
-            await self.rt.work.send(messages, delay_s=min(delay_s, MAX_WAIT_IN_QUEUE_S))
+            late = min(delay_s, MAX_WAIT_IN_QUEUE_S)
+            await self.rt.work.send(messages, to=job.queue, delay_s=late)
         return len(woken)
 
     async def _step(self, job: Job, index: WaitIndex, row: WaitRow, now: float) -> int:

@@ -85,6 +85,14 @@ class Jobs:
         item = await self.table.get(ref.pk, keys.META_SK)
         return None if item is None else Job.read(ref, item)
 
+    async def queue_of(self, ref: JobRef) -> str:
+        """Return the queue of a job, also of a newer version; empty: the default one.
+
+        For processes that have not read the job.
+        """
+        item = await self.table.get(ref.pk, keys.META_SK, any_version=True)
+        return str((item or {}).get("queue", ""))
+
     async def add_chunks(
         self, ref: JobRef, gen: int, chunks: Sequence[tuple[int, dict[str, Any]]]
     ) -> bool:

@@ -153,8 +153,12 @@ class Table:
         clock.observe(asked, reply)
         return reply
 
-    async def get(self, pk: str, sk: str) -> Item | None:
-        """Read one item, strongly consistent; a newer one is a `SchemaTooNewError`."""
+    async def get(self, pk: str, sk: str, *, any_version: bool = False) -> Item | None:
+        """Read one item, strongly consistent.
+
+        Raises:
+            SchemaTooNewError: The item is newer, and not `any_version` will do.
+        """
         with reaching(self.name):
             request = {
                 "TableName": self.name,
@@ -163,7 +167,9 @@ class Table:
             }
             reply = await self._send(self.client.get_item, request)
         item = reply.get("Item")
-        return None if item is None else require_known(from_item(item))
+        if item is None:
+            return None
+        return from_item(item) if any_version else require_known(from_item(item))
 
     async def query(
         self,

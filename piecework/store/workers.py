@@ -30,6 +30,7 @@ class WorkerReports:
     async def report(
         self,
         pipelines: Iterable[str],
+        queues: Iterable[str],
         *,
         max_chunks: int,
         in_progress: int,
@@ -42,6 +43,7 @@ class WorkerReports:
             "v": SCHEMA,
             "worker": self.worker,
             "pipelines": sorted(pipelines),
+            "queues": sorted(queue or keys.DEFAULT_QUEUE for queue in queues),
             "max_chunks": max_chunks,
             "in_progress": in_progress,
             "lease_ms": round(lease_s * 1000),

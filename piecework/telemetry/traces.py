@@ -132,7 +132,6 @@ class Traces:
     tracer: trace.Tracer
     clock: Callable[[], float]
     worker: str
-    queue: str
     ratio: float = 1.0
     payload_fields: frozenset[str] = frozenset()
     #: OpenTelemetry's module, and the parent of spans that a stage makes itself in a
@@ -153,8 +152,7 @@ class Traces:
         """Return what records the claim of a chunk; `facts` are further fields."""
         trace_id, span_id = ids_of(tenant, job, chunk)
         is_drawn = (trace_id & 0xFFFF_FFFF_FFFF_FFFF) < self.ratio * 2**64
-        facts |= {"worker": self.worker, "queue": self.queue}
-        facts |= {"tenant": tenant, "job": job, "chunk": chunk}
+        facts |= {"worker": self.worker, "tenant": tenant, "job": job, "chunk": chunk}
         now = self.clock()
         return ClaimTrace(self, facts, submitted, trace_id, span_id, is_drawn, now)
 
@@ -290,7 +288,6 @@ def configured_tracer() -> trace.Tracer | None:
 def open_traces(
     clock: Callable[[], float],
     worker: str,
-    queue: str,
     ratio: float,
     payload_fields: str,
 ) -> Traces | None:
@@ -300,7 +297,7 @@ def open_traces(
         return None
     listen_always(record)
     names = frozenset(payload_fields.replace(",", " ").split())
-    return Traces(tracer, clock, worker, queue, ratio, names)
+    return Traces(tracer, clock, worker, ratio, names)
 
 
 def flush_traces() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError
 from piecework.aws.endpoint import Endpoint
 from piecework.aws.objects import Objects
 from piecework.aws.queue import Queue
+from piecework.aws.work_queues import WorkQueues
 from piecework.cost.attribution import keeps_costs
 from piecework.cost.meter import Actor, CostMeter, body_size
 from piecework.cost.persistence import Keeper, keeping
@@ -39,7 +40,7 @@ from piecework_simulation.aws.sqs import SQS
 from piecework_worker.__main__ import serve
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.report import report_until
-from piecework_worker.services import open_services
+from piecework_worker.services import open_services, queues_of
 from piecework_worker.worker import Worker
 
 #: The backstop of the work queue, as `infra/data.yaml` sets it.
@@ -73,23 +74,31 @@ class InProcessAws:
         self.sqs = SQS(time.time, self.rng)
         self.sqs.on_arrival = self._wake_polls
         self.s3 = S3(time.time, buckets=[self.bucket])
-        dead, work = settings.dead_letter_queue, settings.work_queue
+        dead = settings.dead_letter_queue
         self.urls = {
             dead: self.sqs.create_queue(dead, retention_s=DEAD_RETENTION_S),
         }
-        self.urls[work] = self.sqs.create_queue(
-            work,
-            visibility_s=settings.visibility_s,
-            retention_s=RETENTION_S,
-            redrive=(dead, MAX_RECEIVES),
-        )
+        self.create_queues([""])
+
+    def create_queues(self, queues: Iterable[str]) -> None:
+        """Create the queues of pipelines that do not exist yet."""
+        settings = self.settings
+        for name in map(settings.queue_name, queues):
+            if name not in self.urls:
+                self.urls[name] = self.sqs.create_queue(
+                    name,
+                    visibility_s=settings.visibility_s,
+                    retention_s=RETENTION_S,
+                    redrive=(settings.dead_letter_queue, MAX_RECEIVES),
+                )
 
     def runtime(self, actor: Actor = "operator") -> Runtime:
         """Return a runtime whose clients are the models; its meter counts requests."""
         settings, rng, cost = self.settings, self.rng, CostMeter(actor)
         dynamodb, sqs = self.client(self.dynamodb, cost), self.client(self.sqs, cost)
         table = Table(dynamodb, settings.checkpoints_table, rng)
-        work = Queue(sqs, self.urls[settings.work_queue], rng)
+        default = Queue(sqs, self.urls[settings.work_queue], rng)
+        work = WorkQueues(default, settings.queue_name)
         return Runtime(
             settings=settings,
             endpoint=Endpoint("", "in-process", "local"),
@@ -98,7 +107,7 @@ class InProcessAws:
             work=work,
             dead_letter_queue=Queue(sqs, self.urls[settings.dead_letter_queue], rng),
             renewal_table=table,
-            renewal_queue=work,
+            renewal_queues=work,
             objects=Objects(self.client(self.s3, cost), self.bucket),
             jobs=Jobs(table, time.time),
             transitions=JobTransitions(table, time.time, settings.job_retention_days),
@@ -211,8 +220,12 @@ class RunningWorker:
 async def worker_beside(
     aws: InProcessAws, pipelines: Mapping[str, Pipeline], names: Sequence[str]
 ) -> AsyncIterator[RunningWorker]:
-    """Run a worker on the models while the caller's block runs: see `run_worker`."""
+    """Run a worker on the models while the caller's block runs: see `run_worker`.
+
+    The queues of the pipelines are created, if they do not exist.
+    """
     aws.closed = False
+    aws.create_queues(queues_of(pipelines.values()))
     rt = aws.runtime("worker")
     async with (
         keeping(Keeper(rt.cost, Costs(rt.table))),

@@ -138,7 +138,12 @@ async def start_worker(
         async with worker_beside(models, pipelines, names) as worker:
             yield models.runtime(), worker.task
         return
-    with embedded.started(settings.app, settings.env, report=out.say):
+    with embedded.started(
+        settings.app,
+        settings.env,
+        [pipeline.queue] if pipeline.queue else [],
+        report=out.say,
+    ):
         async with (
             connect(settings, actor="worker") as own,
             connect(settings) as rt,

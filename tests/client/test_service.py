@@ -104,7 +104,7 @@ async def test_a_repeated_request_returns_the_same_job(service: Service) -> None
         "counts": {"PENDING": 1},
         "dead_letters": 0,
     }
-    assert await service.aws.runtime().work.depth() == 1
+    assert await service.aws.runtime().work.default.depth() == 1
 
 
 async def test_a_client_that_disconnects_resumes_its_stream(service: Service) -> None:

@@ -33,7 +33,7 @@ def test_the_stacks_are_deployed_as_far_as_the_emulator_goes(found: Found) -> No
         "AWS::DynamoDB::Table": 4,
         "AWS::ECS::Service": 4,
         "AWS::S3::Bucket": 2,
-        "AWS::SQS::Queue": 4,
+        "AWS::SQS::Queue": 6,  # with two of pipelines
     }
     assert twice == {kind: found.deployed[kind] for kind in twice}
 

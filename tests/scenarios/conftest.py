@@ -174,14 +174,16 @@ class Scenario:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
-    async def process(self, *arguments: str) -> Process:
+    async def process(
+        self, *arguments: str, pipelines: str = "tests.scenarios.pipelines"
+    ) -> Process:
         """Run a worker in a process of its own."""
         started = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "piecework_worker",
             "--pipelines",
-            "tests.scenarios.pipelines",
+            pipelines,
             *arguments,
             cwd=ROOT,
             env={**os.environ, "PIECEWORK_LOG_LEVEL": "warning"},

@@ -79,7 +79,7 @@ async def test_a_cancel_before_any_worker_cancels_every_chunk_at_once(
     async with scenario.worker():
 
         async def queue_is_empty() -> bool:
-            return await scenario.rt.work.depth() == 0
+            return await scenario.rt.work.default.depth() == 0
 
         await scenario.until(queue_is_empty)
     assert scenario.ledger == []
@@ -143,7 +143,7 @@ async def test_a_submit_that_was_cancelled_is_not_sent_by_submitting_again(
 
     assert cancelled.status is JobStatus.CANCELLED
     assert (again.status, is_new) == (JobStatus.CANCELLED, False)
-    assert await scenario.rt.work.depth() == 0
+    assert await scenario.rt.work.default.depth() == 0
     async with scenario.worker():
         count, _ = await retry(scenario.rt, RetryRequest(JOB, "me", "go on"))
         ended = await scenario.ended()

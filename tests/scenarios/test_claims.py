@@ -17,7 +17,7 @@ async def test_two_workers_and_every_message_twice_run_each_stage_once(
 ) -> None:
     job, _ = await scenario.submit(counting, [Item(n=n, calls=2) for n in range(20)])
     copies = [Message.about(job.ref.chunk(n), 1) for n in range(20)]
-    await scenario.rt.work.send(copies)
+    await scenario.rt.work.send(copies, to="")
 
     async with scenario.worker("w1"), scenario.worker("w2"):
         ended = await scenario.ended()
@@ -62,13 +62,13 @@ async def test_a_refused_claim_costs_the_chunk_no_attempt_and_no_message(
     scenario: Scenario,
 ) -> None:
     job, _ = await scenario.submit(counting, [Item(n=1, seconds=1.5)])
-    await scenario.rt.work.send([Message.about(job.ref.chunk(0), 1)] * 5)
+    await scenario.rt.work.send([Message.about(job.ref.chunk(0), 1)] * 5, to="")
 
     async with scenario.worker("w1"), scenario.worker("w2"):
         ended = await scenario.ended()
 
         async def queue_is_empty() -> bool:
-            return await scenario.rt.work.depth() == 0
+            return await scenario.rt.work.default.depth() == 0
 
         await scenario.until(queue_is_empty)
 
@@ -83,7 +83,9 @@ async def test_messages_of_no_chunk_are_quarantined(scenario: Scenario) -> None:
     job, _ = await scenario.submit(counting, [Item(n=1)])
     orphan = Message.about(job.ref.chunk(7), 1).model_dump_json()
     for body in ("no json", '{"v": 1, "tenant": "../x"}', orphan):
-        await rt.work.client.send_message(QueueUrl=rt.work.url, MessageBody=body)
+        await rt.work.default.client.send_message(
+            QueueUrl=rt.work.default.url, MessageBody=body
+        )
 
     async with scenario.worker():
         await scenario.ended()

@@ -163,7 +163,7 @@ async def test_a_deleted_job_answers_every_command_and_a_late_write_is_swept(
 
 async def queue_is_empty(scenario: Scenario) -> bool:
     """Return whether no message is left, visible or hidden."""
-    return await scenario.rt.work.depth() == 0
+    return await scenario.rt.work.default.depth() == 0
 
 
 async def test_a_job_expires_whole_and_an_open_dead_letter_keeps_it(

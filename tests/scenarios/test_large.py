@@ -98,7 +98,7 @@ async def test_a_join_that_another_worker_claims_reads_its_own_snapshot(
     # The first finishes the job and dies; the second has seen nothing of it.
     begun = await start_finalizing(scenario.rt, REF)
     assert begun is not None
-    await scenario.rt.work.send([Message.about(*begun)])
+    await scenario.rt.work.send([Message.about(*begun)], to="")
     table = watched(scenario)
     async with scenario.worker("heir", table=table, snapshots=SnapshotCache()):
         ended = await scenario.ended()

@@ -45,8 +45,12 @@ async def test_the_totals_are_those_of_the_tables_though_messages_are_doubled(
     items = [Item(n=n, calls=2, trouble=trouble.get(n, "")) for n in range(CHUNKS)]
     job, _ = await scenario.submit(counting, items)
     rt = scenario.rt
-    await rt.work.send([Message.about(job.ref.chunk(n), 1) for n in range(CHUNKS)])
-    await rt.work.client.send_message(QueueUrl=rt.work.url, MessageBody="no json")
+    await rt.work.send(
+        [Message.about(job.ref.chunk(n), 1) for n in range(CHUNKS)], to=""
+    )
+    await rt.work.default.client.send_message(
+        QueueUrl=rt.work.default.url, MessageBody="no json"
+    )
     worker = await start("piecework_worker", "--pipelines", "tests.scenarios.pipelines")
     await scenario.ended()
     found = await lines(worker)

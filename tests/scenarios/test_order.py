@@ -163,7 +163,7 @@ async def test_a_large_job_draws_only_the_first_chunks_of_its_keys(
     scenario: Scenario, priority: Priority
 ) -> None:
     await scenario.submit(posting, postings(70, 2), priority=priority)
-    waiting = await scenario.rt.work.depth()
+    waiting = await scenario.rt.work.default.depth()
     async with scenario.worker(), scenario.reconciler():
         ended = await scenario.ended()
     assert waiting == (64 if priority is Priority.NORMAL else 1)

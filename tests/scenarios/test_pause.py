@@ -94,7 +94,7 @@ async def test_a_paused_dependency_defers_the_chunks_that_need_it_and_no_other(
 
 async def messages_are_gone(scenario: Scenario) -> bool:
     """Return whether no message of the paused job is left, visible or hidden."""
-    return await scenario.rt.work.depth() == 0
+    return await scenario.rt.work.default.depth() == 0
 
 
 async def test_every_view_of_a_paused_job_says_why(scenario: Scenario) -> None:

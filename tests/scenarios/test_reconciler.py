@@ -21,7 +21,7 @@ from tests.scenarios.pipelines import Item, counting, note
 async def test_a_chunk_whose_message_was_lost_is_sent_again(scenario: Scenario) -> None:
     rt = scenario.rt
     await scenario.submit(counting, [Item(n=n) for n in range(3)])
-    await rt.work.client.purge_queue(QueueUrl=rt.work.url)
+    await rt.work.default.client.purge_queue(QueueUrl=rt.work.default.url)
     assert (await Reconciler(rt, scenario.log).run_pass())["redispatched"] == 0
 
     much_later = connect(rt.settings, clock=lambda: time.time() + 3600)
@@ -68,7 +68,7 @@ async def test_a_released_chunk_does_not_wait_behind_the_queue(
     victim = await scenario.process("--no-reconcile")
     await scenario.until(lambda: scenario.happened("second"))
     await victim.kill()
-    await rt.work.client.purge_queue(QueueUrl=rt.work.url)
+    await rt.work.default.client.purge_queue(QueueUrl=rt.work.default.url)
 
     async with scenario.worker("heir") as worker:
         reconciler = Reconciler(rt, scenario.log, worker.offer_chunk)
@@ -78,7 +78,7 @@ async def test_a_released_chunk_does_not_wait_behind_the_queue(
             return (await reconciler.run_pass())["expired lease released"]
 
         await scenario.until(count_released)
-        assert await rt.work.depth() == 0
+        assert await rt.work.default.depth() == 0
         ended = await scenario.ended()
 
     assert ended.status is JobStatus.SUCCEEDED
@@ -117,7 +117,7 @@ async def test_the_dead_letter_queue_is_emptied_into_the_record(
 ) -> None:
     rt = scenario.rt
     job, _ = await scenario.submit(counting, [Item(n=1)])
-    await rt.work.client.purge_queue(QueueUrl=rt.work.url)
+    await rt.work.default.client.purge_queue(QueueUrl=rt.work.default.url)
     orphan = Message.about(job.ref.chunk(9), 1)
     await rt.dead_letter_queue.send([Message.about(job.ref.chunk(0), 1), orphan])
 

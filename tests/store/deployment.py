@@ -26,7 +26,12 @@ class Sent:
     bodies: list[str] = field(default_factory=list)
     takes: bool = True
 
-    async def send(self, messages: list[Message], *, delay_s: float = 0.0) -> int:
+    async def named(self, queue: str) -> Sent:
+        return self
+
+    async def send(
+        self, messages: list[Message], *, to: str, delay_s: float = 0.0
+    ) -> int:
         self.messages += messages
         return len(messages)
 
@@ -65,7 +70,7 @@ def runtime(store: Store) -> Runtime:
         work=work,
         dead_letter_queue=dead,
         renewal_table=store.table,
-        renewal_queue=work,
+        renewal_queues=work,
         objects=bucket(),
         jobs=store.jobs,
         transitions=store.transitions,

@@ -24,6 +24,7 @@ async def test_a_worker_reports_again_stops_and_starts_again(store: Store) -> No
     async def report(reports: WorkerReports, in_progress: int) -> None:
         await reports.report(
             {"b", "a"},
+            [""],
             max_chunks=4,
             in_progress=in_progress,
             lease_s=1.5,

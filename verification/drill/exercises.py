@@ -77,6 +77,13 @@ async def other_pipeline(fleet: Fleet) -> None:
     await asyncio.sleep(SETTLED_S)
 
 
+async def other_queue(fleet: Fleet) -> None:
+    """Let only a worker run that receives from another queue."""
+    fleet.worker(queues=["slow"])
+    await fleet.submit("quick", "quick")
+    await asyncio.sleep(SETTLED_S)
+
+
 async def busy(fleet: Fleet) -> None:
     """Fill the only worker with another job."""
     fleet.worker(max_chunks=2, reconcile=False)
@@ -129,7 +136,7 @@ async def message_lost(fleet: Fleet) -> None:
     """Lose the message of a chunk while a worker is idle."""
     await fleet.submit("quick")
     rt = fleet.rt
-    received = await rt.work.receive(10, wait_s=0, hide_s=0)
+    received = await rt.work.receive(10, of="", wait_s=0, hide_s=0)
     await rt.work.delete([each.receipt for each in received])
     fleet.worker(reconcile=False)
     await asyncio.sleep(SILENT_S)
@@ -198,6 +205,7 @@ SINGLE: Final = (
     Exercise("no worker", no_worker, "workers.none"),
     Exercise("idle worker died", idle_worker_died, "workers.none"),
     Exercise("other pipeline", other_pipeline, "workers.pipeline_missing"),
+    Exercise("other queue", other_queue, "workers.queue_missing"),
     Exercise("busy", busy, "workers.busy"),
     Exercise("tenant capped", capped, "tenant.capped"),
     Exercise("worker died", worker_died, "lease.expiring"),

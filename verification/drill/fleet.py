@@ -140,6 +140,7 @@ class Fleet:
         max_chunks: int = 16,
         reconcile: bool = True,
         quota_wait_s: float = 5.0,
+        queues: Sequence[str] = ("",),
     ) -> Process:
         """Start a worker that reports; it is not replaced when it dies."""
         number = len(self.processes) + 1
@@ -149,7 +150,7 @@ class Fleet:
             process, max_chunks=max_chunks, quota_wait_s=quota_wait_s
         )
         known = {each.name: each for each in pipelines or (orders,)}
-        services = open_services(rt, process.name, known, self.log)  # type: ignore[arg-type]
+        services = open_services(rt, process.name, known, self.log, None, queues)  # type: ignore[arg-type]
         stop = asyncio.Event()
         worker = Worker(services, stop)
         self.world.start(process, serve(worker, reconcile=reconcile))

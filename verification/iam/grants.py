@@ -17,6 +17,7 @@ SERVICE_ROLES = "arn:aws:iam::000000000000:role/aws-service-role"
 #: What the names in the table's rows stand for.
 PLACES = {
     "work": f"{ARN}piecework-prod-work",
+    "queues": f"{ARN}piecework-prod-work_*",
     "work-dlq": f"{ARN}piecework-prod-work-dlq",
     "checkpoints": f"{ARN}table/piecework-prod-checkpoints",
     "dead-letters": f"{ARN}table/piecework-prod-dead-letters",

@@ -22,11 +22,12 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A metric that an alarm asks for."""
+    """A metric that an alarm asks for; `queue`: of a queue that a pipeline declares."""
 
     namespace: str
     name: str
     stat: str
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,9 @@ def read_alarm(properties: Mapping[str, Any]) -> Alarm:
 
 
 def source(stat: Mapping[str, Any]) -> Source:
-    """Return what a query asks for; the simulation has one queue and one service."""
+    """Return what a query asks for; the simulation has one service."""
     assert stat["Period"] == 60, "the simulation counts by the minute"
-    return Source(
-        stat["Metric"]["Namespace"], stat["Metric"]["MetricName"], stat["Stat"]
-    )
+    metric = stat["Metric"]
+    named = {each["Name"]: each["Value"] for each in metric["Dimensions"]}
+    queue = named.get("QueueName", "").partition("-work_")[2]
+    return Source(metric["Namespace"], metric["MetricName"], stat["Stat"], queue)

@@ -76,6 +76,8 @@ def worked_out(  # noqa: PLR0911 -- a return a form
             return repeated(series(worked_out(what, named)))
         case ast.Call(func=ast.Name(id="FILL"), args=[what, by]):
             return filled(series(worked_out(what, named)), worked_out(by, named))
+        case ast.Call(func=ast.Name(id="MAX"), args=[ast.List(elts=parts)]):
+            return largest([series(worked_out(part, named)) for part in parts])
     raise NotImplementedError(ast.unparse(node))
 
 
@@ -136,6 +138,12 @@ def filled(values: Series, by: Value) -> Series:
     if all(value is None for value in values):
         return values
     return [y if x is None else x for x, y in pairs(values, by)]
+
+
+def largest(parts: list[Series]) -> Series:
+    """Return the largest value of each minute; what is missing does not count."""
+    rows = zip(*parts, strict=True)
+    return [max((x for x in row if x is not None), default=None) for row in rows]
 
 
 def pairs(a: Value, b: Value) -> list[tuple[float | None, float | None]]:

@@ -121,6 +121,28 @@ def test_an_alarm_asks_for_workers_by_its_figures(
     assert wanted == policy.wants(figures(policy, values), tasks, 1000.0)
 
 
+@pytest.mark.parametrize(
+    ("alarm", "values", "tasks", "wanted"),
+    [
+        ("MoreAlarm", {"visible": 0, "visible1": 700, "visible2": 260}, 0, 12),
+        ("MoreAlarm", {"visible": None, "visible1": 960, "visible2": None}, 0, 12),
+        ("HelpAlarm", {"visible": 0, "visible2": 1, "age": 9, "age2": 700}, 4, 6),
+        ("HelpAlarm", {"visible": 1, "visible2": 1, "age": 400, "age2": 400}, 4, None),
+        ("StirAlarm", {"counted": None, "counted1": 1, "jobs": 1}, 0, None),
+        ("StirAlarm", {"jobs": 1}, 0, 1),
+        ("SleepAlarm", {"visible": 0, "visible1": 0, "visible2": 1}, 3, None),
+    ],
+)
+def test_the_messages_of_each_queue_count(
+    alarm: str, values: dict[str, float | None], tasks: int, wanted: int | None
+) -> None:
+    policy = named(read_scaling(read("scaling", Queue1="gpu", Queue2="slow")), alarm)
+    busy = {"inhand": 16.0, "tasks": tasks} if alarm != "SleepAlarm" else {"inhand": 0}
+    known = dict.fromkeys(policy.alarm.sources) | busy | values
+
+    assert wanted == policy.wants(figures(policy, known), tasks, 1000.0)
+
+
 each_figure = pytest.mark.parametrize("late", ["visible", "inhand", "tasks", "waiting"])
 
 

@@ -93,7 +93,9 @@ async def fuzz_queue(rt: Runtime, count: int, seed: int, figures: Counter[str]) 
             continue
         try:
             body.encode()
-            await rt.work.client.send_message(QueueUrl=rt.work.url, MessageBody=body)
+            await rt.work.default.client.send_message(
+                QueueUrl=rt.work.default.url, MessageBody=body
+            )
         except Exception:  # noqa: BLE001, S112 -- refused before it is a message
             continue
         sent += 1

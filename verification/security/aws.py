@@ -11,6 +11,7 @@ from typing import Any
 from piecework.aws.endpoint import Endpoint
 from piecework.aws.objects import Objects, PayloadRef
 from piecework.aws.queue import Queue
+from piecework.aws.work_queues import WorkQueues
 from piecework.domain import keys
 from piecework.domain.model import JobRef, iso
 from piecework.runtime import Runtime
@@ -63,15 +64,17 @@ class Cloud:
             names.work_queue, redrive=(names.dead_letter_queue, 10)
         )
         table = Table(self.dynamodb, names.checkpoints_table, rng)  # type: ignore[arg-type]
+        default = Queue(self.sqs, work, rng)  # type: ignore[arg-type]
+        queues = WorkQueues(default, names.queue_name)
         self.rt = Runtime(
             settings=names,
             endpoint=Endpoint("http://127.0.0.1:1", "embedded", "nowhere"),
             table=table,
             dead_letters=Table(self.dynamodb, names.dead_letters_table, rng),  # type: ignore[arg-type]
-            work=Queue(self.sqs, work, rng),  # type: ignore[arg-type]
+            work=queues,
             dead_letter_queue=Queue(self.sqs, dead, rng),  # type: ignore[arg-type]
             renewal_table=table,
-            renewal_queue=Queue(self.sqs, work, rng),  # type: ignore[arg-type]
+            renewal_queues=queues,
             objects=Objects(self.s3, BUCKET),  # type: ignore[arg-type]
             jobs=Jobs(table, time.time),
             transitions=JobTransitions(table, time.time),

@@ -61,7 +61,9 @@ async def leaked(
 async def send_raw(rt: Runtime, texts: list[str]) -> None:
     """Send messages that are none of ours."""
     for text in texts:
-        await rt.work.client.send_message(QueueUrl=rt.work.url, MessageBody=text)
+        await rt.work.default.client.send_message(
+            QueueUrl=rt.work.default.url, MessageBody=text
+        )
 
 
 async def quiet(rt: Runtime, within: float = 20) -> None:
@@ -71,7 +73,7 @@ async def quiet(rt: Runtime, within: float = 20) -> None:
 
 async def empty(rt: Runtime) -> bool:
     """Return whether nothing is in the queue, hidden or not."""
-    return await rt.work.depth() == 0
+    return await rt.work.default.depth() == 0
 
 
 async def until(condition: Callable[[], Awaitable[bool]], within: float) -> None:

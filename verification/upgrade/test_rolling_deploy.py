@@ -121,7 +121,7 @@ async def stop(worker: Process) -> list[dict[str, float]]:
 
 async def few_receives(scenario: Scenario) -> None:
     """Let SQS set a message aside after two receives instead of ten."""
-    work = scenario.rt.work
+    work = scenario.rt.work.default
     asked: Any = {"QueueUrl": work.url, "AttributeNames": ["RedrivePolicy"]}
     reply = await work.client.get_queue_attributes(**asked)
     policy = json.loads(reply["Attributes"]["RedrivePolicy"]) | {"maxReceiveCount": 2}

@@ -20,7 +20,8 @@ from typing import NoReturn
 import structlog
 
 from piecework import telemetry
-from piecework.errors import PieceworkError
+from piecework.domain.keys import DEFAULT_QUEUE, is_queue_name
+from piecework.errors import PieceworkError, UsageError
 from piecework.health import write_health_file
 from piecework.loading import load_pipelines, version_line
 from piecework.pipelines import Pipeline, lint_stage_order
@@ -43,7 +44,7 @@ from piecework_worker.isolation.pool import Isolation
 from piecework_worker.loop_watchdog import LoopWatchdog
 from piecework_worker.process_tuning import run_to_end, tune_gc
 from piecework_worker.report import report_until
-from piecework_worker.services import gauges, open_services
+from piecework_worker.services import gauges, open_services, queues_of
 from piecework_worker.shutdown import (
     Stop,
     exit_despite_threads,
@@ -83,6 +84,14 @@ def make_parser() -> ArgumentParser:
         help="A module, or module:object, that contains pipelines; repeatable.",
     )
     parser.add_argument(
+        "--queue",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="A queue to receive from, or `default`; repeatable. Without it: the "
+        "queues of the pipelines.",
+    )
+    parser.add_argument(
         "--max-chunks", type=int, metavar="N", help="Chunks that run at once."
     )
     parser.add_argument(
@@ -109,6 +118,7 @@ def make_parser() -> ArgumentParser:
 def run(
     pipelines: list[str],
     *,
+    queue: list[str],
     max_chunks: int | None,
     memory_mb: int | None,
     reconcile: bool,
@@ -122,8 +132,9 @@ def run(
             **{k: v for k, v in overrides.items() if v is not None}
         )
         pipelines_by_name = load_pipelines(pipelines)
+        queues = [parse_queue(name) for name in dict.fromkeys(queue)]
         work = run_with_threads(
-            settings, pipelines_by_name, pipelines, reconcile=reconcile
+            settings, pipelines_by_name, pipelines, queues, reconcile=reconcile
         )
         code = FAILED
         with asyncio.Runner() as runner:
@@ -141,6 +152,7 @@ async def run_with_threads(
     settings: Settings,
     pipelines: dict[str, Pipeline],
     names: Sequence[str],
+    queues: Sequence[str],
     *,
     reconcile: bool,
 ) -> int:
@@ -156,7 +168,9 @@ async def run_with_threads(
     loop.set_default_executor(threads)
     telemetry.guard_loop(loop)
     try:
-        return await run_services(settings, pipelines, names, reconcile=reconcile)
+        return await run_services(
+            settings, pipelines, names, queues, reconcile=reconcile
+        )
     finally:  # the last words to AWS may need one
         threads.shutdown(wait=False, cancel_futures=True)
 
@@ -165,6 +179,7 @@ async def run_services(
     settings: Settings,
     pipelines: dict[str, Pipeline],
     names: Sequence[str],
+    queues: Sequence[str],
     *,
     reconcile: bool,
 ) -> int:
@@ -174,11 +189,15 @@ async def run_services(
     name = worker_name(task, socket.gethostname(), os.getpid())
     log = structlog.get_logger().bind(worker=name)
     async with connect(settings, actor="worker") as rt:
+        queues = queues or queues_of(pipelines.values())
+        for queue in queues:
+            await rt.work.named(queue)  # a worker without its queue says so at once
         task_log = log.bind(task=task.id, zone=task.zone) if task else log
         telemetry.emit(
             task_log,
             "worker.started",
             pipelines=sorted(pipelines),
+            queues=[queue or DEFAULT_QUEUE for queue in queues],
             max_chunks=settings.max_chunks,
             pid=os.getpid(),
         )
@@ -188,7 +207,7 @@ async def run_services(
         isolation = Isolation(
             names, name, settings.stage_memory_mb, log, settings.blocked_child_s
         )
-        services = open_services(rt, name, pipelines, log, isolation)
+        services = open_services(rt, name, pipelines, log, isolation, queues)
         worker = Worker(services, stop)
         tune_gc()
         memory_guard = asyncio.create_task(
@@ -207,6 +226,18 @@ async def run_services(
             telemetry.emit(log, "worker.stopped")
         await asyncio.to_thread(flush_traces)
         return await memory_guard
+
+
+def parse_queue(name: str) -> str:
+    """Return a queue as pipelines name it.
+
+    Raises:
+        UsageError: `config.queue.invalid`.
+    """
+    if name != DEFAULT_QUEUE and not is_queue_name(name):
+        message = f"{name!r} is not the name of a queue."
+        raise UsageError(message, code="config.queue.invalid")
+    return "" if name == DEFAULT_QUEUE else name
 
 
 def lint_warnings(pipelines: Mapping[str, Pipeline]) -> list[str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from piecework import telemetry
+from piecework.aws.queue import Receipt
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, JobRef
 from piecework.errors import SchemaTooNewError
@@ -36,7 +37,7 @@ class Ack:
 
     ref: ChunkRef
     chunks: int
-    receipt: str | None
+    receipt: Receipt | None
     cancelled: bool = False
 
 
@@ -55,7 +56,7 @@ class AckBatcher:
     on_all_ended: Callable[[JobRef], Awaitable[None]]
     log: structlog.stdlib.BoundLogger
     _pending: list[Ack] = field(default_factory=list)
-    _needless: list[str] = field(default_factory=list)
+    _needless: list[Receipt] = field(default_factory=list)
     _flush_now: asyncio.Event = field(default_factory=asyncio.Event)
     _has_pending: asyncio.Event = field(default_factory=asyncio.Event)
     _requests: set[asyncio.Task[None]] = field(default_factory=set)
@@ -67,7 +68,7 @@ class AckBatcher:
         if len(self._pending) >= MAX_BATCH or self.idle():
             self._flush_now.set()
 
-    def discard(self, receipt: str) -> None:
+    def discard(self, receipt: Receipt) -> None:
         """Queue the deletion of a message that no chunk needs; return at once."""
         self._needless.append(receipt)
         self._has_pending.set()
@@ -114,7 +115,7 @@ class AckBatcher:
         while len(self._requests) > most:
             await asyncio.wait(self._requests, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _send(self, acks: list[Ack], needless: list[str]) -> None:
+    async def _send(self, acks: list[Ack], needless: list[Receipt]) -> None:
         """Send the requests; SQS delivers the message of a failed one again."""
         groups: dict[tuple[JobRef, int, int], list[Ack]] = defaultdict(list)
         for ack in acks:

@@ -110,5 +110,5 @@ async def reason_not_to_claim(  # noqa: PLR0911 -- a return a row of the table
         return "cancelled"
     chunk = await read_chunk(rt.table, ref)
     if chunk is not None and chunk.gen == gen and not chunk.has_direction:
-        await CancelSweep(rt, request).sweep(chunk)
+        await CancelSweep(rt, request, job.queue).sweep(chunk)
     return ""

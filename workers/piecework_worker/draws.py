@@ -35,12 +35,12 @@ class Draws:
 
     Attributes:
         start: Starts a chunk of a job, in a generation, in a slot of the worker.
-        messages_wait: Whether the last receive returned a message.
+        with_messages: The queues whose last receive returned a message.
     """
 
     services: WorkerServices
     start: Callable[[Job, ChunkRef, int], None]
-    messages_wait: bool = False
+    with_messages: set[str] = field(default_factory=set)
     turns: Turns = field(default_factory=Turns)
     _backlogs: dict[JobRef, Backlog] = field(default_factory=dict)
     _read_at: float = -inf
@@ -57,9 +57,12 @@ class Draws:
             self._read_at = -inf
             self.services.next_chunks.wake.set()
 
-    def received(self, messages: int) -> None:
-        """Note how many messages a receive returned."""
-        self.messages_wait = messages > 0
+    def received(self, queue: str, messages: int) -> None:
+        """Note how many messages a receive of a queue returned."""
+        if messages:
+            self.with_messages.add(queue)
+        else:
+            self.with_messages.discard(queue)
         self._checked_at = self._now()
         self.turns.started(MESSAGES, messages)
 
@@ -76,19 +79,24 @@ class Draws:
         if self._now() - self._read_at < pause:
             return
         self._read_at = self._now()
-        self._backlogs = {b.ref: b async for b in rt.backlogs.of_queue("")}
+        self._backlogs = {
+            backlog.ref: backlog
+            for queue in self.services.queues
+            async for backlog in rt.backlogs.of_queue(queue)
+        }
         if self._backlogs:
             self.services.breakers.prefetch()  # the caps of tenants are beside them
 
     def turn(self, *, polling: bool) -> Turn:
         """Return whose turn the next free slots are.
 
-        While SQS waits for a message (`polling`), messages have slots of their own.
+        While SQS waits for a message of each queue (`polling`), messages have slots of
+        their own.
         """
         waiting: set[Turn] = {turn_of(each) for each in self._startable()}
         if not waiting or (self._check_is_due() and not polling):
             return MESSAGES
-        messages = self.messages_wait and not polling
+        messages = self.with_messages and not polling
         return self.turns.next(waiting | ({MESSAGES} if messages else set()))
 
     def _startable(self) -> list[Backlog | JobChunks]:
@@ -101,7 +109,7 @@ class Draws:
 
     def _check_is_due(self) -> bool:
         """Return whether to look for messages although there were none."""
-        return not self.messages_wait and self._now() - self._checked_at >= CHECK_S
+        return not self.with_messages and self._now() - self._checked_at >= CHECK_S
 
     async def draw(self, turn: Turn, most: int) -> None:
         """Start up to `most` chunks of a job whose turn it is.

@@ -8,6 +8,7 @@ settles all outcomes in one place.
 from __future__ import annotations
 
 from piecework import telemetry
+from piecework.aws.queue import Receipt
 from piecework.domain import records
 from piecework.domain.model import moment
 from piecework.domain.outcome import (
@@ -224,7 +225,7 @@ MAX_DELAY_S = 900.0
 
 
 async def defer_to_newer_worker(
-    about: str, received: int, receipt: str | None, services: WorkerServices
+    about: str, received: int, receipt: Receipt | None, services: WorkerServices
 ) -> None:
     """Hide the message of a work item that only a newer worker understands."""
     most = retry_delay(received, services.rt.settings)

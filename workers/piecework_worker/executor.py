@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from piecework import telemetry
-from piecework.aws.queue import Message
+from piecework.aws.queue import Message, Receipt
 from piecework.domain.claim import (
     MAX_RECOVERIES,
     AlreadyEnded,
@@ -85,7 +85,7 @@ class WorkItem:
     ref: ChunkRef
     gen: int
     received: int = 0
-    receipt: str | None = None
+    receipt: Receipt | None = None
     message_id: str = ""
 
 
@@ -132,7 +132,7 @@ async def execute(
     requested_at = asyncio.get_running_loop().time()
     claim = await acquire(work_item, pipeline, services)
     if not isinstance(claim, Claim):
-        return await handle_refusal(claim, work_item, services)
+        return await handle_refusal(claim, work_item, job, services)
     ref, received = work_item.ref, work_item.received
     log = services.log.bind(job=ref.job, chunk=ref.chunk, fence=claim.fence)
     telemetry.emit(
@@ -160,7 +160,9 @@ async def execute(
             await services.next_chunks.add(services.rt, job, following)
     if delay is not None:
         paused = isinstance(chunk_run.outcome, Paused)
-        return await keep_for_next_attempt(work_item, delay, services, paused=paused)
+        return await keep_for_next_attempt(
+            work_item, delay, job, services, paused=paused
+        )
     cancelled = chunk_run.calls_after_cancel is not None
     return MessageAction.ACK_CANCELLED if cancelled else MessageAction.ACK
 
@@ -306,7 +308,12 @@ class WhileLeased:
 
 
 async def keep_for_next_attempt(
-    work_item: WorkItem, delay: float, services: WorkerServices, *, paused: bool
+    work_item: WorkItem,
+    delay: float,
+    job: Job,
+    services: WorkerServices,
+    *,
+    paused: bool,
 ) -> MessageAction:
     """Hide the message until the next attempt; send one if there is none.
 
@@ -320,7 +327,7 @@ async def keep_for_next_attempt(
         return MessageAction.DISCARD
     if work_item.receipt is None:
         message = Message.about(work_item.ref, work_item.gen)
-        await services.rt.work.send([message], delay_s=delay)
+        await services.rt.work.send([message], to=job.queue, delay_s=delay)
     await hide_message(work_item, delay, services)
     return MessageAction.KEEP
 
@@ -360,12 +367,12 @@ def unknown_delay(received: int) -> float:
 
 
 async def handle_refusal(  # noqa: C901, PLR0911 -- a return a refusal
-    reply: Refusal, work_item: WorkItem, services: WorkerServices
+    reply: Refusal, work_item: WorkItem, job: Job, services: WorkerServices
 ) -> MessageAction:
     """Act on a refused claim; a refusal spends no attempt of the chunk."""
     match reply:
         case AlreadyEnded(chunk):
-            return await on_ended(chunk, work_item, services)
+            return await on_ended(chunk, work_item, job, services)
         case Busy(seconds):
             return await back_off(work_item, seconds, "busy", services)
         case NotDue(seconds) if leaves_queue(seconds):
@@ -379,8 +386,8 @@ async def handle_refusal(  # noqa: C901, PLR0911 -- a return a refusal
         case CancelPending(chunk):
             return await end_cancelled_chunk(chunk, work_item, services)
         case NotFound():
-            job = await services.fresh_job(work_item.ref.of)
-            gone = job is not None and job.status.gone
+            now = await services.fresh_job(work_item.ref.of)
+            gone = now is not None and now.status.gone
             log_refusal(work_item, "job deleted" if gone else "not found", services)
             return MessageAction.DISCARD if gone else MessageAction.QUARANTINE
         case SchemaTooNew():
@@ -395,13 +402,13 @@ async def handle_refusal(  # noqa: C901, PLR0911 -- a return a refusal
 
 
 async def on_ended(
-    chunk: Chunk, work_item: WorkItem, services: WorkerServices
+    chunk: Chunk, work_item: WorkItem, job: Job, services: WorkerServices
 ) -> MessageAction:
     """Count an ended chunk; its worker may have died before it started the next one."""
     current = chunk.gen == work_item.gen
     log_refusal(work_item, "ended" if current else "superseded", services)
     if has_settled(chunk):
-        await start_next(services.rt, chunk)
+        await start_next(services.rt, chunk, job.queue)
     return MessageAction.ACK_ENDED if current else MessageAction.DISCARD
 
 
@@ -417,12 +424,12 @@ async def end_cancelled_chunk(
 
 
 async def leave_until_slot(
-    work_item: WorkItem, services: WorkerServices
+    work_item: WorkItem, job: Job, services: WorkerServices
 ) -> MessageAction:
     """Leave a chunk whose tenant runs as many chunks at once as its cap allows."""
     delay = delay_of(work_item.received) * services.rt.rng.uniform(0.5, 1)
     log_refusal(work_item, "tenant at its cap", services, delay_s=round(delay, 3))
-    return await keep_for_next_attempt(work_item, delay, services, paused=False)
+    return await keep_for_next_attempt(work_item, delay, job, services, paused=False)
 
 
 async def back_off(

@@ -18,7 +18,8 @@ from types import TracebackType
 import structlog
 
 from piecework import telemetry
-from piecework.aws.queue import Queue
+from piecework.aws.queue import Receipt
+from piecework.aws.work_queues import WorkQueues
 from piecework.calls.pause_gate import PauseGate
 from piecework.domain.claim import Claim
 from piecework.domain.protocols import CancelRequest, ClaimLostError
@@ -65,7 +66,7 @@ class Lease:
     """
 
     claim: Claim
-    receipt: str | None
+    receipt: Receipt | None
     lease_s: float
     acquired_at: float
     progressed_at: float
@@ -201,7 +202,7 @@ class LeaseRenewer:
     """Renews all leases of a worker in one task."""
 
     claims: Claims
-    queue: Queue
+    queues: WorkQueues
     settings: Settings
     log: structlog.stdlib.BoundLogger
     liveness: Liveness = field(default_factory=Liveness)
@@ -210,7 +211,7 @@ class LeaseRenewer:
     failing_since: float | None = None
 
     def maintain(
-        self, claim: Claim, receipt: str | None, requested_at: float
+        self, claim: Claim, receipt: Receipt | None, requested_at: float
     ) -> LeaseRegistration:
         """Renew a lease inside `with`; `requested_at`: loop time of its request."""
         now = asyncio.get_running_loop().time()
@@ -266,7 +267,7 @@ class LeaseRenewer:
         still = [lease for lease in kept if lease.claim.token in self.leases]
         receipts = [lease.receipt for lease in still if lease.receipt]
         if receipts:
-            await self.queue.hide(receipts, self.settings.visibility_s)
+            await self.queues.hide(receipts, self.settings.visibility_s)
         telemetry.emit(self.log, "lease.renewed", count=len(kept))
         for reply in replies:
             if isinstance(reply, BaseException):

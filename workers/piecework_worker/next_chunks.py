@@ -58,7 +58,7 @@ class NextChunks:
     async def add(self, rt: Runtime, job: Job, chunk: Chunk) -> None:
         """Let this worker start an unblocked chunk; send its message if it cannot."""
         if self.closed() or chunk.retry_at:
-            await send_unblocked(rt, chunk)
+            await send_unblocked(rt, chunk, job.queue)
             return
         known = self._jobs.get(job.ref)
         waiting = JobChunks(job, known.chunks if known else deque())
@@ -80,7 +80,8 @@ class NextChunks:
 
     async def send_all(self, rt: Runtime) -> None:
         """Send the waiting chunks as messages, for other workers."""
-        chunks = [chunk for each in self.jobs for chunk in each.chunks]
+        jobs = self.jobs
         self._jobs.clear()
-        if chunks:
-            await rt.work.send([Message.about(ref, gen) for ref, gen in chunks])
+        for each in jobs:
+            messages = [Message.about(ref, gen) for ref, gen in each.chunks]
+            await rt.work.send(messages, to=each.job.queue)

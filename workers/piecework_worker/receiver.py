@@ -1,9 +1,4 @@
-"""Fill the free slots: with messages, in up to two receives at once, and with draws.
-
-A receive returns ten messages at most. While receives return ten and there is room for
-ten more, a second receive runs at once, so that the round trip to SQS does not limit
-the throughput. For a shorter queue the worker runs one long poll after the other.
-"""
+"""Fill the free slots of a worker: with messages of its queues, and with draws."""
 
 from __future__ import annotations
 
@@ -18,11 +13,10 @@ from piecework.aws.queue import BATCH, Delivery
 from piecework.errors import PieceworkError, StoreError
 from piecework.health import REQUEST_S
 from piecework_worker.draws import Draws
+from piecework_worker.polls import Poll, Polls
 from piecework_worker.services import WorkerServices, receive_wait_s
 from piecework_worker.turns import MESSAGES
 
-#: Receives in flight at once.
-MAX_RECEIVES = 2
 #: Seconds to wait for more free slots before a receive of fewer than ten messages: a
 #: receive costs the same for one message as for ten.
 GATHER_S = 0.02
@@ -43,10 +37,8 @@ class Receiver:
         on_message: Starts the work on a message.
         slot_freed: Set when a slot may have become free.
         wake_at: Active tasks at which a wait for several slots ends.
-        receives_in_flight: Receives that SQS has not answered yet.
+        polls: The receives of each queue.
         reserved_slots: Slots that the receives in flight may fill.
-        long_polls: Receives of these for which SQS waits for a message.
-        last_was_full: Whether the last receive returned as many messages as possible.
         paused: Whether the worker takes no new chunk, until its ECS protection changes
             or it stops.
     """
@@ -58,12 +50,14 @@ class Receiver:
     draws: Draws
     slot_freed: asyncio.Event = field(default_factory=asyncio.Event)
     wake_at: float = inf
-    receives_in_flight: int = 0
     reserved_slots: int = 0
-    long_polls: int = 0
-    last_was_full: bool = False
     paused: bool = False
+    polls: Polls = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Receive from the queues of the worker."""
+        self.polls = Polls(self.services.queues)
 
     async def run(self) -> None:
         """Receive messages while there are free slots, until the worker stops.
@@ -77,7 +71,7 @@ class Receiver:
             while not self.stop.is_set():
                 self._forget({task for task in self._tasks if task.done()})
                 self.services.next_chunks.wake.clear()
-                if self._is_receiving and not self.draws.wait:
+                if self._next_poll() is None and not self.draws.wait:
                     await self._wait_for_one()
                     continue
                 free = await self.free_slots()
@@ -106,7 +100,7 @@ class Receiver:
         services.liveness.expect_within("drawing", REQUEST_S)
         try:
             await self.draws.read_if_due()
-            turn = self.draws.turn(polling=self.long_polls > 0)
+            turn = self.draws.turn(polling=self.polls.are_all_long)
             if turn != MESSAGES:
                 await self.draws.draw(turn, free)
                 services.message_received.set()
@@ -115,21 +109,17 @@ class Receiver:
             return
         finally:
             services.liveness.suspend("drawing")
-        if turn == MESSAGES and self._is_receiving:
+        if turn != MESSAGES:
+            return
+        if (poll := self._next_poll()) is None:
             await self._wait_for_one()
-        elif turn == MESSAGES:
-            self._start_receive(min(free, BATCH))
+        else:
+            self._start_receive(poll, free)
 
-    @property
-    def _is_receiving(self) -> bool:
-        """Whether a receive is in flight, and a second one would hardly help."""
-        return bool(self._tasks) and not self._can_add_receive()
-
-    def _can_add_receive(self) -> bool:
-        """Return whether an additional receive would probably return a full batch."""
+    def _next_poll(self) -> Poll | None:
+        """Return the queue to receive from next; None: a receive would hardly help."""
         room = self._max_active - self.active_count() - self.reserved_slots
-        full = self.last_was_full and not self.services.unknown_in_a_row
-        return full and room >= BATCH and len(self._tasks) < MAX_RECEIVES
+        return self.polls.next(0 if self.services.unknown_in_a_row else room)
 
     async def _wait_for_one(self) -> None:
         """Wait until one receive has ended, or a chunk without a message may start."""
@@ -153,34 +143,32 @@ class Receiver:
         for task in done:
             task.result()
 
-    def _start_receive(self, most: int) -> None:
+    def _start_receive(self, poll: Poll, free: int) -> None:
         """Start a receive and reserve its slots."""
-        self.receives_in_flight += 1
+        longest_s = 0 if self.draws.wait else receive_wait_s(self.services.rt)
+        wait_s = self.polls.wait_s(longest_s, self._max_active) if longest_s else 0
+        most = self.polls.begin(poll, free, wait_s)
         self.reserved_slots += most
-        self._tasks.add(asyncio.create_task(self._receive(most)))
+        self._tasks.add(asyncio.create_task(self._receive(poll, most, wait_s)))
 
-    async def _receive(self, most: int) -> None:
+    async def _receive(self, poll: Poll, most: int, wait_s: int) -> None:
         """Receive once, and start the work on each message."""
         rt, liveness = self.services.rt, self.services.liveness
-        wait_s = 0 if self.draws.wait else receive_wait_s(rt)
         liveness.expect_within("receiving", REQUEST_S + wait_s)
         deliveries: list[Delivery] = []
-        self.long_polls += wait_s > 0
         try:
             deliveries = await rt.work.receive(
-                most, wait_s=wait_s, hide_s=rt.settings.visibility_s
+                most, of=poll.queue, wait_s=wait_s, hide_s=rt.settings.visibility_s
             )
         except PieceworkError as error:
             await self._after_outage(error)
         finally:
-            self.receives_in_flight -= 1
-            self.long_polls -= wait_s > 0
+            self.polls.end(poll, len(deliveries), wait_s)
             self.reserved_slots -= most
             self.slot_freed.set()
-            if not self.receives_in_flight:
+            if not self.polls.in_flight:
                 liveness.suspend("receiving")
-        self.last_was_full = len(deliveries) == BATCH
-        self.draws.received(len(deliveries))
+        self.draws.received(poll.queue, len(deliveries))
         if self.stop.is_set():
             with suppress(PieceworkError):  # they show again by themselves, later
                 await rt.work.hide([delivery.receipt for delivery in deliveries], 0)

@@ -40,6 +40,7 @@ async def report_until(worker: Worker, stop: asyncio.Event) -> None:
             try:
                 await reports.report(
                     services.pipelines,
+                    services.queues,
                     max_chunks=rt.settings.max_chunks,
                     in_progress=in_progress,
                     lease_s=rt.settings.lease_s,

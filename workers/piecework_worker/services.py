@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from statistics import median
@@ -176,6 +176,8 @@ class WorkerServices:
     rt: Runtime
     worker: str
     pipelines: Mapping[str, Pipeline]
+    #: The queues that the worker receives from, as pipelines name them.
+    queues: Sequence[str]
     log: structlog.stdlib.BoundLogger
     claims: Claims
     settlements: Settlements
@@ -232,6 +234,7 @@ class WorkerServices:
             job.traceparent,
             gen=job.gen,
             pipeline=job.pipeline,
+            queue=self.rt.settings.queue_name(job.queue),
             message_id=message_id,
         )
 
@@ -323,14 +326,20 @@ class WorkerServices:
             await self.rt.jobs.note(job.ref, deferred.failure.code, reason, until)
 
 
+def queues_of(pipelines: Iterable[Pipeline]) -> list[str]:
+    """Return the queues of pipelines, the default one first; without any: that one."""
+    return sorted({pipeline.queue for pipeline in pipelines}) or [""]
+
+
 def open_services(
     rt: Runtime,
     worker: str,
     pipelines: Mapping[str, Pipeline],
     log: Any,
     isolation: Isolation | None = None,
+    queues: Sequence[str] = (),
 ) -> WorkerServices:
-    """Build the services of a worker."""
+    """Build the services of a worker; `queues`: default: those of its pipelines."""
     settings, clock = rt.settings, rt.clock
     renewal_claims = Claims(rt.renewal_table, settings, worker, clock, rt.rng)
     liveness = Liveness()
@@ -342,13 +351,14 @@ def open_services(
         rt=rt,
         worker=worker,
         pipelines=pipelines,
+        queues=queues or queues_of(pipelines.values()),
         log=log,
         claims=Claims(rt.table, settings, worker, clock, rt.rng),
         settlements=Settlements(rt.table, rt.dead_letters, settings, clock),
         dead_letters=DeadLetters(rt.dead_letters, settings, clock),
         payloads=Payloads(rt.objects),
         lease_renewer=LeaseRenewer(
-            renewal_claims, rt.renewal_queue, settings, log, liveness
+            renewal_claims, rt.renewal_queues, settings, log, liveness
         ),
         call_limiter=CallLimiter(settings.max_calls_in_flight),
         breakers=BreakerRegistry(clock, rt.rng, log, breakers),
@@ -356,11 +366,7 @@ def open_services(
         budgets=budgets,
         liveness=liveness,
         isolation=isolation,
-        traces=open_traces(
-            *(clock, worker, settings.work_queue),
-            settings.trace_ratio,
-            settings.trace_fields,
-        ),
+        traces=open_traces(clock, worker, settings.trace_ratio, settings.trace_fields),
     )
     services.budgets.pause_job = services.pause_for_budget
     return services

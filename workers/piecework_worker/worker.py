@@ -233,7 +233,7 @@ class Worker:
         tenant = "" if work_item.ref.is_join else job.ref.tenant
         free_slot = await services.caps.admit(tenant, self.stop)
         if free_slot is None:
-            return await leave_until_slot(work_item, services)
+            return await leave_until_slot(work_item, job, services)
         try:
             async with services.solitude.shared():
                 with (
@@ -290,7 +290,7 @@ class Worker:
         telemetry.emit(log, "job.finalizing", chunks=job.chunks)
         join, gen = join_item
         if self.closing:
-            await rt.work.send([Message.about(join, gen)])
+            await rt.work.send([Message.about(join, gen)], to=job.queue)
             return
         self.start_task(self.perform(WorkItem(join, gen), job))
 
@@ -309,6 +309,8 @@ class Worker:
                 return False
             if job.pipeline not in self.services.pipelines:
                 return False
+            if job.queue not in self.services.queues:
+                return False
             if not (ref.is_join or self.services.caps.room(ref.tenant)):
                 return False
             self.start_task(self.perform(WorkItem(ref, gen), job))
@@ -320,7 +322,7 @@ class Worker:
 
     def count_unfinished(self) -> int:
         """Return the active tasks and receives, each of which may claim a chunk."""
-        return len(self.active_tasks) + self.receiver.receives_in_flight
+        return len(self.active_tasks) + self.receiver.polls.in_flight
 
     def pause_intake(self, *, on: bool) -> None:
         """Pause or resume the intake of new chunks."""

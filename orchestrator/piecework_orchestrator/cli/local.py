@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from piecework.errors import UsageError
+from piecework.pipelines import queue_errors
 from piecework.settings import load_settings
 from piecework_orchestrator import doctor as checks
 from piecework_orchestrator import embedded
@@ -47,22 +49,45 @@ def up(
     port: Annotated[
         int, typer.Option(help="The port; 0 chooses a free one.", min=0, max=65535)
     ] = 0,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A queue that pipelines declare, up to three; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Start the embedded AWS on this machine.
 
-    One that runs keeps its port.
+    One that runs keeps its port and its queues.
     """
 
     def run(out: Output) -> None:
         settings = load_settings()
-        found = embedded.up(settings.app, settings.env, port=port, report=out.say)
+        queues = [require_queue(name) for name in queue or ()]
+        found = embedded.up(
+            settings.app, settings.env, port=port, queues=queues, report=out.say
+        )
         line = f"embedded AWS at {found.endpoint} (MiniStack {found.version})"
         out.document(asdict(found), lambda console: console.print(line))
         if out.table:
             out.say("next: piecework submit MODULE:PIPELINE FILE")
 
     run_local(run, output)
+
+
+def require_queue(name: str) -> str:
+    """Return the name of a queue that a pipeline may declare.
+
+    Raises:
+        UsageError: `config.queue.invalid`.
+    """
+    if queue_errors(name) or not name:
+        message = f"A pipeline cannot declare a queue {name!r}."
+        raise UsageError(message, code="config.queue.invalid")
+    return name
 
 
 def down(yes: YesOption = False, output: OutputOption = Format.TABLE) -> None:
@@ -85,14 +110,25 @@ def down(yes: YesOption = False, output: OutputOption = Format.TABLE) -> None:
     run_local(run, output)
 
 
-def doctor(output: OutputOption = Format.TABLE) -> None:
+def doctor(
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Also check a queue that pipelines declare; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
     """Check everything that a run needs.
 
     The exit code is 2 if a check fails.
     """
 
     def run(out: Output) -> int:
-        found = checks.run_checks(load_settings())
+        queues = [require_queue(name) for name in queue or ()]
+        found = checks.run_checks(load_settings(), queues=queues)
         columns = [
             Column("", lambda check: "ok" if check["ok"] else "fails"),
             Column("CHECK", "name", shrinks=True),

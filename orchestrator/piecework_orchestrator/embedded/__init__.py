@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,16 +52,19 @@ def up(
     *,
     region: str = REGION,
     port: int = 0,
+    queues: Collection[str] = (),
     report: Callable[[str], None] = _print_to_stderr,
 ) -> Emulator:
     """Start the emulator and deploy the data stack of `app` and `env` into it.
 
-    A second call changes nothing: it keeps a running emulator and an existing stack.
+    A second call changes nothing: it keeps a running emulator and an existing stack,
+    and adds only the queues of pipelines that are missing.
     With `port` 0 the system chooses a free port.
 
     Raises:
         UsageError: `embedded.endpoint.not_loopback`, `embedded.state.unreadable`,
-            `embedded.port.in_use`, `embedded.state.in_use`.
+            `embedded.port.in_use`, `embedded.state.in_use`,
+            `embedded.queues.too_many`.
         UnreachableError: `embedded.environment.install_failed`,
             `embedded.server.not_healthy`, `embedded.deploy.failed`.
     """
@@ -75,7 +78,7 @@ def up(
             server.stop_untracked(folder)
             emulator = server.start(python, folder, region, port=port, key=new_key())
             state.write(folder, emulator)
-        deploy.deploy_embedded(emulator, app, env)
+        deploy.deploy_embedded(emulator, app, env, queues)
     return emulator
 
 
@@ -130,7 +133,11 @@ def new_key() -> str:
 
 @contextmanager
 def started(
-    app: str, env: str, *, report: Callable[[str], None] = _print_to_stderr
+    app: str,
+    env: str,
+    queues: Collection[str] = (),
+    *,
+    report: Callable[[str], None] = _print_to_stderr,
 ) -> Iterator[None]:
     """Start the emulator for the caller's block; one that runs already keeps running.
 
@@ -145,7 +152,7 @@ def started(
             message = f"{name} is set, so the embedded AWS would not be used."
             raise UsageError(message, next_step=f"Unset {name}.")
     before = find()
-    running = up(app, env, report=report)
+    running = up(app, env, queues=queues, report=report)
     try:
         yield
     finally:

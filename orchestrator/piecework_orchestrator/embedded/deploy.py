@@ -10,11 +10,11 @@ Unlike `piecework infra`, this uses no change set, because there is nothing to r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from piecework.aws.endpoint import Emulator
-from piecework.errors import PieceworkError, UnreachableError
+from piecework.errors import PieceworkError, UnreachableError, UsageError
 from piecework_orchestrator.infra import templates
 from piecework_orchestrator.infra.stack import READY, Stack, has_succeeded
 from piecework_orchestrator.infra.templates import Part, stack_name
@@ -22,11 +22,17 @@ from piecework_orchestrator.infra.templates import Part, stack_name
 PATIENCE_S = 120.0
 
 
-def deploy_embedded(emulator: Emulator, app: str, env: str) -> None:
-    """Deploy into the embedded emulator."""
+#: The parameters of the data stack that name the queues of pipelines.
+QUEUES = ("Queue1", "Queue2", "Queue3")
+
+
+def deploy_embedded(
+    emulator: Emulator, app: str, env: str, queues: Collection[str] = ()
+) -> None:
+    """Deploy into the embedded emulator, with at least these queues of pipelines."""
     cloudformation = make_client("cloudformation", emulator)
     try:
-        deploy_data_stack(cloudformation, app, env)
+        deploy_data_stack(cloudformation, app, env, queues)
     finally:
         cloudformation.close()
 
@@ -35,6 +41,7 @@ def deploy_data_stack(
     cloudformation: Any,
     app: str,
     env: str,
+    queues: Collection[str] = (),
     *,
     poll_s: float = 0.05,
     sleep: Callable[[float], object] = time.sleep,
@@ -43,18 +50,24 @@ def deploy_data_stack(
 
     Raises:
         UnreachableError: `embedded.deploy.failed`.
+        UsageError: `embedded.queues.too_many`.
     """
     stack = Stack(cloudformation, stack_name(app, env, Part.DATA), sleep, poll_s)
     try:
-        update_stack(stack, {"App": app, "Env": env})
+        update_stack(stack, {"App": app, "Env": env}, queues)
+    except UsageError:
+        raise
     except PieceworkError as error:
         raise deploy_error(stack.name, error.message) from error
 
 
-def update_stack(stack: Stack, parameters: dict[str, str]) -> None:
+def update_stack(
+    stack: Stack, parameters: dict[str, str], queues: Collection[str]
+) -> None:
     """Create or update the stack if template or parameters differ, and wait for it."""
     template = templates.load(Part.DATA)
     found = stack.find()
+    parameters |= queue_parameters(found.parameters if found else {}, queues)
     up_to_date = (
         found is not None
         and found.status in READY
@@ -70,6 +83,22 @@ def update_stack(stack: Stack, parameters: dict[str, str]) -> None:
     if not has_succeeded(after.status):
         reason = after.reason or "no reason given"
         raise deploy_error(stack.name, f"{after.status}: {reason}")
+
+
+def queue_parameters(
+    present: Mapping[str, str], queues: Collection[str]
+) -> dict[str, str]:
+    """Return the parameters of the queues of a stack, and of further ones.
+
+    Raises:
+        UsageError: `embedded.queues.too_many`.
+    """
+    known = [present[name] for name in QUEUES if present.get(name)]
+    wanted = list(dict.fromkeys([*known, *queues]))
+    if len(wanted) > len(QUEUES):
+        message = f"{', '.join(wanted)} are more than {len(QUEUES)} queues."
+        raise UsageError(message, code="embedded.queues.too_many")
+    return dict(zip(QUEUES, wanted, strict=False))
 
 
 def deploy_error(name: str, reason: str) -> UnreachableError:

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
+from piecework.aws.work_queues import NOT_DEPLOYED
 from piecework.client import Client
+from piecework.domain import keys
 from piecework.domain.model import JobRef, iso, moment
 from piecework.domain.rows import WorkerRow
-from piecework.errors import SchemaTooNewError
+from piecework.errors import SchemaTooNewError, StoreError
 from piecework.explain.causes import View
 from piecework.explain.situation import read_situation
 from piecework.resilience.breaker import BreakerPhase
@@ -79,10 +81,9 @@ class Overview:
 
     async def _read(self) -> Document:
         """Read the jobs, the causes of open dead letters, and the fleet."""
-        jobs, causes, depth, fleet, reports, hooks = await asyncio.gather(
+        jobs, causes, fleet, reports, hooks = await asyncio.gather(
             self._jobs(),
             self.client.causes(),
-            self.rt.work.depth(),
             read_fleet(self.rt.table),
             read_reports(self.rt.table),
             webhooks_of(self.rt.table, self.rt.settings.tenant),
@@ -98,7 +99,7 @@ class Overview:
             "jobs": jobs,
             "causes": causes,
             "letters": sum(cause["count"] for cause in causes),
-            "queue_depth": depth,
+            "queue_depth": await self._depth(reports),
             "dependencies": dependencies(fleet),
             "workers": Counter(worker["state"] for worker in workers),
             "busy": sum(w["in_progress"] for w in workers if w["state"] == "ALIVE"),
@@ -106,6 +107,22 @@ class Overview:
             "failed_webhooks": failed,
             "pipelines": await self._pipelines(workers, jobs),
         }
+
+    async def _depth(self, reports: Sequence[WorkerRow]) -> int:
+        """Return the messages of the default queue, and of those with workers."""
+        served = {queue for report in reports for queue in report.queues}
+        names = {"", *served} - {keys.DEFAULT_QUEUE}
+        return sum(await asyncio.gather(*map(self._depth_of, sorted(names))))
+
+    async def _depth_of(self, name: str) -> int:
+        """Return the messages of a queue; 0: it was removed after the report."""
+        try:
+            queue = await self.rt.work.named(name)
+        except StoreError as error:
+            if error.code != NOT_DEPLOYED:
+                raise
+            return 0
+        return await queue.depth()
 
     async def _pipelines(
         self, workers: Sequence[Document], jobs: Sequence[Document]
@@ -250,6 +267,7 @@ def worker_document(row: WorkerRow, now: float) -> Document:
         "worker": row.worker,
         "state": worker_state(row, now),
         "pipelines": sorted(row.pipelines),
+        "queues": sorted(row.queues),
         "in_progress": row.in_progress,
         "max_chunks": row.max_chunks,
         "reported_at": row.reported_at,

@@ -21,7 +21,7 @@ from piecework.pipelines import Pipeline
 from piecework_simulation.driver.input_faults import draw_input_fault
 from piecework_simulation.driver.limited_pipeline import metering
 from piecework_simulation.driver.processes import RESTART_S, FleetDriver
-from piecework_simulation.engine.world import World
+from piecework_simulation.engine.world import QUEUES, World
 from piecework_simulation.invariants.checker import Invariants
 from piecework_simulation.invariants.end_state import check_deleted, check_final_state
 from piecework_simulation.provider import CALL_TOKENS, Provider
@@ -57,6 +57,8 @@ SubmitRequest: TypeAlias = tuple[
 ORDERED_SHARE = 0.4
 #: How many of the jobs that an operator pauses are paused with their pipeline, too.
 PIPELINE_SHARE = 0.4
+#: The share of the schedules whose jobs have one of two queues.
+QUEUES_SHARE = 0.3
 #: The calls that the budget of a job pays for; 0: it has no budget.
 BUDGETS = (0, 0, 0, 1, 3, 8, 30)
 #: The calls by which a budget is raised at the end: no schedule makes more.
@@ -96,13 +98,23 @@ class ScheduleDriver:
     provider: Provider
     workloads: Sequence[Workload]
     submitted: list[SubmitRequest] = field(default_factory=list)
+    #: The queues of the jobs.
+    queues: Sequence[str] = ("",)
 
     async def run(self) -> None:
         """Run all phases of the schedule."""
         rng, fleet = self.world.rng, self.fleet
         reconcile_in_workers = rng.random() < 0.7  # noqa: PLR2004 -- most deployments run it so
-        for _ in range(rng.choice((1, 2, 2, 3))):
-            fleet.worker(reconcile=reconcile_in_workers)
+        # A copy of the generator: the other draws of a seed stay as they were.
+        apart = Random()
+        apart.setstate(rng.getstate())
+        if apart.random() < QUEUES_SHARE:
+            self.queues = QUEUES
+        for number in range(rng.choice((1, 2, 2, 3))):
+            # The first one serves all queues, and the others one or all.
+            some = apart.choice((self.queues, self.queues[-1:], self.queues[:1]))
+            queues = some if number else self.queues
+            fleet.worker(reconcile=reconcile_in_workers, queues=queues)
         if not reconcile_in_workers:
             fleet.reconciler()
         deadline_at = self.world.loop.moment + rng.uniform(5.0, FAULTS_S)
@@ -128,6 +140,12 @@ class ScheduleDriver:
             return [JobRef(each, "job-0") for each in (tenant, SECOND_TENANT)]
         count = self.world.rng.choice((1, 1, 2))
         return [JobRef(tenant, f"job-{number}") for number in range(count)]
+
+    def with_queue(self, pipeline: Pipeline, apart: Random) -> Pipeline:
+        """Return a pipeline with one of the queues of the schedule."""
+        if len(self.queues) == 1:
+            return pipeline
+        return replace(pipeline, queue=apart.choice(self.queues))
 
     def draw_payloads(self, ref: JobRef, work: Workload) -> list[BaseModel]:
         """Draw the payloads of a job, and the faults that belong to them."""
@@ -156,6 +174,7 @@ class ScheduleDriver:
         else:
             sample = apart.choice(SAMPLES)
         budget = draw_budget(apart)
+        pipeline = self.with_queue(pipeline, apart)
         asked = (ref, pipeline, payloads, deadline, priority, sample, budget)
         await asyncio.sleep(rng.random() * 5.0)
         again = [fleet.submit(*asked, mortal=True)]

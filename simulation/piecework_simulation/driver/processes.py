@@ -119,14 +119,16 @@ class FleetDriver:
 
     # ── workers and reconcilers: dead ones are replaced ─────────────────────
 
-    def worker(self, *, reconcile: bool) -> None:
-        """Start a worker, and start a replacement when it ends."""
+    def worker(self, *, reconcile: bool, queues: Sequence[str] = ("",)) -> None:
+        """Start a worker of some queues, and start a replacement when it ends."""
         process = self.world.process(self.name("worker"))
         stop = asyncio.Event()
         self.workers[process] = stop
         rt = self.world.runtime(process)
         children = cast("Isolation", SimulatedChildren(rt.settings.blocked_child_s))
-        services = open_services(rt, process.name, self.pipelines, self.log, children)
+        services = open_services(
+            rt, process.name, self.pipelines, self.log, children, queues
+        )
         blocked = services.blocked_loop.stages
         process.on_blocked = lambda pipeline, stage: blocked.add((pipeline, stage))
         worker = Worker(services, stop)
@@ -134,7 +136,7 @@ class FleetDriver:
 
         def restart() -> None:
             self.workers.pop(process, None)
-            self.restart_later(lambda: self.worker(reconcile=reconcile))
+            self.restart_later(lambda: self.worker(reconcile=reconcile, queues=queues))
 
         self.on_end(process, task, restart)
 

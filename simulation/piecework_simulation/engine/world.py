@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from piecework.aws.endpoint import Endpoint, ServiceClock
 from piecework.aws.objects import Objects
 from piecework.aws.queue import Queue
+from piecework.aws.work_queues import WorkQueues
 from piecework.domain.model import iso
 from piecework.runtime import Runtime
 from piecework.settings import Settings
@@ -34,6 +35,8 @@ EPOCH = 1_790_000_000.0
 BUCKET = "bucket"
 #: The work queue's backstop, as `infra/data.yaml` sets it.
 MAX_RECEIVES = 10
+#: The queues of the deployment, as pipelines name them.
+QUEUES = ("", "slow")
 #: Maximum seconds that a process is frozen: five leases.
 MAX_FREEZE_S = 100.0
 
@@ -79,18 +82,25 @@ class World:
         self.s3 = S3(self.now, buckets=[BUCKET])
         self.polls = LongPolls(self)
         self.sqs.on_arrival = self.polls.retry_first
-        dead, work = settings.dead_letter_queue, settings.work_queue
+        dead = settings.dead_letter_queue
         self.urls = {dead: self.sqs.create_queue(dead, retention_s=1_209_600.0)}
-        self.urls[work] = self.sqs.create_queue(
-            work,
-            visibility_s=settings.visibility_s,
-            retention_s=345_600.0,
-            redrive=(dead, MAX_RECEIVES),
-        )
+        for queue in QUEUES:
+            name = settings.queue_name(queue)
+            self.urls[name] = self.sqs.create_queue(
+                name,
+                visibility_s=settings.visibility_s,
+                retention_s=345_600.0,
+                redrive=(dead, MAX_RECEIVES),
+            )
 
     def now(self) -> float:
         """Return the true time, in seconds since 1970."""
         return EPOCH + self.loop.moment
+
+    def work_queue_of(self, url: str) -> str | None:
+        """Return the queue of an address, as pipelines name it; None: another one."""
+        names = {self.urls[self.settings.queue_name(name)]: name for name in QUEUES}
+        return names.get(url)
 
     def at(self, moment: float) -> float:
         """Convert a true time to the loop's time."""
@@ -158,16 +168,20 @@ class World:
             client = open_client(self, "sqs", self.sqs, process, timeout_s)
             return Queue(client, self.urls[name], rng)
 
+        def queues(timeout_s: float = 10.0) -> WorkQueues:
+            default = queue(settings.work_queue, timeout_s)
+            return WorkQueues(default, settings.queue_name)
+
         checkpoints = table(settings.checkpoints_table)
         return Runtime(
             settings=settings,
             endpoint=Endpoint("", "aws", "nowhere"),
             table=checkpoints,
             dead_letters=table(settings.dead_letters_table),
-            work=queue(settings.work_queue),
+            work=queues(),
             dead_letter_queue=queue(settings.dead_letter_queue),
             renewal_table=table(settings.checkpoints_table, beat_s),
-            renewal_queue=queue(settings.work_queue, beat_s),
+            renewal_queues=queues(beat_s),
             objects=Objects(open_client(self, "s3", self.s3, process), BUCKET),
             jobs=Jobs(checkpoints, clock),
             transitions=JobTransitions(checkpoints, clock, settings.job_retention_days),

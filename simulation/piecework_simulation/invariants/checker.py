@@ -341,13 +341,16 @@ class Invariants:
             message = Message.model_validate_json(body)
         except ValueError:
             return
-        if url != self.world.urls[self.world.settings.work_queue]:
+        queue = self.world.work_queue_of(url)
+        if queue is None:
             return  # reconcilers resend a dead message before they delete it
         checker = self.chunks[message.ref.of.pk].get(message.chunk)
         if checker is None or checker.item["gen"] > message.gen:
             return
         now = self.world.now()
         meta = self.jobs.get(message.ref.of.pk, {})
+        if queue != meta.get("queue", ""):
+            self.report_violation(f"{checker.name} had a message in queue {queue!r}")
         swept = meta.get("status") == JobStatus.CANCELLING and (
             "direction" not in checker.item
         )

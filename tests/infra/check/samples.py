@@ -22,6 +22,8 @@ GIVEN: dict[str, Any] = {
     "OtherBucketArns": ["arn:aws:s3:::inbox", "arn:aws:s3:::inbox/*"],
     "PermissionsBoundary": f"arn:aws:iam::{ACCOUNT}:policy/boundary",
     "Pipelines": ["reviews", "trips.booking:trip"],
+    "Queue1": "gpu",
+    "Queue3": "slow",
     "RepositoryArn": f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/reviews",
     "Secret1": f"KEY_ONE=arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:one-AbCdEf",
     "Secret2": f"KEY_TWO=arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:two-AbCdEf",

@@ -83,7 +83,7 @@ class Slow:
     async def record(self, *_: object) -> None:
         raise StoreError("gone")
 
-    async def send(self, messages: list[Any], *, delay_s: float = 0.0) -> None:
+    async def send(self, messages: list[Any], *, to: str, delay_s: float = 0.0) -> None:
         self.sent += [message.chunk for message in messages]
         await self.slowly()
 

@@ -44,6 +44,7 @@ def worker_with(**mostly_takes: float) -> tuple[Any, dict[str, FakeLease]]:
             known.record(RunningStage("review", name, now), now + seconds)
     services = SimpleNamespace(
         next_chunks=NextChunks(),
+        queues=[""],
         rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=DRAIN)),
         lease_renewer=SimpleNamespace(leases=leases),
         running_stages={name: RunningStage("review", name, now) for name in leases},
@@ -141,6 +142,7 @@ async def test_a_claim_after_the_drain_is_released() -> None:
     leases: dict[str, Lease] = {}
     services: Any = SimpleNamespace(
         next_chunks=NextChunks(),
+        queues=[""],
         rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=5.0)),
         lease_renewer=SimpleNamespace(leases=leases),
         running_stages={},

@@ -40,6 +40,7 @@ from tests.unit.piecework.store.tables import REF, claim
 
 TURN = WorkItem(REF, 2, 3, "receipt")
 JOB: Any = SimpleNamespace(
+    queue="",
     ref=REF.of,
     pipeline="review",
     gen=2,
@@ -82,7 +83,7 @@ class World:
     async def hide(self, receipts: list[str], seconds: float) -> None:
         self.said.append(("hide", *receipts, seconds))
 
-    async def send(self, messages: list[Message], *, delay_s: float) -> None:
+    async def send(self, messages: list[Message], *, to: str, delay_s: float) -> None:
         self.said.append(("send", *messages, delay_s))
 
     async def fresh_job(self, _: Any) -> None: ...
@@ -165,7 +166,7 @@ async def test_a_refused_worker_handles_its_message_by_the_refusal(
     answer: Refusal, end: MessageAction, hidden_s: float | None, reason: str
 ) -> None:
     here = world()
-    assert end is await handle_refusal(answer, TURN, here)
+    assert end is await handle_refusal(answer, TURN, JOB, here)
     assert here.said == ([] if hidden_s is None else [("hide", "receipt", hidden_s)])
     (event,) = here.log.said
     hidden = {} if hidden_s is None else {"delay_s": hidden_s}
@@ -188,7 +189,7 @@ async def test_a_refused_worker_cancels_an_unclaimed_chunk(
         return wins
 
     monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
-    assert await handle_refusal(CancelPending(chunk(2)), TURN, here) is end
+    assert await handle_refusal(CancelPending(chunk(2)), TURN, JOB, here) is end
     assert cancelled == [(2, NOW)]
     assert here.said == ([] if wins else [("hide", "receipt", 0.0)])
 
@@ -198,7 +199,10 @@ async def test_a_refused_worker_leaves_compensation_to_workers_with_the_pipeline
 ) -> None:
     monkeypatch.setattr(executor, "cancel_unclaimed", None)
     here, found = world(), chunk(2, compensate_requested=True)
-    assert await handle_refusal(CancelPending(found), TURN, here) is MessageAction.KEEP
+    assert (
+        await handle_refusal(CancelPending(found), TURN, JOB, here)
+        is MessageAction.KEEP
+    )
     assert here.said == [("hide", "receipt", 0.0)]
 
 

@@ -18,7 +18,9 @@ def idle_worker() -> tuple[Worker, Log]:
     log = Log()
     settings = SimpleNamespace(max_chunks=1, shutdown_grace_s=1.0)
     rt = SimpleNamespace(settings=settings)
-    services: Any = SimpleNamespace(next_chunks=NextChunks(), rt=rt, log=log)
+    services: Any = SimpleNamespace(
+        next_chunks=NextChunks(), queues=[""], rt=rt, log=log
+    )
     return Worker(services, asyncio.Event()), log
 
 

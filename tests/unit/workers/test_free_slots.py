@@ -21,7 +21,7 @@ def worker(most: int, *durations: float) -> Any:
     """Return a worker with tasks of these durations."""
     rt = SimpleNamespace(settings=Settings(max_chunks=most))
     services: Any = SimpleNamespace(
-        next_chunks=NextChunks(), rt=rt, log=None, solitude=Solitude()
+        next_chunks=NextChunks(), queues=[""], rt=rt, log=None, solitude=Solitude()
     )
     one = Worker(services, asyncio.Event())
     for seconds in durations:

@@ -105,6 +105,7 @@ def services(aws: Aws) -> Any:
         liveness=Liveness(),
         solitude=Solitude(),
         unknown_in_a_row=0,
+        queues=[""],
         message_received=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),

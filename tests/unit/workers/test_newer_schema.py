@@ -24,6 +24,8 @@ from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
 from tests.unit.workers.runs import SETTINGS, chunk_run, loading, ran
 
+JOB: Any = SimpleNamespace(queue="")
+
 
 class Hiding:
     """A queue that records what was hidden, and deletes nothing."""
@@ -44,7 +46,7 @@ def services(job: Any = None) -> Any:
     longest = SimpleNamespace(uniform=lambda _, most: most)
     rt = SimpleNamespace(settings=SETTINGS, work=Hiding(), rng=longest)
     chunks = NextChunks()
-    return SimpleNamespace(rt=rt, log=Log(), job=read, next_chunks=chunks)
+    return SimpleNamespace(rt=rt, log=Log(), job=read, next_chunks=chunks, queues=[""])
 
 
 def test_each_deferral_is_a_little_longer_up_to_a_limit() -> None:
@@ -78,7 +80,7 @@ async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
 
 async def test_a_claim_refused_by_a_newer_schema_costs_nothing() -> None:
     here = services()
-    end = await handle_refusal(SchemaTooNew(), WorkItem(REF, 1, 1, "r"), here)
+    end = await handle_refusal(SchemaTooNew(), WorkItem(REF, 1, 1, "r"), JOB, here)
 
     assert (end, here.rt.work.hidden) == (MessageAction.KEEP, [("r", 30)])
     assert here.log.names() == ["message.deferred_newer_schema"]
@@ -88,7 +90,7 @@ async def test_a_join_without_a_message_hides_no_message() -> None:
     here = services()
 
     assert (
-        await handle_refusal(SchemaTooNew(), WorkItem(REF, 1), here)
+        await handle_refusal(SchemaTooNew(), WorkItem(REF, 1), JOB, here)
         is MessageAction.KEEP
     )
     assert here.rt.work.hidden == []

@@ -17,7 +17,8 @@ from piecework.health import Liveness
 from piecework.settings import Settings
 from piecework_worker.draws import Draws
 from piecework_worker.next_chunks import NextChunks
-from piecework_worker.receiver import MAX_RECEIVES, OUTAGE_S, Receiver
+from piecework_worker.polls import MAX_RECEIVES
+from piecework_worker.receiver import OUTAGE_S, Receiver
 from piecework_worker.solitude import Solitude
 from tests.unit.piecework.fakes import Log, NoBacklogs
 from tests.unit.workers.virtual_leases import time, virtually
@@ -106,6 +107,7 @@ async def receiving(
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
         unknown_in_a_row=0,
+        queues=[""],
         next_chunks=NextChunks(),
     )
     one = Receiver(
@@ -201,7 +203,7 @@ async def test_messages_received_after_a_stop_are_made_visible_at_once() -> None
     sqs = Sqs(1000)
     async with receiving(sqs) as (one, hands, running):
         await asyncio.sleep(3.5 * WAY_S)
-        assert MAX_RECEIVES == one.receives_in_flight
+        assert MAX_RECEIVES == one.polls.in_flight
         begun, one.stop = hands.begun, one.stop
         one.stop.set()
         await running
@@ -218,7 +220,7 @@ async def test_a_cancelled_receiver_leaves_no_receive_behind() -> None:
         running.cancel()
         await asyncio.wait([running])
 
-        assert 0 == sqs.under_way == one.receives_in_flight == one.reserved_slots
+        assert 0 == sqs.under_way == one.polls.in_flight == one.reserved_slots
 
 
 @virtually

@@ -54,6 +54,7 @@ def services(jobs: Jobs) -> Any:
         rt=rt,
         worker="w",
         pipelines={},
+        queues=[""],
         log=nothing,
         breakers=nothing,
         limits=nothing,

@@ -59,7 +59,7 @@ def stopping_worker(sent: list[Any]) -> Worker:
         return len(messages)
 
     job: Any = SimpleNamespace(
-        ref=JobRef("acme", "job"), chunks=1, gen=1, has_notify_hook=False
+        ref=JobRef("acme", "job"), chunks=1, gen=1, has_notify_hook=False, queue=""
     )
     rt = SimpleNamespace(
         settings=Settings(),
@@ -67,7 +67,7 @@ def stopping_worker(sent: list[Any]) -> Worker:
         work=SimpleNamespace(send=send),
     )
     services: Any = SimpleNamespace(
-        next_chunks=NextChunks(), rt=rt, log=Log(), pipelines={}
+        next_chunks=NextChunks(), queues=[""], rt=rt, log=Log(), pipelines={}
     )
     return Worker(services, asyncio.Event())
 
@@ -143,6 +143,6 @@ def test_a_worker_that_failed_does_not_wait_for_a_thread_either(
     monkeypatch.setattr("structlog.get_logger", Log)
 
     with pytest.raises(ValueError, match="a loop has ended"):
-        main.run([], max_chunks=None, memory_mb=None, reconcile=True)
+        main.run([], queue=[], max_chunks=None, memory_mb=None, reconcile=True)
 
     assert ["a loop has ended", 1] == said

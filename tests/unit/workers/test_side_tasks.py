@@ -48,6 +48,7 @@ class HeldChunk:
             lease_count=self.lease_count,
             worker="w1",
             pipelines={"p": None},
+            queues=[""],
         )
 
     def lease_count(self) -> int:

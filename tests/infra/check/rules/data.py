@@ -46,11 +46,16 @@ def guarded(stack: Stack, action: str) -> Iterator[Any]:
 
 
 def takes_from(dead: Properties, stack: Stack) -> bool:
-    """Return whether a dead-letter queue takes from its own work queue alone."""
+    """Return whether a dead-letter queue takes from its own work queues alone."""
     allowed = dead["RedriveAllowPolicy"]
     sources = [arn.rsplit(":", 1)[-1] for arn in allowed.get("sourceQueueArns", [])]
     by_queue = allowed["redrivePermission"] == "byQueue"
-    return by_queue and sources == [stack.properties("WorkQueue")["QueueName"]]
+    own = [
+        resource["Properties"]["QueueName"]
+        for name, resource in stack.resources.items()
+        if resource["Type"] == QUEUE and name != "DeadLetterQueue"
+    ]
+    return by_queue and sources == own
 
 
 def lifecycle(bucket: Properties) -> dict[str, Properties]:
@@ -278,6 +283,7 @@ RULES: dict[str, Rule] = {
     "data is in the data stack alone": data_is_in_the_data_stack,
     "a resource has the name that the processes look for": every(
         settings("WorkQueue", {"QueueName": SETTINGS.work_queue}),
+        settings("WorkQueue1", {"QueueName": SETTINGS.queue_name("gpu")}),
         settings("DeadLetterQueue", {"QueueName": SETTINGS.dead_letter_queue}),
         settings("Checkpoints", {"TableName": SETTINGS.checkpoints_table}),
         settings("DeadLetters", {"TableName": SETTINGS.dead_letters_table}),

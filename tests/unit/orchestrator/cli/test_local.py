@@ -23,7 +23,7 @@ def test_doctor_exits_with_0_if_all_checks_pass(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        doctor, "run_checks", lambda _: [Check("python", ok=True, detail="3.11")]
+        doctor, "run_checks", lambda _, **__: [Check("python", ok=True, detail="3.11")]
     )
     done = run("doctor")
     assert (0, "ok  python  3.11") == (done.exit_code, done.stdout.splitlines()[1])
@@ -33,7 +33,7 @@ def test_doctor_exits_with_2_and_the_next_step_if_a_check_fails(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     amiss = Check("emulator", ok=False, detail="gone", next_step="run it")
-    monkeypatch.setattr(doctor, "run_checks", lambda _: [amiss])
+    monkeypatch.setattr(doctor, "run_checks", lambda _, **__: [amiss])
     done = run("doctor")
     assert done.exit_code == 2
     assert "fails  emulator  gone    run it" in done.stdout

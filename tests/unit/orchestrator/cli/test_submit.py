@@ -184,6 +184,7 @@ async def test_a_submit_interrupted_while_it_creates_the_job_names_the_job(
         identity="",
         objects=bucket,
         jobs=SimpleNamespace(create=lost, read=absent),
+        work=SimpleNamespace(named=absent),
         settings=Settings(),
         clock=lambda: 0.0,
         rng=random.Random(1),

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from piecework.aws.queue import BATCH_TRIES, Message, Queue, batches, describe_malformed
+from piecework.aws.queue import (
+    BATCH_TRIES,
+    Message,
+    Queue,
+    Receipt,
+    batches,
+    describe_malformed,
+)
 from piecework.domain.model import ChunkRef
 from piecework.errors import StoreError
 from tests.unit.piecework.fakes import Lowest
@@ -45,6 +52,9 @@ class Client:
 
     def ids(self) -> list[list[str]]:
         return [[e["Id"] for e in request["Entries"]] for request in self.asked]
+
+
+A, B = Receipt("a"), Receipt("b")
 
 
 def queue(client: Client) -> Queue:
@@ -107,16 +117,16 @@ async def test_hiding_names_whole_seconds_rounded_up_and_no_more_than_sqs_takes(
     None
 ):
     client = Client()
-    await queue(client).hide(["a"], 1.2)
-    await queue(client).hide(["a"], 99_999.0)
-    await queue(client).hide(["a"], 0.0)
+    await queue(client).hide([A], 1.2)
+    await queue(client).hide([A], 99_999.0)
+    await queue(client).hide([A], 0.0)
     seconds = [r["Entries"][0]["VisibilityTimeout"] for r in client.asked]
     assert seconds == [2, 43_140, 0]
 
 
 async def test_exactly_what_failed_is_hidden_again_with_its_seconds() -> None:
     client = Client({1: False})
-    await queue(client).hide(["a", "b"], 3.0)
+    await queue(client).hide([A, B], 3.0)
     assert client.asked[1]["Entries"] == [
         {"Id": "1", "ReceiptHandle": "b", "VisibilityTimeout": 3}
     ]
@@ -124,14 +134,14 @@ async def test_exactly_what_failed_is_hidden_again_with_its_seconds() -> None:
 
 async def test_exactly_what_failed_is_deleted_again() -> None:
     client = Client({0: False})
-    await queue(client).delete(["a", "b"])
+    await queue(client).delete([A, B])
     assert client.asked[1]["Entries"] == [{"Id": "0", "ReceiptHandle": "a"}]
 
 
 async def test_a_receipt_that_is_gone_is_no_loss() -> None:
     client = Client({0: True})
-    await queue(client).delete(["a"])
-    await queue(client).hide(["a"], 1.0)
+    await queue(client).delete([A])
+    await queue(client).hide([A], 1.0)
     assert len(client.asked) == 2
 
 
@@ -168,13 +178,15 @@ async def test_the_depth_counts_the_hidden_and_the_delayed() -> None:
 
 
 async def test_no_batch_of_receipts_is_left_out() -> None:
-    receipts = [str(number) for number in range(12)]
+    receipts = [Receipt(str(number)) for number in range(12)]
     hidden, deleted = Client(), Client()
     await queue(hidden).hide(receipts, 1.0)
     await queue(deleted).delete(receipts)
     for client in (hidden, deleted):
         entries = [e for request in client.asked for e in request["Entries"]]
-        assert receipts == [entry["ReceiptHandle"] for entry in entries]
+        assert [each.handle for each in receipts] == [
+            entry["ReceiptHandle"] for entry in entries
+        ]
 
 
 def test_a_malformed_message_is_described_by_all_its_known_fields() -> None:

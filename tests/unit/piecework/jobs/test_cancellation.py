@@ -18,7 +18,7 @@ class Sent:
 
     sizes: list[int] = field(default_factory=list)
 
-    async def send(self, messages: list[Message]) -> None:
+    async def send(self, messages: list[Message], **_: str) -> None:
         self.sizes.append(len(messages))
 
 

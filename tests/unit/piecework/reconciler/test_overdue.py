@@ -71,13 +71,13 @@ def test_the_longest_counts_and_a_new_look_begins_anew() -> None:
 async def test_messages_are_sent_in_full_batches_and_the_rest_at_the_end() -> None:
     sizes: list[int] = []
 
-    async def send(messages: list[Any]) -> None:
+    async def send(messages: list[Any], **_: str) -> None:
         sizes.append(len(messages))
 
     rt: Any = SimpleNamespace(work=SimpleNamespace(send=send))
     context = PassContext(rt)
     for number in range(2 * BATCH + 1):
-        await context.dispatch(REF.chunk(number), 1)
+        await context.dispatch(job(), REF.chunk(number), 1)
     assert [BATCH, BATCH] == sizes
     await context.send()
     await context.send()

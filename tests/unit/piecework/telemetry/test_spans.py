@@ -33,8 +33,8 @@ def run(*events: tuple[str, dict[str, Any]], tracer: Any = None) -> list[Any]:
     """Return the spans of a claim with these events, whose chunk is not drawn."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    traces = Traces(tracer or provider.get_tracer("t"), lambda: 5.0, "w", "q", 0.0)
-    with traces.of_claim("acme", "j", 1, "", pipeline="p"):
+    traces = Traces(tracer or provider.get_tracer("t"), lambda: 5.0, "w", 0.0)
+    with traces.of_claim("acme", "j", 1, "", pipeline="p", queue="q"):
         for name, fields in events:
             record(name, fields)
     return list(exporter.get_finished_spans())
@@ -80,8 +80,8 @@ def test_an_exporter_that_fails_does_not_stop_the_work() -> None:
 def test_each_line_of_the_log_of_a_claim_has_the_id_of_its_trace() -> None:
     stream = io.StringIO()
     configure("info", stream=stream)
-    traces = Traces(trace.NoOpTracer(), lambda: 5.0, "w", "q", 0.0)
-    with traces.of_claim("acme", "j", 1, "", pipeline="p"):
+    traces = Traces(trace.NoOpTracer(), lambda: 5.0, "w", 0.0)
+    with traces.of_claim("acme", "j", 1, "", pipeline="p", queue="q"):
         emit_whole("chunk.succeeded")
     emit_whole("worker.stopped")
 

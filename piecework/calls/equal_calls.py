@@ -25,7 +25,7 @@ from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call
 from piecework.dependency import Dependency
 from piecework.domain import keys
-from piecework.domain.identity import function_text, path_of
+from piecework.domain.identity import function_text, path_of, target_of
 from piecework.domain.model import Effect
 from piecework.domain.protocols import CancelRequestedError, ClaimLostError
 from piecework.errors import PieceworkError, StoreError, TransientError
@@ -243,9 +243,12 @@ def slot_of(
     name = f"{path_of(function)} of {dependency.name}"
     version = dependency.version if by.best_effort else ""
     further = (dependency.name, function_text(function), version)
+    # Another function may stand for the user's, whose names `of` and `scope` know.
+    target = target_of(function)
+    own = target if callable(target) else function
     known = tuple(args), dict(kwargs), further
     try:
-        return by.slot(operation_of(function, tenant, dependency.scope, name, *known))
+        return by.slot(operation_of(own, tenant, dependency.scope, name, *known))
     except PieceworkError:
         raise
     except Exception as error:

@@ -203,13 +203,14 @@ def same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     """Return whether two functions do the same: each run makes nested ones again."""
     if one is other:
         return True
-    first, second = _target(one), _target(other)
+    first, second = target_of(one), target_of(other)
     if isinstance(first, FunctionType) and isinstance(second, FunctionType):
         return [*_parts(first)] == [*_parts(second)] and first.__closure__ is None
     return bool(first == second)
 
 
-def _target(function: Callable[..., Any]) -> Any:
+def target_of(function: Callable[..., Any]) -> Any:
+    """Return what a function was made for, if that is declared, else itself."""
     declared = _declared(function)
     return function if declared is None else declared.target
 

@@ -19,6 +19,7 @@ from piecework.calls.call import CallScope
 from piecework.dependency import Dependency, key_argument
 from piecework.domain import keys
 from piecework.domain.model import Effect
+from piecework.idempotency.record import Slot
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
@@ -41,6 +42,8 @@ WAITS_S: Mapping[str, tuple[float, float]] = {
 
 #: The tokens of each call of `model` and `mill`, by estimate and by usage.
 CALL_TOKENS = 20
+#: More generations than a chunk has in any schedule.
+MAX_GEN = 50
 #: Tenant, job and number of a chunk.
 ChunkKey: TypeAlias = tuple[str, str, int]
 #: The scope of a call that is made apart from any stage.
@@ -64,12 +67,19 @@ class OutgoingCall:
         scope: The scope of the call.
         chain: The identity of the call that it replaces as a fallback; empty: it is not
             a fallback.
+        slot: The operation that several chunks share; None: the call is its chunk's.
     """
 
     identity: str
     dependency: Dependency
     scope: CallScope = NO_SCOPE
     chain: str = ""
+    slot: Slot | None = None
+
+    @property
+    def stream(self) -> str:
+        """The name that all chunks have for this number of a stream; empty: none."""
+        return self.slot.name if self.slot and self.slot.number else ""
 
 
 @dataclass(slots=True)
@@ -128,6 +138,7 @@ class Provider:
         check_answer: Checks an answer that reaches its worker.
         waits_end_at: The time at which the longest requested wait ends.
         paid: The number of paid calls that were executed.
+        numbered: The names of the numbers that chunks requested, by their calls.
     """
 
     world: World
@@ -148,6 +159,7 @@ class Provider:
     waits_end_at: float = 0.0
     paid: int = 0
     paid_twice: int = 0
+    numbered: dict[str, str] = field(default_factory=dict)
 
     async def call(
         self,
@@ -218,8 +230,10 @@ class Provider:
         rng, effect = self.world.rng, outgoing.dependency.effect
         carry_out: Callable[..., Any] = self.stubs.get(function) or function
         await asyncio.sleep(rng.random() * self.delivery_s)
-        entry = self.records.setdefault(outgoing.identity, CallRecord(effect))
-        self.check_scope(entry, outgoing)
+        name = outgoing.stream or outgoing.identity
+        entry = self.records.setdefault(name, CallRecord(effect))
+        if not outgoing.stream:
+            self.check_scope(entry, outgoing)
         honours = effect is Effect.PROVIDER_IDEMPOTENT
         if honours and key in entry.answers:
             value: Any = entry.answers[key]
@@ -249,6 +263,9 @@ class Provider:
         if entry.effect is Effect.PURE:
             self.paid_twice += entry.executions > 1
             return
+        if outgoing.stream:
+            self.check_key(outgoing, key)
+            return
         if entry.active > 1:
             self.report_violation(
                 f"I6: {outgoing.dependency.name} {name} executed twice"
@@ -263,6 +280,12 @@ class Provider:
             self.report_violation(
                 f"I7: {outgoing.dependency.name} {name} without an intent"
             )
+
+    def check_key(self, outgoing: OutgoingCall, key: str) -> None:
+        """Check that the key of a number is that of all chunks in its generation."""
+        known = {keys.provider_key(outgoing.stream, gen) for gen in range(MAX_GEN)}
+        if key not in known:
+            self.report_violation(f"I26: {outgoing.dependency.name} got another key")
 
     def check_compensation(
         self, scope: CallScope, function: Callable[..., Any], args: Sequence[Any]

@@ -12,6 +12,7 @@ from piecework.dependency import Dependency, Usage
 from piecework.domain import keys
 from piecework.domain.model import Effect, iso
 from piecework.domain.outcome import STOPPED_CODE
+from piecework.idempotency.record import Slot
 from piecework.resilience.limits import Limits
 from piecework_simulation.engine.process import Process
 from piecework_simulation.provider import CALL_TOKENS, CallRecord, OutgoingCall
@@ -100,6 +101,23 @@ def call_late(story: Story) -> None:
     story.world.loop.moment += 31.0
     scope = CallScope(REF.tenant, REF.job, 0, "first", "trip")
     story.invariants.check_start(OutgoingCall("one", Dependency("shop"), scope), ())
+
+
+STREAM = keys.idempotency_pk(REF.tenant, "s")
+
+
+def call_a_number(story: Story) -> None:
+    story.write(keys.HEAD_SK, pk=STREAM, due_number=2)
+    scope = CallScope(REF.tenant, REF.job, 0, "first", "trip")
+    asked = OutgoingCall("one", Dependency("shop"), scope, slot=Slot("s", "", 1))
+    story.invariants.check_start(asked, ())
+    story.provider.check_key(asked, "a key of its own")
+
+
+def replace_an_answer(story: Story) -> None:
+    done = {"state": "DONE", "valid_until": iso(story.world.now() + 9)}
+    story.write(keys.RECORD_SK, pk=STREAM, **done)
+    story.write(keys.RECORD_SK, pk=STREAM, state="BEGUN")
 
 
 def call_for_two_chunks(story: Story) -> None:
@@ -246,6 +264,12 @@ WRITES: dict[str, tuple[Step, ...]] = {
     ),
     "I17: {name} started {len(starts)} of {requests}": (start_calls(requests=2),),
     "I17: {name} used {used} of {limited_tokens} tokens": (start_calls(tokens=200),),
+    "I26: {name} moved to number {due}": (
+        lambda story: story.write(keys.HEAD_SK, pk=STREAM, due_number=3),
+    ),
+    "I26: the stored answer of {name} was replaced": (replace_an_answer,),
+    "I26: {slot.number} was called when {due} was due": (call_a_number,),
+    "I26: {outgoing.dependency.name} got another key": (call_a_number,),
     "I19: {job_pk} started a call {seconds:.0f} s after its pause": (
         *(*CLAIMED, *meta("PAUSED"), call_late),
     ),

@@ -19,6 +19,7 @@ from piecework_simulation.invariants import (
     ownership,
     pauses,
     quotas,
+    streams,
 )
 from tests.simulation.planted_ends import ENDS, alter_certificate, violations_of_run
 from tests.simulation.planted_writes import WRITES
@@ -26,7 +27,7 @@ from tests.simulation.story import CHUNK, REF, Story
 
 CHECKERS = (
     *(checker, chunk_invariants, end_state, order, ownership, pauses, quotas),
-    *(budgets, provider),
+    *(budgets, provider, streams),
 )
 #: Matches `report_violation(f"..."` and `yield f"I1..."` in sources of the checkers.
 SAYS = re.compile(r"(?:report_violation\(\s*f?|yield f(?=.I))\"([^\"]+)\"")

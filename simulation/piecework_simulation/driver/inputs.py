@@ -20,6 +20,7 @@ from piecework_simulation.driver.actions import Workload
 from piecework_simulation.driver.fallback_pipeline import planning
 from piecework_simulation.driver.limited_pipeline import metering
 from piecework_simulation.driver.pipelines import Item, counting, milling, travel
+from piecework_simulation.driver.shared_pipeline import sharing
 from piecework_simulation.driver.simulated_pipeline import instrument_pipeline
 
 #: Maximum chunks of a job drawn from a user's input, and maximum chunks read from it.
@@ -142,6 +143,15 @@ def draw_metering(rng: Random) -> list[Item]:
     ]
 
 
+def draw_sharing(rng: Random) -> list[Item]:
+    """Draw a job whose chunks make equal calls; some fail between two of them."""
+    errors = ["", "", "", "step:permanent", "step:transient"]
+    return [
+        Item(n=n, trouble=rng.choice(errors), seconds=rng.choice(SECONDS))
+        for n in range(rng.choice((2, 3, 6)))
+    ]
+
+
 #: Bytes of a large value: more than a row holds.
 LARGE = INLINE_LIMIT + 1_000
 
@@ -178,4 +188,5 @@ WORKLOADS = (
     workload(planning, draw_planning),
     workload(milling, draw_milling),
     workload(metering, draw_metering, None),
+    workload(sharing, draw_sharing, None),
 )

@@ -37,6 +37,7 @@ from piecework_simulation.invariants.pauses import PauseInvariants
 from piecework_simulation.invariants.pivots import PivotInvariants
 from piecework_simulation.invariants.questions import QuestionInvariants
 from piecework_simulation.invariants.quotas import QuotaInvariants
+from piecework_simulation.invariants.streams import StreamInvariants
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
@@ -74,10 +75,12 @@ class Invariants:
     pauses: PauseInvariants = field(init=False)
     budgets: BudgetInvariants = field(init=False)
     questions: QuestionInvariants = field(init=False)
+    streams: StreamInvariants = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the checks of what is not a chunk, a job or a breaker."""
         self.questions = QuestionInvariants(self.world, self.report_violation)
+        self.streams = StreamInvariants(self.report_violation, self.world.now)
         self.budgets = BudgetInvariants(self.world, self.report_violation)
         self.pauses = PauseInvariants(self.world, self.report_violation)
         self.quotas = QuotaInvariants(self.world, self.report_violation)
@@ -116,6 +119,8 @@ class Invariants:
                 self.budgets.check_write(change)
             elif self.questions.concerns(change):
                 self.questions.check_write(change)
+            elif self.streams.concerns(change):
+                self.streams.check_write(change)
             elif "#EFFECT#" in change.sk:
                 self.check_effect(change)
             elif change.pk == keys.BREAKERS_PK:
@@ -293,6 +298,7 @@ class Invariants:
         checker = self.chunks[job_pk].get(scope.chunk)
         self.pauses.check_start(job_pk, checker.item if checker else None)
         self.quotas.check_start(call.dependency, args, is_lookup=is_lookup)
+        self.streams.check_start(scope.tenant, call.slot)
 
     def check_answer(self, call: OutgoingCall) -> None:
         """Check an answer that reaches its worker."""
@@ -323,9 +329,12 @@ class Invariants:
         elif state == "COMPENSATED":
             self.provider.mark_compensated(key)
         elif state == "DONE":
-            entry = self.provider.records.get(key)
+            name = self.provider.numbered.get(key, key)
+            entry = self.provider.records.get(name)
             sent = keys.provider_key(key, row["gen"])
-            if entry is None or sent not in entry.answers:
+            # A number may have been executed for another chunk.
+            known = entry is not None and (name != key or sent in entry.answers)
+            if not known:
                 self.report_violation(f"I7: {key[:12]} is DONE without an execution")
 
     def check_deleted_message(self, url: str, body: str, received_at: float) -> None:

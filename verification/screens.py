@@ -46,6 +46,11 @@ PAGES: Final = {
     "attempts": "/jobs/invoices-2026-11/chunks/53",
     "redrive": "/actions/redrive?job=invoices-2026-11",
     "edit": "/actions/edit?job=invoices-2026-11&chunk=3",
+    "pipeline": "/actions/pause-pipeline?pipeline=invoices",
+    "paused": "/jobs/refunds-2026-11",
+    "questions": "/questions",
+    "question": "/jobs/refunds-2026-11/chunks/0/question",
+    "results": "/jobs/invoices-2026-10/results",
     "dead-letters": "/dead-letters",
     "workers": "/workers",
 }
@@ -77,6 +82,12 @@ async def refuse_all(_: Context[Paragraph]) -> None:
     raise PermanentError(message + "https://registers.example.com/" + "a1b2c3d4" * 30)
 
 
+async def ask_a_person(ctx: Context[Paragraph]) -> bool:
+    """Ask whether to pay."""
+    text = f"Pay back {ctx.payload.text} of ACME Ltd., received on 3 November?"
+    return (await ctx.wait_for("approval", ask=text, timeout=86_400.0)).approved
+
+
 PIPELINE: Final = Pipeline(
     "invoices",
     payload=Paragraph,
@@ -86,6 +97,9 @@ REFUSING: Final = Pipeline(
     "reconciliation-of-suppliers",
     payload=Paragraph,
     stages=[Stage(refuse_all, name="look-up-in-the-register")],
+)
+ASKING: Final = Pipeline(
+    "refunds", payload=Paragraph, stages=[Stage(ask_a_person, name="approve")]
 )
 
 
@@ -142,15 +156,17 @@ async def main(folder: Path) -> None:
         )
         few = [Paragraph(text=f"supplier {n}") for n in range(30)]
         await client.submit(REFUSING, few, id=LONG, source="s3://in/suppliers.csv")
+        await client.submit(ASKING, few[:3], id="refunds-2026-11", source="a program")
         await break_the_fleet(client)
         access = make_access(("127.0.0.1", PORT), TOKEN)
         config = uvicorn.Config(make_app(client, access), port=PORT, log_config=None)
         server = uvicorn.Server(config)
-        pipelines = {each.name: each for each in (PIPELINE, REFUSING)}
+        pipelines = {each.name: each for each in (PIPELINE, REFUSING, ASKING)}
         async with worker_beside(aws, pipelines, [__name__]):
             serving = asyncio.create_task(server.serve())
             await asyncio.sleep(6)
             await submit_archive(client)
+            await client.pause_pipeline("refunds", "the bank's file is wrong")
             await asyncio.sleep(4)
             async with async_playwright() as driver:
                 chromium = shutil.which("chromium") or shutil.which("chromium-browser")

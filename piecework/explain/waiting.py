@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from piecework.domain.model import Chunk, ChunkStatus, moment
+from piecework.domain.model import Chunk, ChunkStatus, iso, moment
 from piecework.domain.outcome import ANSWER, NEWER_WORKERS, PAUSE, STORE, TIMER
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
@@ -66,17 +66,24 @@ class Wait:
         blocked_on: The dependency, or the chunk before it in its order key, that
             blocks it; empty: none does.
         question: The name of the question that a person has to answer; empty: none.
+        today: The day of the reader, ISO 8601.
     """
 
     reason: WaitReason
     until: str = ""
     blocked_on: str = ""
     question: str = ""
+    today: str = ""
 
     @property
     def text(self) -> str:
-        """The reason for people, such as `rate limit` or `retry 12:40`."""
+        """The reason for people, such as `rate limit` or `retry 12:40`.
+
+        A wait until another day has the day, too: `timer 11-25 12:40`.
+        """
         clock = f" {self.until[11:16]}" if self.reason in CLOCKED else ""
+        if clock and self.until[:10] != self.today:
+            clock = f" {self.until[5:10]}{clock}"
         return (self.question or self.reason.value.replace("_", " ")) + clock
 
     @property
@@ -110,4 +117,5 @@ def wait_of(chunk: Chunk, now: float, stopped: Collection[str] = ()) -> Wait | N
         return Wait(WaitReason.WORKER)
     blocked_on = chunk.blocked_on
     cause = BY_BLOCKER.get(blocked_on) or BY_CODE.get(chunk.error_code)
-    return Wait(cause or WaitReason.RETRY, until, blocked_on, chunk.question)
+    reason, today = cause or WaitReason.RETRY, iso(now)[:10]
+    return Wait(reason, until, blocked_on, chunk.question, today)

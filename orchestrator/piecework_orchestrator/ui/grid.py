@@ -77,7 +77,7 @@ def make_grid(statuses: Sequence[str]) -> Grid:
     columns = NARROW if len(cells) <= NARROW * NARROW else WIDE
     links = sum(cell in LINKED for cell in cells) <= MAX_LINKS
     found = list(rectangles(cells, columns, per_cell, links=links and per_cell == 1))
-    return Grid(min(columns, len(cells)), ceil(len(cells) / columns), per_cell, found)
+    return Grid(columns, ceil(len(cells) / columns), per_cell, found)
 
 
 def most_urgent(statuses: Sequence[str]) -> str:

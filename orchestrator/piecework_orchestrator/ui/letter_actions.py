@@ -23,10 +23,15 @@ async def letters_of(client: Client, subject: Subject) -> list[Any]:
     return await client.dead_letters(**subject.filters)
 
 
+def of_jobs(subject: Subject) -> tuple[str, ...]:
+    """Return the column of the job, unless the subject names one."""
+    return () if subject.job else ("job",)
+
+
 async def preview_letters(client: Client, subject: Subject) -> Preview:
     """List the open dead letters that match."""
     found = await letters_of(client, subject)
-    columns = ("job", "chunk", "label", "error_code", "error")
+    columns = (*of_jobs(subject), "chunk", "label", "error_code", "error")
     rows = tuple(
         {name: letter.facts.get(name, "") for name in columns}
         for letter in found[:MAX_LISTED]
@@ -92,7 +97,8 @@ async def edit(client: Client, subject: Subject, fields: Fields) -> str:
 async def preview_compensate(client: Client, subject: Subject) -> Preview:
     """List the dead letters with a failed compensation, and ask what was done."""
     found = only_uncompensated(await letters_of(client, subject))
-    columns = ("job", "chunk", "stage", "uncompensated_stages", "compensation")
+    columns = (*of_jobs(subject), "chunk", "stage", "uncompensated_stages")
+    columns += ("compensation",)
     rows = tuple(
         {name: letter.facts.get(name, "") for name in columns}
         for letter in found[:MAX_LISTED]

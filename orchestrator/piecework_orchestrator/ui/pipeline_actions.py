@@ -12,7 +12,7 @@ from piecework_orchestrator.ui.action import Fields, Preview, Subject, count
 
 #: Jobs that a preview lists.
 MAX_LISTED: Final = 20
-COLUMNS: Final = ("job", "status", "chunks", "created_at")
+COLUMNS: Final = ("job", "status", "chunks")
 
 
 async def preview_pause(client: Client, subject: Subject) -> Preview:
@@ -85,12 +85,7 @@ def preview(sentences: list[str], jobs: list[Job]) -> Preview:
     if more > 0:
         sentences.append(f"{count(more, 'more')[:-1]} are not listed.")
     rows = [
-        {
-            "job": job.ref.job,
-            "status": str(job.status),
-            "chunks": job.chunks,
-            "created_at": job.created_at,
-        }
+        {"job": job.ref.job, "status": job.status, "chunks": f"{job.chunks:,}"}
         for job in jobs[:MAX_LISTED]
     ]
     return Preview(tuple(sentences), tuple(rows), COLUMNS)

@@ -13,8 +13,6 @@ from piecework.domain import keys
 from piecework.domain.model import JobRef
 from piecework.reconciler import jobs as reconciling
 from piecework.reconciler.loop import Reconciler
-from piecework.standalone import idempotent
-from piecework.store.idempotency import TableIdempotency
 from piecework.store.workers import WorkerReports
 from piecework_orchestrator import submit as submitting
 from piecework_orchestrator.ui.overview import Overview, read_workers
@@ -45,6 +43,8 @@ from verification.iam.pipelines import LARGE as LONG
 LARGE = "verification.iam.pipelines:large"
 FAXING = "tests.scenarios.pipelines:faxing"
 LEANING = "tests.scenarios.pipelines:leaning"
+NOTICING = "tests.scenarios.pipelines:noticing"
+BOOKING = "tests.scenarios.pipelines:booking"
 PATCH = ("--patch", '{"trouble": ""}')
 INBOX = "inbox"
 REFUSED = 2
@@ -93,23 +93,14 @@ async def run_workers(actors: Actors) -> None:
         await scenario.ended("small", PATIENCE_S)
         await scenario.ended("fax", PATIENCE_S)
         await actors.submit("waited", [Item(n=1)], "--wait")
-        await use_idempotency(scenario)
+        for pipeline in (NOTICING, BOOKING):  # equal calls: by a window, by a number
+            name = pipeline.rpartition(":")[2]
+            items = [Item(n=1, trouble="x") for _ in range(2)]
+            await actors.submit(name, items, "--wait", pipeline=pipeline)
         await report(scenario)
         await actors.submit("leaning", [Item(n=n) for n in range(4)], pipeline=LEANING)
         breakers = scenario.rt.table
         await scenario.until(lambda: breakers.first(keys.BREAKERS_PK, 1), PATIENCE_S)
-
-
-async def use_idempotency(scenario: Scenario) -> None:
-    """Use `idempotent`, as a pipeline may outside of its calls."""
-    rt = scenario.rt
-    store = TableIdempotency(rt.table, rt.settings.tenant, rt.clock)
-
-    @idempotent(store, scope="played", operation="order")
-    async def order(n: int) -> int:
-        return n
-
-    assert [1, 1] == [await order(1), await order(1)]
 
 
 async def report(scenario: Scenario) -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from piecework.dependency import Dependency
+import functools
+from dataclasses import replace
+
+from pydantic import TypeAdapter
+
+from piecework.calls.equal_calls import slot_of
+from piecework.dependency import Dependency, Fallback
 from piecework.domain.model import Effect
-from piecework_worker.isolation.messages import DependencySpec
+from piecework.standalone import TimeWindow
+from piecework_worker.isolation.child import known_slot
+from piecework_worker.isolation.messages import Call, DependencySpec
 from piecework_worker.isolation.session import ChildAttempts, RemoteCall
 
 
@@ -31,3 +39,25 @@ def test_the_codes_of_a_fallback_are_known_on_the_other_side() -> None:
     assert (
         codes == remote.dependency(spec, remote.function("ask", "ask")).fallback_codes
     )
+
+
+async def ask(text: str, *, idempotency_key: str) -> str:
+    return text + idempotency_key
+
+
+def test_a_call_that_chunks_share_has_one_slot_on_both_sides() -> None:
+    remote = RemoteCall(ChildAttempts(None), 1)  # type: ignore[arg-type]
+    main = Dependency("m", by=TimeWindow(60), scope=lambda text: text)
+    chain = replace(main, name="n", fallback=[Fallback(main, ask)])
+    slots = functools.partial(known_slot, "acme", functools.partial(ask, "rain"))
+    sent = Call(1, DependencySpec.of(chain, ask, slots), "ask", "ask", "digest", [])
+    codec = TypeAdapter(Call)
+    spec = codec.validate_json(codec.dump_json(sent)).spec
+
+    found = remote.dependency(spec, remote.function("ask", "ask"))
+    fallback = found.fallback[0].dependency
+    assert fallback is not None
+    for here, there in ((chain, found), (main, fallback)):
+        own = slot_of("acme", here, ask, ("rain",), {})
+        assert own is not None
+        assert own == slot_of("acme", there, remote.function("ask", "ask"), (), {})

@@ -15,6 +15,7 @@ from piecework.domain.protocols import MissingChunk
 from piecework.errors import PermanentError, PolicyError, SemanticError, TransientError
 from piecework.pipelines import Pipeline, Stage
 from piecework.resilience.retry import RetryPolicy
+from piecework.standalone import TimeWindow
 from piecework.testing import run_in_memory
 from tests.unit.piecework.fakes import Clause
 
@@ -186,6 +187,20 @@ async def test_effects_in_doubt_follow_their_kind(effect: Effect, dies: bool) ->
     run = await run_in_memory(pipeline(Stage(stage)), CLAUSES[:1])
     assert isinstance(run.outcomes[0], DeadLettered) is dies
     assert len(asked) == (1 if dies else 2)
+
+
+async def test_chunks_make_an_equal_call_once_as_in_a_deployment() -> None:
+    shared = Dependency("shop", by=TimeWindow(60), scope="ann")
+
+    @named_call("sell")
+    async def sell(text: str) -> str:
+        return text
+
+    async def ask(ctx: Any) -> str:
+        return str(await ctx.call(shared, sell, ctx.payload.text))
+
+    run = await run_in_memory(pipeline(Stage(ask)), [Clause(text=t) for t in "abaa"])
+    assert (2, 4) == (run.calls("sell"), len(run.results))
 
 
 async def test_two_runs_of_one_seed_are_the_same_run() -> None:

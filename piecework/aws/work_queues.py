@@ -46,19 +46,23 @@ class WorkQueues:
         """
         if queue not in self._open:
             client, name = self.default.client, self.full_name(queue)
-            url = await self._url(client, name)
+            url = await self._url(client, name, queue)
             self._open[queue] = Queue(client, url, self.default.rng, queue)
         return self._open[queue]
 
-    async def _url(self, client: SQSClient, name: str) -> str:
+    async def _url(self, client: SQSClient, name: str, queue: str) -> str:
         try:
             with reaching(name):
                 return str((await client.get_queue_url(QueueName=name))["QueueUrl"])
         except StoreError as error:
             if error.code != "aws.resource.not_found":
                 raise
-            message = f"The queue {name} is not deployed."
-            raise StoreError(message, code=NOT_DEPLOYED) from error
+            raise StoreError(
+                f"The queue {name} is not deployed.",
+                code=NOT_DEPLOYED,
+                next_step=f"Create it: `piecework up --queue {queue}`, or on AWS "
+                f"`piecework infra deploy --parameter Queue1={queue}`.",
+            ) from error
 
     async def send(
         self, messages: Sequence[Message], *, to: str, delay_s: float = 0.0

@@ -384,7 +384,7 @@ ROWS: Final = (
         PERMANENT,
         "A pipeline declares a queue that the deployment does not have.",
         "Create it: `piecework up --queue NAME`, or on AWS `piecework infra deploy "
-        "--parameter Queue1=NAME`. Or remove `queue=` from the pipeline.",
+        "--parameter Queue1=NAME`.",
     ),
     Code(
         "aws.service.throttled",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from piecework.aws import endpoint, objects
+from piecework.aws import endpoint, objects, work_queues
 from piecework.calls import attempts, call, caller, fallback, in_flight
 from piecework.domain import keys
 from piecework.domain.claim import Busy, Claim, explain_refusal
@@ -199,6 +199,15 @@ def waits_are_not_waited_for(patch: Patch) -> None:
     without(patch, claims, "CLAIM", claims.DUE, "fence >= :zero")
 
 
+def messages_go_to_the_default_queue(patch: Patch) -> None:
+    send = work_queues.WorkQueues.send
+
+    async def heedless(self: Any, messages: Any, *, to: str, **more: Any) -> int:
+        return await send(self, messages, to="" if to else to, **more)
+
+    patch.setattr(work_queues.WorkQueues, "send", heedless)
+
+
 #: The guard to remove, and the invariants of which one must be violated.
 def workers_share_their_starts(patch: Patch) -> None:
     seen = limits.FIRST_OR_SEEN
@@ -256,6 +265,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (workers_share_their_starts, {"I17"}),
         (workers_share_their_slices, {"I21"}),
         (late_starts_are_used, {"I17"}),
+        (messages_go_to_the_default_queue, {"I27"}),
     )
 }
 #: A second guard stands before the harm, or the harm needs a rare moment: these take

@@ -61,6 +61,12 @@ def delete_the_message(story: Story) -> None:
     story.invariants.check_deleted_message(url, body, story.world.now())
 
 
+def delete_from_another_queue(story: Story) -> None:
+    body = Message.about(REF.chunk(0), 1).model_dump_json()
+    url = story.world.urls[story.world.settings.queue_name("slow")]
+    story.invariants.check_deleted_message(url, body, story.world.now())
+
+
 def write_as_another_tenant(story: Story) -> None:
     story.world.sender = Process("w", tenant="another")
     story.show_change(REF.pk, "NOTE", None, {"job": REF.job})
@@ -221,6 +227,9 @@ WRITES: dict[str, tuple[Step, ...]] = {
     ),
     "I7: {key[:12]} is DONE without an execution": (SUBMIT, effect("DONE")),
     "I9: a message of {checker.name} was lost": (*CLAIMED, delete_the_message),
+    "I27: {checker.name} had a message in {queue!r}": (
+        *(*CLAIMED, delete_from_another_queue),
+    ),
     "I10: {self.name} used {new['attempts']} of {limit} attempts": (
         *(SUBMIT, claim(attempts=4)),
     ),

@@ -25,14 +25,17 @@ class Sent:
     deleted: list[str] = field(default_factory=list)
     bodies: list[str] = field(default_factory=list)
     takes: bool = True
+    queues: list[str] = field(default_factory=list)
 
     async def named(self, queue: str) -> Sent:
+        self.queues.append(queue)
         return self
 
     async def send(
         self, messages: list[Message], *, to: str, delay_s: float = 0.0
     ) -> int:
         self.messages += messages
+        self.queues.append(to)
         return len(messages)
 
     async def send_back(self, body: str) -> bool:

@@ -199,11 +199,12 @@ async def test_the_message_of_a_newer_chunk_goes_back_as_it_came(
     delivery = newer_message(store)
     if ours:
         delivery = Delivery(Message.about(store.chunk, 2), "ours", "r", "m", 11)
+    await store.put(store.ref.pk, keys.META_SK, v=2, queue="gpu")
     rt: Any = runtime(store)
     done = await handle(rt, delivery, LOG)
 
     assert done == "dead-letter queue: left to newer workers"
-    assert rt.work.bodies == [delivery.body]
+    assert (rt.work.bodies, rt.work.queues) == ([delivery.body], ["gpu"])
     assert (rt.work.messages, await store.dead_letter_table.get("QUARANTINE", "m")) == (
         [],
         None,

@@ -37,9 +37,11 @@ async def test_a_chunk_with_work_left_is_sent_again(
     store: Store, state: dict[str, Any], gen: int, act: str
 ) -> None:
     await store.put_chunk(**state)
-    rt = runtime(store)
+    await store.put_job(JobStatus.RUNNING, queue="gpu")
+    rt: Any = runtime(store)
     done = await handle(rt, delivery(store, gen), LOG)
     assert f"dead-letter queue: {act}" == done
+    assert ["gpu"] * (act == "redispatched") == rt.work.queues
     again = [Message.about(store.chunk, 2)] if act == "redispatched" else []
     assert again == sent(rt)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from piecework import telemetry
-from verification.flow import budgets, forecasting, limits, order, processes
+from verification.flow import budgets, forecasting, limits, order, processes, queues
 from verification.flow.fairness import (
     largest_by_smallest_share,
     low_not_started_percent,
@@ -76,6 +76,8 @@ FIGURES: Final = (
     Figure("processes_refused_percent", processes.refused_percent, 0.1),
     Figure("processes_settle_s", processes.settle_s, 30),
     Figure("processes_example_by_ideal", processes.example_by_ideal, 1.15),
+    # From two fleets of worker processes, with a pipeline and a queue each.
+    Figure("unknown_received", queues.unknown_received, 0),
 )
 
 

@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,7 @@ from verification.flow.provider import Provider, most_in_window
 from verification.soak.site import aws
 
 TOO_MANY: Final = 429
+CALLING: Final = "verification.flow.calling"
 #: Workers, and the seconds for which they work under the first limit; then it halves,
 #: and then it doubles.
 WORKERS, STEADY_S, CHANGED_S = 8, 100.0, 40.0
@@ -60,10 +61,11 @@ PATIENCE_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The embedded AWS, and the provider that the workers call."""
+    """The embedded AWS, the provider that the workers call, and the workers' log."""
 
     rt: Runtime
     provider: Provider
+    log: Path
 
     async def submit(self, pipeline: Pipeline, job: str, calls: int) -> JobRef:
         """Submit a job of so many calls."""
@@ -114,9 +116,16 @@ async def batches(calls: int) -> AsyncIterator[ChunkInput]:
 
 
 def on_deployment(
-    act: Callable[[Deployment], Awaitable[object]], workers: int, **provider: int
+    act: Callable[[Deployment], Awaitable[object]],
+    workers: int,
+    modules: Sequence[str] = (CALLING,),
+    queues: Sequence[str] = (),
+    **provider: int,
 ) -> object:
-    """Run an act beside so many worker processes, on an AWS of its own."""
+    """Run an act beside so many worker processes, on an AWS of its own.
+
+    The workers take the modules of their pipelines in turn.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         emulator = server.start(
@@ -127,8 +136,9 @@ def on_deployment(
         try:
             with isolated_environ(defaults):
                 app, env = defaults["PIECEWORK_APP"], defaults["PIECEWORK_ENV"]
-                deploy.deploy_embedded(emulator, app, env)
-                return asyncio.run(measure(act, folder, workers, **provider))
+                deploy.deploy_embedded(emulator, app, env, queues)
+                loaded = [modules[n % len(modules)] for n in range(workers)]
+                return asyncio.run(measure(act, folder, loaded, **provider))
         finally:
             server.stop(emulator.pid, folder)
 
@@ -136,18 +146,20 @@ def on_deployment(
 async def measure(
     act: Callable[[Deployment], Awaitable[object]],
     folder: Path,
-    workers: int,
+    modules: Sequence[str],
     **provider: int,
 ) -> object:
     """Start provider and workers, let each worker work once, and run the act."""
+    log = folder / "workers.log"
     stub = Provider(time.monotonic, **provider)
     async with (
         served(stub) as address,
         connect(load_settings()) as rt,
-        worker_processes(workers, address, folder / "workers.log"),
+        worker_processes(modules, address, log),
     ):
-        deployment = Deployment(rt, stub)
-        warm = await deployment.submit(unlimited, "warm", workers * CALLS_OF_CHUNK)
+        deployment = Deployment(rt, stub, log)
+        calls = len(modules) * CALLS_OF_CHUNK
+        warm = await deployment.submit(unlimited, "warm", calls)
         await deployment.ended(warm)
         stub.forget()
         return await act(deployment)
@@ -178,17 +190,19 @@ async def served(provider: Provider) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def worker_processes(count: int, provider: str, log: Path) -> AsyncIterator[None]:
-    """Run so many worker processes."""
+async def worker_processes(
+    modules: Sequence[str], provider: str, log: Path
+) -> AsyncIterator[None]:
+    """Run a worker process for each module."""
     with log.open("ab") as output:
         workers = [
             await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "piecework_worker", "--pipelines", "verification.flow.calling"),
+                *("-m", "piecework_worker", "--pipelines", module),
                 stderr=output,
                 env={**os.environ, PROVIDER_VARIABLE: provider},
             )
-            for _ in range(count)
+            for module in modules
         ]
         try:
             yield

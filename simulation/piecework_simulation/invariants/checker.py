@@ -359,7 +359,7 @@ class Invariants:
         now = self.world.now()
         meta = self.jobs.get(message.ref.of.pk, {})
         if queue != meta.get("queue", ""):
-            self.report_violation(f"{checker.name} had a message in queue {queue!r}")
+            self.report_violation(f"I27: {checker.name} had a message in {queue!r}")
         swept = meta.get("status") == JobStatus.CANCELLING and (
             "direction" not in checker.item
         )

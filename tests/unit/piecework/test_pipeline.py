@@ -7,6 +7,7 @@ import pytest
 
 from piecework.errors import UsageError
 from piecework.pipelines import Pipeline, Stage
+from piecework.settings import Settings
 from tests.unit.piecework.fakes import Clause
 
 
@@ -56,6 +57,14 @@ def test_a_compensation_above_the_pivot_is_allowed() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 65, "a#b"])
 def test_a_name_that_no_key_can_contain_is_refused(name: str) -> None:
     assert "its name may hold letters" in refused(Stage(first), name=name)
+
+
+@pytest.mark.parametrize("queue", ["GPU", "a_b", "1", "-", "a" * 31, "a#b", "é", "a\n"])
+def test_a_queue_has_a_name_that_fits_the_names_in_aws(queue: str) -> None:
+    assert "is not a name" in refused(Stage(first), queue=queue)
+    assert "leave `queue` out" in refused(Stage(first), queue="default")
+    longest = Settings(app="a" * 20, env="e" * 14).queue_name("q" * 30)
+    assert len(longest) <= 80
 
 
 def test_a_pipeline_without_a_stage_is_refused() -> None:

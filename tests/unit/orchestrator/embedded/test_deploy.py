@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from piecework.errors import UnreachableError
+from piecework.errors import UnreachableError, UsageError
 from piecework_orchestrator.embedded.deploy import deploy_data_stack
 from piecework_orchestrator.infra import templates
 from piecework_orchestrator.infra.templates import Part
@@ -57,6 +57,19 @@ def test_deploying_twice_changes_nothing_the_second_time() -> None:
     assert client.body == templates.load(Part.DATA).text
     assert client.stack is not None
     assert client.stack["StackName"] == "piecework-local-data"
+
+
+def test_a_queue_is_added_to_those_that_are_there() -> None:
+    client = CloudFormation()
+    for queues in (["gpu"], [], ["slow", "gpu"]):
+        deploy_data_stack(client, "piecework", "local", queues)
+    assert client.changes == ["create", "update"]
+    assert client.stack is not None
+    given = {p["ParameterKey"]: p["ParameterValue"] for p in client.stack["Parameters"]}
+    assert ("gpu", "slow") == (given["Queue1"], given["Queue2"])
+    with pytest.raises(UsageError) as refused:
+        deploy_data_stack(client, "piecework", "local", ["a", "b"])
+    assert refused.value.code == "embedded.queues.too_many"
 
 
 def test_a_stack_with_an_older_template_is_updated() -> None:

@@ -1,0 +1,44 @@
+"""The messages that workers receive although they do not have their pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+
+from piecework.domain.model import JobStatus
+from piecework.pipelines import Pipeline
+from verification.flow.calling import Batch, unlimited
+from verification.flow.processes import CALLING, Deployment, on_deployment
+from verification.flow.queued import QUEUE, apart, shared
+
+#: The workers of both fleets, and the calls of the job of each.
+WORKERS, CALLS = 4, 2_000
+
+
+def unknown_received() -> float:
+    """Return the messages that two fleets with a queue each gave back."""
+    return received_without_pipeline(apart)
+
+
+def received_without_pipeline(second: Pipeline[Batch]) -> float:
+    """Return how many messages two fleets gave back; `second`: that of the second one.
+
+    Each worker process logs a message of a pipeline that it does not have.
+    """
+
+    async def act(deployment: Deployment) -> int:
+        jobs = [
+            await deployment.submit(pipeline, pipeline.name, CALLS)
+            for pipeline in (unlimited, second)
+        ]
+        ended = await asyncio.gather(*map(deployment.ended, jobs))
+        assert {JobStatus.SUCCEEDED} == set(ended), ended
+        return deployment.log.read_bytes().count(b'"event": "pipeline.unknown"')
+
+    modules = (CALLING, f"verification.flow.queued:{second.name}")
+    found = on_deployment(act, WORKERS, modules, (QUEUE,), requests=10**9)
+    assert isinstance(found, int)
+    return found
+
+
+if __name__ == "__main__":
+    print(f"shared_queue_unknown_received={received_without_pipeline(shared)}")  # noqa: T201

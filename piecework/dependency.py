@@ -414,6 +414,9 @@ def strategy_errors(dependency: Dependency) -> list[str]:
         found.append("`by` needs a `scope`, such as the name of the user")
     if dependency.effect not in SHARED_EFFECTS:
         found.append(f"`by` and Effect.{dependency.effect.name} exclude each other")
+    if dependency.fallback and isinstance(by, SequenceNumbers):
+        # A number that a fallback answers would never be done.
+        found.append("SequenceNumbers and `fallback` exclude each other")
     if dependency.cache_ttl_s is not None:
         found.append("`by` and `cache_ttl_s` exclude each other: choose one")
     return found

@@ -308,9 +308,7 @@ class Caller:
         )
         match await begun:
             case AlreadyDone(answer):
-                self.counts.replayed += 1
-                self.attempts.usage.report_reused(call, answer, "replayed")
-                return Answered(answer)
+                return await self._replayed(call, answer)
             case Proceed(gen, _, seconds):
                 if dependency.may_have_forgotten(seconds):
                     await self.ledger.mark_unknown(call.key)
@@ -328,6 +326,17 @@ class Caller:
                 return await self.run_to_completion(execution)
             case _:
                 raise effect_unknown_error(dependency, call.bound.func)
+
+    async def _replayed(self, call: Call, answer: str) -> Answered[str] | Failed:
+        """Return the answer of an effect from the ledger; its number is done then."""
+        slot = call.slot
+        if slot is not None and slot.number:
+            failed = await self.equal_calls.complete(call, slot, self.gen, answer)
+            if failed is not None:
+                return failed
+        self.counts.replayed += 1
+        self.attempts.usage.report_reused(call, answer, "replayed")
+        return Answered(answer)
 
     async def _execute(
         self, call: Call, gen: int, *, doubtful: bool

@@ -50,9 +50,10 @@ if TYPE_CHECKING:
 FIRST_POLL_S: Final = 0.5
 #: Seconds that a call waits in its worker for an equal one. A longer wait could keep
 #: the chunk that makes the equal call from its slot.
-WAIT_S: Final = 8.0
-#: Seconds for which the chunk is deferred then, at most.
-DEFERRED_S: Final = 10.0
+WAIT_S: Final = 7.5
+#: Seconds for which the chunk is deferred then; they grow with each deferral, because
+#: many chunks may wait for one long call.
+DEFERRED_S, MAX_DEFERRED_S = 10.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +96,35 @@ class EqualCalls:
             case Ended(State.DONE, str(value), own):
                 return self._answered(call, request, value, own=own)
             case InProgress(seconds):
-                error: PieceworkError = in_progress_error(call, slot, seconds)
-            case _:
-                error = refusal(verdict, slot)
+                return self._in_progress(call, slot, seconds)
+        return self.attempts.own_failure(call, refusal(verdict, slot))
+
+    def _in_progress(self, call: Call, slot: Slot, seconds: float) -> Failed:
+        """Return the end that defers a chunk until an equal call has ended."""
+        longest = DEFERRED_S * (1 + self.attempts.counts.deferrals)
+        error = TransientError(
+            f"{slot.operation} is in progress in an equal call.",
+            code=IN_PROGRESS_CODE,
+            retry_after=min(seconds, longest, MAX_DEFERRED_S),
+            dependency=call.dependency.name,
+        )
         return self.attempts.own_failure(call, error)
+
+    async def complete(
+        self, call: Call, slot: Slot, gen: int, value: str
+    ) -> Failed | None:
+        """Settle a number whose answer only the ledger has: an operator resolved it.
+
+        Without it the next number would never be due. Returns the failure that defers
+        the chunk while the record of its dead claim has a lease.
+        """
+        request = self._request(call, slot, gen)
+        verdict = await self._begin(call, request)
+        if isinstance(verdict, Granted):
+            await self._settle(request, State.DONE, value, required=True)
+        if isinstance(verdict, InProgress):
+            return self._in_progress(call, slot, verdict.seconds)
+        return None
 
     def _request(self, call: Call, slot: Slot, gen: int) -> BeginRequest:
         """Return the request to begin a call; its lease covers retries and waits."""
@@ -211,16 +237,6 @@ def is_best_effort(call: Call) -> bool:
 def is_pure(call: Call) -> bool:
     """Return whether a call has no effect: to repeat it costs money only."""
     return call.dependency.effect is Effect.PURE
-
-
-def in_progress_error(call: Call, slot: Slot, seconds: float) -> TransientError:
-    """Return the error that defers a chunk until an equal call has ended."""
-    return TransientError(
-        f"{slot.operation} is in progress for another chunk.",
-        code=IN_PROGRESS_CODE,
-        retry_after=min(seconds, DEFERRED_S),
-        dependency=call.dependency.name,
-    )
 
 
 def slot_of(

@@ -316,7 +316,7 @@ async def test_what_is_in_no_doubt_is_not_released(
     assert before == await row(store)
 
 
-@pytest.mark.parametrize("verb", ["settle", "begin"])
+@pytest.mark.parametrize("verb", ["settle", "begin", "continue"])
 async def test_a_release_that_comes_too_late_changes_nothing(
     store: Store, verb: str
 ) -> None:
@@ -328,7 +328,7 @@ async def test_a_release_that_comes_too_late_changes_nothing(
         if verb == "settle":
             await ops.settle(OURS, State.DONE, '"x"')
         else:
-            await ops.begin(THEIRS)
+            await ops.begin(THEIRS if verb == "begin" else OURS)
 
     store.client = Before(store.client, 1, happens)
     assert await operations(store).release(SLOT) is False

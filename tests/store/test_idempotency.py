@@ -335,6 +335,21 @@ async def test_a_release_that_comes_too_late_changes_nothing(
     assert (await row(store))["state"] == ("DONE" if verb == "settle" else "BEGUN")
 
 
+async def test_the_doubt_of_another_call_is_not_released(store: Store) -> None:
+    ops = operations(store)
+    await ops.begin(OURS)
+    await ops.settle(OURS, State.UNKNOWN)
+    quick = replace(OURS, owner_token="quick")
+
+    async def fails_too() -> None:
+        await ops.begin(quick)
+        await ops.settle(quick, State.UNKNOWN)
+
+    store.client = Before(store.client, 1, fails_too)
+    assert await operations(store).release(SLOT) is False
+    assert (await row(store))["state"] == "UNKNOWN"
+
+
 # ── streams ─────────────────────────────────────────────────────────────────
 
 

@@ -358,7 +358,8 @@ class Invariants:
             return
         now = self.world.now()
         meta = self.jobs.get(message.ref.of.pk, {})
-        if queue != meta.get("queue", ""):
+        gone = meta.get("status") == JobStatus.DELETED  # its tombstone has no queue
+        if not gone and queue != meta.get("queue", ""):
             self.report_violation(f"I27: {checker.name} had a message in {queue!r}")
         swept = meta.get("status") == JobStatus.CANCELLING and (
             "direction" not in checker.item

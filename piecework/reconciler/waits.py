@@ -3,6 +3,7 @@
 A look at the index of a marked job is one small read, whatever the number of chunks
 that wait. It comes every half a minute, and looks two minutes ahead: SQS delays each
 message until its chunk is due, so a chunk is not late by the pause between two looks.
+The steps and the end of a question are handled at their time.
 """
 
 from __future__ import annotations
@@ -67,14 +68,20 @@ class Waits:
             ahead = max(AHEAD_S, PAUSES_AHEAD * self.rt.settings.reconcile_s)
             rows = await index.first_due(job.ref, iso(at + ahead))
             due = [row for row in rows if row.is_step and row.due_at <= iso(at)]
-            ends = [row for row in rows if not row.is_step]
+            # A question stays in the index until its end, so that people find it and
+            # may answer; a wait for a moment leaves it ahead.
+            ends = [
+                row
+                for row in rows
+                if not row.is_step and (not row.question or row.due_at <= iso(at))
+            ]
             told = [await self._step(job, index, row, at) for row in due]
             woken = await self._wake(context, job, index, ends)
             actions["waits ended"] += woken
             actions["questions told"] += sum(told)
             if not woken and not due:
                 break
-        steps = [moment(row.due_at) - at for row in rows if row.is_step]
+        steps = [moment(row.due_at) - at for row in rows if row.question]
         self._next[job.ref] = now + max(min([LOOK_S, *steps]), 0.0)
         return actions
 

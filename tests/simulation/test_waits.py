@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from piecework import Approval, Context, Escalate, Pipeline, Stage
-from piecework.domain.model import ChunkStatus, Job, JobStatus, iso
+from piecework.domain.model import ChunkStatus, Job, JobStatus, iso, moment
 from piecework.errors import UsageError
 from piecework.explain.causes import find
 from piecework.explain.situation import read_situation
@@ -157,6 +157,30 @@ def test_one_answer_counts_and_its_stage_repeats_no_call() -> None:
         assert (await outcome(here))[2] == "SUCCEEDED"
 
     simulate(act, [asking])
+
+
+async def ask_briefly(ctx: Context[Item]) -> bool:
+    """Ask for a minute and a half."""
+    return (await ctx.wait_for("approval", ask="Pay?", timeout=90.0)).approved
+
+
+def test_a_question_is_listed_and_answered_until_its_last_moment() -> None:
+    brief = Pipeline("brief", payload=Item, stages=[Stage(ask_briefly)])
+
+    async def act(here: Simulated) -> None:
+        await here.submit(brief, asked("", ""))
+        for second in (30, 50):  # the reconciler looks at the index in between
+            await asyncio.sleep(second)
+            assert [q["chunk"] async for q in open_questions(here.rt)] == [0, 1]
+        await say(here.rt, 0)
+        assert await outcome(here) == ["true", "runtime.wait.timed_out"]
+        (letter,) = await here.letters()
+        late = moment(letter.dead_lettered_at) - moment(
+            (await chunk_question(here.rt, REF.chunk(1)))["until"]
+        )
+        assert 0 <= late <= 5
+
+    simulate(act, [brief], reconcile_s=15.0)
 
 
 class Share(BaseModel):

@@ -27,7 +27,7 @@ from piecework.domain.model import (
     moment,
 )
 from piecework.domain.records import Bounds, read_json
-from piecework.domain.rows import CompensatedRow, EffectRow
+from piecework.domain.rows import CompensatedRow, EffectRow, told_once
 from piecework.errors import (
     NotFoundError,
     PieceworkError,
@@ -374,7 +374,7 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
             (effect_document(row) for row in work.effects),
             key=lambda document: str(document["started_at"]),
         ),
-        "errors": [row.facts for row in work.errors],
+        "errors": [row.facts for row in told_once(work.errors)],
         "compensated": sorted(
             (compensation_document(row) for row in work.compensated),
             key=lambda document: str(document["at"]),

@@ -11,7 +11,7 @@ operator has damaged raises `runtime.record.unreadable` where that attribute is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -188,6 +188,17 @@ class ErrorRow(Row):
         error = records.read_document(self._text("error"), self.WHAT)
         facts = {"attempt": self._int("attempt"), "at": self.at}
         return facts | {"worker": self._text("worker")} | error
+
+
+def told_once(errors: Sequence[ErrorRow]) -> list[ErrorRow]:
+    """Return the errors without their repetitions.
+
+    A claim that only compensates ends with the error of an earlier claim.
+    """
+    found: dict[str, ErrorRow] = {}
+    for row in errors:
+        found.setdefault(str(row.item.get("error", row.item)), row)
+    return list(found.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from piecework.domain.records import (
     read_optional_text,
     read_text,
 )
-from piecework.domain.rows import ErrorRow
+from piecework.domain.rows import ErrorRow, told_once
 from piecework.errors import PermanentError
 from piecework.errors.fingerprint import fingerprint
 from piecework.settings import Settings
@@ -73,8 +73,10 @@ class DeadLetters:
     ) -> dict[str, Any]:
         """Return the item that is written when a chunk is dead-lettered."""
         now, item, failure = self.clock(), claim.chunk.item, dead.failure
-        history = [stored_error(row) for row in errors[1 - MAX_ERRORS :]]
+        history = [stored_error(row) for row in told_once(errors)]
         last = failure.model_dump(mode="json", exclude_none=True)
+        if all(error != last | {"worker": error["worker"]} for error in history):
+            history.append(last | {"worker": claim.worker})
         stage = failure.stage or read_optional_text(item, "stage")
         return {
             "kind": "dead-letter",
@@ -106,7 +108,7 @@ class DeadLetters:
             "compensation": dead.compensation,
             "uncompensated_stages": list(dead.uncompensated_stages) or None,
             "compensation_errors": compensation_errors(compensated or {}) or None,
-            "error_history": json.dumps([*history, last | {"worker": claim.worker}]),
+            "error_history": json.dumps(history[-MAX_ERRORS:]),
             "created_at": read_optional_text(item, "created_at"),
             "dead_lettered_at": iso(now),
         }

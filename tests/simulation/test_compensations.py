@@ -126,6 +126,7 @@ def test_an_abandoned_compensation_runs_again_without_its_answered_calls() -> No
         "COMPENSATED",
     )
     assert abandoned.error_code == settled.error_code == "tool.stock.none"
+    assert [error["message"] for error in settled.error_history] == ["sold out"]
     assert here.done == ["reserve", "free", "reserve"]
 
 

@@ -18,6 +18,7 @@ from piecework.domain.identity import (
     function_text,
     named_call,
 )
+from piecework.domain.keys import TENANT_LIMIT
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError, StageError, UsageError
 from piecework.idempotency.strategies import (
@@ -154,6 +155,7 @@ class Dependency:
             object.__setattr__(self, "retry", MODEL_RETRY)
         object.__setattr__(self, "fallback", tuple(self.fallback))
         errors = [
+            *name_errors(self),
             *lookup_errors(self),
             *fallback_errors(self),
             *cache_errors(self),
@@ -378,6 +380,15 @@ def cache_errors(dependency: Dependency) -> list[str]:
     if not MIN_CACHE_TTL_S <= seconds <= MAX_CACHE_TTL_S:
         found.append(f"cache_ttl_s is {seconds}; keep it between an hour and a day")
     return found
+
+
+def name_errors(dependency: Dependency) -> list[str]:
+    """Return what is wrong with the name, each as the end of a sentence."""
+    if not dependency.name.strip():
+        return ["its name is empty"]
+    if dependency.name.casefold().startswith(TENANT_LIMIT):
+        return [f"a name that begins with {TENANT_LIMIT} is the cap of a tenant"]
+    return []
 
 
 def key_ttl_errors(dependency: Dependency) -> list[str]:

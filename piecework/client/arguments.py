@@ -119,17 +119,35 @@ def read_rows(
 
 
 def require_limit_of(name: str, limits: Limits) -> None:
-    """Raise for limits that a tenant cannot have.
+    """Raise for a name that has no limits, and for limits that a tenant cannot have.
 
     Raises:
         UsageError: `cli.usage.invalid`.
     """
-    tenant = name.removeprefix(TENANT_LIMIT)
-    if tenant == name:
+    if not name.casefold().startswith(TENANT_LIMIT):
+        require_dependency(name)
         return
+    tenant = name.removeprefix(TENANT_LIMIT)
+    step = f"piecework limits set {TENANT_LIMIT}NAME --concurrent N"
     if not is_name(tenant):
-        raise UsageError(f"{tenant[:64]!r} is not the name of a tenant.")
+        raise UsageError(
+            f"{tenant[:64]!r} is not the name of a tenant.", next_step=step
+        )
     if limits.requests_per_minute or limits.tokens_per_minute:
         message = "The cap of a tenant is a number of chunks that run at once."
-        step = f"piecework limits set {name} --concurrent N"
         raise UsageError(message, next_step=step)
+
+
+def require_dependency(name: str) -> None:
+    """Raise for a name that no dependency has.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if name.casefold().startswith(TENANT_LIMIT):
+        message = f"{name[:64]} is the cap of a tenant: only dependencies are paused."
+        step = "piecework pipelines pause PIPELINE --tenant NAME"
+        raise UsageError(message, next_step=step)
+    if not name.strip():
+        message = "The name of a dependency is not empty."
+        raise UsageError(message, next_step="piecework limits list")

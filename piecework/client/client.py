@@ -24,6 +24,7 @@ from piecework.client.arguments import (
     epoch_of,
     read_rows,
     requested_text,
+    require_dependency,
     require_limit_of,
 )
 from piecework.client.job import JobHandle
@@ -440,7 +441,7 @@ class Client:
             reason: Kept in the record.
 
         Raises:
-            UsageError: `cli.usage.invalid`: not a limit of a tenant.
+            UsageError: `cli.usage.invalid`: not a name, or not a limit of a tenant.
         """
         require_limit_of(dependency, limits)
         row = await self._quotas().set_limits(dependency, limits, reason)
@@ -450,7 +451,11 @@ class Client:
         """Start no further call to a dependency, in any job, until it is resumed.
 
         Workers use it within seconds; calls in flight finish.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: not the name of a dependency.
         """
+        require_dependency(dependency)
         pause = Pause(PauseCode.PERSON, reason, self._actor)
         row = await self._quotas().set_pause(dependency, pause)
         return limits_document(dependency, row)

@@ -267,7 +267,7 @@ def budget_sk(tenant: str) -> str:
 
 
 def tenant_limit(tenant: str) -> str:
-    """Return the name of a tenant's cap among the limits. No dependency has a colon."""
+    """Return the name of a tenant's cap among the limits; no dependency begins so."""
     return TENANT_LIMIT + tenant
 
 

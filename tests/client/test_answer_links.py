@@ -199,7 +199,9 @@ def test_an_open_question_is_shown_with_its_link(
     on, off = Settings(answer_url=LINKS.url), Settings()
     url = with_link(ASKED, on, "ada")["answer_url"]
     assert ("j", "ada") == (LINKS.read(token_of(url)).job, LINKS.read(token_of(url)).to)
-    assert ASKED == with_link(ASKED, off, "ada")
+    assert ASKED == with_link(ASKED, off, "")
+    with pytest.raises(UsageError, match="PIECEWORK_ANSWER_URL"):
+        with_link(ASKED, off, "ada")
     ended = {**ASKED, "outcome": "ada answered"}
     assert ended == with_link(ended, on, "ada")
 

@@ -85,7 +85,13 @@ async def test_the_fleet_keeps_to_the_cap_of_a_tenant_while_a_worker_is_killed(
     scenario: Scenario,
 ) -> None:
     cap = ("limits", "set", "tenant:default")
-    assert 2 == (await piecework(*cap, "--tokens-per-minute", "9")).exit_code
+    for words in (
+        (*cap, "--tokens-per-minute", "9"),
+        ("limits", "set", "Tenant:default", "--concurrent", "3"),
+        ("limits", "set", " ", "--concurrent", "3"),
+        ("limits", "pause", cap[-1], "--reason", "too much"),
+    ):
+        assert 2 == (await piecework(*words)).exit_code
     assert 0 == (await piecework(*cap, "--concurrent", "3")).exit_code
     await scenario.submit(drawing, [Item(n=n, calls=1) for n in range(30)])
     workers = [await scenario.process() for _ in range(2)]

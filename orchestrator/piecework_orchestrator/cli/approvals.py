@@ -112,6 +112,9 @@ def with_link(document: Document, settings: Settings, to: str) -> Document:
     Raises:
         UsageError: `webhook.variable.missing`, `approval.link.invalid`.
     """
+    if to and not settings.answer_url:
+        message = "The process has no variable PIECEWORK_ANSWER_URL."
+        raise UsageError(message, code="webhook.variable.missing")
     if "outcome" in document or not settings.answer_url:
         return document
     from piecework.webhooks.answer_links import AnswerLinks

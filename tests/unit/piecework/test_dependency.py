@@ -102,6 +102,14 @@ def test_effects_of_different_kinds_make_a_chain() -> None:
     assert 1 == len(once.fallback)
 
 
+@pytest.mark.parametrize("name", [" ", "tenant:acme"])
+def test_a_name_that_would_be_no_dependency_among_the_limits_is_refused(
+    name: str,
+) -> None:
+    with pytest.raises(UsageError):
+        Dependency(name)
+
+
 def test_key_ttl_s_is_only_for_providers_that_receive_a_key() -> None:
     kept = {"effect": Effect.PROVIDER_IDEMPOTENT, "timeout": 30.0}
     assert "go together" in refused(key_ttl_s=3600)

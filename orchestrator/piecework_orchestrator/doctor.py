@@ -188,8 +188,11 @@ def _check_resources(
     sqs, dynamodb, s3 = (
         _make_client(name, target, region) for name in ("sqs", "dynamodb", "s3")
     )
-    for queue in (*map(settings.queue_name, queues), settings.dead_letter_queue):
-        yield _check_call(f"queue {queue}", partial(sqs.get_queue_url, QueueName=queue))
+    dead = settings.dead_letter_queue
+    for queue, name in [*((q, settings.queue_name(q)) for q in queues), ("", dead)]:
+        step = f"run `piecework up --queue {queue}`, or deploy with Queue1={queue}"
+        call = partial(sqs.get_queue_url, QueueName=name)
+        yield _check_call(f"queue {name}", call, missing=step if queue else "")
     for table in (settings.checkpoints_table, settings.dead_letters_table):
         yield _check_call(
             f"table {table}", partial(dynamodb.describe_table, TableName=table)
@@ -230,15 +233,17 @@ def _check_webhooks(settings: Settings, dynamodb: Any) -> Check:
     return Check("webhooks", ok=False, detail=detail, next_step=step)
 
 
-def _check_call(name: str, call: Callable[[], Any], shown: str = "") -> Check:
-    """Call AWS once; `shown` is the key of the answer to show."""
+def _check_call(
+    name: str, call: Callable[[], Any], shown: str = "", missing: str = ""
+) -> Check:
+    """Call AWS once; `shown`: the key of the answer to show; `missing`: what helps."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         answer = call()
     except ClientError as error:
         code = error.response["Error"]["Code"]
-        step = f"{START}, or deploy infra/data.yaml to your account"
+        step = missing or f"{START}, or deploy infra/data.yaml to your account"
         return Check(name, ok=False, detail=str(code), next_step=step)
     except BotoCoreError as error:
         step = "check the endpoint, the network and the credentials"

@@ -65,6 +65,7 @@ CERTIFICATE_BYTES_PER_CHUNK = 1024
 #: characters.
 RESULT_BYTES, RESULT_EXCERPT = 16_384, 4_096
 JOB_FACTS = (
+    "queue",
     "source",
     "submitted_by",
     "created_at",

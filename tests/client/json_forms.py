@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -233,13 +234,15 @@ async def prepare(aws: InProcessAws, state: str) -> str:
         rows = [{"text": text} for text in ("bad", "doubt", "good")]
         sampled = state == "sampled"
         kinds: dict[str, Any] = {"budget_tokens": 10_000, "priority": "high"}
+        pipeline = replace(words, queue="gpu") if sampled else words
+        aws.create_queues([pipeline.queue])
         job = await client.submit(
-            words, rows, id=state, **({"sample": 1} if sampled else kinds)
+            pipeline, rows, id=state, **({"sample": 1} if sampled else kinds)
         )
         if state == "running":
             return ""
         telemetry.configure("critical", stream=NOWHERE)
-        async with worker_beside(aws, {"words": words}, ["tests.client.test_acts"]):
+        async with worker_beside(aws, {"words": pipeline}, ["tests.client.test_acts"]):
             while sampled and (await job.view()).status != "PAUSED":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             if not sampled:

@@ -79,6 +79,7 @@ def job_view(job: Document, now: float) -> View:
                     ("job", job["job"]),
                     ("status", job["status"]),
                     ("pipeline", job["pipeline"]),
+                    ("queue", job.get("queue")),
                     ("source", job.get("source")),
                     ("created", creation_text(job, now)),
                     ("took", duration_text(job, now)),

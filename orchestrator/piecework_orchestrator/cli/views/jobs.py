@@ -49,9 +49,9 @@ def progress_text(job: Document) -> str:
 
 
 def event_facts_text(event: Document) -> str:
-    """Return the facts of an event in words."""
+    """Return the facts of an event in words, without empty ones."""
     words = ((NAMES.get(k, k.replace("_", " ")), v) for k, v in event["facts"].items())
-    return ", ".join(f"{name} {value}" for name, value in words)
+    return ", ".join(f"{name} {value}" for name, value in words if value != "")
 
 
 def duration_text(job: Document, now: float) -> str:

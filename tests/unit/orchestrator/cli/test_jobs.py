@@ -256,11 +256,14 @@ def test_the_events_of_a_job_are_in_order_with_its_deaths(
     deployment.job("a", "PARTIAL", 2, finished_at=ended)
     deployment.letter("a", 1)
     row = {"v": 1, "event": "finished", "at": ended, "job": "a", "status": "PARTIAL"}
+    row["reason"] = ""
     deployment.table.add(JobRef("default", "a").pk, f"EVENT#{ended}#finished#1", **row)
     lines = run("jobs", "events", "a", "-o", "jsonl").stdout.splitlines()
     found = [json.loads(line) for line in lines]
     assert ["submitted", "died", "finished"] == [each["event"] for each in found]
-    assert {"status": "PARTIAL"} == found[-1]["facts"]
+    assert {"status": "PARTIAL", "reason": ""} == found[-1]["facts"]
+    shown = run("jobs", "events", "a").stdout.splitlines()[-1]
+    assert ("PARTIAL" in shown, "reason" in shown) == (True, False)
 
 
 def test_a_job_is_not_cancelled_without_confirmation(

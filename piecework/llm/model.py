@@ -85,7 +85,7 @@ class Model:
                 cut off or refuses. They have no fallbacks of their own.
             max_tokens: Tokens of an answer, if `ask` sets no limit.
             **options: Further arguments of `Dependency`, such as `limits`, `retry`,
-                `timeout`, `breaker`, `cache_ttl_s` and `version`.
+                `timeout`, `breaker`, `cache_ttl_s`, `by`, `scope` and `version`.
 
         Raises:
             UsageError: `pipeline.declaration.invalid`.

@@ -91,7 +91,20 @@ class WaitIndex:
         A message is sent again `lost_after_s` after its chunk was due. Return the
         entries whose chunks still waited; the others are removed.
         """
-        todo, stale = list(rows), list[WaitRow]()
+        woken, left = list[WaitRow](), list(rows)
+        while left:
+            # An answer leaves the entry of its question, so a chunk may have two. One
+            # transaction cannot write a row twice.
+            first = {row.chunk: row for row in reversed(left)}
+            woken += await self._take_out_one_each(ref, [*first.values()], lost_after_s)
+            left = [row for row in left if row is not first[row.chunk]]
+        return woken
+
+    async def _take_out_one_each(
+        self, ref: JobRef, rows: list[WaitRow], lost_after_s: float
+    ) -> list[WaitRow]:
+        """Move chunks out of the index that have one entry each among the rows."""
+        todo, stale = rows, list[WaitRow]()
         while todo:
             actions = [
                 action

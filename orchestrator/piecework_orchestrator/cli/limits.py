@@ -78,9 +78,9 @@ def set_limits(
         limits = Limits(requests_per_minute, tokens_per_minute, concurrent)
         if bool(limits) == unset:
             message = "Name at least one limit, or --unset."
-            of_tenant = dependency.startswith(TENANT_LIMIT)
-            limit = "--concurrent 20" if of_tenant else "--requests-per-minute 500"
-            step = f"piecework limits set {dependency} {limit}"
+            step = f"piecework limits set {dependency} --requests-per-minute 500"
+            if dependency.startswith(TENANT_LIMIT):
+                step = f"piecework limits set {dependency} --concurrent 20"
             raise UsageError(message, next_step=step)
         show(out, dependency, await client.set_limits(dependency, limits, reason))
 

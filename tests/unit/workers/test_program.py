@@ -19,6 +19,7 @@ from piecework_worker.__main__ import main
         ("", 2, "--pipelines"),
         ("--pipelines none_of_ours --max-chunks many", 2, "--max-chunks"),
         ("--pipelines none_of_ours --pipes x", 2, "--pipes"),
+        ("--pipelines piecework_examples.quickstart --queue A_b", 2, "config.queue"),
     ],
 )
 def test_it_says_what_it_takes(

@@ -41,9 +41,12 @@ def test_doctor_exits_with_2_and_the_next_step_if_a_check_fails(
 
 def test_up_prints_the_endpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Emulator("http://127.0.0.1:1", 7, "us-east-1", "1.5")
-    monkeypatch.setattr(embedded, "up", lambda *_, **__: found)
+    given: list[Any] = []
+    monkeypatch.setattr(embedded, "up", lambda *_, **by: given.append(by) or found)
     assert "embedded AWS at http://127.0.0.1:1 (MiniStack 1.5)\n" == run("up").stdout
-    assert 7 == json.loads(run("up", "-o", "json").stdout)["pid"]
+    assert 7 == json.loads(run("up", "--queue", "gpu", "-o", "json").stdout)["pid"]
+    assert [[], ["gpu"]] == [by["queues"] for by in given]
+    assert "config.queue.invalid" in run("up", "--queue", "default").stderr
 
 
 def test_down_without_an_emulator_is_no_error(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Name the transitions of the two state machines; `docs/simulate.md` lists them."""
+"""Name the transitions of the state machines; `docs/simulate.md` lists them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from piecework.domain.model import ChunkStatus as C
 from piecework.domain.model import JobStatus as J
 from piecework.domain.outcome import ANSWER, PAUSE, TIMER
+from piecework.domain.question import QuestionState
 
 Item = dict[str, Any]
 
@@ -19,6 +20,22 @@ DEFERRALS = ("deferrals", "outages")
 #: The transitions that a full run of the simulator must have taken.
 CHUNK_TRANSITIONS = [f"C{n}" for n in range(17)]
 JOB_TRANSITIONS = [f"J{n}" for n in range(14)]
+#: Those of a question: its new states, and the events of its steps.
+QUESTION_TRANSITIONS = {
+    QuestionState.OPEN: "Q0",
+    QuestionState.ANSWERED: "Q1",
+    QuestionState.DEFAULTED: "Q2",
+    QuestionState.EXPIRED: "Q3",
+    "reminded": "Q5",
+    "escalated": "Q6",
+}
+#: It is asked again, in the next generation of its chunk.
+ASKED_AGAIN = "Q4"
+TRANSITIONS = [
+    *CHUNK_TRANSITIONS,
+    *JOB_TRANSITIONS,
+    *sorted([*QUESTION_TRANSITIONS.values(), ASKED_AGAIN]),
+]
 
 
 def chunk_transitions(old: Item | None, new: Item) -> list[str]:

@@ -15,7 +15,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any, Self
 
-from piecework_simulation.coverage import CHUNK_TRANSITIONS, JOB_TRANSITIONS
+from piecework_simulation.coverage import TRANSITIONS
 from piecework_simulation.driver.actions import Workload
 from piecework_simulation.driver.inputs import Inputs, load_workloads
 from piecework_simulation.driver.schedule import Verdict, run_schedule
@@ -67,11 +67,7 @@ class Totals:
     @property
     def never_taken(self) -> list[str]:
         """The transitions that no schedule took."""
-        return [
-            way
-            for way in [*CHUNK_TRANSITIONS, *JOB_TRANSITIONS]
-            if not self.transitions[way]
-        ]
+        return [way for way in TRANSITIONS if not self.transitions[way]]
 
 
 def run_schedules(
@@ -249,10 +245,7 @@ def summary(total: Totals) -> str:
         ("faults", format_counts(sorted(total.fired.items()))),
         (
             "transitions",
-            format_counts(
-                (w, total.transitions[w])
-                for w in [*CHUNK_TRANSITIONS, *JOB_TRANSITIONS]
-            ),
+            format_counts((way, total.transitions[way]) for way in TRANSITIONS),
         ),
     ]
     if total.codes:
@@ -278,13 +271,13 @@ def replay(inputs: Inputs, seed: int) -> str:
 def last_line(total: Totals, seed: int, seconds: float) -> str:
     """Return the figures, for machines."""
     rarest = min(total.fired.values(), default=0)
-    gone = len(CHUNK_TRANSITIONS) + len(JOB_TRANSITIONS) - len(total.never_taken)
+    gone = len(TRANSITIONS) - len(total.never_taken)
     facts = {
         "schedules": total.schedules,
         "seeds": f"{seed}-{seed + total.schedules - 1}",
         "violations": len(total.violations),
         "rarest_fault": rarest,
-        "transitions": f"{gone}/{len(CHUNK_TRANSITIONS) + len(JOB_TRANSITIONS)}",
+        "transitions": f"{gone}/{len(TRANSITIONS)}",
         "paid_twice": total.paid_twice,
         "seconds": round(seconds),
     }

@@ -31,8 +31,9 @@ def generator() -> ModuleType:
 GENERATE = generator()
 
 
-def test_every_setting_is_on_the_page_once() -> None:
+def test_every_setting_is_on_the_page_once_with_its_default() -> None:
     page = (FOLDER / "settings.md").read_text("utf-8")
+    assert page == GENERATE.settings_page()
     heads = [li.split("|")[1] for li in page.splitlines() if li.startswith("| `")]
     named = re.findall(r"`PIECEWORK_(\w+)`", "".join(heads))
 

@@ -27,6 +27,7 @@ from piecework.store import (
     dead_letters,
     effects,
     limits,
+    questions,
     reclaim,
     settlements,
 )
@@ -231,6 +232,15 @@ def keys_go_on_after_a_dead_letter(patch: Patch) -> None:
     patch.setattr(order, "has_settled", lambda chunk: chunk.status.terminal)
 
 
+def two_answers_count(patch: Patch) -> None:
+    for name, part in (
+        ("IN_TIME", "#state = :open"),
+        ("WAITS_FOR_IT", "question = :question"),
+        ("WAITS_FOR_IT", "due_at = :due"),
+    ):
+        without(patch, questions, name, part, f"({part} OR gen = :gen)")
+
+
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
     plant.__name__: (plant, invariants)
     for plant, invariants in (
@@ -266,6 +276,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (workers_share_their_slices, {"I21"}),
         (late_starts_are_used, {"I17"}),
         (messages_go_to_the_default_queue, {"I27"}),
+        (two_answers_count, {"I24"}),
     )
 }
 #: A second guard stands before the harm, or the harm needs a rare moment: these take

@@ -159,6 +159,24 @@ def spend_twice(story: Story) -> None:
         story.invariants.check_answer(OutgoingCall(call, model, scope))
 
 
+def question(state: str, at: float = 0.0, **facts: Any) -> Step:
+    """Write a question, `at` seconds before or after its end."""
+
+    def write_question(story: Story) -> None:
+        until = iso(story.world.now() - at)
+        sk = keys.question_sk(0, "first", "approval")
+        story.write(sk, state=state, gen=1, until=until, **facts)
+
+    return write_question
+
+
+def told(story: Story) -> None:
+    """Tell a reminder of a question."""
+    facts = {"chunk": 0, "stage": "first", "question": "approval", "gen": 1}
+    row = {"event": "reminded", "step": 1, **facts}
+    story.show_change(REF.pk, keys.EVENT_PREFIX + str(id(row)), None, row)
+
+
 #: A job whose budget pays for one call.
 BUDGETED = write(
     "META", status="SUBMITTING", gen=1, chunks=1, budget_tokens=CALL_TOKENS
@@ -308,6 +326,24 @@ WRITES: dict[str, tuple[Step, ...]] = {
         *(BUDGETED, budget(1, w=20), budget(2, w=20, v=1)),
     ),
     "I21: {job_pk} used {used} of {self.caps[job_pk]} tokens": (BUDGETED, spend_twice),
+    "I24: {name} was deleted": (
+        *(question("OPEN"), delete(keys.question_sk(0, "first", "approval"))),
+    ),
+    "I24: {name} was created as {new['state']}": (question("ANSWERED"),),
+    "I24: {name} was decided twice": (
+        *(question("OPEN"), question("ANSWERED", answer="1", decided_by="ada")),
+        question("ANSWERED", answer="2", decided_by="bob"),
+    ),
+    "I24: {name} changed after its end": (
+        *(question("OPEN"), question("EXPIRED"), question("OPEN")),
+    ),
+    "I24: {name} was answered after its end": (
+        *(question("OPEN"), question("ANSWERED", at=60.0)),
+    ),
+    "I24: {name} ended {left:.0f} s early": (
+        *(question("OPEN"), question("DEFAULTED", at=-60.0)),
+    ),
+    "I25: {step} was told twice": (told, told),
     "L3: {self.name} was claimed before it was due": (SUBMIT, claim_early),
     "L3: {self.name} was claimed while it had an owner": (
         *(*CLAIMED, claim("t2", fence=2)),

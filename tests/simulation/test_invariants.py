@@ -18,6 +18,7 @@ from piecework_simulation.invariants import (
     order,
     ownership,
     pauses,
+    questions,
     quotas,
     streams,
 )
@@ -27,7 +28,7 @@ from tests.simulation.story import CHUNK, REF, Story
 
 CHECKERS = (
     *(checker, chunk_invariants, end_state, order, ownership, pauses, quotas),
-    *(budgets, provider, streams),
+    *(budgets, provider, questions, streams),
 )
 #: Matches `report_violation(f"..."` and `yield f"I1..."` in sources of the checkers.
 SAYS = re.compile(r"(?:report_violation\(\s*f?|yield f(?=.I))\"([^\"]+)\"")

@@ -38,6 +38,9 @@ MAX_DRAIN_S = 120.0
 
 #: Maximum seconds for which a service refuses every request.
 MAX_DENIED_S = 40.0
+#: Maximum seconds between two looks of persons at the questions of a job; the mean
+#: after the faults.
+ANSWER_S = 20.0
 #: Minimum seconds of a wait that is skipped.
 MIN_SKIPPED_S = 300.0
 #: The share of schedules whose jobs are not deleted.
@@ -200,14 +203,23 @@ class ScheduleDriver:
         rng.shuffle(acts)
         acts += [fleet.compensate] * apart.choice((0, 0, 0, 1))
         acts += [fleet.set_budget] * (bool(budget) * apart.choice((0, 1)))
+        async with asyncio.TaskGroup() as persons:
+            persons.create_task(self.answer(ref, pipeline, deadline_at, apart))
+            for act in acts:
+                left = deadline_at - self.world.loop.moment
+                await asyncio.sleep(max(0.0, rng.random() * left))
+                said = await act(ref, mortal=True)
+                self.world.note(None, f"operator: {said}", None)
+            await asyncio.sleep(max(0.0, deadline_at - self.world.loop.moment))
+
+    async def answer(
+        self, ref: JobRef, pipeline: Pipeline, deadline_at: float, apart: Random
+    ) -> None:
+        """Let persons look at the questions of a job that asks, again and again."""
         asks = pipeline.name == metering.name
-        acts += [fleet.answer] * (asks * apart.choice((0, 1, 2, 3)))
-        for act in acts:
-            left = deadline_at - self.world.loop.moment
-            await asyncio.sleep(max(0.0, rng.random() * left))
-            said = await act(ref, mortal=True)
-            self.world.note(None, f"operator: {said}", None)
-        await asyncio.sleep(max(0.0, deadline_at - self.world.loop.moment))
+        while asks and self.world.loop.moment < deadline_at:
+            await asyncio.sleep(apart.uniform(1.0, ANSWER_S))
+            await self.fleet.answer(ref, mortal=True)
 
     async def stop_workers(self, deadline_at: float) -> None:
         """Stop workers as a deployment does."""
@@ -247,6 +259,8 @@ class ScheduleDriver:
             await self.fleet.resume_pipeline(asked[0], mortal=False)
         loop = asyncio.get_running_loop()
         deadline_at = max(loop.time(), self.provider.waits_end_at) + MAX_END_S
+        apart = Random()
+        apart.setstate(self.world.rng.getstate())
         while unfinished := self.unfinished():
             if loop.time() > deadline_at:
                 self.invariants.report_violation(f"L2: {unfinished} did not end")
@@ -254,8 +268,16 @@ class ScheduleDriver:
             for ref, *_ in self.submitted:  # the end of a sample pauses a job, too
                 if self.invariants.jobs[ref.pk]["status"] == JobStatus.PAUSED:
                     await self.fleet.resume(ref, mortal=False)
+                if self.asks(ref) and apart.random() < 1 / ANSWER_S:
+                    await self.fleet.answer(ref, mortal=False)
             await asyncio.sleep(1.0)
             await self.skip_wait()
+
+    def asks(self, ref: JobRef) -> bool:
+        """Return whether the stages of an unfinished job ask persons."""
+        job = self.invariants.jobs[ref.pk]
+        is_open = not JobStatus(job["status"]).ended
+        return is_open and job["pipeline"] == metering.name
 
     async def skip_wait(self) -> None:
         """Freeze all processes while every open chunk waits long.

@@ -26,7 +26,7 @@ from piecework_simulation.driver.pipelines import (
 SLEEPS_S = (0.0, 0.0, 1.0, 45.0, 1_200.0)
 #: Seconds until a question ends, by its payload: it has none, ends in the faults, or
 #: outlives them.
-QUESTIONS_S = (0.0, 30.0, 0.0, 300.0, 0.0, 1_500.0, 0.0)
+QUESTIONS_S = (0.0, 5.0, 300.0, 0.0, 30.0, 1_500.0, 5.0)
 
 
 def weigh(n: int) -> int:

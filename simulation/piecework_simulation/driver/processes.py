@@ -6,7 +6,6 @@ import asyncio
 import functools
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, cast
@@ -16,7 +15,7 @@ from pydantic import BaseModel
 from piecework.context import Context
 from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.keys import TENANT_LIMIT, tenant_limit
-from piecework.domain.model import JobRef
+from piecework.domain.model import ChunkRef, JobRef
 from piecework.domain.order_key import read_order_key
 from piecework.domain.priority import Priority
 from piecework.errors import PieceworkError, UsageError
@@ -111,6 +110,8 @@ class FleetDriver:
     started: int = 0
     workers: dict[Process, asyncio.Event] = field(default_factory=dict)
     reconcilers: list[Process] = field(default_factory=list)
+    #: The questions that were open when a person looked: chunk and name.
+    asked: list[tuple[ChunkRef, str]] = field(default_factory=list)
 
     def name(self, role: str) -> str:
         """Return a process name that is unique in this world."""
@@ -341,18 +342,29 @@ class FleetDriver:
         return await self.command("limits", everyone, act, **more)
 
     async def answer(self, ref: JobRef, **more: Any) -> str:
-        """Answer the open questions of a job; some twice, and some not at all."""
+        """Answer questions of a job, some twice at once, some too late, some never.
+
+        An answer is refused if another one, or the end of the question, came first.
+        """
         rng = self.world.rng
 
         async def act(rt: Runtime) -> None:
-            async for question in open_questions(rt, ref.job):
-                chunk = ref.chunk(question["chunk"])
-                for actor in ("ada", "bob")[: rng.choice((0, 1, 1, 2))]:
-                    value = {"approved": rng.random() < 0.5}  # noqa: PLR2004 -- a coin
-                    with suppress(
-                        UsageError
-                    ):  # an end, or the other answer, came first
-                        await answer(rt, chunk, AnswerRequest(value, actor, "it is so"))
+            questions = open_questions(rt, ref.job)
+            found = [(ref.chunk(q["chunk"]), q["question"]) async for q in questions]
+            known = [each for each in self.asked if each[0].of == ref]
+            late = [each for each in known if each not in found]
+            self.asked += [each for each in found if each not in known]
+            for chunk, name in found + late:
+                persons = ("ada", "bob")[: rng.choice((0, 1, 1, 2))]
+                await asyncio.gather(*(say(rt, chunk, name, each) for each in persons))
+
+        async def say(rt: Runtime, chunk: ChunkRef, name: str, actor: str) -> None:
+            value = {"approved": rng.random() < 0.5}  # noqa: PLR2004 -- a coin
+            try:
+                await answer(rt, chunk, AnswerRequest(value, actor, "it is so", name))
+            except UsageError as error:
+                if not error.code.startswith("approval.question."):
+                    raise RuntimeError(error.code) from error
 
         return await self.command("answer", ref, act, **more)
 

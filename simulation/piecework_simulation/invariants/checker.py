@@ -79,7 +79,9 @@ class Invariants:
 
     def __post_init__(self) -> None:
         """Create the checks of what is not a chunk, a job or a breaker."""
-        self.questions = QuestionInvariants(self.world, self.report_violation)
+        self.questions = QuestionInvariants(
+            self.world, self.report_violation, self.transitions
+        )
         self.streams = StreamInvariants(self.report_violation, self.world.now)
         self.budgets = BudgetInvariants(self.world, self.report_violation)
         self.pauses = PauseInvariants(self.world, self.report_violation)

@@ -5,6 +5,7 @@ The checks use the rows of questions and the events of jobs, as they are written
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from piecework.domain import keys
 from piecework.domain.model import moment
 from piecework.domain.question import QuestionState
 from piecework.store.serialization import from_item
+from piecework_simulation.coverage import ASKED_AGAIN, QUESTION_TRANSITIONS
 
 if TYPE_CHECKING:
     from piecework_simulation.aws.dynamodb import Change
@@ -34,6 +36,7 @@ class QuestionInvariants:
 
     world: World
     report_violation: Callable[[str], None]
+    transitions: Counter[str] = field(default_factory=Counter)
     told: set[tuple[Any, ...]] = field(default_factory=set)
 
     def concerns(self, change: Change) -> bool:
@@ -55,6 +58,9 @@ class QuestionInvariants:
             self.report_violation(f"I24: {name} was deleted")
             return
         new = from_item(change.new)
+        again = change.old is not None and new["state"] == QuestionState.OPEN
+        taken = ASKED_AGAIN if again else QUESTION_TRANSITIONS[new["state"]]
+        self.transitions[taken] += 1
         if change.old is None:
             if new["state"] != QuestionState.OPEN:
                 self.report_violation(f"I24: {name} was created as {new['state']}")
@@ -90,3 +96,5 @@ class QuestionInvariants:
         if step in self.told:
             self.report_violation(f"I25: {step} was told twice")
         self.told.add(step)
+        if row["event"] in QUESTION_TRANSITIONS:
+            self.transitions[QUESTION_TRANSITIONS[row["event"]]] += 1

@@ -332,12 +332,15 @@ def next_command(job: Document) -> str:
         return f"piecework-worker --pipelines MODULE  (the module of {job['pipeline']})"
     if job["status"] == "PAUSED":
         return pause_command(job)
+    # Its letters may all be closed; a submit does not count them.
+    letters = f"piecework dlq list --job {name}"
+    letters += "" if job.get("dead_letters", 1) else " --all"
     by_status = {
         "SUBMITTING": "piecework reconcile  (or repeat the submit)",
         "SUCCEEDED": f"piecework results {name}",
         "CANCELLED": f"piecework jobs retry {name} --reason 'why'",
-        "PARTIAL": f"piecework dlq list --job {name}",
-        "FAILED": f"piecework dlq list --job {name}",
+        "PARTIAL": letters,
+        "FAILED": letters,
         "DELETING": f"piecework jobs delete {name}",
         "DELETED": "piecework jobs list",
     }

@@ -114,9 +114,10 @@ class Switch:
         self.flush()
 
     def start(self) -> None:
-        """Undo `stop`."""
-        emit_module._LISTENERS[:] = self.listeners
-        setattr(Traces, "of_claim", self.of_claim)  # noqa: B010
+        """Undo `stop`, if it was called."""
+        if self.listeners:
+            emit_module._LISTENERS[:] = self.listeners
+            setattr(Traces, "of_claim", self.of_claim)  # noqa: B010
 
 
 def cpu_s(pid: int) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from piecework.telemetry.metrics import METRICS
 from tests.infra.alarm_template import (
     ALARMS,
@@ -13,6 +15,7 @@ from tests.infra.alarm_template import (
     widgets,
 )
 from tests.infra.check.samples import ACCOUNT, REGION
+from verification.scaling.template import read
 
 QUEUE, TABLE, SERVICE = {"QueueName"}, {"TableName"}, {"ClusterName", "ServiceName"}
 #: What AWS tells, of that which we may name, and by which dimensions.
@@ -84,3 +87,12 @@ def test_no_two_widgets_are_in_one_place() -> None:
 
     assert len(taken) == len(set(taken))
     assert max(x for x, _ in taken) < 24
+
+
+def test_the_dashboard_has_the_queues_that_pipelines_declare() -> None:
+    found = read("alarms", App="acme", Env="prod", Queue1="gpu", Queue3="slow")
+    body = json.loads(found["Resources"]["Dashboard"]["Properties"]["DashboardBody"])
+    rows = [row for w in body["widgets"] for row in w["properties"].get("metrics", ())]
+    seen = {(row[1], row[3].partition("_")[2]) for row in rows if row[0] == "AWS/SQS"}
+    names = ("ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage")
+    assert {(name, queue) for name in names for queue in ("gpu", "slow")} <= seen

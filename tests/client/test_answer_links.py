@@ -141,7 +141,7 @@ async def endpoint(aws: InProcessAws) -> AsyncIterator[aiohttp.ClientSession]:
 
 async def asked(client: Client) -> dict[str, Any]:
     """Return the open question as soon as there is one."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while not (found := [each async for each in client.approvals()]):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return found[0]
@@ -227,7 +227,7 @@ async def test_the_link_of_a_webhook_answers_and_then_says_what_was_decided(
         async with worker_beside(aws, {"publishing": publishing}, [__name__]):
             await asked(client)
             missing = "no variable PIECEWORK_WEBHOOK_ANSWER_SECRET"
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 while missing not in str(await show_webhook(aws.runtime(), "ops")):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
                 monkeypatch.setenv("PIECEWORK_WEBHOOK_ANSWER_SECRET", LINKS.secret)

@@ -26,7 +26,9 @@ from piecework_simulation.driver.pipelines import (
 SLEEPS_S = (0.0, 0.0, 1.0, 45.0, 1_200.0)
 #: Seconds until a question ends, by its payload: it has none, ends in the faults, or
 #: outlives them.
-QUESTIONS_S = (0.0, 5.0, 300.0, 0.0, 30.0, 1_500.0, 5.0)
+QUESTIONS_S = (0.0, 5.0, 300.0, 5.0, 30.0, 1_500.0, 5.0)
+#: A question has a default if its chunk makes more calls.
+CALLS_WITHOUT_DEFAULT = 2
 
 
 def weigh(n: int) -> int:
@@ -81,7 +83,8 @@ async def ask(ctx: Context[Item]) -> None:
     """Ask a person, with reminders; without an answer some questions fail the chunk."""
     timeout = QUESTIONS_S[ctx.payload.n % len(QUESTIONS_S)]
     if timeout:
-        no = Approval(approved=False) if ctx.payload.calls > 1 else None
+        has_default = ctx.payload.calls > CALLS_WITHOUT_DEFAULT
+        no = Approval(approved=False) if has_default else None
         await ctx.wait_for(
             "approval",
             ask=f"Confirm {ctx.payload.n}?",

@@ -55,9 +55,9 @@ NOT_CODE: Final = {
 FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
-    "files": 400,
-    "lines": 49_500,
-    "test_lines": 72_500,
+    "files": 373,
+    "lines": 48_000,
+    "test_lines": 71_200,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

@@ -80,8 +80,8 @@ async def chunk_question(rt: Reading, ref: ChunkRef, question: str = "") -> Docu
     Raises:
         NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
     """
-    row = await find_question(rt, ref, question)
-    return question_document(ref, row, rt.clock())
+    chunk, row = await find_question(rt, ref, question)
+    return shown(chunk, row, rt.clock())
 
 
 async def linked_question(
@@ -93,10 +93,10 @@ async def linked_question(
         NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
         UsageError: `approval.question.asked_again`.
     """
-    row = await find_question(rt, ref, question)
+    chunk, row = await find_question(rt, ref, question)
     if row.asked_at != asked_at:
         raise asked_again(ref, row)
-    return question_document(ref, row, rt.clock())
+    return shown(chunk, row, rt.clock())
 
 
 async def answer(rt: Runtime, ref: ChunkRef, request: AnswerRequest) -> Document:
@@ -114,7 +114,7 @@ async def answer(rt: Runtime, ref: ChunkRef, request: AnswerRequest) -> Document
     if not request.reason.strip():
         message = "An answer requires a reason, which is kept in the record."
         raise UsageError(message, code="approval.reason.missing")
-    row = await find_question(rt, ref, request.question)
+    _, row = await find_question(rt, ref, request.question)
     if request.asked_at not in {"", row.asked_at}:
         raise asked_again(ref, row)
     if row.outcome(rt.clock()):
@@ -150,8 +150,10 @@ def left(chunk: Chunk, row: QuestionRow) -> UsageError:
     return UsageError(message, code="approval.question.left")
 
 
-async def find_question(rt: Reading, ref: ChunkRef, question: str) -> QuestionRow:
-    """Return the named question of a chunk, the open one, or the last one.
+async def find_question(
+    rt: Reading, ref: ChunkRef, question: str
+) -> tuple[Chunk, QuestionRow]:
+    """Return a chunk, and its named question, the open one, or the last one.
 
     Raises:
         NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
@@ -165,7 +167,16 @@ async def find_question(rt: Reading, ref: ChunkRef, question: str) -> QuestionRo
         if not question:
             message = f"Chunk {ref} has asked no question."
         raise NotFoundError(message, code="approval.question.not_found")
-    return max(found, key=lambda row: (row.stage == chunk.stage, row.asked_at))
+    last = max(found, key=lambda row: (row.stage == chunk.stage, row.asked_at))
+    return chunk, last
+
+
+def shown(chunk: Chunk, row: QuestionRow, now: float) -> Document:
+    """Return a question; its outcome says also that its chunk does not wait for it."""
+    document = question_document(chunk.ref, row, now)
+    if "outcome" not in document and (chunk.question, chunk.gen) != (row.name, row.gen):
+        document["outcome"] = f"its chunk is {chunk.status}, and does not wait for it"
+    return document
 
 
 def question_document(ref: ChunkRef, row: QuestionRow, now: float) -> Document:

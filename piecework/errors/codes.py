@@ -1222,7 +1222,8 @@ ROWS: Final = (
         "config.queue.invalid",
         PERMANENT,
         "An option names a queue that no pipeline can declare.",
-        "Use lower-case letters, digits and `-`, 30 at most, or `default`.",
+        "Use a lower-case letter, then such letters, digits and `-`, 30 in all. Only a"
+        " worker names `default`.",
     ),
     Code(
         "embedded.queues.too_many",

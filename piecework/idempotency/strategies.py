@@ -9,14 +9,18 @@ TimeWindow         much traffic with cheap duplicates: the call may be repeated 
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from piecework.domain import keys
 from piecework.errors import PermanentError, UsageError
 from piecework.idempotency.record import Slot
+
+#: DynamoDB keeps 38 digits of a number. 19 are enough for the key of a database.
+MAX_NUMBER: Final = 2**63 - 1
+#: A hundred years: a later moment may have no date.
+MAX_SECONDS: Final = 3_155_760_000
 
 
 class Strategy(Protocol):
@@ -97,7 +101,11 @@ class SequenceNumbers:
     best_effort: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Check the duration."""
+        """Check the function and the duration."""
+        of: Any = self.of
+        if not callable(of):
+            message = "SequenceNumbers(of=…) requires a function of the arguments."
+            raise UsageError(message, code="pipeline.declaration.invalid")
         check_seconds("ttl_s", self.ttl_s)
 
     def slot(self, operation: Operation) -> Slot:
@@ -107,8 +115,9 @@ class SequenceNumbers:
             PermanentError: `idempotency.key.unusable`.
         """
         number: Any = self.of(**operation.arguments)
-        if not isinstance(number, int) or number < 1:
-            raise unusable_key(operation.names[-1], "numbers are 1, 2, 3 and so on")
+        if not isinstance(number, int) or not 1 <= number <= MAX_NUMBER:
+            reason = f"numbers are 1, 2, 3 and so on, up to {MAX_NUMBER}"
+            raise unusable_key(operation.names[-1], reason)
         return operation.slot("numbers", [], number)
 
 
@@ -160,14 +169,15 @@ class KnownSlot:
         return self.known
 
 
-def check_seconds(name: str, seconds: float) -> None:
+def check_seconds(name: str, seconds: Any) -> None:
     """Refuse a value that is not a positive, finite duration.
 
     Raises:
         UsageError: `pipeline.declaration.invalid`.
     """
-    if not (seconds > 0 and math.isfinite(seconds)):
-        message = f"{name} is {seconds}; it must be a number of seconds above 0."
+    if not (isinstance(seconds, int | float) and 0 < seconds <= MAX_SECONDS):
+        message = f"{name} is {seconds!r}; it must be a number of seconds above 0"
+        message += f", {MAX_SECONDS} at most."
         raise UsageError(message, code="pipeline.declaration.invalid")
 
 

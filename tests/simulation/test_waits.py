@@ -314,6 +314,8 @@ def test_a_pause_and_a_cancel_during_a_wait() -> None:
         assert (await here.chunks())[0].status is ChunkStatus.SUCCEEDED
         await cancel(rt, REF, actor="me", reason="enough")
         said = await refused(rt, 1)
+        shown = (await chunk_question(rt, REF.chunk(1)))["outcome"]
+        assert "its chunk is CANCELLED, and does not wait for it" == shown
         return (await ended(here)).status, said
 
     status, said = simulate(act, [asking])

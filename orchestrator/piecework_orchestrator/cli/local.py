@@ -85,7 +85,7 @@ def require_queue(name: str) -> str:
         UsageError: `config.queue.invalid`.
     """
     if queue_errors(name) or not name:
-        message = f"A pipeline cannot declare a queue {name!r}."
+        message = f"{name!r} is not a queue that a pipeline can declare."
         raise UsageError(message, code="config.queue.invalid")
     return name
 

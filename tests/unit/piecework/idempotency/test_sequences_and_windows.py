@@ -77,7 +77,7 @@ async def test_a_past_number_is_not_done_again_when_its_answer_is_gone() -> None
     assert await add(2, 10) == 20
 
 
-@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize("number", [0, -1, 10**40])
 async def test_numbers_count_from_one(number: int) -> None:
     assert await code_of(stream(Account())(number, 1)) == "idempotency.key.unusable"
 

@@ -146,7 +146,7 @@ class Worker:
     on: Side = field(default_factory=lambda: Side(signal.SIGUSR1))
 
     async def run(self, name: str, side: Side, chunks: int) -> None:
-        """Run a job on a side, and add what it used, with the spans that wait."""
+        """Run a job on a side; add its CPU, and that of writing its spans."""
         await self._tell(side.starts)
         before = cpu_s(self.process.pid)
         rows = [Row(n=n) for n in range(chunks)]

@@ -101,6 +101,7 @@ class SharedBudget:
             may have been applied: an answer may be lost.
         contended: Whether other workers may have written since the last write: then a
             read comes first, because it costs less than a write that is refused.
+        is_gone: Whether the row was deleted with its job.
     """
 
     key: BudgetKey
@@ -121,6 +122,7 @@ class SharedBudget:
     number: int = 0
     sent: dict[int, Amount] = field(default_factory=dict)
     contended: bool = True
+    is_gone: bool = False
     _write_at: float = -inf
     _asked: dict[JobRef, float] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -262,7 +264,10 @@ class SharedBudget:
         self._write_at = loop_time() + WRITE_S * self.rng.uniform(0.9, 1.1)
 
     async def _write_once(self) -> bool:
-        """Write once; False: another worker was faster."""
+        """Write once, unless the row is gone; False: another worker was faster."""
+        if self.is_gone:
+            self.unreported = NOTHING
+            return True
         now, reported = self._now(), self.unreported
         stored = self._current()
         counted = self.cap.counted
@@ -302,7 +307,14 @@ class SharedBudget:
         return on_day(budget, iso(self.clock())[:10]) if self.key.daily else budget
 
     def _note(self, budget: Budget) -> None:
-        """Take the record, and see which of this worker's writes it has."""
+        """Take the record, and see which of this worker's writes it has.
+
+        A row that is gone was deleted with its job: a write would restore it.
+        """
+        self.is_gone = bool(self.budget.seq and not budget.seq)
+        if self.is_gone:
+            self.limit = NOTHING
+            return
         known, self.budget = self.budget, budget
         mine = budget.slices.get(self.worker)
         if known.seq and budget.recounts != known.recounts:

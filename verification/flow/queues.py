@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from piecework.domain.model import JobStatus
-from piecework.pipelines import Pipeline
-from verification.flow.calling import Batch, unlimited
+from piecework.pipelines import Pipeline, Stage
+from verification.flow.calling import Batch, ask_freely, unlimited
 from verification.flow.processes import CALLING, Deployment, on_deployment
-from verification.flow.queued import QUEUE, apart, shared
 
+#: The queue and the pipeline of the second fleet.
+QUEUE = "apart"
+apart = Pipeline("apart", payload=Batch, stages=[Stage(ask_freely)], queue=QUEUE)
+#: The same pipeline in the queue that all share, for a comparison.
+shared = Pipeline("shared", payload=Batch, stages=[Stage(ask_freely)])
 #: The workers of both fleets, and the calls of the job of each.
 WORKERS, CALLS = 4, 2_000
 
@@ -34,7 +38,7 @@ def received_without_pipeline(second: Pipeline[Batch]) -> float:
         assert {JobStatus.SUCCEEDED} == set(ended), ended
         return deployment.log.read_bytes().count(b'"event": "pipeline.unknown"')
 
-    modules = (CALLING, f"verification.flow.queued:{second.name}")
+    modules = (CALLING, f"verification.flow.queues:{second.name}")
     found = on_deployment(act, WORKERS, modules, (QUEUE,), requests=10**9)
     assert isinstance(found, int)
     return found

@@ -15,7 +15,7 @@ from piecework.errors import PermanentError, UsageError
 
 
 class Kind(Enum):
-    """Of an enum in the definitions of a schema."""
+    """A choice, which a schema keeps among its definitions."""
 
     GOODS = "goods"
     SERVICE = "service"

@@ -112,6 +112,19 @@ async def test_a_report_whose_answer_was_lost_counts_once() -> None:
 
 
 @virtually
+async def test_a_budget_that_was_deleted_with_its_job_is_not_restored() -> None:
+    worker = Worker(Record(), Cap(1_000))
+    call = await worker.reserve()
+    worker.record.budget = Budget()
+    call.settle(Amount(7))
+    await asyncio.sleep(20)
+    assert Budget() == worker.record.budget
+    requests = worker.record.requests
+    await asyncio.sleep(20)
+    assert requests == worker.record.requests
+
+
+@virtually
 async def test_a_call_that_comes_during_a_write_pauses_no_job() -> None:
     worker = Worker(Record(seconds=0.5), Cap(40))
     first = asyncio.create_task(worker.spend(10))

@@ -100,7 +100,7 @@ def show_approval(
         except UsageError as error:
             out.say(f"shown without a link: {error.message}")
         out.document(document, lambda console: draw(console, document))
-        if out.table and document["state"] == "OPEN":
+        if out.table and "outcome" not in document:
             out.say(f"next: {answer_step(document)}")
 
     run_reading(run, output)

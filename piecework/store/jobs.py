@@ -14,6 +14,8 @@ from piecework.domain.rows import EventRow
 from piecework.store.table import Action, Item, Table, Written
 
 NEW = "attribute_not_exists(pk)"
+#: The job exists, and its deletion has not begun.
+IS_KEPT = "attribute_exists(pk) AND #status <> :deleting AND #status <> :deleted"
 #: DynamoDB accepts 100 actions in a transaction; one of them checks the job.
 CHUNKS_AT_ONCE = 99
 #: Groups that are counted at once.
@@ -179,8 +181,19 @@ class Jobs:
         await self.table.update(action, returning="NONE")
 
     async def record(self, ref: JobRef, event: str, facts: dict[str, Any]) -> None:
-        """Write an event of the job, for `jobs events` and for the audit."""
-        await self.table.put(event_put(self.table, ref, event, self.clock(), facts))
+        """Write an event of the job, for `jobs events` and for the audit.
+
+        A request that arrives late leaves no row of a job whose deletion has begun.
+        """
+        kept = self.table.action(
+            "ConditionCheck",
+            ref.pk,
+            keys.META_SK,
+            condition=IS_KEPT,
+            values={"deleting": JobStatus.DELETING, "deleted": JobStatus.DELETED},
+        )
+        put = event_put(self.table, ref, event, self.clock(), facts)
+        await self.table.transact([kept, put])
 
     async def events(self, ref: JobRef) -> list[EventRow]:
         """Return the events of a job by time."""

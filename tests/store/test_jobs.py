@@ -126,6 +126,7 @@ async def test_the_chunks_of_very_many_groups_are_counted(store: Store) -> None:
 async def test_events_are_kept_in_their_order_and_never_overwritten(
     store: Store,
 ) -> None:
+    await store.put_job(S.RUNNING)
     for n in range(3):
         await store.jobs.record(store.ref, "cancelled", {"n": n})
         store.now += 1

@@ -58,7 +58,7 @@ def encode_answer(model_of_question: str, schema: Mapping[str, Any], value: Any)
         model_of_schema(schema).model_validate_json(text)
     except ValidationError as error:
         name = model_of_question.rpartition(":")[2]
-        message = f"The answer is not a {name}: {problems(error)}."
+        message = f"The answer does not fit {name}: {problems(error)}."
     except (ValueError, TypeError) as error:
         message = f"The answer is not accepted: {error}."
     else:

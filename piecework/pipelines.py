@@ -179,7 +179,7 @@ class Pipeline(Generic[P]):
             raise UsageError(
                 message,
                 code="pipeline.declaration.invalid",
-                next_step="Correct the table of stages.",
+                next_step="Correct the declaration of the pipeline.",
             )
         self._by_function.update({s.run: i for i, s in enumerate(self.stages)})
 

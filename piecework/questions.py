@@ -64,7 +64,7 @@ def declare(
     if not is_model(model):
         raise invalid(f"the answer of {name!r} is not a pydantic model")
     if default is not None and not isinstance(default, model):
-        raise invalid(f"the default of {name!r} is not a {model.__name__}")
+        raise invalid(f"the default of {name!r} does not fit {model.__name__}")
     escalations = [escalate] if isinstance(escalate, Escalate) else escalate
     timeout_s = seconds(timeout)
     steps = [

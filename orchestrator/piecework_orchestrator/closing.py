@@ -66,12 +66,12 @@ def require_reason(reason: str, verb: str, selection: Selection) -> None:
     """Refuse to close dead letters without a reason, which the record keeps.
 
     Raises:
-        UsageError: `redrive.reason.missing`.
+        UsageError: `cli.reason.missing`.
     """
     if not reason.strip():
         message = f"`--reason` is required to {verb} {selection}."
         step = "Add --reason 'what was fixed, or why they are discarded'."
-        raise UsageError(message, code="redrive.reason.missing", next_step=step)
+        raise UsageError(message, code="cli.reason.missing", next_step=step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ async def redrive_selected(
     """Redrive dead letters: all at once job by job, or in the waves of a canary.
 
     Raises:
-        UsageError: `redrive.reason.missing`, `redrive.payload.invalid`; why the last
+        UsageError: `cli.reason.missing`, `redrive.payload.invalid`; why the last
             job could not be redriven, if no job could.
         WaitTimeoutError: `cli.wait.timeout`; the current wave continues.
     """
@@ -183,7 +183,7 @@ async def discard_selected(
     """Discard dead letters; return how many of each job were still open.
 
     Raises:
-        UsageError: `redrive.reason.missing`.
+        UsageError: `cli.reason.missing`.
     """
     require_reason(closing.reason, "discard", selection)
     return {

@@ -73,7 +73,7 @@ async def compensate_selected(
     """Run failed compensations again, or resolve them; return how many of each job.
 
     Raises:
-        UsageError: `redrive.reason.missing`; `redrive.selection.empty`; why the last
+        UsageError: `cli.reason.missing`; `redrive.selection.empty`; why the last
             job could not be reopened, if no job could.
     """
     require_reason(closing.reason, "compensate", selection)

@@ -27,13 +27,11 @@ async def delete(
     Raises:
         NotFoundError: `job.record.not_found`.
         UsageError: `job.state.not_deletable`: the job has not ended;
-            `redrive.reason.missing`.
+            `cli.reason.missing`.
     """
     if not reason.strip():
         message = f"The tombstone of job {ref.job} needs a reason."
-        raise UsageError(
-            message, code="redrive.reason.missing", next_step="Add --reason."
-        )
+        raise UsageError(message, code="cli.reason.missing", next_step="Add --reason.")
     deletions = Deletions(rt.table, rt.clock)
     while (job := await rt.jobs.read(ref)) is not None:
         if job.status is JobStatus.DELETED:

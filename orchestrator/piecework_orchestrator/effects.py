@@ -45,12 +45,12 @@ def require_reason(reason: str) -> None:
     """Refuse to resolve an effect without a reason, which the record keeps.
 
     Raises:
-        UsageError: `redrive.reason.missing`.
+        UsageError: `cli.reason.missing`.
     """
     if not reason.strip():
         message = "`effects resolve` requires --reason, which is kept in the record."
         step = "Add --reason 'where the outcome was checked'."
-        raise UsageError(message, code="redrive.reason.missing", next_step=step)
+        raise UsageError(message, code="cli.reason.missing", next_step=step)
 
 
 async def effects_in_doubt(
@@ -95,7 +95,7 @@ async def resolve(
     Raises:
         NotFoundError: `job.chunk.not_found`, `job.effect.not_found`.
         UsageError: `job.effect.not_resolved`: a worker holds the chunk, or the effect
-            is not in doubt any more; `redrive.reason.missing`.
+            is not in doubt any more; `cli.reason.missing`.
     """
     require_reason(request.reason)
     chunk = await require_chunk(rt, ref)

@@ -337,7 +337,7 @@ class Client:
             options: New payloads, a rate, a canary.
 
         Raises:
-            UsageError: `redrive.reason.missing`, `redrive.payload.invalid`;
+            UsageError: `cli.reason.missing`, `redrive.payload.invalid`;
                 `job.state.not_finished`, `redrive.selection.empty`: no job could be
                 redriven.
             WaitTimeoutError: `cli.wait.timeout`, of a canary.
@@ -351,7 +351,7 @@ class Client:
         """Discard dead letters: their chunks stay dead; return how many of each job.
 
         Raises:
-            UsageError: `redrive.reason.missing`.
+            UsageError: `cli.reason.missing`.
         """
         closing = Closing(self._actor, reason)
         return await discard_selected(self.runtime, Selection(letters), closing)
@@ -373,7 +373,7 @@ class Client:
             remark: Receives why a job is skipped.
 
         Raises:
-            UsageError: `redrive.reason.missing`, `redrive.selection.empty`;
+            UsageError: `cli.reason.missing`, `redrive.selection.empty`;
                 `job.state.not_finished`, `redrive.compensation.unknown`: no job could
                 be reopened.
         """

@@ -438,7 +438,7 @@ class JobHandle(Generic[R]):
             on_progress: Receives the rows and objects that are deleted so far.
 
         Raises:
-            UsageError: `job.state.not_deletable`, `redrive.reason.missing`.
+            UsageError: `job.state.not_deletable`, `cli.reason.missing`.
         """
         await read_job(self.rt, self.id)
         job = await delete(
@@ -542,7 +542,7 @@ class JobHandle(Generic[R]):
 
         Raises:
             NotFoundError: `job.chunk.not_found`, `job.effect.not_found`.
-            UsageError: `job.effect.not_resolved`, `redrive.reason.missing`.
+            UsageError: `job.effect.not_resolved`, `cli.reason.missing`.
         """
         await self._record()
         text = json.dumps(answer) if happened else None

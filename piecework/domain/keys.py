@@ -50,14 +50,14 @@ _QUEUE_NAME = re.compile(r"[a-z][a-z0-9-]{0,29}\Z")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 
 
-def is_name(text: str) -> bool:
+def is_name(text: object) -> bool:
     """Return whether a text is a safe part of a key: no separator, no path."""
-    return _NAME.match(text) is not None
+    return isinstance(text, str) and _NAME.match(text) is not None
 
 
-def is_queue_name(text: str) -> bool:
+def is_queue_name(text: object) -> bool:
     """Return whether a text may name a pipeline's queue; SQS allows 80 in all."""
-    return _QUEUE_NAME.match(text) is not None
+    return isinstance(text, str) and _QUEUE_NAME.match(text) is not None
 
 
 def is_file_name(text: str) -> bool:

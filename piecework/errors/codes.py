@@ -581,7 +581,7 @@ ROWS: Final = (
         "runtime.pipeline.unknown",
         TRANSIENT,
         "This worker does not have the pipeline that the job names.",
-        "Start a worker with `piecework-worker --pipelines MODULE`; the chunk waits.",
+        "Start a worker with `piecework worker --pipelines MODULE`; the chunk waits.",
     ),
     Code(
         "runtime.record.schema_too_new",
@@ -1138,12 +1138,6 @@ ROWS: Final = (
     ),
     # redrive
     Code(
-        "redrive.reason.missing",
-        PERMANENT,
-        "A change of dead letters needs a reason, which is stored.",
-        "Add one: `piecework dlq redrive --job JOB --yes --reason …`.",
-    ),
-    Code(
         "redrive.payload.invalid",
         PERMANENT,
         "The new payload of a dead-lettered chunk is not valid.",
@@ -1438,6 +1432,12 @@ ROWS: Final = (
         PERMANENT,
         "A file or a folder with content has the name of the new project.",
         "Choose another name, or move the folder away.",
+    ),
+    Code(
+        "cli.reason.missing",
+        PERMANENT,
+        "This change needs a reason, which the record keeps.",
+        "Say why: `--reason '…'`.",
     ),
     Code(
         "cli.usage.invalid",

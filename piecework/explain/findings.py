@@ -45,7 +45,7 @@ class Kind:
 
 
 #: Starts a worker; MODULE is the operator's.
-START: Final = "piecework-worker --pipelines MODULE"
+START: Final = "piecework worker --pipelines MODULE"
 WAITING: Final = "piecework chunks list {job} --status WAITING"
 
 FINDINGS: Final = {

@@ -66,7 +66,7 @@ async def test_an_effect_resolved_as_not_happened_is_repeated_with_a_fresh_key(
     ("words", "code"),
     [
         (("--yes", "--reason", "x"), "cli.usage.invalid"),
-        ((*HAPPENED, "--yes"), "redrive.reason.missing"),
+        ((*HAPPENED, "--yes"), "cli.reason.missing"),
         ((*HAPPENED, "--answer", "{", *WHY), "cli.usage.invalid"),
         (("--outcome", "did-not-happen", "--answer", "1", *WHY), "cli.usage.invalid"),
         ((*HAPPENED, "--reason", "x"), "cli.confirmation.needed"),

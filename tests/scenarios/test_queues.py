@@ -107,7 +107,7 @@ async def test_a_worker_of_another_queue_is_named_until_one_serves_it(
     await scenario.until(is_missing)
     told = await piecework("jobs", "explain", "job-1", "-o", "json")
     (finding,) = told.document["findings"]
-    assert finding["next"] == "piecework-worker --pipelines MODULE --queue slow"
+    assert finding["next"] == "piecework worker --pipelines MODULE --queue slow"
     await other.stop()
     await scenario.process("--queue", "slow", pipelines=SLOW)
     assert JobStatus.SUCCEEDED is (await scenario.ended()).status

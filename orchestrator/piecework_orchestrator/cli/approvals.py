@@ -69,7 +69,9 @@ def list_approvals(
         if more and out.table:
             out.say(f"only the first {limit} are listed; --limit 0 lists all")
         if found and out.table:
-            out.say("next: piecework approvals show JOB CHUNK")
+            first = found[0]
+            words = f"{first['job']} {chunk_cell(first)}"
+            out.say(f"next: piecework approvals show {words}")
 
     run_reading(run, output)
 

@@ -259,7 +259,7 @@ async def wait_for(
     """
     hint = (
         "no worker seems to be running; start one with "
-        f"`piecework-worker --pipelines {module}`"
+        f"`piecework worker --pipelines {module}`"
     )
     try:
         with show_progress(out, hint) as watcher:

@@ -78,7 +78,7 @@ def results(
         elif follow:
             hint = (
                 "no worker seems to be running; start one with "
-                "`piecework-worker --pipelines MODULE`"
+                "`piecework worker --pipelines MODULE`"
             )
             watcher = Watcher(lambda _: None, remark=out.say, no_worker_hint=hint)
             record = await follow_results(rt, out, job, errors, watcher)

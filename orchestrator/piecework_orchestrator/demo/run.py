@@ -203,7 +203,7 @@ def report_next_steps(screen: Screen) -> None:
     screen.print_line("try", "piecework demo --seed 7 --keep      then read the tables")
     screen.print_line(
         "",
-        "piecework up; piecework-worker --pipelines piecework_examples.contract_review"
+        "piecework up; piecework worker --pipelines piecework_examples.contract_review"
         "   then kill the worker yourself",
     )
     screen.print_line(

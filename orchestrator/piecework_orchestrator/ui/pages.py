@@ -194,7 +194,7 @@ class Pages:
         if not fields.get("reason", "").strip():
             error = UsageError(
                 "A reason is required; the record keeps it.",
-                code="redrive.reason.missing",
+                code="cli.reason.missing",
                 next_step="Write what was found or mended.",
             )
             return await self._preview(action, subject, error, fields)

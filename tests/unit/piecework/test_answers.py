@@ -97,7 +97,9 @@ def test_the_stored_schema_decides_like_the_model(
     for name in (ELSEWHERE, model_name(Refund)):
         found = check(name, change)
         if field:
-            assert found.startswith("approval.answer.invalid: The answer is not a Ref")
+            assert found.startswith(
+                "approval.answer.invalid: The answer does not fit R"
+            )
             assert f" {field}" in found
         else:
             assert decode_answer(Refund, found, "refund").amount == 2

@@ -54,12 +54,14 @@ def test_a_compensation_above_the_pivot_is_allowed() -> None:
     assert declared(*stages).stages == stages
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 65, "a#b"])
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 65, "a#b", 5])
 def test_a_name_that_no_key_can_contain_is_refused(name: str) -> None:
     assert "its name may hold letters" in refused(Stage(first), name=name)
 
 
-@pytest.mark.parametrize("queue", ["GPU", "a_b", "1", "-", "a" * 31, "a#b", "é", "a\n"])
+@pytest.mark.parametrize(
+    "queue", ["GPU", "a_b", "1", "-", "a" * 31, "a#b", "é", "a\n", 5]
+)
 def test_a_queue_has_a_name_that_fits_the_names_in_aws(queue: str) -> None:
     assert "is not a name" in refused(Stage(first), queue=queue)
     assert "leave `queue` out" in refused(Stage(first), queue="default")

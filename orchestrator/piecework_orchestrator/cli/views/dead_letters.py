@@ -206,11 +206,13 @@ LADDER_COLUMNS = [
 
 
 def compensation_errors_text(letter: Document) -> str:
-    """Return why the compensation of each stage failed."""
-    return "\n".join(
-        f"{error['stage']}: {error['code']}: {error['message']}"
-        for error in letter.get("compensation_errors", ())
-    )
+    """Return why the effects of each stage remain."""
+    errors = letter.get("compensation_errors", ())
+    failed = {error["stage"] for error in errors}
+    left = letter.get("uncompensated_stages") or ()
+    lines = [f"{e['stage']}: {e['code']}: {e['message']}" for e in errors]
+    lines += [f"{name}: it has no compensation" for name in left if name not in failed]
+    return "\n".join(lines)
 
 
 def state_text(letter: Document, now: float) -> str:

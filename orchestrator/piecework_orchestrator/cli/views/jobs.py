@@ -329,7 +329,7 @@ def next_command(job: Document) -> str:
     name = job["job"]
     reason = job.get("status_reason")
     if reason and reason["code"] == "runtime.pipeline.unknown":
-        return f"piecework-worker --pipelines MODULE  (the module of {job['pipeline']})"
+        return f"piecework worker --pipelines MODULE  (the module of {job['pipeline']})"
     if job["status"] == "PAUSED":
         return pause_command(job)
     # Its letters may all be closed; a submit does not count them.

@@ -76,7 +76,7 @@ def test_a_discard_records_actor_and_reason(run: Run, discarded: list[Any]) -> N
 @pytest.mark.parametrize(
     ("words", "code", "expected"),
     [
-        (["--yes"], 2, "error redrive.reason.missing"),
+        (["--yes"], 2, "error cli.reason.missing"),
         (["--reason", "x"], 2, "error cli.confirmation.needed"),
         (["--code", "no.such.*", *WHY], 2, "error redrive.selection.empty"),
         (["--dry-run"], 0, "3 dead letters of 1 job would be discarded"),

@@ -86,6 +86,23 @@ def test_a_letter_is_shown_with_its_error_history_payload_and_next_step(
     assert "piecework dlq redrive --job a --chunk 1 --reason" in shown
 
 
+def test_a_letter_says_why_the_effects_of_each_stage_remain(
+    run: Run, deployment: Deployment
+) -> None:
+    failed = {"stage": "pay", "code": "tool.http.500", "message": "It is closed."}
+    deployment.letter(
+        "a",
+        1,
+        compensation="FAILED",
+        uncompensated_stages=["mail", "pay"],
+        compensation_errors=[failed],
+    )
+    shown = run("dlq", "show", "a", "1").stdout
+    assert "pay: tool.http.500: It is closed." in shown
+    assert "mail: it has no compensation" in shown
+    assert "pay: it has no" not in shown
+
+
 def test_a_letter_is_shown_even_without_its_payload(
     run: Run, deployment: Deployment
 ) -> None:
@@ -115,7 +132,7 @@ def test_a_redrive_without_a_reason_is_refused(
 ) -> None:
     done = run("dlq", "redrive", "--yes")
     assert (2, []) == (done.exit_code, redriven)
-    assert "error redrive.reason.missing" in done.stderr
+    assert "error cli.reason.missing" in done.stderr
 
 
 def test_a_redrive_without_a_terminal_requires_yes(

@@ -212,7 +212,7 @@ def test_a_status_reason_is_shown_until_the_job_ends(
     deployment.job("c", "RUNNING", 1, status_reason_until=SETTLED, **noted)
     shown = run("jobs", "show", "a").stdout
     assert "runtime.pipeline.unknown: worker w1 does not have pipeline toy" in shown
-    assert "piecework-worker --pipelines MODULE" in shown
+    assert "piecework worker --pipelines MODULE" in shown
     for over in ("b", "c"):
         assert "pipeline.unknown" not in run("jobs", "show", over).stdout
         assert "status_reason" not in run("jobs", "show", over, "-o", "json").stdout

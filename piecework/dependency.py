@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -153,7 +153,9 @@ class Dependency:
         """Refuse a declaration that contradicts itself."""
         if self.layer == "llm" and self.retry is TOOL_RETRY:
             object.__setattr__(self, "retry", MODEL_RETRY)
-        object.__setattr__(self, "fallback", tuple(self.fallback))
+        chain: Any = self.fallback
+        listed = tuple(chain) if isinstance(chain, Iterable) else (chain,)
+        object.__setattr__(self, "fallback", listed)
         errors = [
             *name_errors(self),
             *lookup_errors(self),
@@ -351,6 +353,8 @@ def lookup_errors(dependency: Dependency) -> list[str]:
 def fallback_errors(dependency: Dependency) -> list[str]:
     """Return what is wrong with the fallbacks, each as the end of a sentence."""
     fallbacks = dependency.fallback
+    if not all(isinstance(each, Fallback) for each in fallbacks):
+        return ["`fallback` is a list of Fallback(dependency, function)"]
     names = [dependency.name, *(each.name for each in fallbacks)]
     pure = dependency.effect is Effect.PURE
     found = [

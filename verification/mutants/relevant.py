@@ -8,7 +8,7 @@ from pathlib import Path
 #: This test reads sources as text: it would detect the edit, not its effect.
 READS_SOURCES = {"test_sources.py"}
 #: Whole jobs on the simulated AWS, without faults: quick.
-SIMULATED = ["test_small_slips.py", "test_times.py"]
+SIMULATED = ["test_requests.py", "test_small_slips.py", "test_times.py"]
 #: The scenarios to run first, by a word of the mutant's path.
 FIRST = {
     "reconcile": ["reconciler", "crashes", "cancel"],

@@ -72,6 +72,12 @@ def test_a_chain_of_one_name_twice_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("chain", [SMALL, [SMALL], 5])
+def test_a_fallback_has_its_function_beside_it(chain: Any) -> None:
+    said = refused(fallback=chain)
+    assert "`fallback` is a list of Fallback(dependency, function)" in said
+
+
 def test_a_fallback_with_fallbacks_of_its_own_is_refused() -> None:
     middle = Dependency("middle", fallback=[Fallback(SMALL, find)])
     said = refused(fallback=[Fallback(middle, find)])

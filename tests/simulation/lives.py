@@ -1,0 +1,404 @@
+"""Whole jobs on a simulated AWS without faults: one for each thing that may happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any
+
+from pydantic import BaseModel
+
+from piecework import (
+    CircuitBreaker,
+    Context,
+    Dependency,
+    Effect,
+    Fallback,
+    Limits,
+    Notification,
+    PermanentError,
+    Pipeline,
+    Results,
+    RetryPolicy,
+    Stage,
+    TimeWindow,
+    TransientError,
+    Usage,
+)
+from piecework.aws.queue import Message
+from piecework.domain import keys
+from piecework.domain.budget import Cap
+from piecework.domain.priority import Priority
+from piecework_orchestrator.pause import resume
+from piecework_simulation.crash_points.run import SETTINGS, build_driver, run_scenario
+from piecework_simulation.crash_points.scenarios import SCENARIOS
+from piecework_simulation.engine.faults import Faults
+from piecework_simulation.engine.leftovers import leftovers_discarded
+from piecework_simulation.engine.network import Exchange
+from piecework_simulation.engine.world import World
+from tests.unit.orchestrator.simulated import REF, Simulated, simulate
+
+Note = Callable[[str, Exchange], None]
+ONCE = RetryPolicy(attempts=1)
+
+
+class Item(BaseModel):
+    """A chunk; `how`: what its stage does."""
+
+    n: int
+    how: str = ""
+
+
+class Shop:
+    """A service that refuses and fails while it is closed."""
+
+    closed = True
+
+
+async def answer(n: int, *, idempotency_key: str) -> int:
+    """Answer a call."""
+    del idempotency_key
+    return n
+
+
+async def fail(n: int, *, idempotency_key: str) -> int:
+    """Fail while the shop is closed."""
+    del idempotency_key
+    if Shop.closed:
+        raise TransientError(f"down {n}", code="tool.http.503_unavailable")
+    return n
+
+
+plain = Dependency("plain", usage=lambda _: Usage(10), estimate=lambda *_: 10)
+broken = Dependency(
+    "broken", retry=ONCE, breaker=CircuitBreaker(minimum_calls=2, open_s=30.0)
+)
+spare = Dependency(
+    "spare",
+    retry=ONCE,
+    breaker=None,
+    fallback=[Fallback(plain, answer)],
+    fallback_codes=frozenset({"tool.http.503_unavailable"}),
+)
+limited = Dependency("limited", limits=Limits(requests_per_minute=6, concurrent=2))
+shared = Dependency("shared", by=TimeWindow(300.0), scope="all")
+shop = Dependency("shop", effect=Effect.PROVIDER_IDEMPOTENT)
+#: What the stage calls, by the order of its chunk.
+CALLS: dict[str, tuple[Dependency, Any]] = {
+    "": (plain, answer),
+    "broken": (broken, fail),
+    "spare": (spare, fail),
+    "limited": (limited, answer),
+    "shared": (shared, answer),
+    "effect": (shop, answer),
+}
+
+
+async def work(ctx: Context[Item]) -> int:
+    """Do what the order of the chunk says."""
+    n, how = ctx.payload.n, ctx.payload.how
+    if how == "slow":
+        await asyncio.sleep(100.0)
+    elif how == "sleep":
+        await ctx.sleep(minutes=30)
+    elif how == "retry" and ctx.attempt == 1:
+        raise TransientError("not now", code="tool.shop.busy", retry_after=5.0)
+    elif how == "refused" and Shop.closed:
+        await ctx.call(plain, answer, n)
+        raise PermanentError("broken", code="tool.shop.broken")
+    elif how in CALLS:
+        return await ctx.call(*CALLS[how], 1 if how == "shared" else n)
+    return n
+
+
+async def undo(ctx: Context[Item]) -> None:
+    """Compensate by a call."""
+    await ctx.call(plain, answer, -ctx.payload.n)
+
+
+async def count(results: Results[int]) -> int:
+    """Count the results."""
+    return len([result async for result in results])
+
+
+async def tell(notice: Notification) -> None:
+    """Accept the notification of an end."""
+    del notice
+
+
+works = Pipeline(
+    "works",
+    payload=Item,
+    stages=[Stage(work, compensate=undo)],
+    join=count,
+    notify=tell,
+)
+simple = Pipeline("simple", payload=Item, stages=[Stage(work)])
+ordered = Pipeline(
+    "ordered", payload=Item, stages=[Stage(work)], ordered_by=lambda item: item.n % 2
+)
+
+Life = Callable[[Simulated], Awaitable[None]]
+LIVES: dict[str, tuple[Life, dict[str, Any]]] = {}
+
+
+def life(name: str, **settings: Any) -> Callable[[Life], Life]:
+    """Register a life, with the settings that differ from the defaults."""
+
+    def register(act: Life) -> Life:
+        LIVES[name] = act, settings
+        return act
+
+    return register
+
+
+def items(*hows: str) -> list[Item]:
+    """Return a chunk for each order."""
+    return [Item(n=n, how=how) for n, how in enumerate(hows)]
+
+
+async def ends(at: Simulated, *hows: str, of: Pipeline = simple, **more: Any) -> None:
+    """Submit a job, and wait for its end and the cleanup after it."""
+    payloads = items(*hows)
+    assert await at.fleet.submit(REF, of, payloads, mortal=False, **more) == "done"
+    await settled(at)
+
+
+async def settled(at: Simulated) -> None:
+    """Wait for the end of the job, and for the cleanup after it."""
+    await at.ended()
+    await asyncio.sleep(90.0)
+
+
+def calls(name: str, *hows: str, of: Pipeline = simple, **settings: Any) -> None:
+    """Register a life in which nobody acts."""
+    life(name, **settings)(lambda at: ends(at, *hows, of=of))
+
+
+calls("done", "", "", "", of=works)
+calls("a group and one more", *[""] * (keys.PARTITION_SIZE + 1))
+calls("tolerated", *["refused", *[""] * 5], of=works)
+calls("tolerated no more", *["refused", *["slow"] * 3, "refused", "refused"])
+calls("retried", "retry", "retry", max_attempts=3)
+calls("exhausted", "retry", "retry", max_attempts=1)
+calls("fallback", "spare", "spare")
+calls("limited", *["limited"] * 8)
+calls("equal calls", "shared", "shared")
+calls("effects", "effect", "refused", of=works)
+calls("asleep", "sleep", "sleep", "")
+
+
+@life("breaker", max_attempts=3)
+async def breaker(at: Simulated) -> None:
+    await at.submit(simple, items("broken", "broken", "broken"))
+    await asyncio.sleep(60.0)
+    Shop.closed = False
+    await settled(at)
+
+
+@life("ordered")
+async def dead_in_order(at: Simulated) -> None:
+    await at.submit(ordered, items("refused", "", "", "", ""))
+    await asyncio.sleep(60.0)
+    await at.fleet.discard(REF, mortal=False)
+    await settled(at)
+
+
+@life("paused")
+async def paused(at: Simulated) -> None:
+    await at.submit(simple, items("slow", "slow", "retry"))
+    await asyncio.sleep(2.0)
+    await at.fleet.pause(REF, mortal=False)
+    await asyncio.sleep(150.0)
+    await at.fleet.resume(REF, mortal=False)
+    await settled(at)
+
+
+@life("pipeline paused")
+async def pipeline_paused(at: Simulated) -> None:
+    await at.submit(simple, items("slow", "slow"))
+    await at.fleet.pause_pipeline(REF, mortal=False)
+    await asyncio.sleep(60.0)
+    await at.fleet.resume_pipeline(REF, mortal=False)
+    await settled(at)
+
+
+@life("out of budget")
+async def out_of_budget(at: Simulated) -> None:
+    hows, cap = ["", "", "", ""], Cap(20)
+    await at.fleet.submit(REF, simple, items(*hows), budget=cap, mortal=False)
+    await asyncio.sleep(60.0)
+    await at.fleet.raise_budget(REF, 10, mortal=False)
+    await at.fleet.resume(REF, mortal=False)
+    await settled(at)
+
+
+@life("sampled")
+async def sampled(at: Simulated) -> None:
+    await at.fleet.submit(REF, simple, items(*[""] * 5), sample=2, mortal=False)
+    await asyncio.sleep(60.0)
+    await resume(at.rt, REF, actor="us", reason="it is good")
+    await settled(at)
+
+
+@life("backlog")
+async def backlog(at: Simulated) -> None:
+    await ends(at, *[""] * 100, priority=Priority.LOW)
+
+
+@life("deadline")
+async def deadline(at: Simulated) -> None:
+    at_time = at.rt.clock() + 30.0
+    await ends(at, "slow", "", of=works, deadline=at_time)
+
+
+@life("cancelled and retried")
+async def cancelled(at: Simulated) -> None:
+    await at.submit(works, items("slow", "", "effect"))
+    await asyncio.sleep(5.0)
+    await at.fleet.cancel(REF, mortal=False)
+    await settled(at)
+    await at.fleet.retry(REF, mortal=False)
+    await settled(at)
+
+
+@life("redriven and deleted")
+async def redriven(at: Simulated) -> None:
+    await ends(at, "refused", "", "refused", of=works)
+    Shop.closed = False
+    await at.fleet.redrive(REF, mortal=False)
+    await settled(at)
+    await at.fleet.delete(REF, mortal=False)
+
+
+@life("taken over", max_attempts=3)
+async def taken_over(at: Simulated) -> None:
+    await at.submit(simple, items("slow", "slow", "slow"))
+    await asyncio.sleep(5.0)
+    at.world.kill(next(iter(at.fleet.workers)))
+    await settled(at)
+
+
+@life("stopped worker", max_attempts=3)
+async def stopped(at: Simulated) -> None:
+    await at.submit(simple, items("slow", "slow", "slow"))
+    await asyncio.sleep(5.0)
+    at.fleet.stop_worker()
+    await settled(at)
+
+
+@life("claimed over", max_attempts=3, reconcile_s=600)
+async def claimed_over(at: Simulated) -> None:
+    await at.submit(simple, items("slow", "slow"))
+    await asyncio.sleep(5.0)
+    at.world.kill(next(iter(at.fleet.workers)))
+    await settled(at)
+
+
+@life("frozen worker", max_attempts=3)
+async def frozen(at: Simulated) -> None:
+    await at.submit(works, items("slow", "", "slow"))
+    await asyncio.sleep(5.0)
+    at.world.loop.freeze(next(iter(at.fleet.workers)), 200.0)
+    await settled(at)
+
+
+@life("paused while it retries", max_attempts=3)
+async def paused_groups(at: Simulated) -> None:
+    hows = ["retry", *[""] * keys.PARTITION_SIZE, "retry", "slow"]
+    await at.submit(simple, items(*hows))
+    await asyncio.sleep(8.0)
+    await at.fleet.pause(REF, mortal=False)
+    await asyncio.sleep(100.0)
+    await at.fleet.resume(REF, mortal=False)
+    await settled(at)
+
+
+@life("cancelled while it is submitted")
+async def cancelled_early(at: Simulated) -> None:
+    task = asyncio.ensure_future(at.submit(works, items(*["slow"] * 300)))
+    await asyncio.sleep(0.3)
+    await at.fleet.cancel(REF, mortal=False)
+    await task
+    await settled(at)
+
+
+@life("other messages")
+async def other_messages(at: Simulated) -> None:
+    """Let messages arrive that no worker can read, or that no chunk needs."""
+    world, names = at.world, at.world.settings
+    await ends(at, "", "")
+    letters = world.urls[names.dead_letter_queue]
+    known = Message.about(REF.chunk(1), 1).model_dump_json()
+    unknown = Message.about(REF.chunk(7), 1).model_dump_json()
+    later = Message.about(REF.chunk(1), 2).model_dump_json()
+    for body in ("{", "{}", known, unknown, later):
+        for url in (world.urls[names.work_queue], letters):
+            world.sqs.call("send_message", {"QueueUrl": url, "MessageBody": body})
+    await asyncio.sleep(300.0)
+
+
+@life("in the dead-letter queue", max_attempts=3)
+async def in_dead_letter_queue(at: Simulated) -> None:
+    letters = at.world.urls[at.world.settings.dead_letter_queue]
+    await at.submit(simple, items("slow", "slow"))
+    await asyncio.sleep(5.0)
+    for chunk in range(2):
+        body = Message.about(REF.chunk(chunk), 1).model_dump_json()
+        sent = {"QueueUrl": letters, "MessageBody": body}
+        at.world.sqs.call("send_message", sent)
+    await settled(at)
+
+
+@life("submit cut off")
+async def cut_off(at: Simulated) -> None:
+    note = at.world.on_exchange
+
+    def kill(when: str, exchange: Exchange) -> None:
+        note(when, exchange)
+        if when == "asked" and "Entries" in exchange.request:
+            at.world.on_exchange = note
+            at.world.kill(exchange.client.process)
+
+    at.world.on_exchange = kill
+    await at.fleet.submit(REF, simple, items("", "", ""), mortal=False)
+    await settled(at)
+
+
+#: The lives, and those scenarios of the crash points that have their faults at calls.
+ALL = [*LIVES, *(name for name, each in SCENARIOS.items() if not each.steps)]
+
+
+def run_life(name: str, note: Note) -> None:
+    """Run a life, and note each request to AWS."""
+    if name in SCENARIOS:
+        run_scenario_of(name, note)
+        return
+    act, settings = LIVES[name]
+    Shop.closed = True
+
+    async def noted(at: Simulated) -> None:
+        at.world.on_exchange = note
+        await act(at)
+
+    pipelines: Sequence[Pipeline] = (works, simple, ordered)
+    simulate(noted, pipelines, workers=2, **settings)
+
+
+def run_scenario_of(name: str, note: Note) -> None:
+    """Run a scenario of the crash points: sagas, cancels, questions and long waits."""
+    rng = Random(1)
+    world = World(SETTINGS, Faults({}, rng), rng)
+    chunks = 3 if name == "ask" else 7  # one customer of each kind
+    driver = build_driver(world, SCENARIOS[name], chunks)
+    follow = world.on_exchange
+
+    def both(when: str, exchange: Exchange) -> None:
+        follow(when, exchange)
+        note(when, exchange)
+
+    world.on_exchange = both
+    with leftovers_discarded(world):
+        world.loop.run(run_scenario(driver, SCENARIOS[name]))
+    assert not driver.invariants.violations

@@ -1,0 +1,71 @@
+"""The requests of whole jobs, by process and by row: a change of them is deliberate.
+
+`requests.txt` is the record: so many requests of a process, and the rows that each one
+reads or writes. After a deliberate change write it again, and review the difference:
+
+    python -m tests.simulation.test_requests
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from piecework_simulation.engine.network import Exchange
+from tests.simulation.lives import ALL, run_life
+
+RECORD = Path(__file__).with_name("requests.txt")
+#: A poll: how often it is made is a question of time.
+POLL = re.compile("receive_message|ACTIVE|BREAKERS|WORKERS|EXPIRY|WAIT$|OPEN$|WEBHOOKS")
+
+
+def lines_of(name: str) -> list[str]:
+    """Return the requests of a life, each with its number."""
+    found: Counter[str] = Counter()
+
+    def note(when: str, exchange: Exchange) -> None:
+        process = exchange.client.process.name.split("-")[0]
+        if when == "applied" and process != "test":
+            rows = Counter(rows_of(exchange.request))
+            text = ", ".join(f"{n} {row}" if n > 1 else row for row, n in rows.items())
+            request = f"{exchange.operation} {text}".strip()
+            if not POLL.search(request):
+                found[f"{process} {request}"] += 1
+
+    run_life(name, note)
+    return [f"{number:3} {text}" for text, number in sorted(found.items())]
+
+
+def rows_of(request: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the rows, by kind, and the messages of a request."""
+    for item in request.get("TransactItems", ()):
+        for action, change in item.items():
+            yield from (f"{action} {row}" for row in rows_of(change))
+    for key in request.get("Key", ""), request.get("Item", ""):
+        if isinstance(key, dict):
+            yield kind_of(key["pk"]["S"], key["sk"]["S"])
+    if "KeyConditionExpression" in request:
+        values = request["ExpressionAttributeValues"].values()
+        yield kind_of(*(value.get("S", "") for value in values))
+    yield from ("message" for _ in request.get("Entries", ()))
+
+
+def kind_of(*texts: str) -> str:
+    """Return the words of a key, without the names, times and numbers in it."""
+    return " ".join(re.findall("[A-Z]{2,}", "#".join(texts)))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_job_makes_the_requests_of_the_record(name: str) -> None:
+    recorded = RECORD.read_text().split(f"[{name}]\n")[1].partition("\n\n")[0]
+    assert recorded.rstrip().splitlines() == lines_of(name)
+
+
+if __name__ == "__main__":
+    parts = ["\n".join([f"[{name}]", *lines_of(name)]) for name in ALL]
+    RECORD.write_text("\n\n".join(parts) + "\n")

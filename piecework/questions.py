@@ -73,11 +73,14 @@ def declare(
         *((seconds(e.after), StepKind.ESCALATE, e.to) for e in escalations),
     ]
     steps.sort(key=lambda step: step[0])
+    if len(steps) > MOST_STEPS:
+        most = MOST_STEPS - 1
+        raise invalid(f"{name!r} has more than {most} reminders and escalations")
     last = timeout_s - APART_S * MOST_STEPS
+    if last < 0:
+        raise invalid(f"the timeout of {name!r} is {timeout_s:g} s: it is too short")
     if not all(0 <= after <= last for after, _, _ in steps):
         raise invalid(f"a step of {name!r} is not before the end of its time")
-    if len(steps) > MOST_STEPS:
-        raise invalid(f"{name!r} has more than {MOST_STEPS} steps")
     return Ask(
         name=name,
         ask=ask_text(name, ask),

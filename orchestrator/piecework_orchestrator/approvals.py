@@ -104,16 +104,17 @@ async def answer(rt: Runtime, ref: ChunkRef, request: AnswerRequest) -> Document
 
     Raises:
         NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
-        UsageError: `approval.reason.missing`, `approval.answer.invalid`;
+        UsageError: `cli.reason.missing`, `approval.answer.invalid`;
             `approval.question.answered`, `approval.question.timed_out`,
-            `approval.question.asked_again`, `approval.question.left`.
+            `approval.question.asked_again`, `approval.question.left`,
+            `approval.question.contended`.
     """
     from piecework.answers import encode_answer  # loads pydantic: only writers need it
     from piecework.jobs.answering import Refusal, answer_question
 
     if not request.reason.strip():
         message = "An answer requires a reason, which is kept in the record."
-        raise UsageError(message, code="approval.reason.missing")
+        raise UsageError(message, code="cli.reason.missing")
     _, row = await find_question(rt, ref, request.question)
     if request.asked_at not in {"", row.asked_at}:
         raise asked_again(ref, row)
@@ -127,6 +128,9 @@ async def answer(rt: Runtime, ref: ChunkRef, request: AnswerRequest) -> Document
     if refusal is Refusal.LEFT:
         chunk = await require_chunk(rt, ref)
         raise left(chunk, found)
+    if refusal is Refusal.CONTENDED:
+        message = f"Steps of question {found.name!r} of {ref} came between."
+        raise UsageError(message, code="approval.question.contended")
     return question_document(ref, found, rt.clock())
 
 
@@ -146,7 +150,7 @@ def asked_again(ref: ChunkRef, row: QuestionRow) -> UsageError:
 
 def left(chunk: Chunk, row: QuestionRow) -> UsageError:
     """Return the error of an answer to a question that its chunk has left."""
-    message = f"Chunk {chunk.ref} is {chunk.status}: it does not wait for {row.name!r}."
+    message = f"Chunk {chunk.ref} ({chunk.status}) does not wait for {row.name!r}."
     return UsageError(message, code="approval.question.left")
 
 

@@ -295,19 +295,21 @@ class Attempts:
         tokens = 0
         if limiter is not None and limiter.limits.tokens_per_minute and not is_lookup:
             tokens = estimated_tokens(dependency, attempts.call.bound)
+        latest = None
         while True:
             await self.gate.wait()
             self._refuse_paused(dependency)
+            # All waits of a call together last as long as one may.
+            latest = self.latest_start() if latest is None else latest
             async with AsyncExitStack() as held:
                 if budgets is not None:
                     attempts.reservation = await budgets.reserve(
                         attempts.call,
-                        self.latest_start(),
+                        latest,
                         self.progress,
                         waits=not self.gate.is_always_open,
                     )
                 if limiter is not None:
-                    latest = self.latest_start()
                     start = await limiter.start(tokens, latest, self.progress)
                     held.callback(limiter.release)
                 await held.enter_async_context(self.slots)

@@ -354,7 +354,8 @@ class SharedBudget:
         needed = Cap(*_kinds(cap, needs)).text()
         spent = Cap(*_kinds(cap, budget.spent)).text()
         uncertain = budget.uncertain(self._now())
-        lost = f", {Cap(*_kinds(cap, uncertain)).text()} by lost workers"
+        more = Cap(*_kinds(cap, uncertain)).text()
+        lost = f", lost workers may have spent {more} more"
         return (
             f"{self.key.what}: {spent} of {cap.text()} are spent"
             f"{lost if uncertain else ''}, and the next call may need {needed}"

@@ -590,7 +590,7 @@ class JobHandle(Generic[R]):
                 `approval.question.timed_out`: its time is over;
                 `approval.question.asked_again`; `approval.question.left`: the chunk
                 does not wait for it; `approval.answer.invalid`,
-                `approval.reason.missing`.
+                `cli.reason.missing`.
         """
         await self._record()
         request = AnswerRequest(value, self.actor, reason, question, asked_at)

@@ -1482,6 +1482,12 @@ ROWS: Final = (
         "`piecework approvals show JOB CHUNK`. A link needs its new link.",
     ),
     Code(
+        "approval.question.contended",
+        TRANSIENT,
+        "Reminders or escalations of the question were written while it was answered.",
+        "Answer again: the question is still open.",
+    ),
+    Code(
         "approval.question.left",
         PERMANENT,
         "The chunk does not wait for the question any more: its job was cancelled, or "
@@ -1501,12 +1507,6 @@ ROWS: Final = (
         "its stage failed.",
         "If the chunk is DEAD, redrive it: the question is then asked again "
         "(`piecework dlq redrive`).",
-    ),
-    Code(
-        "approval.reason.missing",
-        PERMANENT,
-        "An answer has no reason. The reason is kept in the record.",
-        "Add --reason 'why'.",
     ),
     # webhook
     Code(

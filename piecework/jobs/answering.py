@@ -22,6 +22,8 @@ class Refusal(Enum):
     ENDED = auto()
     #: The chunk does not wait for it any more, such as after a cancel.
     LEFT = auto()
+    #: Steps of the question were written between each read and its answer.
+    CONTENDED = auto()
 
 
 async def answer_question(
@@ -45,4 +47,4 @@ async def answer_question(
                 [Message.about(ref, chunk.gen)], to=await rt.jobs.queue_of(ref.of)
             )
             return await read_question(rt.table, ref, row.stage, row.name) or row, None
-    return row, Refusal.LEFT
+    return row, Refusal.CONTENDED

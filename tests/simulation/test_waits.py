@@ -320,7 +320,7 @@ def test_a_pause_and_a_cancel_during_a_wait() -> None:
 
     status, said = simulate(act, [asking])
     assert status is JobStatus.CANCELLED
-    assert "left: Chunk a/1 is CANCELLED: it does not wait for 'approval'" in said
+    assert "left: Chunk a/1 (CANCELLED) does not wait for 'approval'" in said
 
 
 def test_a_deadline_compensates_a_chunk_that_waits() -> None:

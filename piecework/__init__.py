@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from piecework.questions import Approval, Escalate
     from piecework.resilience.breaker import CircuitBreaker
     from piecework.resilience.limits import Limits
-    from piecework.resilience.retry import RetryBudget, RetryPolicy
+    from piecework.resilience.retry import RetryPolicy, RetryTime
 
 __all__ = [
     "Approval",
@@ -67,8 +67,8 @@ __all__ = [
     "PipelineFunction",
     "PolicyError",
     "Results",
-    "RetryBudget",
     "RetryPolicy",
+    "RetryTime",
     "Rung",
     "SemanticError",
     "SequenceNumbers",
@@ -113,7 +113,7 @@ _MODULES = {
     "PipelineFunction": "piecework.declared",
     "PolicyError": "piecework.errors",
     "Results": "piecework.context",
-    "RetryBudget": "piecework.resilience.retry",
+    "RetryTime": "piecework.resilience.retry",
     "RetryPolicy": "piecework.resilience.retry",
     "Rung": "piecework.domain.ladder",
     "SemanticError": "piecework.errors",

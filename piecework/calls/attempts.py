@@ -48,7 +48,7 @@ from piecework.resilience.retry import (
     Answered,
     Failed,
     Retries,
-    RetryBudget,
+    RetryTime,
     RetryTokenBucket,
     budget_exhausted_error,
     not_executed,
@@ -110,15 +110,16 @@ class Attempts:
     """Makes the attempts of one claim's calls.
 
     Attributes:
+        retry_time: The delays that all calls of the claim share.
         slots: Limits the calls of the whole worker that are in flight.
         check_lease: Called right before each attempt. It raises if this worker does not
             own the claim any more, as after the whole process was frozen.
         breakers: The breakers of the whole worker; None: calls have no breaker.
         limits: The limits that the worker shares with the fleet; None: no limits.
-        budgets: The budgets of the job; None: it has none.
+        budgets: The budgets that the job spends from; None: it has none.
         latest_start: Returns the loop time until which a call may wait for quota.
-        tokens: The retry tokens of the whole worker, by dependency.
-        enforce_fleet_budget: Whether a retry needs one of these tokens.
+        retry_tokens: The retry tokens of the whole worker, by dependency.
+        enforce_retry_budget: Whether a retry needs one of these retry tokens.
         usage: Reports each answer and what it cost.
         pacer: Spreads the start of the worker's calls over event loop rounds.
         gate: Keeps calls from starting while the job is paused.
@@ -130,7 +131,7 @@ class Attempts:
         answered_level: The level of the event of an answered attempt.
     """
 
-    budget: RetryBudget
+    retry_time: RetryTime
     slots: AbstractAsyncContextManager[None]
     rng: Random
     clock: Callable[[], float]
@@ -142,10 +143,10 @@ class Attempts:
     limits: FleetLimits | None = None
     budgets: JobBudgets | None = None
     latest_start: Callable[[], float] = lambda: inf
-    tokens: defaultdict[str, RetryTokenBucket] = field(
+    retry_tokens: defaultdict[str, RetryTokenBucket] = field(
         default_factory=new_token_buckets
     )
-    enforce_fleet_budget: bool = True
+    enforce_retry_budget: bool = True
     counts: CallCounts = field(default_factory=CallCounts)
     usage: UsageReporter = field(default_factory=UsageReporter)
     pacer: CallPacer = field(default_factory=CallPacer)
@@ -170,7 +171,7 @@ class Attempts:
         attempts = CallAttempts(call, sent_key, ledger=ledger)
         now = asyncio.get_running_loop().time
         may_retry = functools.partial(self._may_retry, attempts)
-        retries = Retries(call.policy, self.budget, self.rng, may_retry)
+        retries = Retries(call.policy, self.retry_time, self.rng, may_retry)
         while True:
             end = await self._look_up_again(attempts)
             if end is None:
@@ -410,9 +411,9 @@ class Attempts:
         dependency = attempts.call.dependency
         if self._rejected_for_s(dependency.name) is not None:
             return False
-        taken = self.tokens[dependency.name].take(self.clock())
-        attempts.budget_exhausted = self.enforce_fleet_budget and not taken
-        return not attempts.budget_exhausted
+        taken = self.retry_tokens[dependency.name].take(self.clock())
+        attempts.retry_budget_exhausted = self.enforce_retry_budget and not taken
+        return not attempts.retry_budget_exhausted
 
     def _rejected_for_s(self, name: str) -> float | None:
         return None if self.breakers is None else self.breakers.rejected_for_s(name)
@@ -421,7 +422,7 @@ class Attempts:
         """Count an answer and return it encoded, as it is stored."""
         call = attempts.call
         if attempts.began_at is not None:
-            tokens = self.tokens[call.dependency.name]
+            tokens = self.retry_tokens[call.dependency.name]
             tokens.add_success(call.policy.retry_ratio, self.clock())
         ended_at = asyncio.get_running_loop().time()
         usage = self.usage.report_paid(call, answer, self.counts)
@@ -475,7 +476,7 @@ class Attempts:
         seconds = self._rejected_for_s(name)
         if seconds is not None:
             return self._open_error(name, seconds)
-        if attempts.budget_exhausted:
+        if attempts.retry_budget_exhausted:
             return budget_exhausted_error(name, failure.retry_after)
         return None
 

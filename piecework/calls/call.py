@@ -247,7 +247,7 @@ class CallAttempts:
     Attributes:
         sent_key: The idempotency key that the provider sees.
         began_at: Loop time of the attempt that has not ended yet.
-        budget_exhausted: Whether the fleet's budget refused a retry.
+        retry_budget_exhausted: Whether the retry budget refused a retry.
         retried: The failures of the attempts that were retried.
         limiter, estimate: The limits that the last execution kept to, and its tokens.
         start: The start that these limits gave it; None: it needs none.
@@ -259,7 +259,7 @@ class CallAttempts:
     sent_key: str
     made: int = 0
     began_at: float | None = None
-    budget_exhausted: bool = False
+    retry_budget_exhausted: bool = False
     retried: tuple[ErrorEnvelope, ...] = ()
     limiter: Limiter | None = None
     estimate: int = 0

@@ -379,17 +379,17 @@ class Caller:
         return [*self._pending.values(), *self.effect_drain.tasks]
 
     def start_compensating(self) -> None:
-        """Give the compensation its own retry budget, whatever the stages have used.
+        """Give the compensation its own retry time, whatever the stages have used.
 
-        After `MAX_BUDGET_DEFERRALS` deferrals the fleet's retry budget is not enforced
-        any more: a compensation that never succeeds must come to an end.
+        After `MAX_BUDGET_DEFERRALS` deferrals the retry budget is not enforced any
+        more: a compensation that never succeeds must come to an end.
         """
         if isinstance(self.fatal_error, CancelRequestedError | WaitRequestedError):
             self.fatal_error = None  # it stopped the pivot, and no compensation
         self.counts.forward = False
         self.gate.keep_open()
-        self.attempts.budget = replace(self.attempts.budget, spent=0.0)
-        self.attempts.enforce_fleet_budget = (
+        self.attempts.retry_time = replace(self.attempts.retry_time, spent=0.0)
+        self.attempts.enforce_retry_budget = (
             self.counts.deferrals < MAX_BUDGET_DEFERRALS
         )
 

@@ -27,8 +27,8 @@ from piecework.resilience.retry import (
     Failed,
     Retries,
     Retry,
-    RetryBudget,
     RetryPolicy,
+    RetryTime,
     RetryTokenBucket,
     answer_of,
     call_with_retry,
@@ -48,7 +48,7 @@ _MAY_HAVE_HAPPENED: Final = "_piecework_may_have_happened"
 def retry(
     policy: RetryPolicy = POLICY,
     *,
-    budget: RetryBudget | None = None,
+    budget: RetryTime | None = None,
     layer: Literal["llm", "tool"] = "tool",
     timeout_s: float | None = None,
     rng: Random | None = None,
@@ -60,12 +60,13 @@ def retry(
     `idempotent` wraps this function. Each attempt is logged as the event `call.attempt`
     if structlog is configured.
 
-    All functions that one `retry(...)` wraps share a budget: 10 retries at the start,
-    and `policy.retry_ratio` retries for each call that succeeds.
+    All functions that one `retry(...)` wraps share a retry budget: 10 retries at the
+    start, and `policy.retry_ratio` retries for each call that succeeds.
 
     Args:
-        policy: Attempts, delays and the budget of one call, in seconds.
-        budget: Delays that all calls of a run share; None: each call has its policy's.
+        policy: Attempts, delays and the retry time of one call, in seconds.
+        budget: The retry time of a run, which its calls share; None: that of the policy
+            for each call.
         layer: The first word of the error codes: `llm` or `tool`.
         timeout_s: Seconds that one attempt may take; None: no limit.
         rng: Source of the jitter.
@@ -76,7 +77,7 @@ def retry(
     """
     retrier = Retrier(
         policy,
-        budget=RetryBudget(math.inf) if budget is None else budget,
+        retry_time=RetryTime(math.inf) if budget is None else budget,
         layer=layer,
         timeout_s=timeout_s,
         rng=rng or Random(),
@@ -99,7 +100,7 @@ class Retrier:
     """What the calls that one `retry(...)` wraps have in common."""
 
     policy: RetryPolicy
-    budget: RetryBudget
+    retry_time: RetryTime
     layer: str
     timeout_s: float | None
     rng: Random
@@ -121,7 +122,7 @@ class Retrier:
                 failure = classify(error, layer=self.layer, now=now, in_call=True)
                 return Failed(failure, error)
 
-        retries = Retries(self.policy, self.budget, self.rng, self.take_token)
+        retries = Retries(self.policy, self.retry_time, self.rng, self.take_token)
         last = call_with_retry(attempt, retries, on_retry=log.emit_retry)
         return answer_of(self.record_end(await last, log))
 
@@ -140,7 +141,7 @@ class Retrier:
         return end
 
     def take_token(self) -> bool:
-        """Take a retry from the budget; False: the budget is exhausted."""
+        """Take a retry from the retry budget; False: it is exhausted."""
         return self.tokens.take(asyncio.get_running_loop().time())
 
 

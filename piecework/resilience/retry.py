@@ -1,10 +1,11 @@
-"""Retry a call inside the worker, within the budgets of the call and of the run.
+"""Retry a call inside the worker, within the retry time of the call and of the run.
 
     delay = uniform(0, min(cap, base * 2**n)),  n = 0 for the first delay  (full jitter)
     delay = Retry-After + uniform(0, base),     if the other side sent a Retry-After
 
-Only transient errors are retried. The retries end if a delay exceeds the budget of the
-call or the run, or the lease. The chunk is then released, and waits without a worker.
+Only transient errors are retried. The retries end if a delay exceeds the retry time of
+the call or the run, or the lease. The chunk is then released, and waits without a
+worker.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class RetryPolicy:
         attempts: Attempts in all, the first included.
         base: The limit of the first delay; it doubles with each further delay.
         cap: The upper limit of every delay.
-        budget: The delays of one call in all.
+        budget: The retry time of one call: its delays in all.
         retry_ratio: The retries that a worker may make for each call that succeeds.
 
     Raises:
@@ -76,7 +77,7 @@ class RetryPolicy:
 
 
 @dataclass(slots=True)
-class RetryBudget:
+class RetryTime:
     """Seconds of delay that all calls of one run share.
 
     Attributes:
@@ -88,11 +89,11 @@ class RetryBudget:
     max_delay: float = inf
 
     def fits(self, delay: float) -> bool:
-        """Return whether a delay is within the budget."""
+        """Return whether a delay is within the retry time."""
         return delay <= self.max_delay and self.spent + delay <= self.seconds
 
     def take(self, delay: float) -> bool:
-        """Spend a delay; False: it exceeds the budget, and nothing is spent."""
+        """Spend a delay; False: it exceeds the retry time, and nothing is spent."""
         if not self.fits(delay):
             return False
         self.spent += delay
@@ -184,7 +185,7 @@ class Retries:
     """Decides whether a call is attempted again, and after which delay.
 
     Attributes:
-        run: The delays that all calls of the run share.
+        run: The retry time that all calls of the run share.
         may_retry: Called last, once all other conditions allow a retry: it may take a
             token.
         attempts: The attempts that have failed.
@@ -192,7 +193,7 @@ class Retries:
     """
 
     policy: RetryPolicy
-    run: RetryBudget
+    run: RetryTime
     rng: Random
     may_retry: Callable[[], bool] = lambda: True
     attempts: int = 0

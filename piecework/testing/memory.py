@@ -49,7 +49,7 @@ from piecework.domain.question import Question, QuestionRow, QuestionState
 from piecework.errors import ErrorEnvelope
 from piecework.idempotency.stores import MemoryIdempotency
 from piecework.pipelines import JOIN, Pipeline
-from piecework.resilience.retry import RetryBudget
+from piecework.resilience.retry import RetryTime
 from piecework.saga import engine
 from piecework.saga.recovery import RecoveryLimits
 from piecework.saga.stage import invoke
@@ -396,7 +396,7 @@ def _caller(
         await asyncio.sleep(0)
 
     attempts = Attempts(
-        budget=RetryBudget(60.0),
+        retry_time=RetryTime(60.0),
         slots=asyncio.Semaphore(64),
         rng=limits.rng,
         clock=limits.clock,

@@ -20,7 +20,7 @@ from piecework.domain.budget import Cap
 from piecework.domain.job_row import Pause
 from piecework.domain.model import JobRef
 from piecework.resilience.budget import Budget, BudgetKey, Reply
-from piecework.resilience.retry import RetryBudget
+from piecework.resilience.retry import RetryTime
 from piecework_worker.services import CallLimiter
 from tests.unit.virtual import run_virtually
 from verification.flow.fleet import SCOPE, WRITE_S, Silent
@@ -126,7 +126,7 @@ class Spending:
         loop_time = asyncio.get_running_loop().time
         while not self.paused.is_set():
             attempts = Attempts(
-                budget=RetryBudget(600.0, max_delay=60.0),
+                retry_time=RetryTime(600.0, max_delay=60.0),
                 slots=slots,
                 rng=rng,
                 clock=clock,

@@ -19,7 +19,7 @@ from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call, CallScope
 from piecework.calls.fleet_limits import FleetLimits, Reply
 from piecework.resilience.limits import Quota
-from piecework.resilience.retry import Answered, RetryBudget
+from piecework.resilience.retry import Answered, RetryTime
 from piecework_worker.services import CallLimiter
 from verification.flow.provider import Provider
 
@@ -119,7 +119,7 @@ class Fleet:
         while self.calls > 0:
             self.calls -= 1
             attempts = Attempts(
-                budget=RetryBudget(600.0, max_delay=60.0),
+                retry_time=RetryTime(600.0, max_delay=60.0),
                 slots=slots,
                 rng=rng,
                 clock=self.provider.now,
@@ -127,7 +127,7 @@ class Fleet:
                 limits=limits,
                 report_rate_limit=limits.note_refusal,
                 latest_start=lambda: loop_time() + 300.0,
-                enforce_fleet_budget=False,
+                enforce_retry_budget=False,
             )
             prompt, tokens_out = self.draw(rng)
             bound: functools.partial[Any] = functools.partial(

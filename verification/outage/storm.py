@@ -19,7 +19,7 @@ from piecework.calls.call import Call, CallScope
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.dependency import Dependency
 from piecework.errors import TransientError
-from piecework.resilience.retry import Answered, RetryBudget, blocked_on
+from piecework.resilience.retry import Answered, RetryTime, blocked_on
 from piecework.saga import recovery
 from tests.unit.piecework.fleet_record import MemoryRecord
 from tests.unit.virtual import run_virtually
@@ -83,7 +83,7 @@ class Storm:
         silent: Any = Silent()
         breakers = BreakerRegistry(self.now, rng, silent, record)
         attempts = Attempts(
-            budget=RetryBudget(),
+            retry_time=RetryTime(),
             slots=asyncio.Semaphore(1),
             rng=rng,
             clock=self.now,
@@ -104,7 +104,7 @@ class Storm:
         """Make a call until it is answered, each time with a claim's own budget."""
         deferrals = 0
         while True:
-            attempts.budget = RetryBudget(60.0, max_delay=34.0)
+            attempts.retry_time = RetryTime(60.0, max_delay=34.0)
             # While a chunk waits, its worker runs another one.
             self.claims += 1
             claimed = replace(call, scope=replace(SCOPE, chunk=self.claims))

@@ -34,7 +34,7 @@ from piecework.errors import PermanentError
 from piecework.errors.classify import classify
 from piecework.jobs.fan_in import Certificate, StoredJobResults
 from piecework.pipelines import JOIN, RUN, Pipeline, Stage
-from piecework.resilience.retry import RetryBudget
+from piecework.resilience.retry import RetryTime
 from piecework.saga.compensation import may_compensate
 from piecework.saga.recovery import RecoveryLimits
 from piecework.saga.stage import run_in_process
@@ -130,7 +130,7 @@ def build_run(
     if claim.chunk.direction == AT_PIVOT:
         ledger.cancel = CancelRequest.read(claim.chunk.item)
     attempts = Attempts(
-        budget=RetryBudget(
+        retry_time=RetryTime(
             rt.settings.retry_budget_s, max_delay=rt.settings.longest_wait_s
         ),
         slots=services.call_limiter,
@@ -144,7 +144,7 @@ def build_run(
         budgets=services.budgets.of_job(job),
         report_rate_limit=services.limits.note_refusal,
         latest_start=lambda: latest_start(lease, rt.settings),
-        tokens=services.retry_tokens,
+        retry_tokens=services.retry_tokens,
         pacer=services.pacer,
         usage=UsageReporter(usage.note, log),
         answered_level=rt.settings.attempt_log,

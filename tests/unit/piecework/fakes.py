@@ -19,7 +19,7 @@ from piecework.domain.protocols import Proceed
 from piecework.errors import ErrorEnvelope
 from piecework.errors.codes import ErrorClass
 from piecework.pipelines import Pipeline
-from piecework.resilience.retry import RetryBudget
+from piecework.resilience.retry import RetryTime
 from piecework.saga import engine
 from piecework.saga.recovery import RecoveryLimits
 from piecework.standalone import MemoryIdempotency
@@ -124,7 +124,7 @@ def caller(journal: MemoryJournal | None = None, **facts: Any) -> Caller:
 
     diary = Diary() if journal is None else journal
     given: dict[str, Any] = {
-        "budget": RetryBudget(60.0),
+        "retry_time": RetryTime(60.0),
         "slots": asyncio.Semaphore(64),
         "rng": Lowest(),
         "clock": lambda: NOW,

@@ -13,8 +13,8 @@ from piecework.resilience.retry import (
     Failed,
     Retries,
     Retry,
-    RetryBudget,
     RetryPolicy,
+    RetryTime,
     answer_of,
     call_with_retry,
 )
@@ -43,7 +43,7 @@ class Run:
     """Runs a call without sleeping, and keeps what happened."""
 
     def __init__(self, seconds: float = 60.0, seed: int = 7) -> None:
-        self.budget = RetryBudget(seconds)
+        self.retry_time = RetryTime(seconds)
         self.rng = Random(seed)
         self.slept: list[float] = []
         self.retries: list[Retry] = []
@@ -52,7 +52,7 @@ class Run:
         self.slept.append(seconds)
 
     async def __call__(self, call: Call, policy: RetryPolicy) -> str:
-        retries = Retries(policy, self.budget, self.rng)
+        retries = Retries(policy, self.retry_time, self.rng)
         return answer_of(
             await call_with_retry(
                 ending(call), retries, sleep=self.sleep, on_retry=self.retries.append

@@ -11,7 +11,7 @@ from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.keys import provider_key
 from piecework.errors import PermanentError, TransientError
-from piecework.resilience.retry import RetryBudget, RetryPolicy
+from piecework.resilience.retry import RetryPolicy, RetryTime
 from tests.unit.piecework.fakes import SCOPE, Diary, Log, caller
 from tests.unit.piecework.provider import (
     KEYED,
@@ -110,7 +110,7 @@ async def test_retries_end_with_the_budget_of_the_run() -> None:
     from tests.unit.piecework.fakes import Highest
 
     provider = Provider(TransientError("a"))
-    one = caller(budget=RetryBudget(0.5), rng=Highest())
+    one = caller(retry_time=RetryTime(0.5), rng=Highest())
     with pytest.raises(TransientError):
         await call(one, PURE, provider)
     assert len(provider.keys) == 1

@@ -99,7 +99,7 @@ async def test_retries_end_as_soon_as_the_breaker_opens() -> None:
 
 
 async def test_the_failures_of_one_chunk_open_no_breaker() -> None:
-    one, breakers, _ = guarded(tokens=defaultdict(lambda: RetryTokenBucket(1e9)))
+    one, breakers, _ = guarded(retry_tokens=defaultdict(lambda: RetryTokenBucket(1e9)))
     for n in range(20):
         down = Provider(*[TransientError("down")] * 5)
         with pytest.raises(TransientError):
@@ -197,7 +197,7 @@ async def test_rate_limits_open_no_breaker_are_reported_and_delay_the_retry() ->
 
     one, breakers, _ = guarded(
         sleep=sleep,
-        tokens=defaultdict(lambda: RetryTokenBucket(100.0)),
+        retry_tokens=defaultdict(lambda: RetryTokenBucket(100.0)),
         report_rate_limit=lambda to, _, seconds: reported.append((to.name, seconds)),
     )
     limited = [
@@ -216,7 +216,7 @@ async def test_rate_limits_open_no_breaker_are_reported_and_delay_the_retry() ->
 async def test_without_a_retry_token_the_call_ends_at_once_and_is_deferred() -> None:
     tokens = defaultdict(lambda: RetryTokenBucket(0.0))
     log = Log()
-    one = caller(tokens=tokens, log=log)
+    one = caller(retry_tokens=tokens, log=log)
     provider = Provider(TransientError("down", retry_after=7.0))
     error = await failed(one, PURE, provider)
     assert (BUDGET_CODE, 7.0, 1) == (error.code, error.retry_after, len(provider.keys))
@@ -226,7 +226,7 @@ async def test_without_a_retry_token_the_call_ends_at_once_and_is_deferred() -> 
 
 async def test_a_rate_limited_effect_without_a_retry_left_was_not_made() -> None:
     diary = Diary()
-    one = caller(diary, tokens=defaultdict(lambda: RetryTokenBucket(0.0)))
+    one = caller(diary, retry_tokens=defaultdict(lambda: RetryTokenBucket(0.0)))
     limited = TransientError("slow down", http_status=429)
     assert BUDGET_CODE == (await failed(one, KEYED, Provider(limited))).code
     assert ["begin", "refuse"] == diary.said
@@ -236,11 +236,14 @@ async def test_all_chunks_of_a_worker_share_the_retry_tokens() -> None:
     tokens = defaultdict(lambda: RetryTokenBucket(0.0))
     generous = replace(PURE, retry=RetryPolicy(attempts=2, retry_ratio=0.5))
     for n in range(2):
-        await call(caller(tokens=tokens), generous, Provider(), n)
+        await call(caller(retry_tokens=tokens), generous, Provider(), n)
     provider = Provider(TransientError("down"))
-    assert "answer" == await call(caller(tokens=tokens), generous, provider)
+    assert "answer" == await call(caller(retry_tokens=tokens), generous, provider)
     provider = Provider(TransientError("down"))
-    assert BUDGET_CODE == (await failed(caller(tokens=tokens), generous, provider)).code
+    assert (
+        BUDGET_CODE
+        == (await failed(caller(retry_tokens=tokens), generous, provider)).code
+    )
 
 
 async def test_each_attempt_emits_one_event_with_the_specified_fields() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from piecework import RetryPolicy
-from piecework.resilience.retry import Retries, RetryBudget, call_with_retry
+from piecework.resilience.retry import Retries, RetryTime, call_with_retry
 from tests.unit.piecework.retrying import Call, ending
 
 #: Makes a call, and returns the seconds that it waited in between.
@@ -25,7 +25,7 @@ def ours(policy: RetryPolicy) -> Retrier:
         async def sleep(seconds: float) -> None:
             waits.append(seconds)
 
-        retries = Retries(policy, RetryBudget(math.inf), rng)
+        retries = Retries(policy, RetryTime(math.inf), rng)
         await call_with_retry(ending(call), retries, sleep=sleep)
         return waits
 

@@ -9,8 +9,8 @@ import pytest
 from piecework.errors import PermanentError, TransientError, UsageError
 from piecework.resilience.retry import (
     Retries,
-    RetryBudget,
     RetryPolicy,
+    RetryTime,
     call_with_retry,
 )
 from tests.unit.piecework.retrying import MODEL, TOOL, Call, Run, ending, failures
@@ -46,7 +46,7 @@ async def test_when_attempts_are_used_the_last_error_is_raised_as_it_is(
     assert caught.value is errors[-1]
     assert policy.attempts == call.made
     assert policy.attempts - 1 == len(run.slept)
-    assert run.budget.spent == pytest.approx(sum(run.slept))
+    assert run.retry_time.spent == pytest.approx(sum(run.slept))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_any_other_error_ends_the_call_at_once(error: Exception) -> None:
         await run(call, TOOL)
 
     assert caught.value is error
-    assert (1, [], 0.0) == (call.made, run.slept, run.budget.spent)
+    assert (1, [], 0.0) == (call.made, run.slept, run.retry_time.spent)
 
 
 async def test_a_permanent_error_after_transient_ones_ends_the_retries() -> None:
@@ -79,7 +79,7 @@ async def test_a_wait_is_announced_before_it_begins() -> None:
 
     await call_with_retry(
         ending(Call(*failures(2))),
-        Retries(TOOL, RetryBudget(), Random(1)),
+        Retries(TOOL, RetryTime(), Random(1)),
         sleep=sleep,
         on_retry=lambda retry: order.append(f"retry {retry.attempt}"),
     )
@@ -124,7 +124,7 @@ async def test_a_cancellation_during_the_wait_ends_it() -> None:
         waiting.set()
         await asyncio.Event().wait()
 
-    retries = Retries(TOOL, RetryBudget(), Random(1))
+    retries = Retries(TOOL, RetryTime(), Random(1))
     task = asyncio.create_task(call_with_retry(ending(call), retries, sleep=sleep))
     await waiting.wait()
     task.cancel()

@@ -5,7 +5,7 @@ from statistics import fmean, pvariance
 import pytest
 
 from piecework.errors import TransientError
-from piecework.resilience.retry import RetryBudget, RetryPolicy
+from piecework.resilience.retry import RetryPolicy, RetryTime
 from tests.unit.piecework.retrying import MODEL, TOOL, Call, Run, failures
 
 
@@ -51,7 +51,7 @@ async def test_jitter_is_spread_evenly_from_zero_to_the_ceiling() -> None:
 async def test_retry_after_is_honoured_with_jitter_on_top() -> None:
     run = Run()
     for _ in range(200):
-        run.budget = RetryBudget()
+        run.retry_time = RetryTime()
         await run(Call(*failures(1, retry_after=5.0)), TOOL)
 
     assert 5.0 <= min(run.slept) < 5.02
@@ -66,7 +66,7 @@ async def test_a_retry_after_of_zero_still_has_its_jitter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "policy_budget", "run_budget", "waits"),
+    ("asked", "policy_budget", "run_time", "waits"),
     [
         ([4.0, 4.0], 30.0, 60.0, 2),
         ([4.0, 4.0], 10.0, 60.0, 2),
@@ -79,10 +79,10 @@ async def test_a_retry_after_of_zero_still_has_its_jitter() -> None:
     ],
 )
 async def test_a_wait_that_fits_no_budget_is_not_begun(
-    asked: list[float], policy_budget: float, run_budget: float, waits: int
+    asked: list[float], policy_budget: float, run_time: float, waits: int
 ) -> None:
     errors = [TransientError(f"in {each} s", retry_after=each) for each in asked]
-    run, call = Run(seconds=run_budget), Call(*errors)
+    run, call = Run(seconds=run_time), Call(*errors)
     policy = RetryPolicy(base=0.5, budget=policy_budget)
 
     if waits == len(asked):
@@ -93,20 +93,20 @@ async def test_a_wait_that_fits_no_budget_is_not_begun(
         assert caught.value is errors[waits]
 
     assert (waits, waits) == (len(run.slept), len(run.retries))
-    assert run.budget.spent == pytest.approx(sum(run.slept))
+    assert run.retry_time.spent == pytest.approx(sum(run.slept))
 
 
-async def test_calls_of_one_run_share_its_budget() -> None:
+async def test_calls_of_one_run_share_its_retry_time() -> None:
     run = Run(seconds=10.0)
     await run(Call(*failures(1, retry_after=6.0)), TOOL)
 
     with pytest.raises(TransientError):
         await run(Call(*failures(1, retry_after=6.0)), TOOL)
 
-    assert 6.0 <= run.budget.spent <= 6.25
+    assert 6.0 <= run.retry_time.spent <= 6.25
 
 
-async def test_a_refused_wait_leaves_the_budget_to_shorter_ones() -> None:
+async def test_a_refused_wait_leaves_the_retry_time_to_shorter_ones() -> None:
     run = Run(seconds=10.0)
     with pytest.raises(TransientError):
         await run(Call(*failures(1, retry_after=20.0)), TOOL)
@@ -123,18 +123,18 @@ async def test_a_refused_wait_leaves_the_budget_to_shorter_ones() -> None:
         ([0.0], [True], 0.0),
     ],
 )
-def test_a_budget_gives_what_fits_and_nothing_else(
+def test_retry_time_gives_what_fits_and_nothing_else(
     delays: list[float], expected: list[bool], spent: float
 ) -> None:
-    budget = RetryBudget(60.0)
+    retry_time = RetryTime(60.0)
 
-    assert expected == [budget.take(delay) for delay in delays]
-    assert spent == budget.spent
+    assert expected == [retry_time.take(delay) for delay in delays]
+    assert spent == retry_time.spent
 
 
 async def test_a_wait_beyond_the_lease_is_none_of_the_worker_s() -> None:
     run = Run(seconds=600.0)
-    run.budget.max_delay = 34.0
+    run.retry_time.max_delay = 34.0
     policy = RetryPolicy(attempts=2, cap=300.0, budget=300.0)
     with pytest.raises(TransientError):
         await run(Call(*failures(1, retry_after=120.0)), policy)
@@ -147,5 +147,5 @@ async def test_a_retry_after_of_two_minutes_is_not_awaited_in_the_worker() -> No
     run = Run()
     with pytest.raises(TransientError) as raised:
         await run(Call(*failures(1, retry_after=120.0)), TOOL)
-    assert ([], 0.0) == (run.slept, run.budget.spent)
+    assert ([], 0.0) == (run.slept, run.retry_time.spent)
     assert 120.0 == raised.value.retry_after

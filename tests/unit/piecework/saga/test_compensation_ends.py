@@ -29,7 +29,7 @@ async def test_the_deferrals_of_a_compensation_are_bounded() -> None:
     script = Script(undoable="a", fails={"b": PermanentError("no"), "undo a": undo})
     kept, outcomes = checkpoints_of(script.pipeline), []
     for deferrals in range(MAX_BUDGET_DEFERRALS + 1):
-        one = caller(tokens=defaultdict(lambda: RetryTokenBucket(0.0)))
+        one = caller(retry_tokens=defaultdict(lambda: RetryTokenBucket(0.0)))
         one.counts.deferrals = deferrals
         ctx = context(script.pipeline, caller=one)
         outcomes.append(await run(script.pipeline, kept, ctx=ctx))

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Dependency, Effect, PermanentError, Pipeline, Stage
 from piecework.domain.outcome import Compensation, DeadLettered
-from piecework.resilience.retry import RetryBudget
+from piecework.resilience.retry import RetryTime
 from piecework.testing import run_in_memory
 from tests.unit.piecework.fakes import caller
 
@@ -66,9 +66,9 @@ async def test_an_effect_without_a_compensation_is_named(
     assert expected == (outcome.compensation, outcome.uncompensated_stages)
 
 
-def test_compensation_has_its_own_retry_budget() -> None:
+def test_compensation_has_its_own_retry_time() -> None:
     one = caller()
-    one.attempts.budget = RetryBudget(30.0, spent=30.0)
+    one.attempts.retry_time = RetryTime(30.0, spent=30.0)
     one.start_compensating()
-    assert RetryBudget(30.0, spent=0.0) == one.attempts.budget
+    assert RetryTime(30.0, spent=0.0) == one.attempts.retry_time
     assert not one.counts.forward

@@ -100,6 +100,10 @@ async def work(ctx: Context[Item]) -> int:
     n, how = ctx.payload.n, ctx.payload.how
     if how == "slow":
         await asyncio.sleep(100.0)
+    elif how == "steps":
+        for step in range(30):
+            await ctx.call(plain, answer, 100 * n + step)
+            await asyncio.sleep(1.0)
     elif how == "sleep":
         await ctx.sleep(minutes=30)
     elif how == "retry" and ctx.attempt == 1:
@@ -171,6 +175,13 @@ async def settled(at: Simulated) -> None:
     await asyncio.sleep(90.0)
 
 
+def send(at: Simulated, queue: str, message: Message | str) -> None:
+    """Send a message, or any text, to a queue."""
+    body = message if isinstance(message, str) else message.model_dump_json()
+    request = {"QueueUrl": at.world.urls[queue], "MessageBody": body}
+    at.world.sqs.call("send_message", request)
+
+
 def calls(name: str, *hows: str, of: Pipeline = simple, **settings: Any) -> None:
     """Register a life in which nobody acts."""
     life(name, **settings)(lambda at: ends(at, *hows, of=of))
@@ -200,17 +211,70 @@ async def breaker(at: Simulated) -> None:
 @life("ordered")
 async def dead_in_order(at: Simulated) -> None:
     await at.submit(ordered, items("refused", "", "", "", ""))
-    await asyncio.sleep(60.0)
+    await asyncio.sleep(30.0)
+    send(at, at.world.settings.work_queue, Message.about(REF.chunk(0), 1))
+    await asyncio.sleep(30.0)
     await at.fleet.discard(REF, mortal=False)
     await settled(at)
 
 
 @life("paused")
 async def paused(at: Simulated) -> None:
-    await at.submit(simple, items("slow", "slow", "retry"))
+    await at.submit(simple, items("slow", "steps", "retry"))
     await asyncio.sleep(2.0)
     await at.fleet.pause(REF, mortal=False)
     await asyncio.sleep(150.0)
+    await at.fleet.resume(REF, mortal=False)
+    await settled(at)
+
+
+@life("killed before the next in order", reconcile_s=600)
+async def killed_in_order(at: Simulated) -> None:
+    note = at.world.on_exchange
+
+    def kill(when: str, exchange: Exchange) -> None:
+        note(when, exchange)
+        settles = ":to" in str(exchange.request) and "SUCCEEDED" in str(
+            exchange.request
+        )
+        if when == "applied" and settles:
+            at.world.on_exchange = note
+            at.world.kill(exchange.client.process)
+
+    await at.submit(ordered, items("slow", "", "", ""))
+    await asyncio.sleep(5.0)
+    at.world.on_exchange = kill
+    await settled(at)
+
+
+@life("refused by the table")
+async def refused_by_table(at: Simulated) -> None:
+    await at.submit(simple, items("slow", "steps"))
+    await asyncio.sleep(20.0)
+    for service in ("dynamodb", "sqs"):
+        at.world.faults.denied.add(service)
+        await asyncio.sleep(90.0)
+        at.world.faults.denied.discard(service)
+        await asyncio.sleep(60.0)
+    await settled(at)
+
+
+@life("resumed while chunks are given back")
+async def resumed_early(at: Simulated) -> None:
+    note = at.world.on_exchange
+
+    def freeze(when: str, exchange: Exchange) -> None:
+        note(when, exchange)
+        is_chunk = "CHUNK" in str(exchange.request.get("Key"))
+        if when == "applied" and exchange.operation == "update_item" and is_chunk:
+            at.world.on_exchange = note
+            at.world.loop.freeze(exchange.client.process, 3.0)
+
+    await at.submit(simple, items("steps"))
+    await asyncio.sleep(5.0)
+    await at.fleet.pause(REF, mortal=False)
+    at.world.on_exchange = freeze
+    await asyncio.sleep(2.5)
     await at.fleet.resume(REF, mortal=False)
     await settled(at)
 
@@ -269,7 +333,12 @@ async def redriven(at: Simulated) -> None:
     Shop.closed = False
     await at.fleet.redrive(REF, mortal=False)
     await settled(at)
+    late = Message.about(REF.chunk(1), 2)
+    send(at, at.world.settings.work_queue, late)
+    await asyncio.sleep(0.5)
     await at.fleet.delete(REF, mortal=False)
+    send(at, at.world.settings.work_queue, late)
+    await asyncio.sleep(30.0)
 
 
 @life("taken over", max_attempts=3)
@@ -327,27 +396,50 @@ async def cancelled_early(at: Simulated) -> None:
 @life("other messages")
 async def other_messages(at: Simulated) -> None:
     """Let messages arrive that no worker can read, or that no chunk needs."""
-    world, names = at.world, at.world.settings
-    await ends(at, "", "")
-    letters = world.urls[names.dead_letter_queue]
-    known = Message.about(REF.chunk(1), 1).model_dump_json()
-    unknown = Message.about(REF.chunk(7), 1).model_dump_json()
-    later = Message.about(REF.chunk(1), 2).model_dump_json()
+    names = at.world.settings
+    await at.submit(simple, items("slow", ""))
+    await asyncio.sleep(5.0)
+    known, unknown = (Message.about(REF.chunk(n), 1) for n in (1, 7))
+    later = Message.about(REF.chunk(1), 2)
     for body in ("{", "{}", known, unknown, later):
-        for url in (world.urls[names.work_queue], letters):
-            world.sqs.call("send_message", {"QueueUrl": url, "MessageBody": body})
+        send(at, names.work_queue, body)
+        send(at, names.dead_letter_queue, body)
+    await settled(at)
     await asyncio.sleep(300.0)
+
+
+@life("a worker without the pipeline")
+async def without_pipeline(at: Simulated) -> None:
+    for process in list(at.fleet.workers):
+        process.on_death = lambda: None
+        at.world.kill(process)
+    known, at.fleet.pipelines = at.fleet.pipelines, {}
+    at.fleet.worker(reconcile=True)
+    await at.submit(simple, items("", ""))
+    await asyncio.sleep(40.0)
+    at.fleet.pipelines = known
+    at.fleet.worker(reconcile=True)
+    await settled(at)
+
+
+@life("paused for a moment")
+async def paused_shortly(at: Simulated) -> None:
+    await at.submit(simple, items("steps", "steps"))
+    for _ in range(8):
+        await asyncio.sleep(1.3)
+        await at.fleet.pause(REF, mortal=False)
+        await asyncio.sleep(2.1)
+        await at.fleet.resume(REF, mortal=False)
+    await settled(at)
 
 
 @life("in the dead-letter queue", max_attempts=3)
 async def in_dead_letter_queue(at: Simulated) -> None:
-    letters = at.world.urls[at.world.settings.dead_letter_queue]
     await at.submit(simple, items("slow", "slow"))
     await asyncio.sleep(5.0)
     for chunk in range(2):
-        body = Message.about(REF.chunk(chunk), 1).model_dump_json()
-        sent = {"QueueUrl": letters, "MessageBody": body}
-        at.world.sqs.call("send_message", sent)
+        message = Message.about(REF.chunk(chunk), 1)
+        send(at, at.world.settings.dead_letter_queue, message)
     await settled(at)
 
 

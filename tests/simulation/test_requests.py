@@ -52,7 +52,9 @@ def rows_of(request: Mapping[str, Any]) -> Iterator[str]:
     if "KeyConditionExpression" in request:
         values = request["ExpressionAttributeValues"].values()
         yield kind_of(*(value.get("S", "") for value in values))
-    yield from ("message" for _ in request.get("Entries", ()))
+    for entry in request.get("Entries", ()):
+        at_once = entry.get("VisibilityTimeout") == 0
+        yield "message, visible at once" if at_once else "message"
 
 
 def kind_of(*texts: str) -> str:

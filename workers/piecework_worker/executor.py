@@ -154,7 +154,7 @@ async def execute(
             return MessageAction.KEEP
     if job.tolerated_chunks and isinstance(chunk_run.outcome, DeadLettered):
         await stop_if_exceeded(services.rt, job.ref)
-    if job.is_ordered and isinstance(chunk_run.outcome, Succeeded):
+    if isinstance(chunk_run.outcome, Succeeded):
         following = await unblock_next(services.rt, claim.chunk)
         if following is not None:
             await services.next_chunks.add(services.rt, job, following)

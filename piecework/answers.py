@@ -76,7 +76,9 @@ def decode_answer(model: type[BaseModel], text: str, name: str) -> Any:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        message = f"The answer of {name!r} is no {model.__name__}: {problems(error)}."
+        message = (
+            f"The answer of {name!r} does not fit {model.__name__}: {problems(error)}."
+        )
         raise PermanentError(message, code="runtime.answer.invalid") from error
 
 

@@ -170,7 +170,7 @@ class Context(Generic[P]):
 
         The chunk gives up worker, message and lease; no attempt is spent. Then the
         stage runs again from its start: answered calls are replayed, and this sleep
-        returns. Wait for the other calls of the stage before. A wait of seconds stays
+        returns. Await the other calls of the stage first. A sleep of at most 2 s stays
         in the worker.
 
         Args:
@@ -204,9 +204,9 @@ class Context(Generic[P]):
     ) -> A:
         """Ask a person and wait for the answer without a worker, for days.
 
-        The chunk gives up worker, message and lease; no attempt is spent. When it is
-        answered, or its time is over, the stage runs again from its start: answered
-        calls are replayed, and this method returns the answer.
+        The chunk gives up worker, message and lease; no attempt is spent. When the
+        question is answered, or its time is over, the stage runs again from its start:
+        answered calls are replayed, and this method returns the answer.
 
         Args:
             name: The name of the question; two of one name in a stage are told apart
@@ -214,8 +214,8 @@ class Context(Generic[P]):
             ask: What the person reads: a text, or any JSON value or model.
             timeout: Seconds or a `timedelta`, after which the question ends.
             answer: The model of the answer; by default yes or no.
-            remind: When the question is told again, since it was asked.
-            escalate: When it is told to another receiver, since it was asked.
+            remind: The times after the asking at which a reminder is sent.
+            escalate: The times after it at which another receiver is told.
             default: The answer when the time is over; without it the stage fails.
 
         Raises:

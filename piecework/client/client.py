@@ -391,7 +391,7 @@ class Client:
         return await fleet_documents(self.runtime, since)
 
     async def approvals(self) -> AsyncIterator[Document]:
-        """Yield the open questions of the tenant's active jobs; see `job.answer`."""
+        """Yield the open questions of the 500 newest jobs; see `job.answer`."""
         async for document in open_questions(self.runtime):
             yield document
 

@@ -335,7 +335,9 @@ def breakers_open(view: View) -> Iterator[Finding]:
 
 def limits_reached(view: View) -> Iterator[Finding]:
     """Find chunks that wait for quota, or after a rate limit, by dependency."""
-    for name, chunks in by_blocker(view, WaitReason.RATE_LIMIT).items():
+    for name, chunks in by_blocker(
+        view, WaitReason.QUOTA, WaitReason.RATE_LIMIT
+    ).items():
         until = first(chunk.retry_at for chunk in chunks)
         if name:
             message = f"Dependency {name} allows no more calls now."
@@ -621,11 +623,12 @@ def chunks_for(view: View, reason: WaitReason) -> list[Chunk]:
     return [chunk for chunk, wait in view.waits if wait.reason is reason]
 
 
-def by_blocker(view: View, reason: WaitReason) -> dict[str, list[Chunk]]:
-    """Return the chunks that wait for a reason, by the dependency that blocks them."""
+def by_blocker(view: View, *reasons: WaitReason) -> dict[str, list[Chunk]]:
+    """Return the chunks that wait for these reasons, by the dependency of each."""
     found = defaultdict(list)
-    for chunk in chunks_for(view, reason):
-        found[chunk.blocked_on].append(chunk)
+    for reason in reasons:
+        for chunk in chunks_for(view, reason):
+            found[chunk.blocked_on].append(chunk)
     return found
 
 

@@ -19,6 +19,9 @@ class WaitReason(StrEnum):
 
     RETRY = "retry"
     BREAKER = "breaker"
+    #: The limits of a dependency allow no more calls.
+    QUOTA = "quota"
+    #: A dependency refused calls with a 429 or a throttle.
     RATE_LIMIT = "rate_limit"
     #: An equal call of another chunk is in progress.
     EQUAL_CALL = "equal_call"
@@ -50,7 +53,7 @@ BY_BLOCKER: Final = {
 #: A wait for a dependency, by the code of the chunk's last error.
 BY_CODE: Final = {
     OPEN_CODE: WaitReason.BREAKER,
-    QUOTA_CODE: WaitReason.RATE_LIMIT,
+    QUOTA_CODE: WaitReason.QUOTA,
     DEPENDENCY_PAUSED_CODE: WaitReason.PAUSED,
     IN_PROGRESS_CODE: WaitReason.EQUAL_CALL,
     **dict.fromkeys(RATE_LIMIT_CODES, WaitReason.RATE_LIMIT),
@@ -77,7 +80,7 @@ class Wait:
 
     @property
     def text(self) -> str:
-        """The reason for people, such as `rate limit` or `retry 12:40`.
+        """The reason for people, such as `quota` or `retry 12:40`.
 
         A wait until another day has the day, too: `timer 11-25 12:40`.
         """

@@ -32,7 +32,7 @@ async def answer_question(
     """Answer a question, and send the message of its chunk.
 
     Return the question as it is stored then, and why the answer does not count; None:
-    it counts. A caller that dies before the message is followed by a reconciler.
+    it counts. If the caller dies before it sends the message, a reconciler sends it.
     """
     row = seen
     for _ in range(TRIES):

@@ -278,8 +278,8 @@ async def reconcile_for_ever(
     """Run passes for ever; random pauses keep several reconcilers apart.
 
     Without a job a pass runs every 20 seconds, or when `wake` is set. Each released
-    chunk is offered to the worker of this process first, which may `take` it. Notices
-    are delivered beside the passes; `send` replaces HTTPS in a simulation.
+    chunk is offered to the worker of this process first, which may `take` it.
+    Deliveries are sent beside the passes; `send` replaces HTTPS in a simulation.
     """
     liveness = liveness or Liveness()
     reconciler = Reconciler(rt, log, take, liveness, send)

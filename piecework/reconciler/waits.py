@@ -1,9 +1,10 @@
 """Wake the chunks of a job that wait long, and tell the steps of open questions.
 
-A look at the index of a marked job is one small read, whatever the number of chunks
-that wait. It comes every half a minute, and looks two minutes ahead: SQS delays each
-message until its chunk is due, so a chunk is not late by the pause between two looks.
-The steps and the end of a question are handled at their time.
+A poll of the index of a marked job is one small read, whatever the number of chunks
+that wait. It comes every half a minute, and reads two minutes ahead: SQS delays each
+message until its chunk is due, so a chunk is not late by the pause between two polls.
+The steps and the end of a question are handled at their time or up to a minute later,
+never ahead, as a message is.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from piecework.store.waits import WaitIndex
 
 #: The states of a job in which its chunks may wait.
 WAITS_IN = frozenset({JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.FINALIZING})
-#: Seconds between two looks at the index of a job.
+#: Seconds between two polls of the index of a job.
 LOOK_S = 30.0
-#: Seconds, and pauses of the reconciler, that a look sees ahead, at least. A process
-#: may die between two looks, and the next one is still early enough.
+#: A poll reads what is due in the next 120 s, or in three passes if that is longer. A
+#: process may die between two polls, and the next poll is still early enough.
 AHEAD_S, PAUSES_AHEAD = 120.0, 3
 
 
 @dataclass(slots=True)
 class Waits:
-    """The looks of one reconciler at the indexes of its jobs."""
+    """The polls of the indexes of a reconciler's jobs."""
 
     rt: Runtime
     _next: dict[JobRef, float] = field(default_factory=dict)
 
     def is_due(self, ref: JobRef, now: float) -> bool:
-        """Return whether a look at a known index is due on the loop's clock."""
+        """Return whether a poll of a known index is due on the loop's clock."""
         return ref in self._next and self._next[ref] <= now
 
     def forget(self, ref: JobRef) -> None:
@@ -47,11 +48,11 @@ class Waits:
         self._next.pop(ref, None)
 
     def next_look(self, ref: JobRef) -> float | None:
-        """Return when the next look at an index is due; None: the job has none."""
+        """Return when the next poll of an index is due; None: the job has no index."""
         return self._next.get(ref)
 
     async def look(self, context: PassContext, job: Job, now: float) -> Counter[str]:
-        """Handle what is due in the index of a job, if a look is due.
+        """Handle what is due in the index of a job, if a poll is due.
 
         The chunks of a paused job leave the index without a message: its resume sends
         that. People may answer meanwhile, so the steps of questions go on.

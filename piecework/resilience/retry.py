@@ -4,8 +4,8 @@
     delay = Retry-After + uniform(0, base),     if the other side sent a Retry-After
 
 Only transient errors are retried. The retries end if a delay exceeds the retry time of
-the call or the run, or the lease. The chunk is then released, and waits without a
-worker.
+the call or the run, or the lease. The call then fails, and its chunk waits without a
+worker: for a retry or a deferral.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The limits of the fleet: one row for each dependency, beside its circuit breaker.
 
-A worker reserves starts by writing the quota that follows the one it has read. So of
-two workers only one owns the starts between both. What an operator sets has attributes
-of its own, which no reservation writes.
+A worker reserves starts by writing the quota that follows the one it has read. So only
+one of two workers that read the same row gets the next starts. What an operator sets
+has attributes of its own, which no reservation writes.
 """
 
 from __future__ import annotations

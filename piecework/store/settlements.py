@@ -1,4 +1,4 @@
-"""The end of a claim: eight fenced writes, one for each outcome.
+"""The end of a claim: fenced writes, one for each outcome.
 
 Each returns whether this claim made the write. A refused write is first compared with
 our own fence, because the SDK may have sent it twice and lost the first answer.
@@ -102,10 +102,11 @@ class Settlements:
     async def defer(self, claim: Claim, deferred: Deferred, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a dependency is unavailable to all chunks.
 
-        The claim's attempt (or recovery) is refunded: the chunk did not fail. For
-        an open breaker, count and first time bound further ones (`recovery.py`).
-        `pivot_untried` is stored for the next claim. An outage of the store has a
-        counter of its own: it must not use up the deferrals for a dependency.
+        The claim's attempt (or recovery) is refunded: the chunk did not fail. For an
+        open breaker, the number of deferrals and the time of the first one limit how
+        long the chunk waits (`piecework/saga/recovery.py`). `pivot_untried` is stored
+        for the next claim. An outage of the store has a counter of its own: it must not
+        use up the deferrals for a dependency.
         """
         counted = counted_as(claim)
         period = "outages" if deferred.blocked_on == STORE else "deferrals"
@@ -175,7 +176,7 @@ class Settlements:
     async def sleep(self, claim: Claim, sleeping: Sleeping, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a stage sleeps; refund the attempt.
 
-        The journal has the moment already, so the next claim waits no longer.
+        The journal has the moment, so the next claim does not start the wait again.
         """
         counted = counted_as(claim)
         actions = await self._wait(
@@ -191,8 +192,8 @@ class Settlements:
     async def ask(self, claim: Claim, asking: Asking, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a stage asks a person; refund the attempt.
 
-        The question is in the same transaction. A webhook that wants questions makes
-        the telling of it its first step; otherwise nothing is due before the next one.
+        The question is in the same transaction. If a webhook wants `question.asked`,
+        telling it is the first step. Otherwise the first reminder or escalation is.
         """
         question, now = asking.question, self.clock()
         hooks = await webhooks_of(self.table, claim.ref.tenant)

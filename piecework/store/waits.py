@@ -1,10 +1,10 @@
 """The index of a job's chunks that wait longer than SQS delays a message.
 
-An entry is written in the transaction that begins the wait, under the time at which
-the wait ends, or a step of a question is due. So the
-chunks that are due are found without a read of those that are not. The chunk's row is
-the truth: an entry that the chunk does not name any more (`due_at`) is removed, and
-the loss of an entry delays a chunk until its group is read.
+An entry is written in the transaction that begins or moves the wait, under the time at
+which the wait ends, or a step of a question is due. So the chunks that are due are
+found without a read of those that are not. The chunk's row decides: an entry that the
+chunk does not name any more (`due_at`) is removed, and the loss of an entry delays a
+chunk until its group is read.
 
 A job is marked before its first such wait. No process asks the index of a job without
 the mark.
@@ -34,13 +34,13 @@ STILL_WAITS = "#status = :waiting AND gen = :gen AND due_at = :due AND v <= :sch
 
 
 def entry(table: Table, ref: ChunkRef, gen: int, due_at: str, **facts: Any) -> Action:
-    """Return the write of an entry, for the transaction that begins the wait."""
+    """Return the write of an entry, for a transaction that begins or moves the wait."""
     item = {"due_at": due_at, "chunk": ref.chunk, "gen": gen, **facts}
     return table.action("Put", ref.of.pk, keys.wait_sk(due_at, ref.chunk), item=item)
 
 
 def removal(table: Table, ref: ChunkRef, due_at: str) -> Action:
-    """Return the removal of an entry; one that is gone already is removed again."""
+    """Return the removal of an entry; it succeeds without the entry, too."""
     return table.action("Delete", ref.of.pk, keys.wait_sk(due_at, ref.chunk))
 
 

@@ -54,7 +54,7 @@ class AnswerLinks:
     """Makes the links of an endpoint, and reads them.
 
     Attributes:
-        secret: At least 32 characters; the endpoint alone needs it.
+        secret: At least 32 characters; each process that makes or reads links needs it.
         url: The address of your endpoint.
         tenant: The tenant of the jobs; a link of another one is refused.
 

@@ -50,7 +50,7 @@ from piecework.telemetry.traces import note_payload
 from piecework_worker.lease import Lease
 from piecework_worker.services import RunningStage, WorkerServices
 
-#: The share of `max_runtime_s` in which a claim may begin to wait for quota.
+#: The share of `max_runtime_s` after which no call of a claim waits for quota.
 QUOTA_SHARE = 0.75
 
 
@@ -343,7 +343,7 @@ class WorkerStageRunner:
 
 # ── load what a claimed chunk needs ───────────────────────────────────────────
 
-#: RecoveryLimits on the payload of one chunk: plain JSON data, whatever its source.
+#: The bounds of one chunk's payload: plain JSON data, whatever its source.
 BOUNDS = Bounds(MOST_BYTES)
 #: Field paths that an error message names at most.
 SHOWN = 5
@@ -395,10 +395,8 @@ async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
 
     Raises:
         PermanentError: `runtime.payload.invalid`: the payload does not fit the
-            pipeline's
-            model, which must have changed since the submit. The message names the
-            fields
-            but never contains their values.
+            pipeline's model, which must have changed since the submit. The message
+            names the fields but never contains their values.
     """
     chunk, model = chunk_run.claim.chunk, chunk_run.pipeline.payload
     content = await services.payloads.read(

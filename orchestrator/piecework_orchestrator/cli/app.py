@@ -159,7 +159,7 @@ COMMANDS = {
     ),
     "approvals list": Row(
         "approvals:list_approvals",
-        "List the open questions of stages, those of each job by their next step.",
+        "List the open questions of stages; within a job, the next due first.",
     ),
     "approvals show": Row(
         "approvals:show_approval",

@@ -52,7 +52,7 @@ def list_approvals(
     limit: Annotated[int, limit_option("Questions")] = 100,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """List the open questions of stages, those of each job by their next step."""
+    """List the open questions of stages; within a job, the next due first."""
 
     async def run(rt: Reading, out: Output) -> None:
         found, more = await take_first(open_questions(rt, job), limit)
@@ -83,7 +83,8 @@ def show_approval(
     to: Annotated[
         str,
         typer.Option(
-            metavar="PERSON", help="For whom its link is: the actor in the record."
+            metavar="PERSON",
+            help="The person who gets the link: the actor in the record.",
         ),
     ] = "",
     output: OutputOption = Format.TABLE,
@@ -136,7 +137,7 @@ def answer_approval(  # noqa: PLR0913, PLR0917 -- the options of one command
     ] = False,
     value: Annotated[
         str,
-        typer.Option(metavar="JSON", help="The answer, for a model of the pipeline."),
+        typer.Option(metavar="JSON", help="The answer as JSON."),
     ] = "",
     reason: ReasonOption = "",
     question: QuestionOption = "",

@@ -209,7 +209,7 @@ class ChildCalls:
         return await self.wait_for_result(number, self.pending[number])
 
     async def sleep_until(self, _: CallScope, until: float, name: str) -> None:
-        """Ask the worker to sleep; it ends this process unless the moment has passed.
+        """Ask for a sleep; the worker ends this process unless the moment has passed.
 
         Raises:
             RuntimeError: The stage has ended; a leftover task of it sleeps.
@@ -219,7 +219,7 @@ class ChildCalls:
         await self.waits[number]
 
     async def wait_for(self, _: CallScope, ask: Ask) -> str:
-        """Let the worker ask; it ends this process unless the question has ended.
+        """Send a question; the worker ends this process unless it has ended.
 
         Raises:
             RuntimeError: The stage has ended; a leftover task of it asks.

@@ -115,7 +115,7 @@ def test_each_waiting_chunk_says_for_what_it_waits() -> None:
     reasons = [wait.get("reason") for wait in waits]
 
     assert reasons[:2] == ["breaker", "breaker"]
-    assert sorted(map(str, reasons[2:4])) == ["None", "rate_limit"]
+    assert sorted(map(str, reasons[2:4])) == ["None", "quota"]
     assert reasons[4:] == ["retry", None]
     assert waits[4]["text"] == f"retry {waits[4]['until'][11:16]}"
 

@@ -30,6 +30,7 @@ from piecework.aws.queue import Message
 from piecework.domain import keys
 from piecework.domain.budget import Cap
 from piecework.domain.priority import Priority
+from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.pause import resume
 from piecework_simulation.crash_points.run import SETTINGS, build_driver, run_scenario
 from piecework_simulation.crash_points.scenarios import SCENARIOS
@@ -116,6 +117,13 @@ async def work(ctx: Context[Item]) -> int:
     return n
 
 
+async def pay(ctx: Context[Item]) -> int:
+    """Act, after a while: the point of no return."""
+    if ctx.payload.how == "late":
+        await asyncio.sleep(60.0)
+    return await ctx.call(shop, answer, ctx.payload.n)
+
+
 async def undo(ctx: Context[Item]) -> None:
     """Compensate by a call."""
     await ctx.call(plain, answer, -ctx.payload.n)
@@ -141,6 +149,11 @@ works = Pipeline(
 simple = Pipeline("simple", payload=Item, stages=[Stage(work)])
 ordered = Pipeline(
     "ordered", payload=Item, stages=[Stage(work)], ordered_by=lambda item: item.n % 2
+)
+paying = Pipeline(
+    "paying",
+    payload=Item,
+    stages=[Stage(work, compensate=undo), Stage(pay, pivot=True)],
 )
 
 Life = Callable[[Simulated], Awaitable[None]]
@@ -327,6 +340,28 @@ async def cancelled(at: Simulated) -> None:
     await settled(at)
 
 
+@life("turned back at the pivot")
+async def turned_back(at: Simulated) -> None:
+    await at.submit(paying, items("late", "late", ""))
+    await asyncio.sleep(5.0)
+    await cancel(at.rt, REF, actor="us", reason="enough", compensate=True)
+    await settled(at)
+
+
+@life("turned back, and killed", max_attempts=3)
+async def turned_back_and_killed(at: Simulated) -> None:
+    note = at.world.on_exchange
+
+    def kill(when: str, exchange: Exchange) -> None:
+        note(when, exchange)
+        if when == "applied" and "REFUSED" in str(exchange.request):
+            at.world.on_exchange = note
+            at.world.kill(exchange.client.process)
+
+    at.world.on_exchange = kill
+    await turned_back(at)
+
+
 @life("redriven and deleted")
 async def redriven(at: Simulated) -> None:
     await ends(at, "refused", "", "refused", of=works)
@@ -474,7 +509,7 @@ def run_life(name: str, note: Note) -> None:
         at.world.on_exchange = note
         await act(at)
 
-    pipelines: Sequence[Pipeline] = (works, simple, ordered)
+    pipelines: Sequence[Pipeline] = (works, simple, ordered, paying)
     simulate(noted, pipelines, workers=2, **settings)
 
 

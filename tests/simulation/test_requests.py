@@ -30,10 +30,11 @@ def lines_of(name: str) -> list[str]:
 
     def note(when: str, exchange: Exchange) -> None:
         process = exchange.client.process.name.split("-")[0]
-        if when == "applied" and process != "test":
+        if when == "answered" and process != "test":
             rows = Counter(rows_of(exchange.request))
             text = ", ".join(f"{n} {row}" if n > 1 else row for row, n in rows.items())
             request = f"{exchange.operation} {text}".strip()
+            request += ", refused" if exchange.error is not None else ""
             if not POLL.search(request):
                 found[f"{process} {request}"] += 1
 

@@ -17,6 +17,7 @@ from piecework.explain.situation import (
     read_situation,
     spread,
 )
+from piecework.explain.waiting import wait_of
 from piecework.store.breakers import FleetRecord
 from piecework_orchestrator.inspector import Document, read_chunks
 from verification.drill.__main__ import wrong
@@ -118,6 +119,22 @@ def test_each_waiting_chunk_says_for_what_it_waits() -> None:
     assert sorted(map(str, reasons[2:4])) == ["None", "quota"]
     assert reasons[4:] == ["retry", None]
     assert waits[4]["text"] == f"retry {waits[4]['until'][11:16]}"
+
+
+def test_a_refusal_of_the_dependency_is_a_rate_limit_and_not_our_quota() -> None:
+    whole = situation_of("retry", "retry")
+    code = {"error_code": "llm.http.429_rate_limited"}
+    chunks = [
+        dataclasses.replace(each, item={**each.item, **code})
+        for each in whole.open.chunks
+    ]
+    [wait, _] = [wait_of(each, whole.now) for each in chunks]
+    refused = dataclasses.replace(whole.open, chunks=chunks)
+    first = find(dataclasses.replace(whole, open=refused))[0]
+
+    assert (first.kind.code, first.chunks) == ("limit.reached", 2)
+    assert wait is not None
+    assert wait.text == "rate limit"
 
 
 def test_a_large_job_is_explained_from_a_sample_in_few_requests() -> None:

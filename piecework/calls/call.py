@@ -167,8 +167,8 @@ class Call:
         bound: The function with its arguments, without `idempotency_key`, as they were
             when the key was made. It must not be called: a function may change them.
         digest: The digest of the arguments.
-        slot: The place of the operation that several chunks share; None: the call is
-            this chunk's own.
+        operation: The place of the operation that several chunks share; None: the call
+            is this chunk's own.
     """
 
     key: str
@@ -176,7 +176,7 @@ class Call:
     dependency: Dependency
     bound: functools.partial[Awaitable[Any]]
     digest: str
-    slot: Slot | None = None
+    operation: Slot | None = None
 
     def sent_key(self, gen: int) -> str:
         """Return the idempotency key that the provider sees in a generation.
@@ -184,9 +184,10 @@ class Call:
         Equal numbers have the same key, so that a repetition in doubt happens once. A
         call that is made again after its time window is another operation.
         """
-        slot, by = self.slot, self.dependency.by
-        shared = slot is not None and by is not None and not by.best_effort
-        return keys.provider_key(slot.name if slot and shared else self.key, gen)
+        operation, by = self.operation, self.dependency.by
+        if operation is None or by is None or by.best_effort:
+            return keys.provider_key(self.key, gen)
+        return keys.provider_key(operation.name, gen)
 
     def copied(self) -> functools.partial[Awaitable[Any]]:
         """Return the function with its own copy of the arguments, for one attempt."""

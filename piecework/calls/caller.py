@@ -134,11 +134,11 @@ class Caller:
         key = key_of(scope, dependency, function, digest)
         self.functions.require_same(key, function)
         bound = copy_arguments(function, args, kwargs)
-        slot = None
+        operation = None
         if dependency.by is not None and not dependency.fallback:
             parts = bound.args, bound.keywords
-            slot = slot_of(scope.tenant, dependency, function, *parts)
-        call = Call(key, scope, dependency, bound, digest, slot)
+            operation = slot_of(scope.tenant, dependency, function, *parts)
+        call = Call(key, scope, dependency, bound, digest, operation)
         shared = answered_by_key(call) if dependency.fallback else key
         if (equal := await self._equal_end(shared)) is not None:
             return equal
@@ -291,15 +291,15 @@ class Caller:
         self, call: Call, gen: int, ledger: Ledger | None = None
     ) -> Awaitable[Answered[str] | Failed]:
         """Make the attempts of a call, or share it with other chunks."""
-        if call.slot is None:
+        if call.operation is None:
             return self.attempts.make(call, call.sent_key(gen), ledger)
-        return self.equal_calls.make(call, call.slot, gen, ledger)
+        return self.equal_calls.make(call, call.operation, gen, ledger)
 
     async def _effect(self, call: Call) -> Answered[str] | Failed:
         """Make a call with an effect, unless the ledger knows its answer."""
         dependency = call.dependency
         if not self.ledger.may_have_happened(call.key):
-            if call.slot and (stored := self._journalled(call)) is not None:
+            if call.operation and (stored := self._journalled(call)) is not None:
                 return Answered(stored)
             execution = self._execute(call, self.gen, doubtful=False)
             return await self.run_to_completion(execution)
@@ -329,9 +329,9 @@ class Caller:
 
     async def _replayed(self, call: Call, answer: str) -> Answered[str] | Failed:
         """Return the answer of an effect from the ledger; its number is done then."""
-        slot = call.slot
-        if slot is not None and slot.number:
-            failed = await self.equal_calls.complete(call, slot, self.gen, answer)
+        operation = call.operation
+        if operation is not None and operation.number:
+            failed = await self.equal_calls.complete(call, operation, self.gen, answer)
             if failed is not None:
                 return failed
         self.counts.replayed += 1

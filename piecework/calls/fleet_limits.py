@@ -245,7 +245,7 @@ class Limiter:
             if writing is not None and writing.done():
                 writing = writing.result()
             wants = self._wants_write()
-            if not (self.waiting or wants or writing or self._share().slots):
+            if not (self.waiting or wants or writing or self._share().calls):
                 return
             if wants and writing is None and self._until_write_s() <= 0:
                 writing = asyncio.create_task(self._reserve())
@@ -253,7 +253,7 @@ class Limiter:
             pauses = []
             if wants and writing is None:
                 pauses.append(self._until_write_s())
-            elif writing is None and self._share().slots:
+            elif writing is None and self._share().calls:
                 pauses.append((self._share().until - LEFT - self._now()) / MICROS)
             if self.waiting and self._may_start():
                 now = self._now()
@@ -269,8 +269,8 @@ class Limiter:
         missing = any(True for _ in self._without_start())
         if self.limits.concurrent is not None:
             share, wanted = self._share(), self.in_flight + len(self.waiting)
-            renews = share.slots > 0 and share.until - self._now() <= LEFT
-            if renews or wanted > share.slots or (share.slots and not wanted):
+            renews = share.calls > 0 and share.until - self._now() <= LEFT
+            if renews or wanted > share.calls or (share.calls and not wanted):
                 return True
         missing = missing and self._is_paced()
         return missing or self._ahead() > 0 or bool(self.correction or self.refusals)

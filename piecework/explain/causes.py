@@ -374,7 +374,7 @@ def slots_used(view: View, tenant: str) -> int:
     if quota is None or cap is None:
         return 0
     now = round(view.at.now * MICROS)
-    used = sum(share.slots for share in quota.shares.values() if share.until > now)
+    used = sum(share.calls for share in quota.shares.values() if share.until > now)
     return cap if used >= cap else 0
 
 

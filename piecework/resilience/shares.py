@@ -23,11 +23,12 @@ class Share:
     """The calls that one worker may have in flight.
 
     Attributes:
+        calls: How many; the stored attribute is `slots`.
         wants: Further calls that it would make.
         until: When the share ends, in microseconds.
     """
 
-    slots: int = 0
+    calls: int = 0
     wants: int = 0
     until: int = 0
 
@@ -56,13 +57,13 @@ def divide(
         for name, share in shares.items()
         if name != worker and share.until + SHARE_SKEW > now
     }
-    asking = [share for share in others.values() if share.slots or share.wants]
+    asking = [share for share in others.values() if share.calls or share.wants]
     equal = max(1, limit // (1 + len(asking)))
-    is_short = any(share.wants and share.slots < equal for share in asking)
-    free = limit - sum(share.slots for share in others.values())
-    kept = min(in_flight, mine.slots) if mine.until > now else 0
+    is_short = any(share.wants and share.calls < equal for share in asking)
+    free = limit - sum(share.calls for share in others.values())
+    kept = min(in_flight, mine.calls) if mine.until > now else 0
     most = max(0, min(min(wanted, equal) if is_short else wanted, free))
-    slots = max(most, kept)
-    if slots or wanted:
-        others[worker] = Share(slots, max(0, wanted - slots), now + SHARE_LASTS)
+    calls = max(most, kept)
+    if calls or wanted:
+        others[worker] = Share(calls, max(0, wanted - calls), now + SHARE_LASTS)
     return others, most

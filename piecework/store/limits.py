@@ -66,7 +66,7 @@ class FleetQuotas:
             "paused_until": quota.pace.paused_until,
             "doubles": int(quota.pace.doubles),
             "shares": {
-                worker: {"slots": s.slots, "wants": s.wants, "until": s.until}
+                worker: {"slots": s.calls, "wants": s.wants, "until": s.until}
                 for worker, s in quota.shares.items()
             },
         }

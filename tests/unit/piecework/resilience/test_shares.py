@@ -31,19 +31,19 @@ def test_no_sum_of_shares_exceeds_the_limit(
         shares, most = divide(
             shares, worker, wanted=wanted, in_flight=in_flight, limit=limit, now=now
         )
-        assert sum(share.slots for share in shares.values()) <= limit
-        assert most <= shares.get(worker, Share()).slots
+        assert sum(share.calls for share in shares.values()) <= limit
+        assert most <= shares.get(worker, Share()).calls
 
 
 def ask(shares: dict[str, Share], worker: str, wanted: int, now: int = NOW) -> int:
     """Ask for calls in flight; return the worker's slots."""
-    in_flight = shares.get(worker, Share()).slots // 2
+    in_flight = shares.get(worker, Share()).calls // 2
     found, _ = divide(
         shares, worker, wanted=wanted, in_flight=in_flight, limit=12, now=now
     )
     shares.clear()
     shares.update(found)
-    return shares.get(worker, Share()).slots
+    return shares.get(worker, Share()).calls
 
 
 def test_workers_that_want_more_than_there_is_get_equal_parts() -> None:

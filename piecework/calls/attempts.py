@@ -323,9 +323,9 @@ class Attempts:
                         return held.pop_all()
                     if intent is not None:
                         await intent.mark_refused(attempts.call.key)
-            attempts.settle_budgets(Amount())
+            attempts.correct_budgets(Amount())
             if limiter is not None:
-                limiter.settle(tokens, 0)
+                limiter.correct(tokens, 0)
 
     async def _binding_budgets(self, dependency: Dependency) -> JobBudgets | None:
         """Return the budgets that a call spends from; None: it spends from none.
@@ -403,8 +403,8 @@ class Attempts:
             usage = end and getattr(end.error, "facts", {}).get("usage")
             if isinstance(usage, Usage):
                 known = self.usage.report_failed(attempts.call, usage, self.counts)
-                self._settle(attempts, known)
-        attempts.settle_budgets(Amount())
+                self._correct(attempts, known)
+        attempts.correct_budgets(Amount())
 
     def _may_retry(self, attempts: CallAttempts) -> bool:
         """Take a retry token, unless the breaker would reject the retry."""
@@ -430,8 +430,8 @@ class Attempts:
         level = self.answered_level
         attempts.end(self.log, ended_at, "answered", used=used, level=level)
         if call.dependency.usage is not None:
-            self._settle(attempts, usage)
-        attempts.settle_budgets(None)
+            self._correct(attempts, usage)
+        attempts.correct_budgets(None)
         if self.counts.forward:
             self.counts.end_times.append(self.clock())
         try:
@@ -439,12 +439,12 @@ class Attempts:
         except PermanentError as error:
             return self._own(attempts, error)
 
-    def _settle(self, attempts: CallAttempts, usage: Usage) -> None:
+    def _correct(self, attempts: CallAttempts, usage: Usage) -> None:
         """Correct the fleet's schedule and the budgets by what an answer has used."""
         used = usage.tokens_in + usage.tokens_out
         if attempts.limiter is not None:
-            attempts.limiter.settle(attempts.estimate, used)
-        attempts.settle_budgets(Amount(used, usage.whole_amounts[2]))
+            attempts.limiter.correct(attempts.estimate, used)
+        attempts.correct_budgets(Amount(used, usage.whole_amounts[2]))
 
     def _failed(self, attempts: CallAttempts, end: Failed) -> Failed:
         """Return the end of a call that is not retried: its last failure, or a limit.

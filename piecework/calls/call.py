@@ -281,11 +281,11 @@ class CallAttempts:
         await ledger.begin(call.key, stage, dependency.effect, longest)
         return ledger
 
-    def settle_budgets(self, used: Amount | None) -> None:
+    def correct_budgets(self, used: Amount | None) -> None:
         """Replace what is reserved by what was used; None: the estimate stands."""
         reservation, self.reservation = self.reservation, None
         if reservation is not None:
-            reservation.settle(used)
+            reservation.correct(used)
 
     def begin(self, now: float) -> None:
         """Count an attempt."""

@@ -1,7 +1,7 @@
 """The budgets that the jobs of one process spend from, shared with the fleet.
 
     reserve   a priced call waits until its estimate is reserved in each budget
-    settle    the call has ended: its usage replaces its estimate
+    correct   the call has ended: its usage replaces its estimate
 
 A worker reserves a slice of each budget, about once a second in one write for all its
 calls. A call that fits into the slice costs no request. If nothing is in flight in the
@@ -162,13 +162,13 @@ class SharedBudget:
                 await granted
         except BaseException:
             if granted.done() and not granted.cancelled():
-                self.settle(amount, NOTHING)
+                self.correct(amount, NOTHING)
             granted.cancel()
             raise
 
-    def settle(self, estimate: Amount, used: Amount) -> None:
+    def correct(self, estimated: Amount, used: Amount) -> None:
         """Replace the estimate of a call that has ended by what it used."""
-        self.held -= estimate
+        self.held -= estimated
         self.unreported += used
         self._hand_out()
         self._go_on()
@@ -440,14 +440,14 @@ class Reservation:
     budgets: tuple[SharedBudget, ...] = ()
     estimate: Amount = NOTHING
 
-    def settle(self, used: Amount | None = None) -> None:
+    def correct(self, used: Amount | None = None) -> None:
         """Replace the estimate; None: the estimate stands."""
         for budget in self.budgets:
-            budget.settle(self.estimate, self.estimate if used is None else used)
+            budget.correct(self.estimate, self.estimate if used is None else used)
 
     def release(self) -> None:
         """Give the estimate back: nothing was spent."""
-        self.settle(NOTHING)
+        self.correct(NOTHING)
 
 
 @dataclass(frozen=True, slots=True)

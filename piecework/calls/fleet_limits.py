@@ -3,7 +3,7 @@
     start    a call waits for its start
     refused  the dependency answered a call with 429
     release  a call has ended: another one may be in flight
-    settle   the tokens that the call used, once it was answered
+    correct  the tokens that the call used, once it was answered
     adopt    a record that the process has read
 
 While calls wait, one task a dependency reserves starts, about once a second in one
@@ -211,7 +211,7 @@ class Limiter:
         self.refusals.append((started, retry_after or 0.0))
         self._go_on()
 
-    def settle(self, estimated: int, used: int) -> None:
+    def correct(self, estimated: int, used: int) -> None:
         """Correct the tokens of an answered call."""
         if self.limits.tokens_per_minute is not None and used != estimated:
             self.correction += used - estimated

@@ -87,7 +87,7 @@ class Worker:
         return await self.budgets.reserve(call, inf, lambda: None, waits=waits)
 
     async def spend(self, tokens: int) -> None:
-        (await self.reserve()).settle(Amount(tokens))
+        (await self.reserve()).correct(Amount(tokens))
 
 
 def virtually(test: Callable[..., Any]) -> Callable[..., None]:
@@ -116,7 +116,7 @@ async def test_a_budget_that_was_deleted_with_its_job_is_not_restored() -> None:
     worker = Worker(Record(), Cap(1_000))
     call = await worker.reserve()
     worker.record.budget = Budget()
-    call.settle(Amount(7))
+    call.correct(Amount(7))
     await asyncio.sleep(20)
     assert Budget() == worker.record.budget
     requests = worker.record.requests
@@ -142,14 +142,14 @@ async def test_a_call_waits_for_those_in_flight_then_pauses_its_job() -> None:
     waiting = asyncio.create_task(worker.reserve())
     await asyncio.sleep(30)
     assert (waiting.done(), worker.paused) == (False, [])
-    first.settle(Amount(2))
+    first.correct(Amount(2))
     await asyncio.sleep(3)
-    (await waiting).settle(Amount(9))
+    (await waiting).correct(Amount(9))
     assert worker.paused == []
     last = asyncio.create_task(worker.reserve())
     await asyncio.sleep(3)
     assert [pause.code for pause in worker.paused[:1]] == ["budget"]
-    (await worker.reserve(waits=False)).settle(Amount(1))
+    (await worker.reserve(waits=False)).correct(Amount(1))
     await asyncio.sleep(3)
     assert (worker.record.budget.spent, last.done()) == (Amount(12), False)
     last.cancel()
@@ -163,7 +163,7 @@ async def test_a_worker_that_was_counted_as_lost_does_not_report_twice() -> None
     stored = worker.record.budget
     recounted = replace(stored, seq=stored.seq + 1, slices={}, recounts=1)
     worker.record.budget = replace(recounted, spent=Amount(8))
-    running.settle(Amount(8))
+    running.correct(Amount(8))
     await asyncio.sleep(5)
     assert worker.record.budget.spent == Amount(8)
 

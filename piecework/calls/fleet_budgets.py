@@ -34,7 +34,7 @@ from piecework.resilience.budget import (
     key_of_tenant,
     no_price_error,
     on_day,
-    reserve,
+    plan_slice,
     reserved_error,
 )
 from piecework.resilience.limits import micros
@@ -271,7 +271,7 @@ class SharedBudget:
         now, reported = self._now(), self.unreported
         stored = self._current()
         counted = self.cap.counted
-        planned = reserve(
+        planned = plan_slice(
             stored,
             self.worker,
             spent=reported,

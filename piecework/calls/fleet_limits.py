@@ -35,9 +35,9 @@ from piecework.resilience.limits import (
     Quota,
     Start,
     micros,
+    plan_starts,
     quota_exhausted_error,
     require_possible,
-    reserve,
 )
 from piecework.resilience.pace import after_refusal
 from piecework.resilience.shares import (
@@ -91,7 +91,7 @@ class QuotaRecord(Protocol):
     async def read(self, name: str) -> Quota:
         """Read the quota of a dependency; a new one if it has no record."""
 
-    async def reserve(self, name: str, seen: int, quota: Quota) -> Reply:
+    async def write(self, name: str, seen: int, quota: Quota) -> Reply:
         """Write a quota unless its `seq` is not the one that was seen."""
 
 
@@ -121,7 +121,7 @@ class Limiter:
         answers: The times of the last answers.
         arrived, arrived_tokens: The calls that came since the last reservation.
         reserved_at, read_at: Loop times of the last reservation, and of the last reply.
-        pause: Seconds between two reservations.
+        write_every_s: Seconds between two writes.
         delay: Microseconds that the last write took.
         contended: Whether other workers wrote since the last reservation: then a read
             comes first, because it costs less than a write that is refused.
@@ -147,12 +147,12 @@ class Limiter:
     arrived_tokens: int = 0
     reserved_at: float = -inf
     read_at: float = -inf
-    pause: float = WRITE_S
+    write_every_s: float = WRITE_S
     delay: int = 0
     contended: bool = False
     _write_at: float = 0.0
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _reserving: asyncio.Task[None] | None = None
+    _running: asyncio.Task[None] | None = None
 
     @property
     def limits(self) -> Limits:
@@ -220,9 +220,9 @@ class Limiter:
     def _go_on(self) -> None:
         """Let the one task of this dependency reserve what is missing."""
         self._wake.set()
-        if self._reserving is None or self._reserving.done():
-            self._reserving = asyncio.create_task(self._reserve_for_calls())
-            self._reserving.add_done_callback(self._pass_error_on)
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
+            self._running.add_done_callback(self._pass_error_on)
 
     def _pass_error_on(self, done: asyncio.Task[None]) -> None:
         """Let no call wait for a task that failed."""
@@ -233,7 +233,7 @@ class Limiter:
             if not call.start.done():
                 call.start.set_exception(error)
 
-    async def _reserve_for_calls(self) -> None:
+    async def _run(self) -> None:
         """Reserve starts and hand them out until no call waits.
 
         A write is a task of its own: starts are handed out while it is under way.
@@ -248,20 +248,20 @@ class Limiter:
             if not (self.waiting or wants or writing or self._share().calls):
                 return
             if wants and writing is None and self._until_write_s() <= 0:
-                writing = asyncio.create_task(self._reserve())
+                writing = asyncio.create_task(self._write())
                 writing.add_done_callback(lambda _: self._wake.set())
-            pauses = []
+            waits = []
             if wants and writing is None:
-                pauses.append(self._until_write_s())
+                waits.append(self._until_write_s())
             elif writing is None and self._share().calls:
-                pauses.append((self._share().until - LEFT - self._now()) / MICROS)
+                waits.append((self._share().until - LEFT - self._now()) / MICROS)
             if self.waiting and self._may_start():
                 now = self._now()
-                pauses += [
+                waits += [
                     (each.at - now) / MICROS for each in self.held if each.at > now
                 ][:1]
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, min(pauses)) if pauses else None):
+                async with asyncio.timeout(max(0.0, min(waits)) if waits else None):
                     await self._wake.wait()
 
     def _wants_write(self) -> bool:
@@ -384,7 +384,7 @@ class Limiter:
         expected = int(self.arrived * WRITE_S / max(WRITE_S, seconds))
         return max(0, expected - max(0, len(self.held) - len(self.waiting)))
 
-    async def _reserve(self) -> None:
+    async def _write(self) -> None:
         """Reserve starts for the calls that wait, in one write unless others write."""
         loop_time = asyncio.get_running_loop().time
         for progress in {call.progress for call in self.waiting}:
@@ -394,7 +394,7 @@ class Limiter:
                 if self.contended and self.record is not None:
                     self._note_read(await self.record.read(self.name))
                 for race in range(TRIES):
-                    if await self._write():
+                    if await self._write_once():
                         break
                     await asyncio.sleep(self.rng.uniform(0.0, RACE_S * 2**race))
         except (StoreError, TimeoutError) as error:
@@ -407,15 +407,17 @@ class Limiter:
         self.arrived = self.arrived_tokens = 0
         self.peak = self.in_flight + len(self.waiting)
         self.reserved_at = loop_time()
-        self._write_at = self.reserved_at + self.pause * self.rng.uniform(0.9, 1.1)
+        self._write_at = self.reserved_at + self.write_every_s * self.rng.uniform(
+            0.9, 1.1
+        )
 
-    async def _write(self) -> bool:
+    async def _write_once(self) -> bool:
         """Write one reservation; False: another worker was faster."""
         now, loop_time = self._now(), asyncio.get_running_loop().time()
         seen, correction = self.quota.seq, self.correction
         refusals, most = len(self.refusals), 0
         stored = self._slowed(replace(self.quota, declared=self.declared))
-        quota, starts = reserve(
+        quota, starts = plan_starts(
             stored, self._wanted(), now, correction=correction, delay=self.delay
         )
         if not self._is_paced():
@@ -430,7 +432,7 @@ class Limiter:
         if self.record is None:
             reply = Reply(quota, ours=True)
         else:
-            reply = await self.record.reserve(self.name, seen, quota)
+            reply = await self.record.write(self.name, seen, quota)
         self.delay = min(self._now() - now, MOST_DELAY)
         self._note_read(reply.quota, ours=reply.ours)
         if reply.ours:
@@ -472,13 +474,15 @@ class Limiter:
         return replace(quota, pace=pace)
 
     def _note_read(self, quota: Quota, *, ours: bool = False) -> None:
-        """Take the record, and the pause that the fleet's writes suggest."""
+        """Take the record, and how often this worker writes beside the others."""
         now = asyncio.get_running_loop().time()
         others = quota.seq - self.quota.seq - ours
         seconds = max(now - self.read_at, MIN_SECONDS)
         if others > 0 or seconds > WRITE_S / 2:
             self.contended = others > 0
-            self.pause = max(WRITE_S, self.pause * others / seconds / FLEET_WRITES)
+            self.write_every_s = max(
+                WRITE_S, self.write_every_s * others / seconds / FLEET_WRITES
+            )
         self.quota, self.read_at = quota, now
 
     def _backlog_s(self) -> float:

@@ -45,7 +45,7 @@ from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.dead_letters import Closing
-from piecework.store.limits import FleetQuotas
+from piecework.store.limits import Quotas
 from piecework.webhooks.answer_links import AnswerLink
 from piecework_orchestrator.approvals import (
     AnswerRequest,
@@ -518,9 +518,9 @@ class Client:
         row = await set_tenant_budget(rt, tenant, cap, actor=self._actor, reason=reason)
         return tenant_budget_document(tenant, row, rt.clock())
 
-    def _quotas(self) -> FleetQuotas:
+    def _quotas(self) -> Quotas:
         rt = self.runtime
-        return FleetQuotas(rt.table, self._actor, rt.clock, rt.rng)
+        return Quotas(rt.table, self._actor, rt.clock, rt.rng)
 
     @classmethod
     def sync(cls, **arguments: Any) -> SyncClient:

@@ -111,7 +111,7 @@ class Budget:
         )
 
 
-def reserve(
+def plan_slice(
     budget: Budget,
     worker: str,
     *,

@@ -150,7 +150,7 @@ def micros(seconds: float) -> int:
     return round(seconds * MICROS)
 
 
-def reserve(
+def plan_starts(
     quota: Quota,
     wanted: Iterable[int],
     now: int,

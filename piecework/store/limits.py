@@ -36,7 +36,7 @@ OPERATORS: Final = tuple(f"operator_{name}" for name in NAMES)
 
 
 @dataclass(slots=True)
-class FleetQuotas:
+class Quotas:
     """The limits of an environment, as one process writes them."""
 
     table: Table
@@ -51,7 +51,7 @@ class FleetQuotas:
                 return read_quota(row)
         return Quota()
 
-    async def reserve(self, name: str, seen: int, quota: Quota) -> Reply:
+    async def write(self, name: str, seen: int, quota: Quota) -> Reply:
         """Write the quota that follows the one with `seq` = `seen`."""
         token = f"{self.rng.getrandbits(64):016x}"
         facts: dict[str, Any] = {

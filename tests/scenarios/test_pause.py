@@ -11,7 +11,7 @@ from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.domain.outcome import PAUSE
 from piecework.errors import UsageError
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE
-from piecework.store.limits import FleetQuotas
+from piecework.store.limits import Quotas
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.inspector import chunk_document, job_facts
 from piecework_orchestrator.pause import pause, resume
@@ -66,7 +66,7 @@ async def test_a_paused_dependency_defers_the_chunks_that_need_it_and_no_other(
 ) -> None:
     monkeypatch.setattr("piecework.resilience.limits.PAUSED_RETRY_S", 0.5)
     rt = scenario.rt
-    quotas = FleetQuotas(rt.table, "me", rt.clock, rt.rng)
+    quotas = Quotas(rt.table, "me", rt.clock, rt.rng)
     await scenario.submit(counting, [Item(n=n, calls=200) for n in range(4)])
 
     async def deferred() -> bool:

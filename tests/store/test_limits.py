@@ -14,7 +14,7 @@ from piecework.errors import SchemaTooNewError
 from piecework.resilience.limits import Limits, Quota
 from piecework.resilience.pace import Pace
 from piecework.store.breakers import Breakers
-from piecework.store.limits import FleetQuotas, read_quota
+from piecework.store.limits import Quotas, read_quota
 from piecework.store.table import Table
 from tests.store.conftest import SETTINGS, Store, Stutter
 
@@ -27,9 +27,9 @@ QUOTA = Quota(
 )
 
 
-def quotas(store: Store, client: Any = None) -> FleetQuotas:
+def quotas(store: Store, client: Any = None) -> Quotas:
     table = Table(client or store.client, SETTINGS.checkpoints_table, store.rng)
-    return FleetQuotas(table, "worker", store.clock, store.rng)
+    return Quotas(table, "worker", store.clock, store.rng)
 
 
 def name(store: Store) -> str:
@@ -42,9 +42,9 @@ async def test_the_first_reservation_creates_the_row_and_the_next_follows_it(
 ) -> None:
     at, of = quotas(store), name(store)
     assert Quota() == await at.read(of)
-    assert Reply(QUOTA, ours=True) == await at.reserve(of, 0, QUOTA)
+    assert Reply(QUOTA, ours=True) == await at.write(of, 0, QUOTA)
     second = replace(QUOTA, seq=2, requests_next=QUOTA.requests_next + 100)
-    assert Reply(second, ours=True) == await at.reserve(of, 1, second)
+    assert Reply(second, ours=True) == await at.write(of, 1, second)
     assert second == await at.read(of)
 
 
@@ -52,15 +52,15 @@ async def test_a_lost_race_changes_nothing_and_returns_the_current_row(
     store: Store,
 ) -> None:
     at, of = quotas(store), name(store)
-    await at.reserve(of, 0, QUOTA)
+    await at.write(of, 0, QUOTA)
     late = replace(QUOTA, requests_next=QUOTA.requests_next + 100)
-    assert Reply(QUOTA, ours=False) == await at.reserve(of, 0, late)
+    assert Reply(QUOTA, ours=False) == await at.write(of, 0, late)
     assert QUOTA == await at.read(of)
 
 
 async def test_a_reservation_that_is_sent_twice_is_ours(store: Store) -> None:
     client = Stutter(store.client)
-    reply = await quotas(store, client).reserve(name(store), 0, QUOTA)
+    reply = await quotas(store, client).write(name(store), 0, QUOTA)
     assert (Reply(QUOTA, ours=True), 1) == (reply, client.sent)
 
 
@@ -70,7 +70,7 @@ async def test_an_operators_limits_survive_reservations_until_they_are_removed(
     at, of = quotas(store), name(store)
     limits = Limits(requests_per_minute=30)
     assert limits == read_quota(await at.set_limits(of, limits)).operator
-    reply = await at.reserve(of, 0, QUOTA)
+    reply = await at.write(of, 0, QUOTA)
     assert (True, limits) == (reply.ours, reply.quota.operator)
     assert 30 == reply.quota.limits.requests_per_minute
     both = await at.set_limits(of, Limits(tokens_per_minute=7))
@@ -102,11 +102,11 @@ async def test_a_pause_is_separate_from_reservations_and_ends_without_a_trace(
     store: Store,
 ) -> None:
     at, of = quotas(store), name(store)
-    await at.reserve(of, 0, QUOTA)
+    await at.write(of, 0, QUOTA)
     row = await at.set_pause(of, Pause("person", "price change", "me"))
     assert read_quota(row) == replace(QUOTA, paused="price change (by me)")
     second = replace(QUOTA, seq=2)
-    assert (await at.reserve(of, 1, second)).quota.paused == "price change (by me)"
+    assert (await at.write(of, 1, second)).quota.paused == "price change (by me)"
     assert read_quota(await at.set_pause(of, None)) == second
 
 

@@ -13,7 +13,7 @@ from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.keys import tenant_limit
 from piecework.domain.outcome import NEWER_WORKERS, STORE
 from piecework.resilience.limits import Limits
-from piecework.store.limits import FleetQuotas
+from piecework.store.limits import Quotas
 from piecework_simulation.engine.network import Exchange
 from verification.drill.fleet import OTHER, REF, Fleet, final, many, orders, unrelated
 
@@ -96,7 +96,7 @@ async def busy(fleet: Fleet) -> None:
 async def capped(fleet: Fleet) -> None:
     """Let another job use the cap of the tenant."""
     name = tenant_limit(REF.tenant)
-    quotas = FleetQuotas(fleet.rt.table, "operator", fleet.rt.clock, fleet.rt.rng)
+    quotas = Quotas(fleet.rt.table, "operator", fleet.rt.clock, fleet.rt.rng)
     await quotas.set_limits(name, Limits(concurrent=2))
     fleet.worker(reconcile=False)
     await fleet.submit("slow", "slow", ref=OTHER)

@@ -43,7 +43,7 @@ class MemoryQuotas:
         await asyncio.sleep(self.rng.uniform(WRITE_S / 4, WRITE_S))
         return self.rows.get(name, Quota())
 
-    async def reserve(self, name: str, seen: int, quota: Quota) -> Reply:
+    async def write(self, name: str, seen: int, quota: Quota) -> Reply:
         """Write a quota unless its `seq` is not the one that was seen."""
         self.writes += 1
         await asyncio.sleep(self.rng.uniform(WRITE_S / 8, WRITE_S / 2))

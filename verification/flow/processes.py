@@ -25,7 +25,7 @@ from piecework.pipelines import Pipeline
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
-from piecework.store.limits import FleetQuotas
+from piecework.store.limits import Quotas
 from piecework_orchestrator.demo.processes import (
     DEMO_SETTINGS,
     demo_environment,
@@ -85,7 +85,7 @@ class Deployment:
 
     async def set_limit(self, requests: int) -> None:
         """Change the limit in force, as `piecework limits set` does."""
-        quotas = FleetQuotas(self.rt.table, "flow", self.rt.clock, self.rt.rng)
+        quotas = Quotas(self.rt.table, "flow", self.rt.clock, self.rt.rng)
         await quotas.set_limits(metered.name, Limits(requests_per_minute=requests))
 
 

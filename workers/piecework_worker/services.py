@@ -35,7 +35,7 @@ from piecework.saga.recovery import retry_after
 from piecework.store.breakers import Breakers
 from piecework.store.claims import Claims
 from piecework.store.dead_letters import DeadLetters
-from piecework.store.limits import FleetQuotas
+from piecework.store.limits import Quotas
 from piecework.store.settlements import Settlements
 from piecework.telemetry.emf import Gauge
 from piecework.telemetry.metrics import BY_FIELD
@@ -343,7 +343,7 @@ def open_services(
     settings, clock = rt.settings, rt.clock
     renewal_claims = Claims(rt.renewal_table, settings, worker, clock, rt.rng)
     liveness = Liveness()
-    quotas = FleetQuotas(rt.table, worker, clock, rt.rng)
+    quotas = Quotas(rt.table, worker, clock, rt.rng)
     limits = FleetLimits(clock, rt.rng, log, quotas, worker)
     budgets = FleetBudgets(rt.budgets, worker, clock, rt.rng, log)
     breakers = Breakers(rt.table, worker, clock, limits.adopt, budgets.adopt)

@@ -27,7 +27,7 @@ from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime
 from piecework.saga.stage import run_in_process
 from piecework.store.dead_letters import Closing, DeadLetters
-from piecework.store.limits import FleetQuotas
+from piecework.store.limits import Quotas
 from piecework_orchestrator.approvals import AnswerRequest, answer, open_questions
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.compensate import (
@@ -335,7 +335,7 @@ class FleetDriver:
             dependency = tenant_limit(ref.tenant)
 
         async def act(rt: Runtime) -> None:
-            quotas = FleetQuotas(rt.table, "operator", rt.clock, rt.rng)
+            quotas = Quotas(rt.table, "operator", rt.clock, rt.rng)
             await quotas.set_limits(dependency, limits)
 
         everyone = replace(ref, tenant="")  # a limit belongs to the deployment

@@ -42,7 +42,7 @@ class Fleet:
             capped = replace(
                 quota, seq=quota.seq + 1, operator=Limits(None, None, self.cap)
             )
-            await self.record.reserve(ACME, quota.seq, capped)
+            await self.record.write(ACME, quota.seq, capped)
         log: Any = Silent()
         limits = FleetLimits(clock, Random(seed), log, self.record, f"w{seed}")
         limits.adopt(ACME, await self.record.read(ACME))

@@ -288,10 +288,10 @@ async def test_a_dependency_without_limits_sends_no_request() -> None:
 @virtually
 async def test_calls_wait_while_the_record_is_unreachable() -> None:
     class Unreachable(MemoryQuotas):
-        async def reserve(self, name: str, seen: int, quota: Quota) -> Any:
+        async def write(self, name: str, seen: int, quota: Quota) -> Any:
             if clock() < 1.7e9 + 1010.0:
                 raise StoreError("The table does not answer.")
-            return await MemoryQuotas.reserve(self, name, seen, quota)
+            return await MemoryQuotas.write(self, name, seen, quota)
 
     assert 10.0 <= await start(limiter(Unreachable())) < 13.0
 
@@ -324,8 +324,8 @@ async def test_a_dead_worker_keeps_its_calls_in_flight_no_longer_than_its_lease(
     dead = limiter(record, model)
     for _ in range(4):
         await start(dead)
-    assert dead._reserving is not None
-    dead._reserving.cancel()
+    assert dead._running is not None
+    dead._running.cancel()
     assert 5.0 < await start(limiter(record, model, seed=2)) < 13.0
 
 
@@ -393,10 +393,10 @@ async def test_each_chunk_with_a_waiting_call_is_reported_alive() -> None:
 @virtually
 async def test_a_worker_that_loses_races_tries_again_at_once() -> None:
     class Busy(MemoryQuotas):
-        async def reserve(self, name: str, seen: int, quota: Quota) -> Any:
+        async def write(self, name: str, seen: int, quota: Quota) -> Any:
             if self.writes < 4:
                 self.rows[name] = Quota(seq=seen + 1)
-            return await MemoryQuotas.reserve(self, name, seen, quota)
+            return await MemoryQuotas.write(self, name, seen, quota)
 
     assert await start(limiter(Busy())) < 0.6
 

@@ -15,8 +15,8 @@ from piecework.resilience.budget import (
     SLICE_LASTS,
     Budget,
     Slice,
+    plan_slice,
     recounted,
-    reserve,
     tidied,
 )
 
@@ -29,7 +29,7 @@ def test_slices_and_what_is_spent_never_exceed_the_cap() -> None:
         spent = rng.randint(0, held[worker])
         held[worker] -= spent
         waiting = [Amount(rng.randint(1, 60)) for _ in range(rng.randint(0, 3))]
-        budget = reserve(
+        budget = plan_slice(
             budget,
             worker,
             spent=Amount(spent),
@@ -48,7 +48,7 @@ def test_slices_and_what_is_spent_never_exceed_the_cap() -> None:
 
 
 def test_a_call_that_does_not_fit_keeps_later_ones_waiting_and_takes_nothing() -> None:
-    after = reserve(
+    after = plan_slice(
         Budget(requested=Cap(100), spent=Amount(40)),
         "w",
         spent=NOTHING,

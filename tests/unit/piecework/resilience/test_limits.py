@@ -19,8 +19,8 @@ from piecework.resilience.limits import (
     Limits,
     Quota,
     Start,
+    plan_starts,
     require_possible,
-    reserve,
 )
 
 NOW = 1_700_000_000 * MICROS
@@ -67,7 +67,7 @@ def test_no_minute_is_above_the_limit_for_any_interleaving_of_workers(
     for wrong, passes, wanted, late, lost in turns:
         now += passes
         error = round(wrong * MICROS)
-        following, reserved = reserve(quota, wanted, now + error)
+        following, reserved = plan_starts(quota, wanted, now + error)
         if lost:  # another worker wrote: a conditional write changes nothing
             continue
         quota = following
@@ -84,7 +84,7 @@ def test_a_reservation_holds_at_most_what_a_dead_worker_may_lose(
     wanted: list[int], requests: int
 ) -> None:
     quota = Quota(declared=Limits(requests))
-    following, starts = reserve(quota, wanted, NOW)
+    following, starts = plan_starts(quota, wanted, NOW)
     assert starts[0].at == NOW
     assert all(start.at <= NOW + AHEAD for start in starts)
     then = NOW + AHEAD + following.request_span(NOW)
@@ -96,7 +96,7 @@ def test_a_reservation_holds_at_most_what_a_dead_worker_may_lose(
 )
 def test_a_correction_moves_the_next_start(correction: int, seconds: float) -> None:
     quota = Quota(declared=Limits(tokens_per_minute=1_000), tokens_next=NOW)
-    quota, starts = reserve(quota, [], NOW, correction=correction)
+    quota, starts = plan_starts(quota, [], NOW, correction=correction)
     assert () == starts
     assert quota.next_start(NOW) - NOW == pytest.approx(seconds * MICROS, rel=0.01)
 
@@ -129,5 +129,5 @@ def test_an_operator_replaces_a_limit_and_keeps_the_others(name: str) -> None:
 
 
 def test_all_calls_that_fit_receive_a_start() -> None:
-    _, starts = reserve(Quota(declared=Limits(600)), [1, 2, 3], NOW)
+    _, starts = plan_starts(Quota(declared=Limits(600)), [1, 2, 3], NOW)
     assert [1, 2, 3] == [start.tokens for start in starts]

@@ -194,7 +194,7 @@ class Reconciler:
         if job.status.ended:
             self._forget(ref)
         else:
-            self._next_pass[ref] = now + self.pause(job)
+            self._next_pass[ref] = now + self.interval_s(job)
             if job.has_ladder:
                 self._climbing.add(ref)
         is_paused = (ref.tenant, job.pipeline) in self.marks.paused
@@ -204,7 +204,7 @@ class Reconciler:
             return actions + Counter({"pipeline followed": 1})
         actions += await reconcile_job(self._context, job)
         if ref in self._context.quiet.jobs:
-            self._next_pass[ref] = now + self.pause(job, at_least=LOOK_S)
+            self._next_pass[ref] = now + self.interval_s(job, at_least=LOOK_S)
         return actions
 
     async def _drain(self) -> Counter[str]:
@@ -235,20 +235,20 @@ class Reconciler:
             telemetry.emit(self.log, "reconcile.watch_failed")
             return Counter({"failed": 1})
 
-    def pause(self, job: Job, at_least: float = 0.0) -> float:
+    def interval_s(self, job: Job, at_least: float = 0.0) -> float:
         """Return the seconds until the next pass; a large job is read less often.
 
-        A pass costs read units; the pause keeps them below `reconcile_read_units` a
+        A pass costs read units; the interval keeps them below `reconcile_read_units` a
         second. Only chunks without a message wait longer. A deadline shortens it.
         """
         settings = self.rt.settings
         units = job.chunks * CHUNK_BYTES / UNIT_BYTES
-        pause = max(
+        interval_s = max(
             settings.reconcile_s, units / settings.reconcile_read_units, at_least
         )
         if job.status not in CANCELLABLE or job.deadline is None:
-            return pause
-        return min(pause, max(job.deadline - self.rt.clock(), 0.0))
+            return interval_s
+        return min(interval_s, max(job.deadline - self.rt.clock(), 0.0))
 
 
 async def reconcile_once(

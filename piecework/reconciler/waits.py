@@ -29,7 +29,7 @@ WAITS_IN = frozenset({JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.FINALIZING}
 LOOK_S = 30.0
 #: A poll reads what is due in the next 120 s, or in three passes if that is longer. A
 #: process may die between two polls, and the next poll is still early enough.
-AHEAD_S, PAUSES_AHEAD = 120.0, 3
+AHEAD_S, PASSES_AHEAD = 120.0, 3
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Waits:
         index = WaitIndex(self.rt.table, self.rt.clock)
         while True:
             at = self.rt.clock()
-            ahead = max(AHEAD_S, PAUSES_AHEAD * self.rt.settings.reconcile_s)
+            ahead = max(AHEAD_S, PASSES_AHEAD * self.rt.settings.reconcile_s)
             rows = await index.first_due(job.ref, iso(at + ahead))
             due = [row for row in rows if row.is_step and row.due_at <= iso(at)]
             # A question stays in the index until its end, so that people find it and

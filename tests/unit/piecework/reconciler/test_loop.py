@@ -273,7 +273,7 @@ def test_a_deadline_is_kept_to(
     item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"}
     if deadline is not None:
         item["deadline_at"] = iso(deadline)
-    assert pause == reconciler(World(None)).pause(Job.read(REF, item))
+    assert pause == reconciler(World(None)).interval_s(Job.read(REF, item))
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,16 @@ from piecework import (
     Context,
     Dependency,
     Effect,
+    Escalation,
     Fallback,
+    Ladder,
     Limits,
     Notification,
     PermanentError,
     Pipeline,
     Results,
     RetryPolicy,
+    Rung,
     Stage,
     TimeWindow,
     TransientError,
@@ -134,6 +137,18 @@ async def count(results: Results[int]) -> int:
     return len([result async for result in results])
 
 
+async def refuse(results: Results[int]) -> None:
+    """Fail the join while the shop is closed."""
+    del results
+    if Shop.closed:
+        raise PermanentError("closed", code="tool.shop.closed")
+
+
+async def hook(notice: Escalation) -> None:
+    """Accept the notification of a rung."""
+    del notice
+
+
 async def tell(notice: Notification) -> None:
     """Accept the notification of an end."""
     del notice
@@ -154,6 +169,15 @@ paying = Pipeline(
     "paying",
     payload=Item,
     stages=[Stage(work, compensate=undo), Stage(pay, pivot=True)],
+)
+laddered = Pipeline(
+    "laddered",
+    payload=Item,
+    stages=[Stage(work)],
+    join=refuse,
+    ladder=Ladder(
+        retry_after_s=(5, 20), rungs=[Rung("alert"), Rung("ticket", hook, 60)]
+    ),
 )
 
 Life = Callable[[Simulated], Awaitable[None]]
@@ -209,6 +233,7 @@ calls("exhausted", "retry", "retry", max_attempts=1)
 calls("fallback", "spare", "spare")
 calls("limited", *["limited"] * 8)
 calls("equal calls", "shared", "shared")
+calls("ladder", "retry", "refused", of=laddered, max_attempts=2)
 calls("effects", "effect", "refused", of=works)
 calls("asleep", "sleep", "sleep", "")
 
@@ -262,13 +287,12 @@ async def killed_in_order(at: Simulated) -> None:
 
 @life("refused by the table")
 async def refused_by_table(at: Simulated) -> None:
-    await at.submit(simple, items("slow", "steps"))
-    await asyncio.sleep(20.0)
-    for service in ("dynamodb", "sqs"):
+    await at.submit(simple, items("slow", "steps", "slow"))
+    for service, start_s, end_s in (("sqs", 10, 40), ("dynamodb", 45, 35)):
+        await asyncio.sleep(start_s)
         at.world.faults.denied.add(service)
-        await asyncio.sleep(90.0)
+        await asyncio.sleep(end_s)
         at.world.faults.denied.discard(service)
-        await asyncio.sleep(60.0)
     await settled(at)
 
 
@@ -337,6 +361,14 @@ async def cancelled(at: Simulated) -> None:
     await at.fleet.cancel(REF, mortal=False)
     await settled(at)
     await at.fleet.retry(REF, mortal=False)
+    await settled(at)
+
+
+@life("redriven join")
+async def redriven_join(at: Simulated) -> None:
+    await ends(at, "", "refused", of=laddered)
+    Shop.closed = False
+    await at.fleet.redrive(REF, mortal=False)
     await settled(at)
 
 
@@ -509,7 +541,7 @@ def run_life(name: str, note: Note) -> None:
         at.world.on_exchange = note
         await act(at)
 
-    pipelines: Sequence[Pipeline] = (works, simple, ordered, paying)
+    pipelines: Sequence[Pipeline] = (works, simple, ordered, paying, laddered)
     simulate(noted, pipelines, workers=2, **settings)
 
 

@@ -12,7 +12,7 @@ from piecework.domain.question import QuestionRow, QuestionState
 from piecework.errors import NotFoundError, UsageError
 from piecework.reading import Reading
 from piecework.runtime import Runtime
-from piecework.store.questions import Answer, read_question, read_questions
+from piecework.store.questions import PersonAnswer, read_question, read_questions
 from piecework.store.waits import WaitIndex
 from piecework_orchestrator.inspector import Document, require_chunk, require_job
 
@@ -121,7 +121,7 @@ async def answer(rt: Runtime, ref: ChunkRef, request: AnswerRequest) -> Document
     if row.outcome(rt.clock()):
         raise ended(ref, row, rt.clock())
     value = encode_answer(row.model, row.schema, request.value)
-    given = Answer(value, request.actor, request.reason)
+    given = PersonAnswer(value, request.actor, request.reason)
     found, refusal = await answer_question(rt, ref, row, given)
     if refusal is Refusal.ENDED:
         raise ended(ref, found, rt.clock())

@@ -9,7 +9,7 @@ from piecework.domain.model import ChunkRef
 from piecework.domain.question import QuestionRow, QuestionState
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
-from piecework.store.questions import Answer, read_question, write_answer
+from piecework.store.questions import PersonAnswer, read_question, write_answer
 
 #: Writes of an answer while steps of its question come between.
 TRIES = 5
@@ -27,7 +27,7 @@ class Refusal(Enum):
 
 
 async def answer_question(
-    rt: Runtime, ref: ChunkRef, seen: QuestionRow, answer: Answer
+    rt: Runtime, ref: ChunkRef, seen: QuestionRow, answer: PersonAnswer
 ) -> tuple[QuestionRow, Refusal | None]:
     """Answer a question, and send the message of its chunk.
 

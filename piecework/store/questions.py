@@ -130,7 +130,7 @@ class ChunkQuestions:
         reply = await self.table.transact([update, check, event, *deliveries])
         if isinstance(reply, Refused) and 1 in reply.refused:
             raise ClaimLostError
-        # Refused by its own first copy, whose answer was lost: the row decides.
+        # Refused by its own first copy, whose reply was lost: the row decides.
         found = await read_question(self.table, ref, row.stage, row.name)
         if found is None:
             raise ClaimLostError
@@ -142,7 +142,7 @@ class ChunkQuestions:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PersonAnswer:
     """The answer of a person: JSON that the question's model accepts."""
 
     value: str
@@ -151,7 +151,7 @@ class Answer:
 
 
 async def write_answer(
-    table: Table, chunk: Chunk, row: QuestionRow, answer: Answer, now: float
+    table: Table, chunk: Chunk, row: QuestionRow, answer: PersonAnswer, now: float
 ) -> bool:
     """Move OPEN -> ANSWERED, and make the chunk due at once.
 

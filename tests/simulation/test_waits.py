@@ -18,7 +18,7 @@ from piecework.explain.causes import find
 from piecework.explain.situation import read_situation
 from piecework.runtime import Runtime
 from piecework.store import questions
-from piecework.store.questions import Answer, read_question
+from piecework.store.questions import PersonAnswer, read_question
 from piecework.store.waits import WaitIndex, entry
 from piecework_orchestrator.approvals import (
     AnswerRequest,
@@ -248,7 +248,7 @@ def test_an_answer_wakes_its_chunk_though_its_process_dies() -> None:
         (chunk,), rt = await here.chunks(), here.rt
         row = await read_question(rt.table, chunk.ref, "decide", "approval")
         assert row is not None
-        given = Answer('{"approved":true,"comment":""}', "ada", "right")
+        given = PersonAnswer('{"approved":true,"comment":""}', "ada", "right")
         assert await questions.write_answer(rt.table, chunk, row, given, rt.clock())
         since = here.world.loop.time()  # and no message is sent
         job = await rt.jobs.read(REF)

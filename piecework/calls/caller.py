@@ -76,9 +76,9 @@ class Caller:
         fallbacks_used: The calls that a fallback has answered, by call key.
         equal_calls: Makes the calls, each of which may answer those of other chunks.
         functions: The functions that the current run of a stage has called.
-        fatal_error: A call found the claim lost, the job cancelled before its pivot, or
-            our tables unavailable. That is not an answer of the dependency, so the
-            stage must not go on.
+        stop_reason: Why the stage must not go on: a call found the claim lost, the job
+            cancelled before its pivot or our tables unavailable, or the stage waits.
+            That is not an answer of the dependency.
         drains_effects: Whether an effect is completed although its stage is cut off:
             the stage is about to be compensated, and no effect may happen after that.
     """
@@ -89,7 +89,7 @@ class Caller:
     attempts: Attempts
     equal_calls: EqualCalls
     drains_effects: Callable[[], bool] = lambda: False
-    fatal_error: (
+    stop_reason: (
         ClaimLostError | CancelRequestedError | WaitRequestedError | StoreError | None
     ) = None
     questions: Questions = field(default_factory=NoQuestions)
@@ -128,8 +128,8 @@ class Caller:
             PermanentError: `idempotency.key.unusable`: the same, of its operation.
         """
         await self._wait_turn()
-        if self.fatal_error is not None:
-            raise self.fatal_error
+        if self.stop_reason is not None:
+            raise self.stop_reason
         digest = digest or digest_of(args, kwargs)
         key = key_of(scope, dependency, function, digest)
         self.functions.require_same(key, function)
@@ -164,7 +164,7 @@ class Caller:
             result.cancel()
             raise
         except BaseException as error:
-            self._note_fatal(error)
+            self._note_stop(error)
             result.set_exception(error)
             result.exception()  # mark it as seen: no equal call may wait for it
             del result  # it and the error would keep each other and the arguments alive
@@ -186,8 +186,8 @@ class Caller:
         Raises:
             WaitRequestedError: The chunk gives up its worker.
         """
-        if self.fatal_error is not None:
-            raise self.fatal_error
+        if self.stop_reason is not None:
+            raise self.stop_reason
         self.sleeps += 1
         place = (scope.tenant, scope.job, scope.chunk, scope.stage)
         key = keys.sha256_of("sleep", *place, name or self.sleeps)
@@ -198,8 +198,8 @@ class Caller:
             until = float(stored)
         left = until - self.attempts.clock()
         if left > SHORT_SLEEP_S:
-            self.fatal_error = WaitRequestedError(Sleeping(until))
-            raise self.fatal_error
+            self.stop_reason = WaitRequestedError(Sleeping(until))
+            raise self.stop_reason
         if left > 0:
             await self.attempts.sleep(left)
 
@@ -214,8 +214,8 @@ class Caller:
             WaitRequestedError: The chunk gives up its worker.
             PermanentError: `runtime.wait.timed_out`.
         """
-        if self.fatal_error is not None:
-            raise self.fatal_error
+        if self.stop_reason is not None:
+            raise self.stop_reason
         self.asked[ask.name] += 1
         number = self.asked[ask.name]
         name = ask.name if number == 1 else f"{ask.name}#{number}"
@@ -223,12 +223,12 @@ class Caller:
         row = self.questions.recall(scope.stage, name)
         if row is None or not row.is_kept_for(self.gen, accepted):
             question = ask.at(scope.stage, name, self.clock())
-            self.fatal_error = WaitRequestedError(Asking(question))
-            raise self.fatal_error
+            self.stop_reason = WaitRequestedError(Asking(question))
+            raise self.stop_reason
         if row.state is QuestionState.OPEN:
             if not row.is_over(self.clock()):
-                self.fatal_error = WaitRequestedError(Asking(row.again))
-                raise self.fatal_error
+                self.stop_reason = WaitRequestedError(Asking(row.again))
+                raise self.stop_reason
             row = await self.questions.close(row)
         if row.value is None:
             message = f"Question {name!r} was not answered until {row.until}."
@@ -246,13 +246,13 @@ class Caller:
     def _note_end(self, call: Call, end: Answered[str] | Failed) -> None:
         """Keep the answer, to redact it; a chain of fallbacks has kept it already."""
         if isinstance(end, Failed):
-            self._note_fatal(end.error)
+            self._note_stop(end.error)
         elif not call.dependency.fallback:
             self.recent_io.append(end.value)
 
-    def _note_fatal(self, error: BaseException) -> None:
+    def _note_stop(self, error: BaseException) -> None:
         if isinstance(error, ClaimLostError | CancelRequestedError | StoreError):
-            self.fatal_error = error
+            self.stop_reason = error
 
     async def _wait_turn(self) -> None:
         """Wait for the calls that were requested before; `drain` waits for this one."""
@@ -384,8 +384,9 @@ class Caller:
         After `MAX_BUDGET_DEFERRALS` deferrals the retry budget is not enforced any
         more: a compensation that never succeeds must come to an end.
         """
-        if isinstance(self.fatal_error, CancelRequestedError | WaitRequestedError):
-            self.fatal_error = None  # it stopped the pivot, and no compensation
+        # It stopped the stage; it must not stop the compensation.
+        if isinstance(self.stop_reason, CancelRequestedError | WaitRequestedError):
+            self.stop_reason = None
         self.counts.forward = False
         self.gate.keep_open()
         self.attempts.retry_time = replace(self.attempts.retry_time, spent=0.0)

@@ -101,7 +101,7 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
         await caller.drain()
         raise
     except (Exception, BaseExceptionGroup) as error:
-        end = caller.fatal_error
+        end = caller.stop_reason
         if isinstance(end, WaitRequestedError):
             await caller.drain()
         if end is not None and end is not error:
@@ -110,8 +110,8 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
             await caller.drain()
         raise
     await caller.drain()
-    if caller.fatal_error is not None:
-        raise caller.fatal_error
+    if caller.stop_reason is not None:
+        raise caller.stop_reason
     if variant != COMPENSATE:
         ctx.values[stage.name] = values.decode(stage.run, value)
     return value

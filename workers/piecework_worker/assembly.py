@@ -308,7 +308,7 @@ class WorkerStageRunner:
         except Exception as error:
             # A function that was left for a wait or a cancel has not failed.
             left = CancelRequestedError | WaitRequestedError
-            if not isinstance(ctx.caller.fatal_error, left):
+            if not isinstance(ctx.caller.stop_reason, left):
                 code, outcome = classify(error).code, "failed"
             raise
         finally:

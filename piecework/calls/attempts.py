@@ -70,18 +70,6 @@ def new_token_buckets() -> defaultdict[str, RetryTokenBucket]:
 Execution: TypeAlias = Callable[[Call, str], AbstractAsyncContextManager[None]]
 
 
-#: Receives each rate limit that a dependency answers, with the seconds of its
-#: Retry-After; None: it sent none.
-RateLimitHook: TypeAlias = Callable[[Dependency, int, float | None], None]
-
-
-def ignore_rate_limit(
-    dependency: Dependency, started: int, retry_after: float | None
-) -> None:
-    """Do nothing: the hook of a process without a limiter."""
-    del dependency, started, retry_after
-
-
 def plain_execution(call: Call, key: str) -> AbstractAsyncContextManager[None]:
     """Add nothing to the execution of a function."""
     del call, key
@@ -115,7 +103,10 @@ class Attempts:
         check_lease: Called right before each attempt. It raises if this worker does not
             own the claim any more, as after the whole process was frozen.
         breakers: The breakers of the whole worker; None: calls have no breaker.
-        limits: The limits that the worker shares with the fleet; None: no limits.
+        limits: The limits that the worker shares with the fleet; None: no limits. They
+            learn each rate limit that a dependency answers: a 429 or a throttle of AWS.
+            The circuit breaker does not count such an answer, and the retry of the call
+            waits at least for the Retry-After.
         budgets: The budgets that the job spends from; None: it has none.
         latest_start: Returns the loop time until which a call may wait for quota.
         retry_tokens: The retry tokens of the whole worker, by dependency.
@@ -124,10 +115,6 @@ class Attempts:
         pacer: Spreads the start of the worker's calls over event loop rounds.
         gate: Keeps calls from starting while the job is paused.
         execution: Surrounds the execution of a function; a test injects faults here.
-        report_rate_limit: Called once for each execution that a dependency answered
-            with a rate limit: a 429 or a throttle of AWS. This is the one place that a
-            limiter learns it from. The circuit breaker does not count such an answer,
-            and the retry of the call waits at least for the Retry-After.
         answered_level: The level of the event of an answered attempt.
     """
 
@@ -152,7 +139,6 @@ class Attempts:
     pacer: CallPacer = field(default_factory=CallPacer)
     execution: Execution = plain_execution
     gate: PauseGate = field(default_factory=PauseGate)
-    report_rate_limit: RateLimitHook = ignore_rate_limit
     answered_level: Literal["debug", "info"] = "debug"
     in_flight: InFlight = field(init=False)
 
@@ -268,8 +254,9 @@ class Attempts:
                     )
                     if permit.probe and health is Health.FAILURE:
                         self.counts.probe_failure = failure
-                if failure is not None and is_rate_limited(failure):
-                    self.report_rate_limit(dependency, started, failure.retry_after)
+                if self.limits is not None and failure and is_rate_limited(failure):
+                    seconds = failure.retry_after
+                    self.limits.note_refusal(dependency, started, seconds)
 
     async def _slot(
         self, attempts: CallAttempts, *, is_lookup: bool

@@ -125,7 +125,6 @@ class Fleet:
                 clock=self.provider.now,
                 log=log,
                 limits=limits,
-                report_rate_limit=limits.note_refusal,
                 latest_start=lambda: loop_time() + 300.0,
                 enforce_retry_budget=False,
             )

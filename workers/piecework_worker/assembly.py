@@ -142,7 +142,6 @@ def build_run(
         breakers=services.breakers,
         limits=services.limits,
         budgets=services.budgets.of_job(job),
-        report_rate_limit=services.limits.note_refusal,
         latest_start=lambda: latest_start(lease, rt.settings),
         retry_tokens=services.retry_tokens,
         pacer=services.pacer,

@@ -12,6 +12,7 @@ import pytest
 
 from piecework.calls.caller import Caller
 from piecework.calls.fleet_breaker import BreakerRegistry
+from piecework.calls.fleet_limits import FleetLimits
 from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
@@ -195,10 +196,14 @@ async def test_rate_limits_open_no_breaker_are_reported_and_delay_the_retry() ->
         delays.append(seconds)
         await asyncio.sleep(0)
 
+    class Refusals(FleetLimits):
+        def note_refusal(self, dependency: Dependency, *facts: Any) -> None:
+            reported.append((dependency.name, facts[-1]))
+
     one, breakers, _ = guarded(
         sleep=sleep,
         retry_tokens=defaultdict(lambda: RetryTokenBucket(100.0)),
-        report_rate_limit=lambda to, _, seconds: reported.append((to.name, seconds)),
+        limits=Refusals(Time(), Random(1), Log()),
     )
     limited = [
         TransientError("slow", code="llm.http.429_rate_limited", retry_after=7.0),

@@ -1,8 +1,8 @@
-"""Make the attempts of one call: within the call limit and a timeout, with retries.
+"""Make the attempts of one call: in a call slot, within a timeout, with retries.
 
 attempt = look up the effect, if an earlier attempt may have caused it
-          -> budgets -> limits of the fleet -> call limit -> intent of an effect
-          -> circuit breaker -> the user's function
+          -> pause gate -> budgets -> limits of the fleet -> call slot of the worker
+          -> intent of an effect -> circuit breaker -> the user's function
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ NOTHING: Final = nullcontext()
 
 @dataclass(frozen=True, slots=True)
 class HeldSlot:
-    """A slot of a worker that a call has entered; `async with` only leaves it."""
+    """A call slot that a call has entered; `async with` only leaves it."""
 
     slots: AbstractAsyncContextManager[None]
 
@@ -89,7 +89,7 @@ class HeldSlot:
         """Do nothing."""
 
     async def __aexit__(self, *_: object) -> None:
-        """Leave the slot."""
+        """Leave the call slot."""
         await self.slots.__aexit__(None, None, None)
 
 
@@ -99,7 +99,7 @@ class Attempts:
 
     Attributes:
         retry_time: The delays that all calls of the claim share.
-        slots: Limits the calls of the whole worker that are in flight.
+        slots: The call slots of the whole worker.
         check_lease: Called right before each attempt. It raises if this worker does not
             own the claim any more, as after the whole process was frozen.
         breakers: The breakers of the whole worker; None: calls have no breaker.
@@ -220,10 +220,10 @@ class Attempts:
         execution = plain_execution if lookup else self.execution
         try:
             with self.gate.waiting():
-                slot = await self._slot(attempts, is_lookup=lookup is not None)
+                held = await self._admit(attempts, is_lookup=lookup is not None)
         except (PermanentError, TransientError) as error:
             return self._own(attempts, error)
-        async with slot:
+        async with held:
             permit = await self._request_permit(dependency, attempts.start)
             if isinstance(permit, PieceworkError):
                 return self._own(attempts, permit)
@@ -258,13 +258,13 @@ class Attempts:
                     seconds = failure.retry_after
                     self.limits.note_refusal(dependency, started, seconds)
 
-    async def _slot(
+    async def _admit(
         self, attempts: CallAttempts, *, is_lookup: bool
     ) -> AbstractAsyncContextManager[object]:
-        """Return the slot of an execution, once the fleet's limits let it start.
+        """Wait until an execution may start, and return what it holds until its end.
 
-        A call that waits for its start holds no slot: other dependencies need it. The
-        intent of an effect is written after both waits: a worker that dies while its
+        A call that waits for its start holds no call slot: other dependencies need it.
+        The intent of an effect is written after all waits: a worker that dies while its
         call waits leaves no doubt. The breakers are read before it, so that the permit
         needs no read between the start and the call. A start that is late then is not
         used, and neither is one of a job that was paused meanwhile.
@@ -279,7 +279,7 @@ class Attempts:
         limiter = None if self.limits is None else self.limits.of(dependency)
         budgets = None if is_lookup else await self._binding_budgets(dependency)
         if limiter is None and attempts.ledger is None and budgets is None:
-            return await self._plain_slot(dependency)
+            return await self._admit_plain(dependency)
         tokens = 0
         if limiter is not None and limiter.limits.tokens_per_minute and not is_lookup:
             tokens = estimated_tokens(dependency, attempts.call.bound)
@@ -325,8 +325,8 @@ class Attempts:
         await self._read_breakers(dependency)
         return budgets if budgets.bind() else None
 
-    async def _plain_slot(self, dependency: Dependency) -> HeldSlot:
-        """Return the slot of a call that needs nothing else of the fleet."""
+    async def _admit_plain(self, dependency: Dependency) -> HeldSlot:
+        """Admit a call that needs no quota, budget or intent: a faster path."""
         while True:
             await self.gate.wait()
             self._refuse_paused(dependency)

@@ -15,7 +15,11 @@ from piecework.domain.model import Chunk, ChunkStatus, Job
 from piecework.domain.rows import CallsRow
 from piecework.store.checkpoints import read_work
 from piecework.store.completion import all_chunks, read_chunk
+from piecework.store.effects import INTENT, UNKNOWN
 from piecework.store.table import Table
+
+#: The name under which the bill has the calls of effects in doubt.
+IN_DOUBT = "effects in doubt"
 
 
 @dataclass(slots=True)
@@ -27,8 +31,8 @@ class Paid:
         twice: The part that lost claims paid after another claim had begun.
         on_dead_chunks: The part of the dead chunks.
         lost_claims: The claims that never settled.
-        unrepeated: The chunks that no claim has taken over from a lost one: its calls
-            in flight are in no other figure.
+        unrepeated: The chunks in which no later claim has ended the stage of a lost
+            one: calls of it that were in flight are in no figure.
     """
 
     usage: CallUsage = field(default_factory=CallUsage)
@@ -45,7 +49,17 @@ class Paid:
         if chunk.status is ChunkStatus.DEAD and not chunk.ref.is_join:
             self.on_dead_chunks.merge(usage)
         self.lost_claims += len(chunk.lost_fences)
-        self.unrepeated += chunk.fence in chunk.lost_fences
+        self.unrepeated += may_lack_calls(chunk)
+
+
+def may_lack_calls(chunk: Chunk) -> bool:
+    """Return whether no record has the last calls of a lost claim.
+
+    A later claim makes them again and records them, but only once it has ended the
+    stage: it may have been paused before it made any.
+    """
+    ended = chunk.status is ChunkStatus.SUCCEEDED or chunk.stage != chunk.lost_at
+    return bool(chunk.lost_fences) and not ended
 
 
 async def paid_by(table: Table, job: Job) -> Paid:
@@ -75,6 +89,8 @@ async def usage_of(table: Table, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
         for effect in work.effects:
             if effect.paid_fence in unsettled:
                 usage.merge(effect.usage)
+            elif chunk.status.terminal and effect.state in {INTENT, UNKNOWN}:
+                usage.add("possibly_paid", IN_DOUBT, [1])
     return usage, twice
 
 

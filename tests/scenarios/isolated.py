@@ -8,7 +8,7 @@ import os
 import signal
 import time
 
-from piecework import Context, Dependency, Effect, Pipeline, Stage
+from piecework import Context, Dependency, Effect, Pipeline, Stage, Usage
 from tests.scenarios.pipelines import QUICK, Item, fixed, note
 
 fax = Dependency("fax", retry=QUICK, effect=Effect.NON_IDEMPOTENT, timeout=2)
@@ -97,3 +97,25 @@ async def nap(ctx: Context[Item]) -> None:
 
 
 napping = Pipeline(name="napping", payload=Item, stages=[Stage(nap)])
+
+
+# ── calls whose usage is known ──────────────────────────────────────────────
+
+meter = Dependency("meter", usage=lambda _: Usage(7, 3), estimate=lambda *_: 10)
+
+
+async def measure(n: int, *, idempotency_key: str) -> int:
+    """Answer a call that has a price."""
+    note("measure", n, idempotency_key)
+    return n
+
+
+async def meter_all(ctx: Context[Item]) -> list[int]:
+    """Make the chunk's calls, one after another."""
+    return [
+        await ctx.call(meter, measure, 100 * ctx.payload.n + i)
+        for i in range(ctx.payload.calls)
+    ]
+
+
+metered = Pipeline("metered", payload=Item, stages=[Stage(meter_all, isolate=True)])

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from piecework.domain.budget import Cap, parse_cap
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
+from piecework.jobs.budgeting import set_budget
 from piecework.pipelines import Pipeline
 from piecework.store.checkpoints import read_work
 from piecework_orchestrator.cancel import cancel
 from tests.scenarios.conftest import PATIENCE_S, Process, Scenario
-from tests.scenarios.isolated import fragile, napping, paying, waiting
+from tests.scenarios.isolated import fragile, metered, napping, paying, waiting
 from tests.scenarios.pipelines import Item
 
 ISOLATED = ("--pipelines", "tests.scenarios.isolated")
@@ -181,6 +183,31 @@ async def test_a_child_runs_one_stage_after_another(scenario: Scenario) -> None:
     pids = children(scenario, "block")
     assert len(pids) <= 2
     assert not any(map(alive, pids))
+
+
+async def test_calls_of_an_isolated_stage_spend_from_the_budget(
+    scenario: Scenario,
+) -> None:
+    cap = parse_cap(None, 80)
+    await scenario.submit(metered, [Item(n=n, calls=4) for n in range(4)], budget=cap)
+    await scenario.process(*ISOLATED)
+
+    async def is_quiet() -> bool:
+        running = [c.status is ChunkStatus.RUNNING for c in await scenario.chunks()]
+        return (await scenario.job()).pause is not None and not any(running)
+
+    await scenario.until(is_quiet)
+    assert 8 == scenario.happened("measure")
+    job = await scenario.job()
+    await set_budget(scenario.rt, job, Cap(1000), actor="me", reason="more")
+    await scenario.ended()
+
+    paid = [chunk.call_usage.total("paid") for chunk in await scenario.chunks()]
+    assert (16, 112) == (
+        sum(each["calls"] for each in paid),
+        sum(each["tokens_in"] for each in paid),
+    )
+    assert 16 == scenario.happened("measure")
 
 
 async def test_a_worker_beyond_its_memory_limit_releases_its_chunks_and_ends(

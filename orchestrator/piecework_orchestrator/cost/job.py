@@ -121,8 +121,8 @@ def bill_notes(
         )
     if paid.unrepeated:
         notes.append(
-            f"chunks not taken over yet: {paid.unrepeated};"
-            " what they had in flight is in no figure"
+            f"chunks that have not repeated the stage of a lost claim:"
+            f" {paid.unrepeated}; what it had in flight is in no figure"
         )
     return notes
 

@@ -32,9 +32,9 @@ from piecework.calls.caller import Caller
 from piecework.calls.equal_calls import slot_of
 from piecework.calls.fallback import FallbackUsed, call_function
 from piecework.calls.invoke import as_failure
-from piecework.calls.usage import estimated_tokens, estimated_usd
+from piecework.calls.usage import estimated_tokens, estimated_usd, validated
 from piecework.context import Context
-from piecework.dependency import Dependency, key_argument, outside_chunk
+from piecework.dependency import Dependency, Usage, key_argument, outside_chunk
 from piecework.domain import values
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import CalledFunctions, function_text, path_of
@@ -113,6 +113,17 @@ class PendingCall:
             value = await own(**key_argument(pending, request.key))
         missing = request.lookup and value is None
         return "null" if missing else values.encode(function, value)
+
+    def usage_at(self, position: int, value: str) -> Usage | None:
+        """Return what an answer cost; None: nothing says it, or that failed."""
+        further = self.dependency.fallback[position - 1] if position else None
+        dependency = further.dependency if further else self.dependency
+        if dependency is None or dependency.usage is None:
+            return None
+        function = further.function if further else self.bound.func
+        with suppress(Exception):  # a user's function, about money; the worker logs it
+            return validated(dependency.usage(values.decode(function, value)))
+        return None
 
     def dependency_at(self, position: int) -> Dependency:
         """Return the dependency at a position of the fallback chain, for its errors."""
@@ -298,7 +309,9 @@ class ChildCalls:
         """Call a function once, and send the result."""
         result = AttemptResult(request.number)
         try:
-            result = AttemptResult(request.number, value=await pending.run(request))
+            value = await pending.run(request)
+            usage = pending.usage_at(request.position, value)
+            result = AttemptResult(request.number, value=value, usage=usage)
         except BaseException as raised:  # noqa: BLE001 -- whatever a function raises
             error = as_failure(raised)
             self.raised[request.number] = error
@@ -310,9 +323,14 @@ class ChildCalls:
                 translate=spec.classify,
                 in_call=True,
             )
-            piecework_error = isinstance(error, PieceworkError)
+            used = (
+                error.facts.get("usage") if isinstance(error, PieceworkError) else None
+            )
             result = AttemptResult(
-                request.number, failure=failure, piecework_error=piecework_error
+                request.number,
+                failure=failure,
+                piecework_error=isinstance(error, PieceworkError),
+                usage=used if isinstance(used, Usage) else None,
             )
         finally:
             self.channel.send(result)

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
-from piecework.dependency import Dependency, Fallback
+from piecework.dependency import Dependency, Fallback, Usage
 from piecework.domain.identity import function_text, path_of
 from piecework.domain.model import Effect
 from piecework.domain.question import Ask
@@ -108,6 +108,7 @@ class DependencySpec:
     provider: str = ""
     model: str = ""
     by: KnownSlot | None = None
+    has_usage: bool = False
 
     @classmethod
     def of(
@@ -134,6 +135,7 @@ class DependencySpec:
             provider=d.provider,
             model=d.model,
             by=None if function is None else slot_of(d, function),
+            has_usage=d.usage is not None,
         )
 
 
@@ -249,12 +251,14 @@ class AttemptResult:
 
     Attributes:
         piecework_error: The function raised a PieceworkError: the dependency answered.
+        usage: What the answer cost; None: it is not known.
     """
 
     number: int
     value: str | None = None
     failure: ErrorEnvelope | None = None
     piecework_error: bool = False
+    usage: Usage | None = None
     kind: Literal["attempt_result"] = "attempt_result"
 
 
@@ -357,10 +361,13 @@ OURS: Mapping[str, type[PieceworkError]] = {
 class AttemptError(RemoteError):
     """An error that a function raised in the child."""
 
-    def __init__(self, envelope: ErrorEnvelope, attempt: int) -> None:
-        """Store the number of the attempt."""
+    def __init__(
+        self, envelope: ErrorEnvelope, attempt: int, usage: Usage | None = None
+    ) -> None:
+        """Store the number of the attempt, and what its refused answer cost."""
         super().__init__(envelope)
         self.attempt = attempt
+        self.facts: dict[str, object] = {} if usage is None else {"usage": usage}
 
 
 class PieceworkAttemptError(AttemptError, PieceworkError):

@@ -22,7 +22,7 @@ from pydantic_core import from_json
 
 from piecework.calls.call import CallScope, key_of
 from piecework.context import Context
-from piecework.dependency import Dependency, Fallback
+from piecework.dependency import Dependency, Fallback, Usage
 from piecework.domain.identity import declare_text
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError
@@ -74,8 +74,8 @@ class ChildAttempts:
 
     async def run(
         self, call: int, key: str, *, lookup: bool = False, position: int = 0
-    ) -> Any:
-        """Run a function in the child and return its value.
+    ) -> tuple[Any, Usage | None]:
+        """Run a function in the child; return its value, and what it used if known.
 
         If this call is cancelled, it returns only after the function has ended.
 
@@ -98,10 +98,10 @@ class ChildAttempts:
             del self._under_way[number]
         if done.failure is not None:
             error = PieceworkAttemptError if done.piecework_error else AttemptError
-            raise error(done.failure, number)
+            raise error(done.failure, number, done.usage)
         if done.value is None:
             raise asyncio.CancelledError
-        return from_json(done.value)
+        return from_json(done.value), done.usage
 
     async def _cancel(
         self, number: int, attempt: asyncio.Future[AttemptResult]
@@ -375,6 +375,7 @@ class RemoteCall:
             limits=spec.limits,
             adaptive_rate=spec.adaptive_rate,
             by=spec.by,
+            usage=function.usage_of if spec.has_usage else None,
             estimate=lambda *_, **__: tokens,
             estimate_usd=None if usd is None else lambda *_, **__: usd,
         )
@@ -410,6 +411,19 @@ class RemoteFunction:
         self.__qualname__ = qualname
         self.__name__ = qualname.rpartition(".")[2]
         self._remote, self._position = remote, position
+        #: What the last attempt used, if known; no attempt: an answer of the journal.
+        self._used: Usage | None = Usage()
+
+    def usage_of(self, _: Any) -> Usage:
+        """Return what the last attempt used; nothing for an answer from the journal.
+
+        Raises:
+            ValueError: The function of the child that computes it failed.
+        """
+        if self._used is None:
+            message = "the child has no usage of this answer"
+            raise ValueError(message)
+        return self._used
 
     async def __call__(self, *_: Any, idempotency_key: str, **__: Any) -> Any:
         """Call the function in the child, which has the arguments."""
@@ -430,6 +444,7 @@ class RemoteFunction:
 
     async def _call(self, key: str, *, lookup: bool = False) -> Any:
         remote = self._remote
-        return await remote.attempts.run(
+        answer, self._used = await remote.attempts.run(
             remote.call, key, lookup=lookup, position=self._position
         )
+        return answer

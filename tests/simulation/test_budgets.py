@@ -1,0 +1,63 @@
+"""A budget holds although workers are killed: in virtual time, by the provider's book."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from pydantic import BaseModel
+
+from piecework import Context, Dependency, Pipeline, Stage, Usage, named_call
+from piecework.domain.budget import Cap
+from piecework.domain.model import JobStatus
+from tests.unit.orchestrator.simulated import REF, Simulated, simulate
+
+#: What a call uses, as estimated.
+TOKENS = 15
+CAP = 10
+model = Dependency("model", usage=lambda _: Usage(TOKENS), estimate=lambda *_: TOKENS)
+
+
+class Row(BaseModel):
+    n: int
+
+
+@pytest.mark.parametrize("killed_after_s", [2.0, 3.5, 5.0, 6.0])
+def test_a_budget_holds_whenever_a_worker_is_killed(killed_after_s: float) -> None:
+    book: Counter[int] = Counter()
+
+    @named_call("ask")
+    async def ask(n: int, *, idempotency_key: str) -> int:
+        del idempotency_key
+        book[n] += 1
+        await asyncio.sleep(3.0)
+        return n
+
+    async def work(ctx: Context[Row]) -> int:
+        return await ctx.call(model, ask, ctx.payload.n)
+
+    pipeline = Pipeline("asking", payload=Row, stages=[Stage(work, name="work")])
+
+    async def act(at: Simulated) -> JobStatus:
+        rows, cap = [Row(n=n) for n in range(16)], Cap(CAP * TOKENS)
+        await at.fleet.submit(REF, pipeline, rows, budget=cap, mortal=False)
+        await asyncio.sleep(killed_after_s)
+        at.world.kill(next(iter(at.fleet.workers)))
+        await asyncio.sleep(400.0)
+        spent = book.total()
+        await at.fleet.raise_budget(REF, 100 * TOKENS, mortal=False)
+        assert spent <= CAP
+        return (await at.ended()).status
+
+    ended = simulate(
+        act,
+        [pipeline],
+        workers=3,
+        max_attempts=3,
+        lease_s=6.0,
+        visibility_s=10.0,
+        max_chunks=8,
+    )
+
+    assert JobStatus.SUCCEEDED is ended

@@ -1,4 +1,4 @@
-"""A budget holds although workers are killed: in virtual time, by the provider's book."""
+"""A budget holds although workers are killed, by the book of the provider."""
 
 from __future__ import annotations
 

@@ -124,7 +124,10 @@ async def pay(ctx: Context[Item]) -> int:
     """Act, after a while: the point of no return."""
     if ctx.payload.how == "late":
         await asyncio.sleep(60.0)
-    return await ctx.call(shop, answer, ctx.payload.n)
+    paid = await ctx.call(shop, answer, ctx.payload.n)
+    if ctx.payload.how == "goes on":
+        await asyncio.sleep(60.0)
+    return paid
 
 
 async def undo(ctx: Context[Item]) -> None:
@@ -352,6 +355,12 @@ async def backlog(at: Simulated) -> None:
 async def deadline(at: Simulated) -> None:
     at_time = at.rt.clock() + 30.0
     await ends(at, "slow", "", of=works, deadline=at_time)
+
+
+@life("deadline after the pivot")
+async def deadline_after_pivot(at: Simulated) -> None:
+    at_time = at.rt.clock() + 30.0
+    await ends(at, "goes on", "goes on", of=paying, deadline=at_time)
 
 
 @life("cancelled and retried")

@@ -29,6 +29,11 @@ EQUIVALENT: dict[Key, str] = {
         "without the last of `self._without_start()`",
     ): "it asks whether there is any; of several, the first one says so",
     (
+        "workers/piecework_worker/executor.py",
+        "is_paused",
+        "`job is not None` as True",
+    ): "a chunk was claimed, so its job is not deleted; the types alone ask for it",
+    (
         "workers/piecework_worker/lease.py",
         "__aexit__",
         "`scope is None` as False",

@@ -63,6 +63,7 @@ class World:
     rng: Random = field(default_factory=Lowest)
     settings: Settings = field(default_factory=Settings)
     unknown_in_a_row: int = 0
+    fresh: Any = None
 
     rt = property(lambda self: self)
     work = claims = lease_renewer = table = cancelled_groups = rt
@@ -86,7 +87,8 @@ class World:
     async def send(self, messages: list[Message], *, to: str, delay_s: float) -> None:
         self.said.append(("send", *messages, delay_s))
 
-    async def fresh_job(self, _: Any) -> None: ...
+    async def fresh_job(self, _: Any) -> Any:
+        return self.fresh
 
     async def note_unknown_pipeline(self, job: Any) -> None:
         self.said.append(("unknown", job.pipeline))
@@ -153,6 +155,13 @@ KEEP, DISCARD = MessageAction.KEEP, MessageAction.DISCARD
     [
         (AlreadyEnded(chunk(2)), MessageAction.ACK_ENDED, None, "ended"),
         (AlreadyEnded(chunk(3)), DISCARD, None, "superseded"),
+        # A dead letter stops its order key: the chunk behind it is not started.
+        (
+            AlreadyEnded(chunk(2, status="DEAD", followed_by=9)),
+            MessageAction.ACK_ENDED,
+            None,
+            "ended",
+        ),
         (Busy(7.0), KEEP, 7.0, "busy"),
         (Busy(1_000.0), KEEP, 1_000.0, "busy"),
         (NotDue(900.0), KEEP, 900.0, "not due"),
@@ -174,6 +183,13 @@ async def test_a_refused_worker_handles_its_message_by_the_refusal(
     if reason == "not due" and hidden_s is None:
         logged["delay_s"] = 900.5
     assert event == ("chunk.claim_refused", logged)
+
+
+async def test_a_message_of_a_deleted_job_is_not_put_into_quarantine() -> None:
+    here = world()
+    here.fresh = SimpleNamespace(status=JobStatus.DELETED)
+    assert DISCARD is await handle_refusal(NotFound(), TURN, JOB, here)
+    assert "job deleted" == here.log.said[0][1]["reason"]
 
 
 @pytest.mark.parametrize(

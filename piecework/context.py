@@ -23,7 +23,7 @@ from piecework.domain.identity import path_of, unfold
 from piecework.domain.protocols import JobResults, MissingChunk
 from piecework.errors import UsageError
 from piecework.pipelines import RUN, Pipeline, Stage
-from piecework.questions import Approval, Escalate, Span, declare
+from piecework.questions import Approval, Duration, Escalate, declare
 from piecework.resilience.retry import answer_of
 
 if TYPE_CHECKING:
@@ -196,9 +196,9 @@ class Context(Generic[P]):
         name: str,
         *,
         ask: Any,
-        timeout: Span,  # noqa: ASYNC109 -- of a person, not of this process
+        timeout: Duration,  # noqa: ASYNC109 -- of a person, not of this process
         answer: type[A] = Approval,  # type: ignore[assignment]
-        remind: Sequence[Span] = (),
+        remind: Sequence[Duration] = (),
         escalate: Escalate | Sequence[Escalate] = (),
         default: A | None = None,
     ) -> A:

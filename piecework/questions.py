@@ -16,8 +16,8 @@ from piecework.domain.keys import is_name
 from piecework.domain.question import Ask, StepKind
 from piecework.errors import UsageError
 
-#: A span of time: a `timedelta`, or seconds.
-Span: TypeAlias = timedelta | float
+#: How long something takes: a `timedelta`, or seconds.
+Duration: TypeAlias = timedelta | float
 
 #: Seconds between two steps of a question, at least: each has its own moment.
 APART_S = 0.002
@@ -41,7 +41,7 @@ class Escalate:
         to: To whom: the webhook's event has this text.
     """
 
-    after: Span
+    after: Duration
     to: str = ""
 
 
@@ -49,8 +49,8 @@ def declare(
     name: str,
     ask: Any,
     model: type[BaseModel],
-    timeout: Span,
-    remind: Sequence[Span],
+    timeout: Duration,
+    remind: Sequence[Duration],
     escalate: Escalate | Sequence[Escalate],
     default: BaseModel | None,
 ) -> Ask:
@@ -97,15 +97,15 @@ def apart(step_s: float, number: int) -> float:
     return step_s + number * APART_S
 
 
-def seconds(span: Span) -> float:
-    """Return a span of time in seconds.
+def seconds(duration: Duration) -> float:
+    """Return a duration in seconds.
 
     Raises:
         UsageError: `pipeline.wait.invalid`.
     """
-    found = span.total_seconds() if isinstance(span, timedelta) else span
+    found = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(found, bool) or not isinstance(found, int | float):
-        raise invalid(f"{span!r} is not a span of time")
+        raise invalid(f"{duration!r} is not a span of time")
     return float(found)
 
 

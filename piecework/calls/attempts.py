@@ -323,7 +323,7 @@ class Attempts:
         if budgets is None or not is_priced(dependency):
             return None
         await self._read_breakers(dependency)
-        return budgets if budgets.bind() else None
+        return budgets if budgets.has_any() else None
 
     async def _admit_plain(self, dependency: Dependency) -> HeldSlot:
         """Admit a call that needs no quota, budget or intent: a faster path."""

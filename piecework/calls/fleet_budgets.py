@@ -95,7 +95,7 @@ class SharedBudget:
         budget: The record as this process last read or wrote it.
         held: The estimates of the calls in flight.
         unreported: What ended calls used since the last write.
-        limit: How much both may be together until the next write.
+        allowed: The most that `held` and `unreported` may be together.
         arrived: The estimates of the calls that came since the last write.
         number, sent: The number of the last write, and what each write reported that
             may have been applied: an answer may be lost.
@@ -116,7 +116,7 @@ class SharedBudget:
     waiting: deque[Waiting] = field(default_factory=deque)
     held: Amount = NOTHING
     unreported: Amount = NOTHING
-    limit: Amount = NOTHING
+    allowed: Amount = NOTHING
     until: int = 0
     arrived: Amount = NOTHING
     number: int = 0
@@ -179,7 +179,7 @@ class SharedBudget:
             return False
         counted = self.cap.counted
         return (counted(self.held) + counted(self.unreported) + counted(amount)).fits(
-            self.limit
+            self.allowed
         )
 
     def _hand_out(self) -> None:
@@ -212,7 +212,7 @@ class SharedBudget:
     async def _run(self) -> None:
         """Write while calls wait or anything is reserved or not reported."""
         now = asyncio.get_running_loop().time
-        while self.waiting or self.held or self.unreported or self.limit:
+        while self.waiting or self.held or self.unreported or self.allowed:
             self._wake.clear()
             if not self._wants_write():
                 with suppress(TimeoutError):
@@ -230,14 +230,14 @@ class SharedBudget:
         if self.waiting or self.unreported:
             return True
         is_late = self.until - self._now() <= RENEW_BEFORE
-        return is_late if self.held else bool(self.limit)
+        return is_late if self.held else bool(self.allowed)
 
     async def report(self) -> None:
         """Write what ended calls used, and give the slice back."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])
-        if self.unreported or self.limit:
+        if self.unreported or self.allowed:
             await self._write()
 
     async def _write(self) -> None:
@@ -285,7 +285,7 @@ class SharedBudget:
         self.sent[self.number] = reported
         mine = planned.slices[self.worker]
         # Until the answer both may be true: the write was applied, or it was not.
-        self.limit = self.limit.at_most(mine.amount + counted(reported))
+        self.allowed = self.allowed.at_most(mine.amount + counted(reported))
         reply = await self.record.write(self.key, stored.seq, planned)
         self._note(reply.budget)
         if reply.ours:
@@ -313,7 +313,7 @@ class SharedBudget:
         """
         self.is_gone = bool(self.budget.seq and not budget.seq)
         if self.is_gone:
-            self.limit = NOTHING
+            self.allowed = NOTHING
             return
         known, self.budget = self.budget, budget
         mine = budget.slices.get(self.worker)
@@ -323,7 +323,7 @@ class SharedBudget:
         elif mine is not None and mine.number in self.sent:
             self.unreported -= self.sent[mine.number]
             self.sent = {n: a for n, a in self.sent.items() if n > mine.number}
-        self.limit = NOTHING if mine is None else mine.amount
+        self.allowed = NOTHING if mine is None else mine.amount
         self.until = 0 if mine is None else mine.until
 
     async def _ask_for_pauses(self) -> None:
@@ -334,7 +334,7 @@ class SharedBudget:
         """
         now, loop_time = self._now(), asyncio.get_running_loop().time()
         budget = self._current()
-        idle = not (self.held or self.unreported or self.limit)
+        idle = not (self.held or self.unreported or self.allowed)
         if not self.waiting or not idle or budget.reserved(now, without=self.worker):
             return
         first = budget.cap.counted(self.waiting[0].amount)
@@ -429,7 +429,7 @@ class FleetBudgets:
     def forget_idle(self) -> None:
         """Forget the budgets that nothing of this process uses any more."""
         for key, each in list(self.by_key.items()):
-            if not (each.waiting or each.held or each.unreported or each.limit):
+            if not (each.waiting or each.held or each.unreported or each.allowed):
                 del self.by_key[key]
 
 
@@ -458,12 +458,12 @@ class JobBudgets:
     job: JobRef
     requested: Cap
 
-    def bind(self) -> bool:
-        """Return whether there is any budget now."""
+    def has_any(self) -> bool:
+        """Return whether the calls of the job spend from any budget now."""
         return bool(self.requested or self.fleet.tenants.get(self.job.tenant))
 
-    def shared(self) -> tuple[SharedBudget, ...]:
-        """Return the budgets that a call spends from."""
+    def of_call(self) -> tuple[SharedBudget, ...]:
+        """Return the budgets that a call of the job spends from."""
         found = []
         if self.requested:
             found.append(self.fleet.shared(key_of_job(self.job), self.requested))
@@ -480,7 +480,7 @@ class JobBudgets:
             TransientError: `runtime.budget.reserved`: there was no room in time.
             PermanentError: `runtime.budget.no_price`.
         """
-        dependency, budgets = call.dependency, self.shared()
+        dependency, budgets = call.dependency, self.of_call()
         estimate = estimate_of(call, in_dollars=self.requested.nano_usd is not None)
         reserved: list[SharedBudget] = []
         try:

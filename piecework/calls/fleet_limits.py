@@ -1,10 +1,10 @@
 """The limits of one process's dependencies, shared with the fleet by their records.
 
-    start    a call waits for its start
-    refused  the dependency answered a call with 429
-    release  a call has ended: another one may be in flight
-    correct  the tokens that the call used, once it was answered
-    adopt    a record that the process has read
+    start         a call waits for its start
+    note_refusal  the dependency answered a call with 429
+    release       a call has ended: another one may be in flight
+    correct       the tokens that the call used, once it was answered
+    adopt         a record that the process has read
 
 While calls wait, one task a dependency reserves starts, about once a second in one
 write for all of them, and hands them out when their time has come. A call of a

@@ -20,6 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from piecework import telemetry
+from piecework.calls.fleet_limits import RACE_S, RECORD_TIMEOUT_S, TRIES
 from piecework.calls.usage import estimated_tokens, estimated_usd
 from piecework.domain.budget import NANO, NO_CAP, NOTHING, Amount, Cap
 from piecework.domain.job_row import Pause, PauseCode
@@ -44,14 +45,9 @@ if TYPE_CHECKING:
     from piecework.dependency import Dependency
     from piecework.domain.model import Job, JobRef
 
+DAY_S: Final = 86_400
 #: Seconds between two writes of a worker to one budget.
 WRITE_S: Final = 1.0
-#: Writes of one reservation before the worker lets the others go first, and the upper
-#: limit of the first delay after a lost race, in seconds; it doubles.
-TRIES: Final = 5
-RACE_S: Final = 0.02
-#: Seconds that a worker waits for the record.
-RECORD_TIMEOUT_S: Final = 2.0
 #: Seconds after which a call that still waits asks again for the pause of its job.
 ASK_AGAIN_S: Final = 2.0
 
@@ -66,7 +62,6 @@ class BudgetRecord(Protocol):
         """Write a budget unless its `seq` is not the one that was seen."""
 
 
-DAY_S: Final = 86_400
 #: Pauses a job whose budget is spent, if the budget still has this `seq`.
 PauseJob = Callable[["JobRef", Pause, BudgetKey, int], Awaitable[None]]
 

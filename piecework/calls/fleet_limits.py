@@ -26,13 +26,14 @@ from typing import Final, Protocol
 
 from piecework import telemetry
 from piecework.dependency import Dependency
+from piecework.domain.model import MICROS
 from piecework.errors import StoreError
 from piecework.resilience.limits import (
     AHEAD,
-    MICROS,
     NO_LIMITS,
     Limits,
     Quota,
+    Reply,
     Start,
     micros,
     plan_starts,
@@ -75,14 +76,6 @@ MOST_BACKLOG_S: Final = 120.0
 #: Starts are reserved before their calls come only if the fleet leaves that much of
 #: the schedule unused: otherwise another worker has a call that waits.
 SLACK: Final = round(0.3 * MICROS)
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The stored quota after a write; `ours`: the write was applied."""
-
-    quota: Quota
-    ours: bool
 
 
 class QuotaRecord(Protocol):

@@ -219,6 +219,21 @@ def read_int(
     return found
 
 
+#: Microseconds since 1970 stay below it for 280 years.
+LARGEST: Final = 2**53
+
+
+def read_number(item: dict[str, Any], name: str) -> int:
+    """Return a whole number of a record of the fleet, 0 without it.
+
+    Raises:
+        PermanentError: `runtime.record.unreadable`.
+        TypeError: The item is not one.
+    """
+    what = "A record of the fleet"
+    return read_int({name: 0} | item, name, what, least=-LARGEST, most=LARGEST)
+
+
 def read_text(item: Mapping[str, Any], name: str, what: str) -> str:
     """Return a str field of an item.
 

@@ -15,14 +15,14 @@ from typing import Final
 from piecework.domain import keys
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S, PauseCode
 from piecework.domain.ladder import Climb
-from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso, moment
+from piecework.domain.model import MICROS, Chunk, ChunkStatus, JobStatus, iso, moment
 from piecework.domain.rows import WorkerRow
 from piecework.explain.findings import FINDINGS, Finding, Rank
 from piecework.explain.finish_time import FinishTime, estimate
 from piecework.explain.situation import Situation
 from piecework.explain.waiting import Wait, WaitReason, wait_of
 from piecework.resilience.breaker import BreakerPhase
-from piecework.resilience.limits import AHEAD, MICROS
+from piecework.resilience.limits import AHEAD
 
 #: Seconds by which a report of a worker may be late.
 LATE_S: Final = 10.0

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from piecework.domain import keys
 from piecework.domain.budget import NO_CAP, NOTHING, Amount, Cap
+from piecework.domain.model import MICROS
 from piecework.errors import PermanentError, TransientError
-from piecework.resilience.limits import MICROS
 
 if TYPE_CHECKING:
     from piecework.domain.model import JobRef

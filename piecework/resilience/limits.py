@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
+from piecework.domain.model import MICROS
 from piecework.errors import PermanentError, TransientError, UsageError
 from piecework.resilience.pace import UNPACED, Pace
 from piecework.resilience.shares import Share
@@ -29,7 +30,6 @@ PAUSED_RETRY_S: Final = 20.0
 #: The code of a call that needs more tokens than the limit has for a whole minute.
 TOO_LARGE_CODE: Final = "runtime.quota.call_too_large"
 
-MICROS: Final = 1_000_000
 #: Seconds after its time at which a start may still be used.
 LATEST_S: Final = 1.0
 #: Seconds by which the clocks of two workers may differ without a minute above a limit.
@@ -143,6 +143,14 @@ class Quota:
     def next_start(self, now: int) -> int:
         """Return the time of the next start that can be reserved."""
         return max(now, self.requests_next, self.tokens_next, self.pace.paused_until)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The stored quota after a write; `ours`: the write was applied."""
+
+    quota: Quota
+    ours: bool
 
 
 def micros(seconds: float) -> int:

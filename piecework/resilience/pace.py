@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-MICROS: Final = 1_000_000
+from piecework.domain.model import MICROS
+
 MINUTE: Final = 60 * MICROS
 #: The rate after a refusal, as a share of the refused rate.
 CUT: Final = 0.9

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-MICROS: Final = 1_000_000
+from piecework.domain.model import MICROS
+
 #: How long a share lasts, and after how long a worker renews it.
 SHARE_LASTS: Final = 10 * MICROS
 RENEW_AFTER: Final = 4 * MICROS

@@ -14,7 +14,7 @@ from typing import Any, Final
 from piecework.domain import keys
 from piecework.domain.budget import Amount, Cap
 from piecework.domain.model import Job, iso
-from piecework.domain.records import SCHEMA, read_int, require_known
+from piecework.domain.records import SCHEMA, read_number, require_known
 from piecework.errors import PermanentError
 from piecework.resilience.budget import (
     Budget,
@@ -31,8 +31,6 @@ FIRST: Final = "attribute_not_exists(seq)"
 SEEN: Final = "seq = :seen"
 #: The attributes of the cap that an operator has set.
 OPERATORS: Final = ("cap_tokens", "cap_nano_usd")
-#: More than any budget; microseconds since 1970 stay below it for 280 years.
-LARGEST: Final = 2**53
 
 
 @dataclass(slots=True)
@@ -164,25 +162,24 @@ def read_budget(row: Item) -> Budget:
     row = require_known(row)
     try:
         return Budget(
-            seq=number(row, "seq"),
-            operator=Cap(*(number(row, n) if n in row else None for n in OPERATORS)),
-            spent=Amount(number(row, "spent_tokens"), number(row, "spent_nano_usd")),
+            seq=read_number(row, "seq"),
+            operator=Cap(
+                *(read_number(row, n) if n in row else None for n in OPERATORS)
+            ),
+            spent=Amount(
+                read_number(row, "spent_tokens"), read_number(row, "spent_nano_usd")
+            ),
             slices={
                 worker: Slice(
-                    Amount(number(each, "tokens"), number(each, "nano_usd")),
-                    number(each, "until"),
-                    number(each, "number"),
+                    Amount(read_number(each, "tokens"), read_number(each, "nano_usd")),
+                    read_number(each, "until"),
+                    read_number(each, "number"),
                 )
                 for worker, each in row.get("slices", {}).items()
             },
-            recounts=number(row, "recounts"),
+            recounts=read_number(row, "recounts"),
             recounted_pause=str(row.get("recounted_pause", "")),
             day=str(row.get("day", "")),
         )
     except (PermanentError, AttributeError, TypeError):
         return Budget(seq=row["seq"] if type(row.get("seq")) is int else 0)
-
-
-def number(row: Item, name: str) -> int:
-    """Return a whole number of the row, 0 without it."""
-    return read_int({name: 0} | row, name, "A budget", least=-LARGEST, most=LARGEST)

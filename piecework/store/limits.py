@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from piecework.calls.fleet_limits import Reply
 from piecework.domain import keys
 from piecework.domain.job_row import Pause
 from piecework.domain.model import iso
-from piecework.domain.records import SCHEMA, read_int, read_text, require_known
+from piecework.domain.records import SCHEMA, read_number, read_text, require_known
 from piecework.errors import PermanentError, UsageError
-from piecework.resilience.limits import Limits, Quota
+from piecework.resilience.limits import Limits, Quota, Reply
 from piecework.resilience.pace import Pace
 from piecework.resilience.shares import Share
 from piecework.store.fleet_events import ENVIRONMENT, fleet_event
@@ -179,31 +178,24 @@ def read_quota(row: Item) -> Quota:
     try:
         pause = read_pause(row)
         return Quota(
-            seq=number(row, "seq"),
-            declared=Limits(*(number(row, name) or None for name in NAMES)),
-            operator=Limits(*(number(row, name) or None for name in OPERATORS)),
-            requests_next=number(row, "requests_next"),
-            tokens_next=number(row, "tokens_next"),
+            seq=read_number(row, "seq"),
+            declared=Limits(*(read_number(row, name) or None for name in NAMES)),
+            operator=Limits(*(read_number(row, name) or None for name in OPERATORS)),
+            requests_next=read_number(row, "requests_next"),
+            tokens_next=read_number(row, "tokens_next"),
             pace=Pace(
-                number(row, "refused_rate"),
-                number(row, "refused_at"),
-                number(row, "paused_until"),
-                doubles=bool(number(row, "doubles")),
+                read_number(row, "refused_rate"),
+                read_number(row, "refused_at"),
+                read_number(row, "paused_until"),
+                doubles=bool(read_number(row, "doubles")),
             ),
             shares={
-                worker: Share(*(number(each, n) for n in ("slots", "wants", "until")))
+                worker: Share(
+                    *(read_number(each, n) for n in ("slots", "wants", "until"))
+                )
                 for worker, each in row.get("shares", {}).items()
             },
             paused="" if pause is None else f"{pause.message} (by {pause.actor})",
         )
     except (PermanentError, UsageError, AttributeError, TypeError):
         return Quota(seq=row["seq"] if type(row.get("seq")) is int else 0)
-
-
-def number(row: Item, name: str) -> int:
-    """Return a whole number of the row, 0 without it."""
-    return read_int({name: 0} | row, name, "A limit", least=-LARGEST, most=LARGEST)
-
-
-#: Microseconds since 1970 stay below it for 280 years.
-LARGEST: Final = 2**53

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from piecework.calls.fleet_limits import Reply
 from piecework.domain import keys
 from piecework.domain.job_row import Pause
 from piecework.errors import SchemaTooNewError
-from piecework.resilience.limits import Limits, Quota
+from piecework.resilience.limits import Limits, Quota, Reply
 from piecework.resilience.pace import Pace
 from piecework.store.breakers import Breakers
 from piecework.store.limits import Quotas, read_quota

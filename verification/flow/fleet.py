@@ -17,8 +17,8 @@ from typing import Any
 from piecework import Dependency, TransientError, Usage
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call, CallScope
-from piecework.calls.fleet_limits import FleetLimits, Reply
-from piecework.resilience.limits import Quota
+from piecework.calls.fleet_limits import FleetLimits
+from piecework.resilience.limits import Quota, Reply
 from piecework.resilience.retry import Answered, RetryTime
 from piecework_worker.services import CallLimiter
 from verification.flow.provider import Provider

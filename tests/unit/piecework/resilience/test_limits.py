@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from piecework.domain.model import MICROS
 from piecework.errors import PermanentError, UsageError
 from piecework.resilience.limits import (
     AHEAD,
     CLOCK_DIFFERENCE_S,
     LATEST_S,
-    MICROS,
     TOO_LARGE_CODE,
     Limits,
     Quota,

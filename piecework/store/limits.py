@@ -45,10 +45,8 @@ class Quotas:
 
     async def read(self, name: str) -> Quota:
         """Read the quota of a dependency; a new one if it has no row."""
-        async for found, row in self.rows(name):
-            if found == name:
-                return read_quota(row)
-        return Quota()
+        row = await self._row(name)
+        return Quota() if row is None else read_quota(row)
 
     async def write(self, name: str, seen: int, quota: Quota) -> Reply:
         """Write the quota that follows the one with `seq` = `seen`."""
@@ -151,12 +149,14 @@ class Quotas:
         reply = await self.table.transact([action, put])
         if isinstance(reply, Refused):
             return require_known(reply.item or {})
-        found = {each: row async for each, row in self.rows(name)}
-        return found.get(name, {})
+        return await self._row(name) or {}
 
-    async def rows(self, beginning: str = "") -> AsyncIterator[tuple[str, Item]]:
-        """Yield the row of each dependency whose name begins so, with its name."""
-        rows = self.table.query(keys.BREAKERS_PK, keys.limits_sk(beginning))
+    async def _row(self, name: str) -> Item | None:
+        return await self.table.get(keys.BREAKERS_PK, keys.limits_sk(name))
+
+    async def rows(self) -> AsyncIterator[tuple[str, Item]]:
+        """Yield the row of each dependency, with its name."""
+        rows = self.table.query(keys.BREAKERS_PK, keys.LIMITS_PREFIX)
         async for row in rows:
             yield row["sk"].removeprefix(keys.LIMITS_PREFIX), row
 

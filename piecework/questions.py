@@ -60,7 +60,8 @@ def declare(
         UsageError: `pipeline.wait.invalid`.
     """
     if not is_name(name):
-        raise invalid(f"{name!r} is not the name of a question")
+        rule = "a name has 1 to 64 letters, digits, `-` and `_`"
+        raise invalid(f"{name!r} is not the name of a question: {rule}")
     if not is_model(model):
         raise invalid(f"the answer of {name!r} is not a pydantic model")
     if default is not None and not isinstance(default, model):

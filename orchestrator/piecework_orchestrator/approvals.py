@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from piecework.domain.question import QuestionRow, QuestionState
 from piecework.errors import NotFoundError, UsageError
 from piecework.reading import Reading
 from piecework.runtime import Runtime
+from piecework.store.completion import read_chunk
 from piecework.store.questions import PersonAnswer, read_question, read_questions
 from piecework.store.waits import WaitIndex
 from piecework_orchestrator.inspector import Document, require_chunk, require_job
@@ -64,13 +66,26 @@ async def open_questions(rt: Reading, job: str = "") -> AsyncIterator[Document]:
 
 
 async def questions_of(rt: Reading, job: Job) -> AsyncIterator[Document]:
-    """Yield the open questions of a job."""
+    """Yield the open questions of a job, each once.
+
+    The chunk decides: a cancel leaves the entry of its question in the index, and the
+    chunk may ask again after a retry.
+    """
     if not job.has_waits or job.status.ended or job.status.gone:
         return
+    listed = set[int]()
     async for entry in WaitIndex(rt.table, rt.clock).open_questions(job.ref):
+        if entry.chunk in listed:
+            continue
         ref = job.ref.chunk(entry.chunk)
-        row = await read_question(rt.table, ref, entry.stage, entry.question)
-        if row is not None and row.state is QuestionState.OPEN:
+        row, chunk = await asyncio.gather(
+            read_question(rt.table, ref, entry.stage, entry.question),
+            read_chunk(rt.table, ref),
+        )
+        if row is None or chunk is None or row.state is not QuestionState.OPEN:
+            continue
+        if is_current(chunk, row):
+            listed.add(entry.chunk)
             yield question_document(ref, row, rt.clock())
 
 
@@ -139,7 +154,16 @@ def ended(ref: ChunkRef, row: QuestionRow, now: float) -> UsageError:
     message = f"Question {row.name!r} of {ref} has ended: {row.outcome(now)}."
     if row.state is QuestionState.ANSWERED:
         return UsageError(message, code="approval.question.answered")
-    return UsageError(message, code="approval.question.timed_out")
+    step = (
+        "A default counts for ever, and a redrive does not ask again. Let the pipeline "
+        "ask a further question."
+    )
+    if not row.has_default:
+        step = (
+            "If the chunk is DEAD, redrive it: the question is then asked again. "
+            f"`piecework dlq redrive --job {ref.job} --chunk {ref.chunk} --reason WHY`"
+        )
+    return UsageError(message, code="approval.question.timed_out", next_step=step)
 
 
 def asked_again(ref: ChunkRef, row: QuestionRow) -> UsageError:
@@ -178,9 +202,14 @@ async def find_question(
 def shown(chunk: Chunk, row: QuestionRow, now: float) -> Document:
     """Return a question; its outcome says also that its chunk does not wait for it."""
     document = question_document(chunk.ref, row, now)
-    if "outcome" not in document and (chunk.question, chunk.gen) != (row.name, row.gen):
+    if "outcome" not in document and not is_current(chunk, row):
         document["outcome"] = f"its chunk is {chunk.status}, and does not wait for it"
     return document
+
+
+def is_current(chunk: Chunk, row: QuestionRow) -> bool:
+    """Return whether a chunk waits for an answer to this asking of a question."""
+    return (chunk.question, chunk.gen) == (row.name, row.gen)
 
 
 def question_document(ref: ChunkRef, row: QuestionRow, now: float) -> Document:

@@ -1505,8 +1505,8 @@ ROWS: Final = (
         PERMANENT,
         "The time of the question was over before this answer. Its default counts, or "
         "its stage failed.",
-        "If the chunk is DEAD, redrive it: the question is then asked again "
-        "(`piecework dlq redrive`).",
+        "The message says which. A default counts for ever. A redrive of a DEAD chunk "
+        "asks again what ended without a default (`piecework dlq redrive`).",
     ),
     # webhook
     Code(

@@ -3,8 +3,9 @@
 An entry is written in the transaction that begins or moves the wait, under the time at
 which the wait ends, or a step of a question is due. So the chunks that are due are
 found without a read of those that are not. The chunk's row decides: an entry that the
-chunk does not name any more (`due_at`) is removed, and the loss of an entry delays a
-chunk until its group is read.
+chunk does not name any more (`due_at`) is removed when it is due, and the loss of an
+entry delays a chunk until its group is read. An answer and a cancel leave the entry:
+its removal would cost a write for each chunk.
 
 A job is marked before its first such wait. No process asks the index of a job without
 the mark.

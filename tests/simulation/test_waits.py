@@ -30,6 +30,7 @@ from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.inspector import chunk_document
 from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.redrive import redrive
+from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.webhooks import Subscription, set_webhook
 from piecework_simulation.driver.pipelines import Item, model, score
 from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
@@ -75,7 +76,7 @@ async def refused(rt: Runtime, chunk: int, value: Any = None) -> str:
     """Answer in vain, and return code and message."""
     with pytest.raises(UsageError) as error:
         await say(rt, chunk, value, "bob")
-    return f"{error.value.code}: {error.value.message}"
+    return f"{error.value.code}: {error.value.message} {error.value.next_step}"
 
 
 async def told(here: Simulated) -> Counter[tuple[str, int]]:
@@ -143,7 +144,10 @@ def test_one_answer_counts_and_its_stage_repeats_no_call() -> None:
         late = await refused(here.rt, 1)
         assert "timed_out: Question 'approval' of a/1 has ended: its time was" in late
         assert "so its default counts" in late
-        assert "so its stage failed" in await refused(here.rt, 2)
+        assert "redrive does not ask again" in late
+        failed = await refused(here.rt, 2)
+        assert "so its stage failed" in failed
+        assert "piecework dlq redrive --job a --chunk 2 --reason WHY" in failed
         steps = ("reminded", "reminded", "escalated")
         assert await told(here) == Counter(
             [("answered", 0), ("defaulted", 1), ("timed out", 2)]
@@ -316,7 +320,13 @@ def test_a_pause_and_a_cancel_during_a_wait() -> None:
         said = await refused(rt, 1)
         shown = (await chunk_question(rt, REF.chunk(1)))["outcome"]
         assert "its chunk is CANCELLED, and does not wait for it" == shown
-        return (await ended(here)).status, said
+        status = (await ended(here)).status
+        await retry(rt, RetryRequest(REF, "me", "after all"))
+        listed = [[q["chunk"] async for q in open_questions(rt)]]
+        await asyncio.sleep(60)  # the cancel left the entry of the first asking
+        listed += [[q["chunk"] async for q in open_questions(rt)]]
+        assert listed == [[], [1]]
+        return status, said
 
     status, said = simulate(act, [asking])
     assert status is JobStatus.CANCELLED

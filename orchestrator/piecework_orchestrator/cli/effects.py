@@ -56,7 +56,7 @@ def list_effects(
             out.say(f"only the first {limit} are listed; --limit 0 lists all")
         if found and out.table:
             step = f"piecework effects resolve {job} CHUNK KEY --outcome happened"
-            out.say(f"next: {step}")
+            out.say(f"next: {step} --reason WHY")
 
     run_connected(run, output)
 
@@ -88,8 +88,8 @@ def resolve_effect(
     """Record whether an effect in doubt happened; check the other system first.
 
     An effect that happened is not repeated: its stage continues with the answer. An
-    effect that did not happen is repeated with a fresh key after a redrive, a retry or
-    a retry.
+    effect that did not happen is repeated with a fresh key after a redrive or a
+    retry.
     """
 
     async def run(client: Client, out: Output) -> None:

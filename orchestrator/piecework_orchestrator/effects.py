@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, iso
 from piecework.errors import NotFoundError, UsageError
 from piecework.runtime import Runtime
-from piecework.store.checkpoints import read_work
+from piecework.store.checkpoints import read_effects, read_work
 from piecework.store.completion import all_chunks
 from piecework.store.effects import (
     DONE,
@@ -24,6 +25,9 @@ from piecework_orchestrator.inspector import effect_document, require_chunk
 
 #: Statuses of chunks that ended without a result: no worker will resolve their effects.
 ENDED_WITHOUT_RESULT = frozenset({ChunkStatus.DEAD, ChunkStatus.CANCELLED})
+
+#: The dead letters whose effects are read before a redrive: one request each.
+MOST_LETTERS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,20 @@ async def read_in_doubt(rt: Runtime, chunk: Chunk) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: str(row["started_at"]))
 
 
+async def effects_of_letters(
+    rt: Runtime, letters: Sequence[DeadLetterRow]
+) -> list[dict[str, Any]]:
+    """Return the effects in doubt of the first dead letters that died of one."""
+    died = [each for each in letters if each.error_code == "runtime.effect.unknown"]
+    found = []
+    for letter in died[:MOST_LETTERS]:
+        facts = {"job": letter.ref.job, "chunk": letter.chunk}
+        rows = await read_effects(rt.table, letter.ref)
+        doubtful = [row for row in rows if row.state in {INTENT, UNKNOWN}]
+        found += [{**facts, "effect_key": row.key} for row in doubtful]
+    return found
+
+
 async def resolve(
     rt: Runtime, ref: ChunkRef, request: ResolutionRequest
 ) -> dict[str, Any]:
@@ -125,9 +143,19 @@ async def complete_key(rt: Runtime, chunk: Chunk, beginning: str) -> str:
 
     Raises:
         NotFoundError: `job.effect.not_found`: no key has it, or several have.
+        UsageError: `job.effect.not_resolved`: an operator has resolved it before.
     """
     found = [str(row["effect_key"]) for row in await read_in_doubt(rt, chunk)]
     matches = [key for key in found if beginning and key.startswith(beginning)]
+    if beginning and not matches:
+        for row in await read_effects(rt.table, chunk.ref):
+            by = row.item.get("resolved_by")
+            if by and row.key.startswith(beginning):
+                message = (
+                    f"{by} resolved the effect at {row.item.get('ended_at')} as "
+                    f"{row.state}: {row.item.get('resolve_reason')}."
+                )
+                raise UsageError(message, code="job.effect.not_resolved")
     if len(matches) != 1:
         number = f"{len(matches)} effects" if matches else "no effect"
         message = f"Chunk {chunk.ref} has {number} in doubt with this key."

@@ -361,6 +361,8 @@ class JobHandle(Generic[R]):
         wanted, job = parse_priority(priority), await self._record()
         if not await self.rt.backlogs.set_priority(job, wanted):
             message = f"Job {self.id} has no backlog: each chunk has a message already."
+            if job.status.ended:
+                message = f"Job {self.id} has ended ({job.status})."
             raise UsageError(message, next_step=f"`piecework jobs show {self.id}`")
         facts = {"actor": self.actor, "priority": str(wanted), "reason": reason}
         await self.rt.jobs.record(self.ref, "priority", facts)

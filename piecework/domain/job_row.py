@@ -291,6 +291,12 @@ class JobRow:
         return Cap(*(self._int(n) if n in self.item else None for n in names))
 
     @property
+    def budget_unit(self) -> str:
+        """The unit of its budget: `tokens` if it has no budget in dollars."""
+        only_tokens = self.budget.nano_usd is None and self.budget.tokens is not None
+        return "tokens" if only_tokens else "usd"
+
+    @property
     def queue(self) -> str:
         """The queue of its pipeline; empty: the default one."""
         return self._optional("queue")

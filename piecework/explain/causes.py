@@ -246,6 +246,7 @@ def job_paused(view: View) -> Iterator[Finding]:
             since=pause.at,
             until=pause.until,
             tenant=view.at.job.ref.tenant,
+            unit=view.at.job.budget_unit,
         )
     elif pause is not None and pause.code == PauseCode.PIPELINE:
         pipeline = view.at.job.pipeline
@@ -528,6 +529,14 @@ def letters_open(view: View) -> Iterator[Finding]:
         few = "" if letters.complete else "At least "
         noun = "dead letter is" if letters.number == 1 else "dead letters are"
         message = f"{few}{letters.number} {noun} open."
+        if letters.in_doubt:
+            job = view.at.job.ref.job
+            message += (
+                f" {letters.in_doubt} died of an effect in doubt: resolve it with "
+                f"`piecework effects resolve {job} CHUNK KEY --outcome happened "
+                f"--reason WHY` before a redrive. `piecework effects list {job}` has "
+                "the keys."
+            )
         message += climbed(letters.climbs)
         yield view.finding(name, message, letters.number, since=letters.since)
 

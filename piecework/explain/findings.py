@@ -81,7 +81,7 @@ FINDINGS: Final = {
             Rank.BLOCKS_JOB,
             "The budget of the job is spent, so a worker paused the job.",
             "Raise the budget: the job then continues from its checkpoints.",
-            "piecework jobs set-budget {job}",
+            "piecework jobs set-budget {job} --budget-{unit} N",
             intended=True,
         ),
         Kind(

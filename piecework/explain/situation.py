@@ -42,6 +42,8 @@ MAX_BLOCKS: Final = 3
 MAX_LETTERS: Final = 100
 #: The code of a read that the role of the operator does not allow.
 REFUSED: Final = "aws.access.denied"
+#: The code of a chunk that died of an effect in doubt.
+EFFECT_IN_DOUBT: Final = "runtime.effect.unknown"
 #: The jobs whose join is in progress, or may be a dead letter.
 JOINED: Final = (JobStatus.FINALIZING, JobStatus.PARTIAL, JobStatus.FAILED)
 
@@ -93,6 +95,7 @@ class OpenLetters:
         since: When the first of them was written, ISO 8601.
         stopped_keys: The order keys that they stop.
         climbs: The ladders of those whose next rung is ahead.
+        in_doubt: How many died of an effect in doubt.
     """
 
     number: int = 0
@@ -100,6 +103,7 @@ class OpenLetters:
     since: str = ""
     stopped_keys: frozenset[str] = frozenset()
     climbs: Sequence[Climb] = ()
+    in_doubt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +269,7 @@ async def read_letters(rt: Reading, job: Job) -> OpenLetters:
         min((letter.dead_lettered_at for letter in open_), default=""),
         frozenset({letter.order_key for letter in open_} - {""}),
         [climb for climb in map(Climb.of, open_) if climb is not None],
+        sum(letter.error_code == EFFECT_IN_DOUBT for letter in open_),
     )
 
 

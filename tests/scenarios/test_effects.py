@@ -39,10 +39,17 @@ async def test_an_effect_resolved_as_happened_is_not_repeated(
     scenario: Scenario,
 ) -> None:
     key = await effect_in_doubt(scenario)
+    explained = await piecework("jobs", "explain", "job-1")
+    assert "piecework effects resolve job-1" in " ".join(explained.stdout.split())
+    redrive = ("dlq", "redrive", "--job", "job-1", "--dry-run")
+    warned = (await piecework(*redrive)).stderr
+    assert f"effects resolve job-1 0 {key[:16]} --outcome happened --reason" in warned
+    assert "compensat" not in warned
     said = ("--outcome", "happened", "--answer", '"sent 7"')
     done = await piecework("effects", "resolve", "job-1", "0", key[:12], *said, *WHY)
     assert (0, "DONE") == (done.exit_code, "DONE" if "DONE" in done.stdout else "")
     assert "next: piecework dlq redrive --job job-1 --chunk 0" in done.stderr
+    assert "in doubt" not in (await piecework(*redrive)).stderr
     assert ["sent 7"] == await redriven(scenario)
     assert 1 == scenario.happened("transmit")
     events = await piecework("jobs", "events", "job-1", "-o", "json")
@@ -98,7 +105,8 @@ async def test_an_effect_that_is_not_in_doubt_cannot_be_resolved(
     assert (3, True) == (unknown.exit_code, "job.effect.not_found" in unknown.stderr)
     await piecework(*said)
     twice = await piecework(*said)
-    assert 3 == twice.exit_code
+    assert (2, True) == (twice.exit_code, "job.effect.not_resolved" in twice.stderr)
+    assert "resolved the effect at" in twice.stderr
     ref = (await scenario.job()).ref.chunk(0)
     (row,) = (await read_work(scenario.rt.table, ref)).effects
     assert "REFUSED" == row.state

@@ -41,7 +41,8 @@ def list_budgets(output: OutputOption = Format.TABLE) -> None:
             Column("SET BY", "set_by"),
             Column("SET AT", "set_at"),
         ]
-        empty = "no tenant has a daily budget; next: piecework budgets set TENANT"
+        step = "piecework budgets set TENANT --daily-usd USD"
+        empty = f"no tenant has a daily budget; next: {step}"
         out.rows(await client.budgets(), columns, empty)
 
     run_client(run, output)

@@ -35,7 +35,12 @@ from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
 from piecework_orchestrator.cli.output import Column, Document, Output, print_table
 from piecework_orchestrator.cli.progress import CANCELLED, DEAD_LETTERS_LEFT, OK
 from piecework_orchestrator.cli.run import confirm, run_client
-from piecework_orchestrator.cli.views.dead_letters import letter_columns, letter_line
+from piecework_orchestrator.cli.views.dead_letters import (
+    EFFECT_IN_DOUBT,
+    letter_columns,
+    letter_line,
+    may_compensate_again,
+)
 from piecework_orchestrator.closing import (
     Redriven,
     RedriveOptions,
@@ -44,6 +49,8 @@ from piecework_orchestrator.closing import (
     select_open,
 )
 from piecework_orchestrator.compensate import only_uncompensated
+from piecework_orchestrator.effects import effects_of_letters
+from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.selection import Filter
 from piecework_orchestrator.times import parse_limit
 
@@ -131,7 +138,7 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         selection = await select_open(rt, wanted, limit)
         payloads = await preview_payloads(rt, selection.letters, edit_)
         warn_of_edit(out, selection, payloads)
-        warn_of_uncompensated(out, selection)
+        await warn_of_effects(rt, out, selection)
         if dry_run:
             show_redrive(rt, out, selection, payloads)
             return 0
@@ -145,12 +152,37 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
     run_client(run, output)
 
 
-def warn_of_uncompensated(out: Output, selection: Selection) -> None:
-    """Write how many dead letters have effects whose compensation failed."""
-    if left := len(only_uncompensated(selection.letters)):
+async def warn_of_effects(rt: Runtime, out: Output, selection: Selection) -> None:
+    """Write how many dead letters left effects, and what an operator does about them.
+
+    A redrive of an effect in doubt ends in the same dead letter.
+    """
+    if doubts := await effects_of_letters(rt, selection.letters):
+        first = doubts[0]
+        job, chunk, key = first["job"], chunk_name(first["chunk"]), first["effect_key"]
         out.say(
-            f"{left} of them left effects whose compensation failed: a redrive uses"
-            " them as they are. `piecework dlq compensate` runs the compensation again"
+            f"{len(doubts)} of their effects are in doubt: a redrive ends in the same"
+            " dead letter until each is resolved. Check the other system, then"
+            f" `piecework effects resolve {job} {chunk} {key[:16]} --outcome happened"
+            " --reason WHY`, or `--outcome did-not-happen`"
+        )
+    left = only_uncompensated(selection.letters)
+    failed = [letter for letter in left if may_compensate_again(letter.facts)]
+    if failed:
+        out.say(
+            f"{len(failed)} of them left effects whose compensation failed: a redrive"
+            " uses them as they are. `piecework dlq compensate` runs the compensation"
+            " again"
+        )
+    without = [
+        letter
+        for letter in left
+        if letter not in failed and letter.error_code != EFFECT_IN_DOUBT
+    ]
+    if without:
+        out.say(
+            f"{len(without)} of them left effects of stages without a compensation: a"
+            " redrive uses them as they are"
         )
 
 

@@ -11,7 +11,7 @@ from piecework.calls.fleet_breaker import WITHOUT_CALLS_S
 from piecework.client import Client
 from piecework.domain.keys import TENANT_LIMIT
 from piecework.errors import UsageError
-from piecework.resilience.limits import Limits
+from piecework.resilience.limits import MOST, Limits
 from piecework.store.limits import NAMES
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Column, Output, facts
@@ -46,11 +46,15 @@ def set_limits(
     dependency: DependencyArgument,
     requests_per_minute: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Requests of the fleet in 60 seconds.", min=1),
+        typer.Option(
+            metavar="N", help="Requests of the fleet in 60 seconds.", min=1, max=MOST
+        ),
     ] = None,
     tokens_per_minute: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Tokens of the fleet in 60 seconds.", min=1),
+        typer.Option(
+            metavar="N", help="Tokens of the fleet in 60 seconds.", min=1, max=MOST
+        ),
     ] = None,
     concurrent: Annotated[
         int | None,
@@ -58,6 +62,7 @@ def set_limits(
             metavar="N",
             help="Calls of the fleet in flight; chunks of a tenant that run at once.",
             min=1,
+            max=MOST,
         ),
     ] = None,
     unset: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from piecework.client import Client
+from piecework.domain.job_row import PauseCode
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
     BudgetUsdOption,
@@ -19,6 +20,7 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
+from piecework_orchestrator.inspector import pause_command
 
 
 def pause_job(
@@ -52,6 +54,10 @@ def resume_job(
         with show_steps(out, facts.chunks) as progress:
             resumed = await handle.resume(reason, on_progress=progress)
         show_facts(out, resumed)
+        pause = facts.document.get("pause")
+        if out.table and pause and pause["code"] == PauseCode.BUDGET:
+            out.say("its budget is spent: it pauses again unless the budget is raised")
+            out.say(f"next: {pause_command(facts.document)}")
 
     run_client(run, output)
 

@@ -24,6 +24,9 @@ from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.selection import FINGERPRINT_DIGITS
 from piecework_orchestrator.times import format_ago, format_between
 
+#: The code of a dead letter whose effect was in doubt.
+EFFECT_IN_DOUBT = "runtime.effect.unknown"
+
 LINE_ATTRIBUTES = (
     "job",
     "label",
@@ -284,7 +287,12 @@ def next_command(letter: Document) -> str:
     if letter["state"] != OPEN:
         return f"piecework chunks show {job} {chunk}"
     only = "" if chunk == "join" else f" --chunk {chunk}"
-    if letter.get("compensation") in UNCOMPENSATED:
+    if letter["error_code"] == EFFECT_IN_DOUBT:
+        return (
+            f"piecework effects list {job} --chunk {chunk}; resolve what it lists, "
+            f"then piecework dlq redrive --job {job}{only} --reason 'what was found'"
+        )
+    if may_compensate_again(letter):
         return (
             f"fix the compensation, then "
             f"piecework dlq compensate --job {job}{only} --reason 'what was fixed'"
@@ -293,6 +301,14 @@ def next_command(letter: Document) -> str:
         f"fix the cause, then "
         f"piecework dlq redrive --job {job}{only} --reason 'what was fixed'"
     )
+
+
+def may_compensate_again(letter: Document) -> bool:
+    """Return whether a compensation failed: a stage without one has nothing to run."""
+    if letter.get("compensation") not in UNCOMPENSATED:
+        return False
+    known = letter.get("uncompensated_stages")
+    return bool(letter.get("compensation_errors")) or not known
 
 
 LINEAGE_COLUMNS = [

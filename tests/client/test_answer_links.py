@@ -164,7 +164,8 @@ async def test_a_person_answers_once_what_the_link_asks() -> None:
                 assert "Publish &lt;b&gt;?" in await page.text()
             assert "no-referrer" == page.headers["Referrer-Policy"]
         for form in ({}, {"decision": "yes"}, {"decision": "?", "reason": "x"}):
-            assert 400 == (await http.post(query, data=form)).status
+            async with http.post(query, data=form) as answered:
+                assert 400 == answered.status
         # A link from before a retry does not answer what was asked again after it.
         earlier = {**question, "asked_at": iso(time.time() - 3_600)}
         old = LINKS.read(token_of(LINKS.link(earlier)))
@@ -172,7 +173,8 @@ async def test_a_person_answers_once_what_the_link_asks() -> None:
             await client.answer_link(old, {"approved": True}, "why")
         assert "approval.question.asked_again" == refused.value.code
         again = f"/answer?{urlsplit(LINKS.link(earlier)).query}"
-        assert 409 == (await http.get(again)).status
+        async with http.get(again) as answered:
+            assert 409 == answered.status
         assert "OPEN" == (await asked(client))["state"]
 
         yes = {"decision": "yes", "reason": "it is right"}
@@ -182,9 +184,11 @@ async def test_a_person_answers_once_what_the_link_asks() -> None:
         assert [200, 409] == sorted(reply.status for reply in replies)
         (late,) = [await reply.text() for reply in replies if reply.status == 409]
         assert "ada@example.com (by link) answered" in late
-        assert 403 == (await http.get(f"{query}x")).status
+        async with http.get(f"{query}x") as answered:
+            assert 403 == answered.status
         elsewhere = urlsplit(LINKS.link({**question, "job": "none"})).query
-        assert 404 == (await http.get(f"/answer?{elsewhere}")).status
+        async with http.get(f"/answer?{elsewhere}") as answered:
+            assert 404 == answered.status
         await job.wait()
         assert [True] == [done.value async for done in job.results()]  # type: ignore[union-attr]
         told = await job.events()
@@ -236,7 +240,8 @@ async def test_the_link_of_a_webhook_answers_and_then_says_what_was_decided(
             query = urlsplit(inbox.bodies()[0]["data"]["answer_url"]).query
             assert query not in str(aws.dynamodb.tables)
             yes = {"decision": "yes", "reason": "it is right"}
-            assert 200 == (await http.post(f"/answer?{query}", data=yes)).status
+            async with http.post(f"/answer?{query}", data=yes) as answered:
+                assert 200 == answered.status
             await job.wait()
         async with http.get(f"/answer?{query}") as page:
             assert 410 == page.status

@@ -47,6 +47,7 @@ def encode_answer(model_of_question: str, schema: Mapping[str, Any], value: Any)
         UsageError: `approval.answer.invalid`.
     """
     model: type[BaseModel] | None = loaded_model(model_of_question)
+    short = model_of_question.rpartition(":")[2]
     if isinstance(value, BaseModel) and model_name(type(value)) == model_of_question:
         model = type(value)
     plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
@@ -54,16 +55,34 @@ def encode_answer(model_of_question: str, schema: Mapping[str, Any], value: Any)
         text = json.dumps(plain)
         read_json(text, Bounds(MOST_BYTES))
         if model is not None:
-            return model.model_validate_json(text).model_dump_json()
-        model_of_schema(schema).model_validate_json(text)
+            text = model.model_validate_json(text).model_dump_json()
+        else:
+            model_of_schema(schema).model_validate_json(text)
+        unknown = unknown_fields(schema, model, plain)
     except ValidationError as error:
-        name = model_of_question.rpartition(":")[2]
-        message = f"The answer does not fit {name}: {problems(error)}."
+        message = f"The answer does not fit {short}: {problems(error)}."
     except (ValueError, TypeError) as error:
         message = f"The answer is not accepted: {error}."
     else:
-        return text  # the worker's model adds the defaults
+        if not unknown:
+            return text  # the worker's model adds the defaults
+        named = ", ".join(map(repr, unknown[:SHOWN]))
+        message = f"The answer does not fit {short}: it has no field {named}."
     raise UsageError(message, code="approval.answer.invalid")
+
+
+def unknown_fields(
+    schema: Mapping[str, Any], model: type[BaseModel] | None, value: Any
+) -> list[str]:
+    """Return the fields that the model would drop: an answer is final.
+
+    A model that allows further fields says so in its schema.
+    """
+    known = schema.get("properties")
+    if known is None or "additionalProperties" in schema or not isinstance(value, dict):
+        return []
+    by_name = model.model_fields if model is not None else {}
+    return sorted(value.keys() - known.keys() - by_name.keys())
 
 
 def decode_answer(model: type[BaseModel], text: str, name: str) -> Any:

@@ -124,6 +124,9 @@ def test_one_answer_counts_and_its_stage_repeats_no_call() -> None:
         assert wait["text"].startswith("approval ")
 
         assert "approval.answer.invalid" in await refused(here.rt, 0, {"approved": 3})
+        dropped = await refused(here.rt, 0, {"approved": True, "coment": "no"})
+        assert "approval.answer.invalid" in dropped
+        assert "'coment'" in dropped
         both = await asyncio.gather(
             say(here.rt, 0), say(here.rt, 0, actor="bob"), return_exceptions=True
         )

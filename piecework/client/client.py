@@ -461,7 +461,14 @@ class Client:
         return limits_document(dependency, row)
 
     async def resume_dependency(self, dependency: str, reason: str = "") -> Document:
-        """End the pause of a dependency; workers use it within seconds."""
+        """End the pause of a dependency; workers use it within seconds.
+
+        Raises:
+            UsageError: `job.dependency.not_paused`.
+        """
+        if not (await self._quotas().read(dependency)).paused:
+            message = f"The dependency {dependency[:64]!r} is not paused."
+            raise UsageError(message, code="job.dependency.not_paused")
         row = await self._quotas().set_pause(dependency, None, reason)
         return limits_document(dependency, row)
 

@@ -1124,6 +1124,12 @@ ROWS: Final = (
         "Resume the pipeline with `piecework pipelines resume PIPELINE`.",
     ),
     Code(
+        "job.dependency.not_paused",
+        PERMANENT,
+        "The dependency is not paused, so it cannot be resumed.",
+        "See the dependencies with `piecework limits list`.",
+    ),
+    Code(
         "job.pipeline.not_paused",
         PERMANENT,
         "The pipeline is not paused, so it cannot be resumed.",

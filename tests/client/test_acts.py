@@ -12,6 +12,7 @@ from piecework import Context, Effect, PermanentError, Pipeline, Stage
 from piecework.client import Client, Edit, HandOutcome, JobHandle, RedriveOptions
 from piecework.dependency import Dependency
 from piecework.domain.model import iso
+from piecework.errors import UsageError
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime
 from piecework.settings import Settings
@@ -72,6 +73,15 @@ async def resolve(_: Client, job: JobHandle[Any], rt: Runtime) -> Any:
     )
 
 
+async def resume_dependency(client: Client, _: JobHandle[Any], __: Runtime) -> Any:
+    """Resume a paused dependency; another one is not paused."""
+    with pytest.raises(UsageError) as refused:
+        await client.resume_dependency("fax", "why")
+    assert "job.dependency.not_paused" == refused.value.code
+    await client.pause_dependency("fax", "why")
+    return await client.resume_dependency("fax", "why")
+
+
 HOOK = Subscription("ops", "https://example.com/hook", "env:PIECEWORK_WEBHOOK_OPS")
 #: The state of the job before each act, the act, and its event.
 ACTS: dict[str, tuple[str, Act, str]] = {
@@ -122,7 +132,7 @@ ACTS: dict[str, tuple[str, Act, str]] = {
     ),
     "resume a dependency": (
         "",
-        lambda c, _, __: c.resume_dependency("fax", "why"),
+        resume_dependency,
         "dependency resumed",
     ),
     "pause a pipeline": (

@@ -10,6 +10,7 @@ from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, iso
 from piecework.errors import NotFoundError, UsageError
+from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.runtime import Runtime
 from piecework.store.checkpoints import read_effects, read_work
 from piecework.store.completion import all_chunks
@@ -95,7 +96,7 @@ async def effects_of_letters(
     rt: Runtime, letters: Sequence[DeadLetterRow]
 ) -> list[dict[str, Any]]:
     """Return the effects in doubt of the first dead letters that died of one."""
-    died = [each for each in letters if each.error_code == "runtime.effect.unknown"]
+    died = [each for each in letters if each.error_code == EFFECT_IN_DOUBT]
     found = []
     for letter in died[:MOST_LETTERS]:
         facts = {"job": letter.ref.job, "chunk": letter.chunk}

@@ -223,7 +223,7 @@ def send(at: Simulated, queue: str, message: Message | str) -> None:
 
 
 def calls(name: str, *hows: str, of: Pipeline = simple, **settings: Any) -> None:
-    """Register a life in which nobody acts."""
+    """Register a life without an operator."""
     life(name, **settings)(lambda at: ends(at, *hows, of=of))
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from piecework.client import Client
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.errors import UsageError
+from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.runtime import Runtime
 from piecework_orchestrator.canary import Verdict, WaveResult
 from piecework_orchestrator.cli.dlq_edit import (
@@ -36,7 +37,6 @@ from piecework_orchestrator.cli.output import Column, Document, Output, print_ta
 from piecework_orchestrator.cli.progress import CANCELLED, DEAD_LETTERS_LEFT, OK
 from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.views.dead_letters import (
-    EFFECT_IN_DOUBT,
     letter_columns,
     letter_line,
     may_compensate_again,

@@ -122,7 +122,7 @@ def bill_notes(
     if paid.unrepeated:
         notes.append(
             f"chunks that have not repeated the stage of a lost claim:"
-            f" {paid.unrepeated}; what it had in flight is in no figure"
+            f" {paid.unrepeated}; no figure has what it had in flight"
         )
     return notes
 

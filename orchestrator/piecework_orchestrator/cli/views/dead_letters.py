@@ -8,6 +8,7 @@ from rich.console import Console
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.errors.codes import REGISTRY
+from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.store.compensations import UNCOMPENSATED
 from piecework.store.dead_letters import OPEN, REDRIVEN
 from piecework_orchestrator.cli.output import (
@@ -23,9 +24,6 @@ from piecework_orchestrator.cli.output import (
 from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.selection import FINGERPRINT_DIGITS
 from piecework_orchestrator.times import format_ago, format_between
-
-#: The code of a dead letter whose effect was in doubt.
-EFFECT_IN_DOUBT = "runtime.effect.unknown"
 
 LINE_ATTRIBUTES = (
     "job",

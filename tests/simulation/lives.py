@@ -222,6 +222,25 @@ def send(at: Simulated, queue: str, message: Message | str) -> None:
     at.world.sqs.call("send_message", request)
 
 
+def strike(
+    at: Simulated, when: str, is_hit: Callable[[Exchange], bool], freeze_s: float = 0.0
+) -> None:
+    """Kill, or freeze, the process that next makes such a request."""
+    note = at.world.on_exchange
+
+    def watch(moment: str, exchange: Exchange) -> None:
+        note(moment, exchange)
+        if moment == when and is_hit(exchange):
+            at.world.on_exchange = note
+            process = exchange.client.process
+            if freeze_s:
+                at.world.loop.freeze(process, freeze_s)
+            else:
+                at.world.kill(process)
+
+    at.world.on_exchange = watch
+
+
 def calls(name: str, *hows: str, of: Pipeline = simple, **settings: Any) -> None:
     """Register a life without an operator."""
     life(name, **settings)(lambda at: ends(at, *hows, of=of))
@@ -271,20 +290,13 @@ async def paused(at: Simulated) -> None:
 
 @life("killed before the next in order", reconcile_s=600)
 async def killed_in_order(at: Simulated) -> None:
-    note = at.world.on_exchange
-
-    def kill(when: str, exchange: Exchange) -> None:
-        note(when, exchange)
-        settles = ":to" in str(exchange.request) and "SUCCEEDED" in str(
-            exchange.request
-        )
-        if when == "applied" and settles:
-            at.world.on_exchange = note
-            at.world.kill(exchange.client.process)
+    def settles(exchange: Exchange) -> bool:
+        request = str(exchange.request)
+        return ":to" in request and "SUCCEEDED" in request
 
     await at.submit(ordered, items("slow", "", "", ""))
     await asyncio.sleep(5.0)
-    at.world.on_exchange = kill
+    strike(at, "applied", settles)
     await settled(at)
 
 
@@ -301,19 +313,14 @@ async def refused_by_table(at: Simulated) -> None:
 
 @life("resumed while chunks are given back")
 async def resumed_early(at: Simulated) -> None:
-    note = at.world.on_exchange
-
-    def freeze(when: str, exchange: Exchange) -> None:
-        note(when, exchange)
+    def writes_a_chunk(exchange: Exchange) -> bool:
         is_chunk = "CHUNK" in str(exchange.request.get("Key"))
-        if when == "applied" and exchange.operation == "update_item" and is_chunk:
-            at.world.on_exchange = note
-            at.world.loop.freeze(exchange.client.process, 3.0)
+        return exchange.operation == "update_item" and is_chunk
 
     await at.submit(simple, items("steps"))
     await asyncio.sleep(5.0)
     await at.fleet.pause(REF, mortal=False)
-    at.world.on_exchange = freeze
+    strike(at, "applied", writes_a_chunk, freeze_s=3.0)
     await asyncio.sleep(2.5)
     await at.fleet.resume(REF, mortal=False)
     await settled(at)
@@ -391,15 +398,7 @@ async def turned_back(at: Simulated) -> None:
 
 @life("turned back, and killed", max_attempts=3)
 async def turned_back_and_killed(at: Simulated) -> None:
-    note = at.world.on_exchange
-
-    def kill(when: str, exchange: Exchange) -> None:
-        note(when, exchange)
-        if when == "applied" and "REFUSED" in str(exchange.request):
-            at.world.on_exchange = note
-            at.world.kill(exchange.client.process)
-
-    at.world.on_exchange = kill
+    strike(at, "applied", lambda exchange: "REFUSED" in str(exchange.request))
     await turned_back(at)
 
 
@@ -521,15 +520,7 @@ async def in_dead_letter_queue(at: Simulated) -> None:
 
 @life("submit cut off")
 async def cut_off(at: Simulated) -> None:
-    note = at.world.on_exchange
-
-    def kill(when: str, exchange: Exchange) -> None:
-        note(when, exchange)
-        if when == "asked" and "Entries" in exchange.request:
-            at.world.on_exchange = note
-            at.world.kill(exchange.client.process)
-
-    at.world.on_exchange = kill
+    strike(at, "asked", lambda exchange: "Entries" in exchange.request)
     await at.fleet.submit(REF, simple, items("", "", ""), mortal=False)
     await settled(at)
 

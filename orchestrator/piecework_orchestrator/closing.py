@@ -56,8 +56,8 @@ async def select_open(rt: Runtime, wanted: Filter, limit: int = 0) -> Selection:
     found = (await select(rt, wanted))[::-1]
     if not found:
         message = "No open dead letter matches the filters."
-        only = f" --job {wanted.job}" if wanted.job else ""
-        step = f"`piecework dlq list{only}`"
+        one = f"`piecework dlq list --job {wanted.job}`"
+        step = one if wanted.job else "`piecework dlq list`"
         raise UsageError(message, code="redrive.selection.empty", next_step=step)
     return Selection(found[:limit] if limit else found)
 

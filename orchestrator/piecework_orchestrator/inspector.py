@@ -211,11 +211,8 @@ def pause_command(job: Mapping[str, Any]) -> str:
     if pause["code"] != PauseCode.BUDGET:
         return f"piecework jobs resume {job['job']}"
     if pause.get("until"):
-        return f"piecework budgets set {job['tenant']} --daily-usd USD"
-    caps = job.get("budget", {})
-    only_tokens = caps.get("cap_usd") is None and caps.get("cap_tokens") is not None
-    unit = job.get("budget_unit", "tokens" if only_tokens else "usd")
-    return f"piecework jobs set-budget {job['job']} --budget-{unit} N"
+        return f"piecework budgets set {job['tenant']} --daily-{pause['unit']} N"
+    return f"piecework jobs set-budget {job['job']} --budget-{pause['unit']} N"
 
 
 def job_facts(job: Job, now: float) -> Document:

@@ -346,7 +346,11 @@ def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
             raise another(job, what, str(stored), str(requested), other)
     if budget and budget != job.budget:
         has = job.budget.text() or "none"
-        change = f"To change the budget: `piecework jobs set-budget {job.ref.job}`"
+        change = (
+            f"To change the budget: `piecework jobs set-budget {job.ref.job} "
+            f"--budget-{job.budget.unit} N`"
+        )
+        change = change if job.budget else "A later budget needs one at the submit."
         raise another(job, "budget", has, budget.text(), change)
 
 

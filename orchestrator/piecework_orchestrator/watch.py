@@ -216,9 +216,8 @@ async def poll_until_ended(
 
 def describe_pause(job: Job, pause: Pause) -> str:
     """Return why a job is paused, and the command that ends the pause."""
-    facts = {**job_facts(job, 0.0), "budget_unit": job.budget_unit}
     why = f"paused by {pause.actor}: {pause.code}: {pause.message}"
-    return f"{why}; next: {pause_command(facts)}"
+    return f"{why}; next: {pause_command(job_facts(job, 0.0))}"
 
 
 def finish_of(explained: Document) -> tuple[float, float] | None:

@@ -333,11 +333,13 @@ class SharedBudget:
         if not self.waiting or not idle or budget.reserved(now, without=self.worker):
             return
         first = budget.cap.counted(self.waiting[0].amount)
-        if first.fits(budget.room(now, without=self.worker)):
+        room = budget.room(now, without=self.worker)
+        if first.fits(room):
             return  # it came while the slice was written
+        unit = "usd" if first.nano_usd > room.nano_usd else "tokens"
         text = self._spent_text(budget)
         until = next_day(self.clock()) if self.key.daily else ""
-        pause = Pause(PauseCode.BUDGET, text, self.worker, until=until)
+        pause = Pause(PauseCode.BUDGET, text, self.worker, until=until, unit=unit)
         for job in {call.job for call in self.waiting if not call.granted.done()}:
             if self._asked.get(job, -inf) <= loop_time:
                 self._asked[job] = loop_time + ASK_AGAIN_S

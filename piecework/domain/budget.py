@@ -85,6 +85,12 @@ class Cap:
         """Return what is left of the cap after an amount; 0 of a kind without a cap."""
         return Amount(self.tokens or 0, self.nano_usd or 0) - self.counted(amount)
 
+    @property
+    def unit(self) -> str:
+        """The unit in which it is set: `tokens` if it has no dollars."""
+        only_tokens = self.nano_usd is None and self.tokens is not None
+        return "tokens" if only_tokens else "usd"
+
     def text(self) -> str:
         """Return the cap in words."""
         tokens = "" if self.tokens is None else f"{self.tokens:,} tokens"

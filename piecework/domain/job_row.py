@@ -58,6 +58,7 @@ class Pause:
         actor: The operator, or the process, that paused the job.
         at: When, ISO 8601; empty until the pause is stored.
         until: When a reconciler resumes the job, ISO 8601; empty: an operator does.
+        unit: The unit of the spent budget: `usd` or `tokens`; empty: another pause.
     """
 
     code: str
@@ -65,6 +66,7 @@ class Pause:
     actor: str
     at: str = ""
     until: str = ""
+    unit: str = ""
 
     def document(self) -> dict[str, str]:
         """Return the pause as views and events show it."""
@@ -74,6 +76,7 @@ class Pause:
             "actor": self.actor,
             "at": self.at,
             **({"until": self.until} if self.until else {}),
+            **({"unit": self.unit} if self.unit else {}),
         }
 
 
@@ -186,7 +189,10 @@ class JobRow:
             return None
         names = ("pause_code", "pause_message", "paused_by", "paused_at")
         code, message, actor, at = map(self._text, names)
-        return Pause(code, message, actor, at, self._optional("pause_until"))
+        until, unit = map(self._optional, ("pause_until", "pause_unit"))
+        if code != PauseCode.BUDGET:
+            return Pause(code, message, actor, at, until)
+        return Pause(code, message, actor, at, until, unit or self.budget.unit)
 
     @property
     def resume_is_unsent(self) -> bool:
@@ -289,12 +295,6 @@ class JobRow:
         """The budget of its submit; an operator may have set another one since."""
         names = ("budget_tokens", "budget_nano_usd")
         return Cap(*(self._int(n) if n in self.item else None for n in names))
-
-    @property
-    def budget_unit(self) -> str:
-        """The unit of its budget: `tokens` if it has no budget in dollars."""
-        only_tokens = self.budget.nano_usd is None and self.budget.tokens is not None
-        return "tokens" if only_tokens else "usd"
 
     @property
     def queue(self) -> str:

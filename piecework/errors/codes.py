@@ -233,7 +233,7 @@ SHOW: Final = "`piecework dlq show JOB CHUNK`"
 
 REDRIVE: Final = "`piecework dlq redrive --job JOB --yes --reason …`"
 
-_DRY_RUN: Final = "then check with `piecework submit … --dry-run`."
+_DRY_RUN: Final = "then check with `piecework submit PIPELINE SOURCE --dry-run`."
 
 
 #: Every code, layer by layer, in the order of the documentation page: what a running

@@ -246,7 +246,7 @@ def job_paused(view: View) -> Iterator[Finding]:
             since=pause.at,
             until=pause.until,
             tenant=view.at.job.ref.tenant,
-            unit=view.at.job.budget_unit,
+            unit=pause.unit,
         )
     elif pause is not None and pause.code == PauseCode.PIPELINE:
         pipeline = view.at.job.pipeline

@@ -90,7 +90,7 @@ FINDINGS: Final = {
             "The daily budget of the tenant is spent, so a worker paused the job.",
             "Raise the daily budget, or wait: a reconciler resumes the job when the "
             "next day begins in UTC.",
-            "piecework budgets set {tenant} --daily-usd USD",
+            "piecework budgets set {tenant} --daily-{unit} N",
             intended=True,
         ),
         Kind(

@@ -44,7 +44,13 @@ async def set_budget(
         if getattr(cap, name) is not None and getattr(job.budget, name) is None:
             what = "tokens" if name == "tokens" else "dollars"
             message = f"Job {job.ref.job} was submitted without a budget in {what}."
-            raise UsageError(message, code="job.budget.none")
+            step = (
+                f"`piecework jobs set-budget {job.ref.job} "
+                f"--budget-{job.budget.unit} N`"
+            )
+            raise UsageError(
+                message, code="job.budget.none", next_step=step if job.budget else ""
+            )
     await rt.budgets.set_cap(key_of_job(job.ref), cap, actor)
     told = {"actor": actor, "budget": cap.text(), "reason": reason}
     await rt.jobs.record(job.ref, "budget set", told)

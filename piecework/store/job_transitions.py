@@ -44,7 +44,7 @@ REST_IS_HELD = f"{IN_STATE} AND attribute_exists(rest_held)"
 THIS_RESUME = f"{IN_STATE} AND resumed_at = :resumed_at"
 NEVER_RESUMED = f"{IN_STATE} AND attribute_not_exists(resumed_at)"
 #: The attributes of a pause.
-PAUSE = "pause_code, pause_message, paused_by, paused_at, pause_until"
+PAUSE = "pause_code, pause_message, paused_by, paused_at, pause_until, pause_unit"
 EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
 #: The attributes of a job that its deadline cancelled.
 BY_DEADLINE = {
@@ -221,6 +221,7 @@ class JobTransitions:
             "paused_by": pause.actor,
             "paused_at": iso(now),
             **({"pause_until": pause.until} if pause.until else {}),
+            **({"pause_unit": pause.unit} if pause.unit else {}),
         }
         move = self._moving(
             job.ref,

@@ -138,7 +138,6 @@ class Ladders:
 def escalated_event(reached: Escalation, now: float, error: str) -> WebhookEvent:
     """Return the event of a dead letter that reached a rung."""
     chunk = "join" if reached.chunk == keys.JOIN_CHUNK else str(reached.chunk)
-    name = f"{reached.job} {chunk}"
     return WebhookEvent(
         kind="dead_letter.escalated",
         id=event_id(
@@ -148,8 +147,9 @@ def escalated_event(reached: Escalation, now: float, error: str) -> WebhookEvent
         tenant=reached.tenant,
         pipeline=reached.pipeline,
         job=reached.job,
-        text=f"Dead letter {name} reached {reached.rung}: {reached.error_code}.",
-        command=f"piecework dlq show {name}",
+        text=f"Dead letter {reached.job} {chunk} reached {reached.rung}: "
+        f"{reached.error_code}.",
+        command=f"piecework dlq show {reached.job} {chunk}",
         data={
             "rung": reached.rung,
             "chunk": reached.chunk,

@@ -51,7 +51,7 @@ POLL_S = 0.25
 #: Threads besides those of the stages, for host names.
 SPARE_THREADS = 8
 #: The reason of the answers that an option gives.
-REASON = "piecework run --answer"
+REASON = "--answer of `piecework run`"
 #: Causes of dead letters that the end of the run lists.
 MAX_CAUSES = 20
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import math
 import re
 import shlex
-from argparse import ArgumentParser
+from argparse import ArgumentError, ArgumentParser
 from collections.abc import Iterator
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,14 @@ import piecework_simulation.__main__
 import piecework_simulation.dev_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
+from piecework.domain.keys import JOIN_CHUNK
+from piecework.domain.outcome import Compensation
+from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.settings import Settings
+from piecework.store.dead_letters import OPEN
 from piecework_orchestrator.cli.app import LazyCommand, app
+from piecework_orchestrator.cli.common import usage_error
+from piecework_orchestrator.cli.views.dead_letters import next_command
 from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, spans
 
 #: The commands that pass their arguments to a program of its own.
@@ -95,19 +101,27 @@ def test_every_command_that_is_named_exists() -> None:
 # ── commands in error codes, messages and help texts ────────────────────────
 
 PRODUCT = ("piecework", "workers", "orchestrator", "simulation", "examples")
-#: A command in a text: between backticks, after `next: `, or the whole text.
-NAMED = re.compile(r"`(piecework [^`]+)`|(?:^|next: )(piecework [^`;]+)")
+#: A command in a text: between backticks, after `next: ` or `then `, or a whole text.
+NAMED = re.compile(
+    r"`(piecework [a-z][^`]+)`|(?:^|next: |then )(piecework [a-z][^`;]+)"
+)
+#: A value in a command, and those that it may have; any other one may be `7`.
+VALUE = re.compile(r"\{.*?(\w+)\W*?\}|\b(?:N|USD|CHUNK)\b|…")
+VALUES = {"unit": ("usd", "tokens"), "part": ("data",)}
+#: A dead letter, and the deaths whose next commands have parts of their own.
+LETTER = {"job": "j", "state": OPEN, "error_code": "x"}
+DEATHS = ({}, {"error_code": EFFECT_IN_DOUBT}, {"compensation": Compensation.FAILED})
 
 
 def texts_of(node: ast.AST) -> Iterator[str]:
-    """Yield the texts in code; a whole word that an f-string inserts reads `X`."""
+    """Yield the texts in code; what an f-string inserts stands between braces."""
     if isinstance(node, ast.JoinedStr):
-        text = ""
-        for part in node.values:
-            is_word = not text[-1:].isalnum()
-            inserted = "X" if is_word else ""
-            text += str(part.value) if isinstance(part, ast.Constant) else inserted
-        yield text
+        yield "".join(
+            str(part.value)
+            if isinstance(part, ast.Constant)
+            else f"{{{ast.unparse(part.value)}}}"
+            for part in node.values
+        )
         return
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
@@ -115,58 +129,56 @@ def texts_of(node: ast.AST) -> Iterator[str]:
         yield from texts_of(child)
 
 
-def wrong_parts(text: str) -> list[str]:
-    """Return what a command of a text has that the tree of commands does not."""
-    found = []
+def commands_of(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command in a text, with sample values filled in."""
     for quoted, plain in NAMED.findall(re.sub(r"\n\s*", " ", text)):
-        words = re.split(r"  |, then | > | && ", quoted or plain)[0].split()[1:]
-        if not is_known(words):
-            found.append(f"piecework {' '.join(words)}")
-        command, _ = find_command(words)
-        if hasattr(command, "commands"):
-            continue  # the text has a placeholder for the command
-        options = {w for w in words if re.fullmatch(r"--?[a-z][a-z-]*", w)}
-        found += [f"{o} of {words}" for o in sorted(options - options_of(words))]
-        parsed = not isinstance(command, ArgumentParser)  # whose test parses them
-        if parsed and positional(words) > places(words):
-            found.append(f"an argument too many: {words}")
-    return found
+        named = re.split(r"  |, then | > | && ", quoted or plain)[0]
+        names = VALUES.keys() & VALUE.findall(named)
+        for values in product(*(VALUES[name] for name in names)):
+            known = dict(zip(names, values, strict=True))
+            filled = VALUE.sub(partial(value_of, known), named)
+            yield shlex.split(filled, comments=True)[1:]
 
 
-def positional(words: list[str]) -> int:
-    """Count the words of a command that are neither options nor their values."""
+def value_of(known: dict[str, str], found: re.Match[str]) -> str:
+    """Return a sample of a value in a command."""
+    return known.get(found[1] or "", "7")
+
+
+def refusal(words: list[str]) -> str:
+    """Return why the command line refuses a command; empty: it accepts it."""
     command, rest = find_command(words)
-    flags = {
-        option
-        for param in command.params
-        if getattr(param, "is_flag", False)
-        for option in (*param.opts, *param.secondary_opts)
-    }
-    count, skip = 0, False
-    for word in shlex.split(" ".join(rest), comments=True):
-        is_option = word.startswith("-")
-        count += not (skip or is_option)
-        skip = is_option and word not in flags | {"--help"} and "=" not in word
-    return count
+    if hasattr(command, "commands") or not rest or "--help" in rest:
+        return "" if is_known(words) else "there is no such command"
+    try:
+        if isinstance(command, ArgumentParser):
+            command.exit_on_error = False
+            command.parse_args(rest)
+        else:
+            command.make_context("piecework", rest).close()
+    except (usage_error(), ArgumentError, SystemExit) as error:
+        return str(error)
+    return ""
 
 
-def places(words: list[str]) -> float:
-    """Return how many arguments a command takes."""
-    command, _ = find_command(words)
-    counts = [p.nargs for p in command.params if p.param_type_name == "argument"]
-    return math.inf if -1 in counts else sum(counts)
-
-
-def test_every_command_in_a_message_exists() -> None:
+def test_the_command_line_accepts_every_command_in_a_message() -> None:
     sources = [path for name in PRODUCT for path in (ROOT / name).rglob("*.py")]
     texts = [
         (path.relative_to(ROOT).as_posix(), text)
         for path in sources
+        if path.name != "examples.py"  # whose test parses them
         for text in texts_of(ast.parse(path.read_text("utf-8")))
     ]
+    texts += [
+        ("next_command", next_command({**LETTER, **died, "chunk": chunk}))
+        for died in DEATHS
+        for chunk in (0, JOIN_CHUNK)
+    ]
+    commands = [(name, words) for name, text in texts for words in commands_of(text)]
 
-    assert 80 <= sum(bool(NAMED.search(text)) for _, text in texts)
-    assert [] == [(name, w) for name, text in texts for w in wrong_parts(text)]
+    assert 300 <= len(commands)
+    refused = [(name, words, refusal(words)) for name, words in commands]
+    assert [] == [each for each in refused if each[2]]
 
 
 def unknown_options(page: Path) -> list[str]:

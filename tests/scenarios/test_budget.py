@@ -58,9 +58,9 @@ async def test_at_the_cap_a_job_is_paused_and_a_higher_cap_resumes_it(
             shown["budget"]["cap_tokens"],
         )
         first = (await explain(scenario.rt, job))["findings"][0]
-        assert (first["code"], "set-budget job-1" in str(first)) == (
+        assert (first["code"], first["next"]) == (
             "job.budget_spent",
-            True,
+            "piecework jobs set-budget job-1 --budget-tokens N",
         )
 
         # A cap that is spent already would pause the job again.
@@ -135,6 +135,7 @@ async def test_two_jobs_share_the_daily_budget_of_their_tenant(
         for job in jobs:
             first = (await explain(rt, job))["findings"][0]
             assert first["code"] == "tenant.budget_spent"
+            assert first["next"] == "piecework budgets set default --daily-tokens N"
             assert job.pause is not None
             assert first["until"] == job.pause.until
             assert job.pause.until.endswith("T00:00:00.000Z")
@@ -161,6 +162,7 @@ async def test_a_repeated_submit_cannot_change_the_budget(scenario: Scenario) ->
     with pytest.raises(UsageError, match="its budget is 500 tokens, not 600") as other:
         await scenario.submit(counting, items, budget=Cap(600))
     assert other.value.code == "submit.token.conflict"
+    assert other.value.next_step.endswith("set-budget job-1 --budget-tokens N`")
     none = await piecework("jobs", "set-budget", "job-1", "--budget-usd", "3")
     assert "job.budget.none" in none.stderr
     wrong = await piecework("jobs", "set-budget", "job-1", "--budget-usd", "-3")

@@ -169,7 +169,7 @@ async def test_a_submit_does_not_wait_for_a_sample_whose_budget_is_spent(
         # Less than the estimates of the calls that start at once.
         done = await piecework(*submitting, "--budget-tokens", "5")
     assert (done.exit_code, "PAUSED (budget)" in done.stdout) == (0, True), done.stderr
-    assert "next: piecework jobs set-budget job-1 --budget-" in done.stderr
+    assert "next: piecework jobs set-budget job-1 --budget-tokens N" in done.stderr
 
 
 @pytest.mark.parametrize(

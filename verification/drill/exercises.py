@@ -183,7 +183,7 @@ async def in_order(fleet: Fleet, *hows: str) -> None:
 async def budget_spent(fleet: Fleet, until: str = "") -> None:
     """Pause a job as a worker does whose calls do not fit into the budget."""
     await fleet.submit("slow", "slow")
-    pause = Pause(PauseCode.BUDGET, "all is spent", "w1", until=until)
+    pause = Pause(PauseCode.BUDGET, "all is spent", "w1", until=until, unit="usd")
     assert await fleet.rt.transitions.pause(await fleet.job(), pause)
 
 

@@ -70,8 +70,8 @@ def list_approvals(
             out.say(f"only the first {limit} are listed; --limit 0 lists all")
         if found and out.table:
             first = found[0]
-            words = f"{first['job']} {chunk_cell(first)}"
-            out.say(f"next: piecework approvals show {words}")
+            chunk = chunk_cell(first)
+            out.say(f"next: piecework approvals show {first['job']} {chunk}")
 
     run_reading(run, output)
 

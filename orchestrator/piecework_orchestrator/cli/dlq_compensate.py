@@ -76,7 +76,8 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
         columns = [Column("JOB", "job"), Column(word.upper(), word, right=True)]
         out.rows(done, columns, "no compensation was changed")
         if out.table and done:
-            step = "dlq list --job" if outcome else "jobs watch"
-            out.say(f"next: piecework {step} {done[0]['job']}")
+            first = done[0]["job"]
+            listed = f"next: piecework dlq list --job {first}"
+            out.say(listed if outcome else f"next: piecework jobs watch {first}")
 
     run_client(run, output)

@@ -222,21 +222,34 @@ def test_the_name_of_a_source_is_text_whatever_its_bytes_are(
     assert [f"{tmp_path}/caf\ufffd.jsonl"] == [each.source for each in submitted]
 
 
+#: The command that raises a job's budget, and the pause by a daily budget in tokens.
+SET = "piecework jobs set-budget a"
+DAILY = {"pause_until": "2026-01-02T00:00:00.000Z", "pause_unit": "tokens"}
+
+
 @pytest.mark.parametrize(
-    ("status", "paused", "step"),
+    ("status", "paused", "more", "step"),
     [
-        ("RUNNING", "", "piecework jobs watch a"),
-        ("CANCELLED", "", "piecework jobs retry a"),
-        ("PAUSED", "person", "piecework jobs resume a"),
-        ("PAUSED", "budget", "piecework jobs set-budget a"),
-        ("SUCCEEDED", "", "piecework results a"),
-        ("PARTIAL", "", "piecework dlq list --job a"),
+        ("RUNNING", "", {}, "piecework jobs watch a"),
+        ("CANCELLED", "", {}, "piecework jobs retry a"),
+        ("PAUSED", "person", {}, "piecework jobs resume a"),
+        ("PAUSED", "budget", {"pause_unit": "usd"}, f"{SET} --budget-usd N"),
+        ("PAUSED", "budget", {"pause_unit": "tokens"}, f"{SET} --budget-tokens N"),
+        # As an earlier version has paused it.
+        ("PAUSED", "budget", {"budget_tokens": 5}, f"{SET} --budget-tokens N"),
+        ("PAUSED", "budget", DAILY, "piecework budgets set default --daily-tokens N"),
+        ("SUCCEEDED", "", {}, "piecework results a"),
+        ("PARTIAL", "", {}, "piecework dlq list --job a"),
     ],
 )
 def test_the_next_command_follows_from_the_status(
-    capsys: pytest.CaptureFixture[str], status: str, paused: str, step: str
+    capsys: pytest.CaptureFixture[str],
+    status: str,
+    paused: str,
+    more: dict[str, Any],
+    step: str,
 ) -> None:
-    item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"}
+    item = {"status": status, "gen": 1, "chunks": 1, "pipeline": "p"} | more
     item |= {"pause_code": paused, "pause_message": "x", "paused_by": "me"}
     item |= {"paused_at": "2026-01-01T00:00:00.000Z"}
     job = Job.read(JobRef("default", "a"), item)

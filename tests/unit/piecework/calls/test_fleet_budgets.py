@@ -137,7 +137,7 @@ async def test_a_call_that_comes_during_a_write_pauses_no_job() -> None:
 
 @virtually
 async def test_a_call_waits_for_those_in_flight_then_pauses_its_job() -> None:
-    worker = Worker(Record(), Cap(15))
+    worker = Worker(Record(), Cap(15, 30))
     first = await worker.reserve()
     waiting = asyncio.create_task(worker.reserve())
     await asyncio.sleep(30)
@@ -148,7 +148,8 @@ async def test_a_call_waits_for_those_in_flight_then_pauses_its_job() -> None:
     assert worker.paused == []
     last = asyncio.create_task(worker.reserve())
     await asyncio.sleep(3)
-    assert [pause.code for pause in worker.paused[:1]] == ["budget"]
+    pause = worker.paused[0]
+    assert (pause.code, pause.unit) == ("budget", "tokens")
     (await worker.reserve(waits=False)).correct(Amount(1))
     await asyncio.sleep(3)
     assert (worker.record.budget.spent, last.done()) == (Amount(12), False)

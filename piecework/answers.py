@@ -101,6 +101,15 @@ def decode_answer(model: type[BaseModel], text: str, name: str) -> Any:
         raise PermanentError(message, code="runtime.answer.invalid") from error
 
 
+def misfit(schema: str, text: str) -> str:
+    """Return why a JSON text does not fit a JSON schema; empty: it fits."""
+    try:
+        model_of_schema(json.loads(schema)).model_validate_json(text)
+    except ValidationError as error:
+        return problems(error)
+    return ""
+
+
 def accepts(name: str, text: str) -> bool:
     """Return whether the model of this name, if it is loaded, accepts an answer."""
     try:

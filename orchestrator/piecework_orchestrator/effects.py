@@ -9,6 +9,7 @@ from typing import Any
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, iso
+from piecework.domain.rows import EffectRow
 from piecework.errors import NotFoundError, UsageError
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.runtime import Runtime
@@ -20,12 +21,16 @@ from piecework.store.effects import (
     REFUSED,
     UNKNOWN,
     Resolution,
+    correct_effect,
     resolve_effect,
 )
 from piecework_orchestrator.inspector import effect_document, require_chunk
 
 #: Statuses of chunks that ended without a result: no worker will resolve their effects.
 ENDED_WITHOUT_RESULT = frozenset({ChunkStatus.DEAD, ChunkStatus.CANCELLED})
+
+#: States of an effect in doubt.
+IN_DOUBT = frozenset({INTENT, UNKNOWN})
 
 #: The dead letters whose effects are read before a redrive: one request each.
 MOST_LETTERS = 50
@@ -38,12 +43,14 @@ class ResolutionRequest:
     Attributes:
         key: The effect's key, or the beginning of the key.
         answer: The value that the call returned, as JSON; None: it did not happen.
+        correct: Replace an earlier resolution, if its stage is not complete.
     """
 
     key: str
     answer: str | None
     actor: str
     reason: str
+    correct: bool = False
 
 
 def require_reason(reason: str) -> None:
@@ -87,7 +94,7 @@ async def read_in_doubt(rt: Runtime, chunk: Chunk) -> list[dict[str, Any]]:
             **effect_document(row),
         }
         for row in work.effects
-        if row.state in {INTENT, UNKNOWN}
+        if row.state in IN_DOUBT
     ]
     return sorted(found, key=lambda row: str(row["started_at"]))
 
@@ -101,7 +108,7 @@ async def effects_of_letters(
     for letter in died[:MOST_LETTERS]:
         facts = {"job": letter.ref.job, "chunk": letter.chunk}
         rows = await read_effects(rt.table, letter.ref)
-        doubtful = [row for row in rows if row.state in {INTENT, UNKNOWN}]
+        doubtful = [row for row in rows if row.state in IN_DOUBT]
         found += [{**facts, "effect_key": row.key} for row in doubtful]
     return found
 
@@ -114,52 +121,79 @@ async def resolve(
     Raises:
         NotFoundError: `job.chunk.not_found`, `job.effect.not_found`.
         UsageError: `job.effect.not_resolved`: a worker holds the chunk, or the effect
-            is not in doubt any more; `cli.reason.missing`.
+            is not in doubt any more; `job.effect.answer_invalid`; `cli.reason.missing`.
     """
     require_reason(request.reason)
     chunk = await require_chunk(rt, ref)
-    key = await complete_key(rt, chunk, request.key)
+    row = await find_effect(rt, chunk, request)
     answer = None
     if request.answer is not None:
-        at = keys.effect_value_key(ref.tenant, ref.job, key)
+        require_fitting(row, request.answer)
+        at = keys.effect_value_key(ref.tenant, ref.job, row.key)
         answer = await rt.objects.put_value(request.answer, at)
     resolution = Resolution(request.actor, request.reason, iso(rt.clock()), answer)
-    if chunk.status not in ENDED_WITHOUT_RESULT or not await resolve_effect(
-        rt.table, chunk, key, resolution
-    ):
+    if not await settle(rt, chunk, row, resolution):
         message = (
-            f"The effect was not resolved: chunk {ref} is {chunk.status}, or it "
-            "changed meanwhile."
+            f"The effect was not resolved: chunk {ref} is {chunk.status} at stage "
+            f"{chunk.stage!r}, or it changed meanwhile."
         )
         raise UsageError(message, code="job.effect.not_resolved")
     state = REFUSED if answer is None else DONE
-    facts = {"chunk": ref.chunk, "effect_key": key, "state": state}
+    facts = {"chunk": ref.chunk, "effect_key": row.key, "state": state}
     author = {"actor": request.actor, "reason": request.reason}
     await rt.jobs.record(ref.of, "effect resolved", facts | author)
     return {"job": ref.job, "status": str(chunk.status), **facts}
 
 
-async def complete_key(rt: Runtime, chunk: Chunk, beginning: str) -> str:
-    """Return the key of the only effect in doubt whose key has this beginning.
+async def find_effect(
+    rt: Runtime, chunk: Chunk, request: ResolutionRequest
+) -> EffectRow:
+    """Return the only effect that may be resolved, and whose key begins so.
 
     Raises:
-        NotFoundError: `job.effect.not_found`: no key has it, or several have.
+        NotFoundError: `job.effect.not_found`: no key begins so, or several do.
         UsageError: `job.effect.not_resolved`: an operator has resolved it before.
     """
-    found = [str(row["effect_key"]) for row in await read_in_doubt(rt, chunk)]
-    matches = [key for key in found if beginning and key.startswith(beginning)]
-    if beginning and not matches:
-        for row in await read_effects(rt.table, chunk.ref):
-            by = row.item.get("resolved_by")
-            if by and row.key.startswith(beginning):
-                message = (
-                    f"{by} resolved the effect at {row.item.get('ended_at')} as "
-                    f"{row.state}: {row.item.get('resolve_reason')}."
-                )
-                raise UsageError(message, code="job.effect.not_resolved")
-    if len(matches) != 1:
-        number = f"{len(matches)} effects" if matches else "no effect"
+    rows = await read_effects(rt.table, chunk.ref) if request.key else []
+    named = [row for row in rows if row.key.startswith(request.key)]
+    resolved = [row for row in named if row.resolved_at]
+    found = [row for row in named if row.state in IN_DOUBT]
+    found += resolved if request.correct else []
+    if resolved and not found:
+        facts = resolved[0].item
+        message = (
+            f"{facts['resolved_by']} resolved the effect at {facts['resolved_at']} as "
+            f"{facts['state']}: {facts['resolve_reason']}."
+        )
+        step = "Add --correct (`correct=True`) if that was wrong."
+        raise UsageError(message, code="job.effect.not_resolved", next_step=step)
+    if len(found) != 1:
+        number = f"{len(found)} effects" if found else "no effect"
         message = f"Chunk {chunk.ref} has {number} in doubt with this key."
         step = f"`piecework effects list {chunk.ref.job}` lists the keys."
         raise NotFoundError(message, code="job.effect.not_found", next_step=step)
-    return matches[0]
+    return found[0]
+
+
+def require_fitting(row: EffectRow, answer: str) -> None:
+    """Refuse an answer that the effect's function could not have returned.
+
+    Raises:
+        UsageError: `job.effect.answer_invalid`.
+    """
+    from piecework.answers import misfit  # loads pydantic: only writers need it
+
+    if wrong := misfit(row.answer_schema, answer):
+        message = f"The answer is not what the call of {row.stage!r} returns: {wrong}."
+        raise UsageError(message, code="job.effect.answer_invalid")
+
+
+async def settle(
+    rt: Runtime, chunk: Chunk, row: EffectRow, resolution: Resolution
+) -> bool:
+    """Store a resolution, the first or a correction; False: the state has changed."""
+    if chunk.status not in ENDED_WITHOUT_RESULT:
+        return False
+    if row.state in IN_DOUBT:
+        return await resolve_effect(rt.table, chunk, row.key, resolution)
+    return await correct_effect(rt.table, chunk, row, resolution)

@@ -311,8 +311,7 @@ class Caller:
                 return await self._replayed(call, answer)
             case Proceed(gen, _, seconds):
                 if dependency.may_have_forgotten(seconds):
-                    await self.ledger.mark_unknown(call.key)
-                    raise effect_unknown_error(dependency, call.bound.func)
+                    raise await self._in_doubt(call)
                 found = await self.attempts.look_up(call, call.sent_key(gen))
                 if isinstance(found, Failed):
                     return found
@@ -325,7 +324,16 @@ class Caller:
                 execution = self._execute(call, gen, doubtful=True)
                 return await self.run_to_completion(execution)
             case _:
-                raise effect_unknown_error(dependency, call.bound.func)
+                raise await self._in_doubt(call)
+
+    async def _in_doubt(self, call: Call) -> PermanentError:
+        """Record that an effect is in doubt, and return the error.
+
+        The type of the answer is stored, too: it checks what an operator resolves.
+        """
+        schema = values.result_schema(call.bound.func)
+        await self.ledger.mark_unknown(call.key, schema)
+        return effect_unknown_error(call.dependency, call.bound.func)
 
     async def _replayed(self, call: Call, answer: str) -> Answered[str] | Failed:
         """Return the answer of an effect from the ledger; its number is done then."""
@@ -357,8 +365,7 @@ class Caller:
         elif not doubtful and end.is_not_executed:
             await ledger.mark_refused(call.key)
         elif dependency.effect is Effect.NON_IDEMPOTENT:
-            await ledger.mark_unknown(call.key)
-            raise effect_unknown_error(dependency, call.bound.func) from end.error
+            raise await self._in_doubt(call) from end.error
         return end
 
     async def run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:

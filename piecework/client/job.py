@@ -532,6 +532,7 @@ class JobHandle(Generic[R]):
         *,
         happened: bool,
         answer: Any = None,
+        correct: bool = False,
     ) -> Document:
         """Record whether an effect in doubt happened; return the effect.
 
@@ -541,14 +542,16 @@ class JobHandle(Generic[R]):
             reason: Where the outcome was checked; kept in the record.
             happened: Whether the other system executed the effect.
             answer: The value that the call returned, as JSON has it.
+            correct: Replace an earlier resolution, if its stage is not complete.
 
         Raises:
             NotFoundError: `job.chunk.not_found`, `job.effect.not_found`.
-            UsageError: `job.effect.not_resolved`, `cli.reason.missing`.
+            UsageError: `job.effect.not_resolved`, `job.effect.answer_invalid`,
+                `cli.reason.missing`.
         """
         await self._record()
         text = json.dumps(answer) if happened else None
-        request = ResolutionRequest(key, text, self.actor, reason)
+        request = ResolutionRequest(key, text, self.actor, reason, correct)
         return await resolve(self.rt, self.ref.chunk(chunk), request)
 
     # ── questions ─────────────────────────────────────────────────────────────

@@ -208,8 +208,11 @@ class Ledger(Protocol):
     async def mark_refused(self, key: str) -> None:
         """Record that an effect was refused: it did not happen."""
 
-    async def mark_unknown(self, key: str) -> None:
-        """Record that it is unknown whether an effect happened."""
+    async def mark_unknown(self, key: str, schema: str) -> None:
+        """Record that it is unknown whether an effect happened.
+
+        `schema`: the JSON schema of its answer; empty: it is not known.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,17 @@ class EffectRow(Row):
         return self._text("started_at")
 
     @property
+    def answer_schema(self) -> str:
+        """The JSON schema of its answer; it accepts any if the type is not known."""
+        return str(self.item.get("answer_schema", "{}"))
+
+    @property
+    def resolved_at(self) -> str:
+        """When an operator resolved it; empty: its end is known from a worker."""
+        at = str(self.item.get("resolved_at", ""))
+        return at if at == self.item.get("ended_at") else ""
+
+    @property
     def usage(self) -> CallUsage:
         """What its call used, as the claim that was answered has reported."""
         return CallUsage.read(self.item.get("call_usage"))

@@ -19,15 +19,18 @@ from collections.abc import Callable
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
 from piecework.domain.mismatch import describe_mismatch, name_of, unfinished
-from piecework.domain.records import DEPTH, MIB, Bounds, require_bounded
+from piecework.domain.records import DEPTH, KIB, MIB, Bounds, require_bounded
 from piecework.errors import PermanentError
 
 #: Bytes of a value as JSON; memory holds several copies of it at once.
 VALUE_LIMIT = 16 * MIB
 #: A value may be a long list of numbers. A deep value is a mistake.
 BOUNDS = Bounds(VALUE_LIMIT, depth=DEPTH, nodes=4_000_000)
+#: Characters of a type's schema that a row stores; a row has at most 400 KiB.
+SCHEMA_LIMIT = 32 * KIB
 #: Functions whose type is cached; bounded, because a stage may create functions.
 FUNCTIONS_KEPT = 1_024
 
@@ -110,6 +113,18 @@ def decode(function: Callable[..., Any], text: str) -> Any:
 def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
     """Return the type of a function's result; any JSON without an annotation."""
     return TypeAdapter(result_hint(function))
+
+
+def result_schema(function: Callable[..., Any]) -> str:
+    """Return the JSON schema of a function's result; empty: it has none, or a long one.
+
+    Like a stored value, it has the names of fields, not their aliases.
+    """
+    try:
+        text = json.dumps(result_type(function).json_schema(by_alias=False))
+    except (PydanticUserError, TypeError, ValueError):
+        return ""
+    return text if len(text) <= SCHEMA_LIMIT else ""
 
 
 def result_hint(function: Callable[..., Any]) -> Any:

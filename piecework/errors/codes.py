@@ -1034,6 +1034,12 @@ ROWS: Final = (
         "Run `piecework jobs retry JOB --deadline 2h`, or leave out the deadline.",
     ),
     Code(
+        "job.effect.answer_invalid",
+        PERMANENT,
+        "The answer does not match what the call of the effect returns.",
+        "Give --answer the JSON value that the call returned.",
+    ),
+    Code(
         "job.effect.not_found",
         PERMANENT,
         "The chunk has no effect in doubt with this key, or more than one.",

@@ -151,7 +151,6 @@ class EffectLedger:
                 )
             case "INTENT" | "UNKNOWN" if row:
                 if effect is Effect.NON_IDEMPOTENT:
-                    await self.mark_unknown(key)
                     return Unknown()
                 seconds = self.clock() - moment(row["started_at"])
                 return Proceed(row["gen"], in_doubt=True, seconds=seconds)
@@ -226,9 +225,14 @@ class EffectLedger:
         if isinstance(reply, Written):
             self._rows[key] = {**self._rows[key], **facts}
 
-    async def mark_unknown(self, key: str) -> None:
-        """Record that it is unknown whether an effect happened."""
-        await self._record_end(key, UNKNOWN, {})
+    async def mark_unknown(self, key: str, schema: str) -> None:
+        """Record that it is unknown whether an effect happened.
+
+        `schema`: the JSON schema of its answer, for an operator; empty: unknown.
+        """
+        await self._record_end(
+            key, UNKNOWN, {"answer_schema": schema} if schema else {}
+        )
 
     async def _record_end(
         self,
@@ -303,6 +307,14 @@ class EffectLedger:
 #
 # INTENT | UNKNOWN -> DONE       it happened; the stage continues with the given answer
 # INTENT | UNKNOWN -> REFUSED    it did not; the next generation has a new key
+# DONE -> REFUSED, and back      the operator was wrong, and the stage is not complete
+
+#: A complete stage has used the answer, and does not run again.
+AT_ITS_STAGE = f"{ENDED_AS_READ} AND stage = :at"
+#: An effect that began again, or whose worker reported its end, has another time.
+RESOLVED_AS_READ = (
+    "#state IN (:done, :refused) AND resolved_at = :read AND ended_at = :read"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,31 +336,67 @@ async def resolve_effect(
     table: Table, chunk: Chunk, effect_key: str, resolution: Resolution
 ) -> bool:
     """Resolve an effect in doubt of an ended chunk; False: the state has changed."""
-    check = table.action(
+    doubtful = {"intent": INTENT, "unknown": UNKNOWN}
+    check = _ended_check(table, chunk, ENDED_AS_READ)
+    settle = _settling(table, chunk, effect_key, resolution, IN_PROGRESS, **doubtful)
+    return isinstance(await table.transact([check, settle]), Written)
+
+
+async def correct_effect(
+    table: Table, chunk: Chunk, row: EffectRow, resolution: Resolution
+) -> bool:
+    """Move DONE -> REFUSED, or back, or give DONE another answer.
+
+    False: its stage is complete, or the state has changed.
+    """
+    resolved = {"done": DONE, "refused": REFUSED, "read": row.resolved_at}
+    check = _ended_check(table, chunk, AT_ITS_STAGE, at=row.stage)
+    settle = _settling(table, chunk, row.key, resolution, RESOLVED_AS_READ, **resolved)
+    return isinstance(await table.transact([check, settle]), Written)
+
+
+def _ended_check(table: Table, chunk: Chunk, condition: str, **compared: str) -> Action:
+    return table.action(
         "ConditionCheck",
         chunk.ref.pk,
         chunk.ref.sk,
-        condition=ENDED_AS_READ,
+        condition=condition,
         values={
             "seen": chunk.status,
             "dead": ChunkStatus.DEAD,
             "cancelled": ChunkStatus.CANCELLED,
             "gen": chunk.gen,
+            **compared,
         },
     )
+
+
+def _settling(
+    table: Table,
+    chunk: Chunk,
+    effect_key: str,
+    resolution: Resolution,
+    condition: str,
+    **compared: str,
+) -> Action:
+    """Return the write of a resolution; no answer of an earlier one stays."""
     facts = {
         "state": REFUSED if resolution.answer is None else DONE,
         "ended_at": resolution.at,
+        "resolved_at": resolution.at,
         "resolved_by": resolution.actor,
         "resolve_reason": resolution.reason,
         **(resolution.answer or {}),
     }
-    settle = table.action(
+    stale = ["value", "value_at", "value_sha256"]
+    return table.action(
         "Update",
         chunk.ref.pk,
         keys.effect_sk(chunk.ref.chunk, effect_key),
-        condition=IN_PROGRESS,
-        update="SET " + ", ".join(f"#{name} = :{name}" for name in facts),
-        values={"intent": INTENT, "unknown": UNKNOWN, **facts},
+        condition=condition,
+        update="SET "
+        + ", ".join(f"#{name} = :{name}" for name in facts)
+        + " REMOVE "
+        + ", ".join(f"#{name}" for name in stale if name not in facts),
+        values={**compared, **facts},
     )
-    return isinstance(await table.transact([check, settle]), Written)

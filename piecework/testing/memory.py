@@ -168,7 +168,7 @@ class MemoryJournal:
         """Forget an intent that came to nothing."""
         self.effects.pop(key, None)
 
-    async def mark_unknown(self, key: str) -> None:
+    async def mark_unknown(self, key: str, schema: str) -> None:
         """Keep the intent: it shows that the effect is in doubt."""
 
 

@@ -45,8 +45,8 @@ async def test_an_effect_resolved_as_happened_is_not_repeated(
     warned = (await piecework(*redrive)).stderr
     assert f"effects resolve job-1 0 {key[:16]} --outcome happened --reason" in warned
     assert "compensat" not in warned
-    said = ("--outcome", "happened", "--answer", '"sent 7"')
-    done = await piecework("effects", "resolve", "job-1", "0", key[:12], *said, *WHY)
+    resolve = ("effects", "resolve", "job-1", "0", key[:12], *HAPPENED, *WHY)
+    done = await piecework(*resolve, "--answer", '"sent 7"')
     assert (0, "DONE") == (done.exit_code, "DONE" if "DONE" in done.stdout else "")
     assert "next: piecework dlq redrive --job job-1 --chunk 0" in done.stderr
     assert "in doubt" not in (await piecework(*redrive)).stderr
@@ -55,6 +55,30 @@ async def test_an_effect_resolved_as_happened_is_not_repeated(
     events = await piecework("jobs", "events", "job-1", "-o", "json")
     (resolved,) = [e for e in events.document if e["event"] == "effect resolved"]
     assert "asked the other side" == resolved["facts"]["reason"]
+
+
+async def test_a_wrong_resolution_is_refused_or_corrected_until_its_stage_is_complete(
+    scenario: Scenario,
+) -> None:
+    key = await effect_in_doubt(scenario)
+    resolve = ("effects", "resolve", "job-1", "0", key, *WHY, *HAPPENED)
+    for wrong in ("7", "null"):
+        refused = await piecework(*resolve, "--answer", wrong)
+        assert 2 == refused.exit_code
+        assert "error job.effect.answer_invalid" in refused.stderr
+        assert "it: Input should be a valid string" in " ".join(refused.stderr.split())
+    assert 0 == (await piecework(*resolve, "--answer", '"sent 8"')).exit_code
+    again = await piecework(*resolve, "--answer", '"sent 7"')
+    assert "job.effect.not_resolved" in again.stderr
+    assert "next: Add --correct" in again.stderr
+    corrected = await piecework(*resolve, "--answer", '"sent 7"', "--correct")
+    assert 0 == corrected.exit_code
+    assert ["sent 7"] == await redriven(scenario)
+    late = await piecework(*resolve, "--answer", '"sent 8"', "--correct")
+    assert "job.effect.not_resolved" in late.stderr
+    events = await piecework("jobs", "events", "job-1", "-o", "json")
+    done = [e for e in events.document if e["event"] == "effect resolved"]
+    assert 2 == len(done)
 
 
 async def test_an_effect_resolved_as_not_happened_is_repeated_with_a_fresh_key(

@@ -10,7 +10,7 @@ from piecework.domain import keys
 from piecework.domain.model import ChunkStatus, Effect
 from piecework.domain.protocols import ClaimLostError
 from piecework.domain.rows import EffectRow
-from piecework.store.effects import Resolution, resolve_effect
+from piecework.store.effects import Resolution, correct_effect, resolve_effect
 from tests.store.conftest import Store
 from tests.store.writes import rows
 
@@ -21,6 +21,7 @@ MAY: dict[str, set[Any]] = {
     "mark_refused": {"INTENT", "UNKNOWN"},
     "mark_unknown": {"INTENT", "UNKNOWN"},
 }
+GIVEN = {"finish": ["key", '"x"'], "mark_unknown": ["key", '{"type": "string"}']}
 BECOMES = {
     "begin": "INTENT",
     "finish": "DONE",
@@ -51,7 +52,7 @@ async def test_an_effect_moves_only_along_its_states(
     else:
         row = {"state": state, "stage": "first", "gen": 2}
         ledger.load([EffectRow({"effect_key": "key", **row})])
-        await getattr(ledger, verb)(*(["key", '"x"'] if verb == "finish" else ["key"]))
+        await getattr(ledger, verb)(*GIVEN.get(verb, ["key"]))
     if state in MAY[verb]:
         assert (await store.item(store.chunk.pk, sk))["state"] == BECOMES[verb]
     else:
@@ -89,7 +90,7 @@ async def test_the_end_of_an_effect_changes_no_later_generation(
     sk = keys.effect_sk(3, "key")
     await store.change(store.chunk.pk, sk, gen=3)
     before = await store.everything()
-    await getattr(ledger, verb)(*(["key", '"x"'] if verb == "finish" else ["key"]))
+    await getattr(ledger, verb)(*GIVEN.get(verb, ["key"]))
     assert before == await store.everything()
 
 
@@ -144,3 +145,46 @@ async def test_a_person_settles_nothing_of_a_chunk_that_may_go_on(
     as_seen = not moved or {"status": str(status)} == moved
     may = as_seen and status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
     assert may is await resolve_effect(store.table, chunk, "key", NOT_SEEN)
+
+
+@pytest.mark.parametrize(
+    ("row", "chunk", "corrected"),
+    [
+        ({}, {}, True),
+        ({"state": "REFUSED"}, {"status": "CANCELLED"}, True),
+        ({"state": "COMPENSATED"}, {}, False),
+        ({"state": "INTENT"}, {}, False),
+        # Another operator corrected it, or its worker reported the end.
+        ({"resolved_at": "later", "ended_at": "later"}, {}, False),
+        ({"ended_at": "later"}, {}, False),
+        ({}, {"status": "RUNNING"}, False),
+        ({}, {"gen": 9}, False),
+        ({}, {"stage": "second"}, False),
+    ],
+)
+@pytest.mark.parametrize("finding", [SEEN, NOT_SEEN])
+async def test_a_person_corrects_only_a_resolution_whose_stage_is_not_complete(
+    store: Store,
+    row: dict[str, Any],
+    chunk: dict[str, Any],
+    corrected: bool,  # noqa: FBT001 -- a case of the table
+    finding: Resolution,
+) -> None:
+    status = "CANCELLED" if chunk.get("status") == "CANCELLED" else "DEAD"
+    read = await store.put_chunk(status=status, stage="first")
+    sk = keys.effect_sk(3, "key")
+    resolved = {"state": "DONE", "resolved_at": "then", "ended_at": "then"}
+    kept = {"effect_key": "key", "stage": "first", "value_at": "k", **resolved}
+    await store.put(store.chunk.pk, sk, **{**kept, **row})
+    await store.change(**chunk) if chunk else None
+    before = await store.everything()
+    settled = await correct_effect(store.table, read, EffectRow(kept), finding)
+    assert corrected is settled
+    if not settled:
+        assert before == await store.everything()
+        return
+    now = await store.item(store.chunk.pk, sk)
+    assert ("DONE" if finding.answer else "REFUSED") == now["state"]
+    assert finding.at == now["resolved_at"] == now["ended_at"]
+    answer = {name: now[name] for name in ("value", "value_at") if name in now}
+    assert (finding.answer or {}) == answer

@@ -61,7 +61,7 @@ def list_effects(
     run_connected(run, output)
 
 
-def resolve_effect(
+def resolve_effect(  # noqa: PLR0913, PLR0917 -- the options of one command
     job: JobArgument,
     chunk: ChunkArgument,
     key: Annotated[
@@ -81,6 +81,13 @@ def resolve_effect(
             help="With --outcome happened: the value that the call returned.",
         ),
     ] = "null",
+    correct: Annotated[
+        bool,
+        typer.Option(
+            "--correct",
+            help="Replace an earlier resolution, if its stage is not complete.",
+        ),
+    ] = False,
     reason: ReasonOption = "",
     yes: YesOption = False,
     output: OutputOption = Format.TABLE,
@@ -102,7 +109,12 @@ def resolve_effect(
         what = f"Record that {key} of {handle.ref.chunk(number)} {word}"
         await confirm(what, out, yes=yes)
         resolved = await handle.resolve_effect(
-            number, key, reason, happened=happened, answer=value
+            number,
+            key,
+            reason,
+            happened=happened,
+            answer=value,
+            correct=correct,
         )
         out.document(resolved, lambda console: console.print(facts(resolved.items())))
         if out.table:

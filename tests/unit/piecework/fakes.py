@@ -113,9 +113,9 @@ class Diary(MemoryJournal):
         self.said.append("refuse")
         await MemoryJournal.mark_refused(self, key)
 
-    async def mark_unknown(self, key: str) -> None:
+    async def mark_unknown(self, key: str, schema: str) -> None:
         self.said.append("doubt")
-        await MemoryJournal.mark_unknown(self, key)
+        await MemoryJournal.mark_unknown(self, key, schema)
 
 
 def caller(journal: MemoryJournal | None = None, **facts: Any) -> Caller:

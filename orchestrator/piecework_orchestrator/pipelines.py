@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from piecework.domain.keys import is_name
@@ -73,9 +74,15 @@ async def pause_one(
         UsageError: `cli.usage.invalid`: not the name of a pipeline.
     """
     require_name(pipeline)
-    return followed(
-        await pause_pipeline(rt, tenant, pipeline, actor=actor, reason=reason)
-    )
+    before = {row["pipeline"]: row for row in await list_pipelines(rt, tenant)}
+    used = [name for name, row in before.items() if row["workers"] or row["jobs"]]
+    paused = await pause_pipeline(rt, tenant, pipeline, actor=actor, reason=reason)
+    return {
+        **followed(paused),
+        "replaced": before.get(pipeline, {}).get("pause"),
+        "known": pipeline in used,
+        "similar": get_close_matches(pipeline, used),
+    }
 
 
 async def resume_one(

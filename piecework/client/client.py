@@ -29,7 +29,12 @@ from piecework.client.arguments import (
 )
 from piecework.client.job import JobHandle
 from piecework.client.sync import Blocking, BlockingIterator, SyncJob
-from piecework.client.views import JobFacts, limits_document, tenant_budget_document
+from piecework.client.views import (
+    JobFacts,
+    limits_document,
+    pause_document,
+    tenant_budget_document,
+)
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
@@ -44,8 +49,9 @@ from piecework.pipelines import Pipeline
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
+from piecework.store.breakers import read_fleet
 from piecework.store.dead_letters import Closing
-from piecework.store.limits import Quotas
+from piecework.store.limits import Quotas, read_quota
 from piecework.webhooks.answer_links import AnswerLink
 from piecework_orchestrator.approvals import (
     AnswerRequest,
@@ -424,9 +430,12 @@ class Client:
         return await answer(self.runtime, ref.chunk(link.chunk), request)
 
     async def limits(self) -> list[Document]:
-        """Return the limits of the dependencies that have used any."""
-        rows = self._quotas().rows()
-        return [limits_document(name, row) async for name, row in rows]
+        """Return the limits of the dependencies that have used any, or are paused."""
+        return [
+            limits_document(name, row)
+            async for name, row in self._quotas().rows()
+            if (quota := read_quota(row)).is_used or quota.paused
+        ]
 
     async def set_limits(
         self, dependency: str, limits: Limits, reason: str = ""
@@ -450,15 +459,17 @@ class Client:
     async def pause_dependency(self, dependency: str, reason: str = "") -> Document:
         """Start no further call to a dependency, in any job, until it is resumed.
 
-        Workers use it within seconds; calls in flight finish.
+        Workers use it within seconds; calls in flight finish. `replaced` is an earlier
+        pause; `known` is false if no limit and no breaker has the name yet.
 
         Raises:
             UsageError: `cli.usage.invalid`: not the name of a dependency.
         """
         require_dependency(dependency)
+        before = await read_fleet(self.runtime.table)
         pause = Pause(PauseCode.PERSON, reason, self._actor)
         row = await self._quotas().set_pause(dependency, pause)
-        return limits_document(dependency, row)
+        return pause_document(dependency, row, before)
 
     async def resume_dependency(self, dependency: str, reason: str = "") -> Document:
         """End the pause of a dependency; workers use it within seconds.
@@ -480,7 +491,8 @@ class Client:
         """Start no further call of a pipeline, in any job, until it is resumed.
 
         Its running jobs are paused, and so is each job that starts meanwhile. Calls in
-        flight finish.
+        flight finish. `replaced` is an earlier pause; `known` is false if no worker and
+        no active job has the name.
         """
         return await pause_one(
             self.runtime, self.runtime.settings.tenant, pipeline, self._actor, reason

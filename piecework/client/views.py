@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Generic, Self, TypeVar
 
 from piecework.domain.model import JobStatus, iso
 from piecework.resilience.budget import on_day
+from piecework.store.breakers import FleetRecord
 from piecework.store.budgets import read_budget
 from piecework.store.limits import NAMES, read_quota
 from piecework_orchestrator.inspector import Document, budget_document
@@ -122,6 +124,23 @@ def tenant_budget_document(tenant: str, row: Mapping[str, Any], now: float) -> D
         **budget_document(budget, now),
         "set_by": row.get("set_by", ""),
         "set_at": row.get("set_at", ""),
+    }
+
+
+def pause_document(
+    dependency: str, row: Mapping[str, Any], before: FleetRecord
+) -> Document:
+    """Return the limits of a paused dependency, and what the pause replaced.
+
+    A name that nothing has used may be a typing error, or wait for its first call.
+    """
+    used = before.breakers.keys() | {n for n, q in before.quotas.items() if q.is_used}
+    earlier = before.quotas.get(dependency)
+    return {
+        **limits_document(dependency, row),
+        "replaced": earlier.paused if earlier else "",
+        "known": dependency in used,
+        "similar": get_close_matches(dependency, sorted(used)),
     }
 
 

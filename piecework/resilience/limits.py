@@ -125,6 +125,11 @@ class Quota:
     paused: str = ""
 
     @property
+    def is_used(self) -> bool:
+        """Whether a worker has used it, or an operator's limits are in it."""
+        return self.seq > 0 or bool(self.operator)
+
+    @property
     def limits(self) -> Limits:
         """The limits in force."""
         return self.declared.changed_by(self.operator)

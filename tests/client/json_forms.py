@@ -86,6 +86,7 @@ WALK: dict[str, Sequence[str]] = {
         "jobs explain JOB",
         "jobs resume JOB --reason why",
         "pipelines pause words --reason why",
+        "pipelines pause words --reason more",
         "pipelines list",
         "pipelines resume words --reason why",
         "limits set fax --requests-per-minute 3 --reason why",

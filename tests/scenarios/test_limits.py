@@ -76,6 +76,38 @@ async def test_a_limit_without_a_number_is_refused(scenario: Scenario) -> None:
     assert "--requests-per-minute" in told.stderr
 
 
+async def test_a_pause_says_what_it_replaces_and_whether_anything_has_the_name(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(scraping, [Item(n=1)])
+    await piecework("limits", "set", "scarce", "--requests-per-minute", "60")
+    for noun, name, typo in (
+        ("limits", "scarce", "scarc"),
+        ("pipelines", "scraping", "scrapping"),
+    ):
+        first = await piecework(noun, "pause", name, "--reason", "costs", "-o", "json")
+        assert (True, False) == (
+            first.document["known"],
+            bool(first.document["replaced"]),
+        )
+        again = await piecework(noun, "pause", name, "--reason", "prices")
+        said = " ".join(again.stderr.split())
+        assert "it was paused already: costs (by " in said
+        assert "this reason replaces it" in said
+        assert "check the name" not in said
+        unknown = await piecework(noun, "pause", typo, "--reason", "costs")
+        said = " ".join(unknown.stderr.split())
+        assert f"has '{typo}' yet: check the name; similar names: {name}" in said
+        assert "paused already" not in said
+        assert 0 == (await piecework(noun, "resume", typo)).exit_code
+        listed = (await piecework(noun, "list", "-o", "json")).document
+        assert [name] == [row[DISPLAYED[noun]] for row in listed]
+
+
+#: The column of the name in each list.
+DISPLAYED = {"limits": "dependency", "pipelines": "pipeline"}
+
+
 def most_at_once(spans: list[tuple[float, float]]) -> int:
     """Return the most spans that contain one moment."""
     return max(sum(a <= begin < b for a, b in spans) for begin, _ in spans)

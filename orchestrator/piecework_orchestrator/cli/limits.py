@@ -15,6 +15,7 @@ from piecework.resilience.limits import MOST, Limits
 from piecework.store.limits import NAMES
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Column, Output, facts
+from piecework_orchestrator.cli.pipelines import say_pause
 from piecework_orchestrator.cli.run import run_client
 
 DependencyArgument = Annotated[
@@ -104,7 +105,10 @@ def pause_dependency(
     """
 
     async def run(client: Client, out: Output) -> None:
-        show(out, dependency, await client.pause_dependency(dependency, reason))
+        document = await client.pause_dependency(dependency, reason)
+        show(out, dependency, document)
+        who = f"limit or breaker has {dependency!r}"
+        say_pause(out, document, document["replaced"], who)
 
     run_client(run, output)
 

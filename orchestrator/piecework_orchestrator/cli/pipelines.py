@@ -45,7 +45,11 @@ def pause_pipeline(
     """
 
     async def run(client: Client, out: Output) -> None:
-        show(out, await client.pause_pipeline(pipeline, reason), "paused")
+        document = await client.pause_pipeline(pipeline, reason)
+        show(out, document, "paused")
+        replaced = document["replaced"]
+        earlier = pause_text({"pause": replaced}) if replaced else ""
+        say_pause(out, document, earlier, f"worker or active job has {pipeline!r}")
 
     run_client(run, output)
 
@@ -74,6 +78,25 @@ def show(out: Output, document: dict[str, Any], verb: str) -> None:
         jobs = document["followed"]
         number = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
         out.say(f"{verb} {number}{': ' if jobs else ''}{', '.join(jobs[:8])}")
+
+
+def say_pause(
+    out: Output, document: dict[str, Any], replaced: str, knows_it: str
+) -> None:
+    """Say that a pause replaced another one, or that nothing knows its name.
+
+    Args:
+        out: The terminal; the document has it in other formats.
+        document: The document of the pause.
+        replaced: The earlier pause; empty: there was none.
+        knows_it: What would know the name, as it continues a sentence after "no".
+    """
+    if replaced and out.table:
+        out.say(f"it was paused already: {replaced}; this reason replaces it")
+    if not document["known"] and out.table:
+        similar = ", ".join(document["similar"])
+        known = f"; similar names: {similar}" if similar else ""
+        out.say(f"no {knows_it} yet: check the name{known}")
 
 
 def pause_text(document: Any) -> str:

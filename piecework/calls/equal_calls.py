@@ -29,6 +29,7 @@ from piecework.domain.identity import function_text, path_of, target_of
 from piecework.domain.model import Effect
 from piecework.domain.protocols import CancelRequestedError, ClaimLostError
 from piecework.errors import PieceworkError, StoreError, TransientError
+from piecework.errors.location import raised_text
 from piecework.idempotency.decorator import event_fields, refusal
 from piecework.idempotency.record import (
     BeginRequest,
@@ -268,5 +269,5 @@ def slot_of(
     except PieceworkError:
         raise
     except Exception as error:
-        reason = f"its strategy or scope raised {type(error).__name__}"
+        reason = f"its strategy or scope {raised_text(error)}"
         raise unusable_key(name, reason) from error

@@ -11,7 +11,15 @@ import operator
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    SupportsFloat,
+    SupportsIndex,
+    TypeAlias,
+)
 
 from piecework import telemetry
 from piecework.calls.call import Call, CallCounts
@@ -20,6 +28,7 @@ from piecework.domain import values
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError
+from piecework.errors.location import raised_text
 from piecework.telemetry.emit import quiet_log
 
 if TYPE_CHECKING:
@@ -164,11 +173,11 @@ def estimated_tokens(dependency: Dependency, bound: functools.partial[Any]) -> i
         found = characters([bound.args, bound.keywords]) // CHARACTERS_PER_TOKEN
         limit = bound.keywords.get(MAX_TOKENS, 0)
         return max(1, found + (limit if type(limit) is int and limit > 0 else 0))
-    try:
-        return max(1, operator.index(estimate(*bound.args, **bound.keywords)))
-    except Exception as error:
-        message = f"`estimate` of {dependency.name} raised {type(error).__name__}."
-        raise PermanentError(message, code="runtime.quota.estimate_failed") from error
+    found = _estimated(dependency, "estimate", bound)
+    if isinstance(found, SupportsIndex):
+        return max(1, operator.index(found))
+    wrong = f"returned a {type(found).__name__}, not a whole number"
+    raise _estimate_error(dependency, "estimate", wrong)
 
 
 def estimated_usd(dependency: Dependency, bound: functools.partial[Any]) -> float:
@@ -177,18 +186,31 @@ def estimated_usd(dependency: Dependency, bound: functools.partial[Any]) -> floa
     Raises:
         PermanentError: `runtime.quota.estimate_failed`.
     """
-    estimate = dependency.estimate_usd
-    if estimate is None:
+    if dependency.estimate_usd is None:
         return 0.0
+    found = _estimated(dependency, "estimate_usd", bound)
+    wrong = f"returned a {type(found).__name__}"
+    if isinstance(found, SupportsFloat):
+        wrong = f"returned {float(found)}"
+        if 0 <= float(found) <= MAX_AMOUNT:
+            return float(found)
+    raise _estimate_error(dependency, "estimate_usd", wrong)
+
+
+def _estimated(
+    dependency: Dependency, name: str, bound: functools.partial[Any]
+) -> object:
+    """Return what an estimate of the user says of a call."""
     try:
-        found = float(estimate(*bound.args, **bound.keywords))
-        if 0 <= found <= MAX_AMOUNT:
-            return found
-        wrong = f"returned {found}"
-    except Exception as error:  # noqa: BLE001 -- a user's function, about money
-        wrong = f"raised {type(error).__name__}"
-    message = f"`estimate_usd` of {dependency.name} {wrong}."
-    raise PermanentError(message, code="runtime.quota.estimate_failed")
+        found: object = getattr(dependency, name)(*bound.args, **bound.keywords)
+    except Exception as error:
+        raise _estimate_error(dependency, name, raised_text(error)) from error
+    return found
+
+
+def _estimate_error(dependency: Dependency, name: str, wrong: str) -> PermanentError:
+    message = f"`{name}` of {dependency.name} {wrong}."
+    return PermanentError(message, code="runtime.quota.estimate_failed")
 
 
 def characters(value: Any) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from piecework.errors import PieceworkError, UsageError
+from piecework.errors.location import raised_text
 
 #: Characters of an order key at most: it is an identifier, not a document.
 MAX_ORDER_KEY: Final = 256
@@ -41,7 +42,7 @@ def read_order_key(
         raise
     except Exception as error:
         raise UsageError(
-            f"`ordered_by` raised {type(error).__name__} for {where}.",
+            f"`ordered_by` {raised_text(error)} for {where}.",
             code="input.order.failed",
             next_step="Correct the function; it must accept any valid payload.",
             origin=origin,

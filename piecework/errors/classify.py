@@ -21,7 +21,7 @@ from piecework.errors.classify_http import (
 )
 from piecework.errors.classify_llm import from_model_sdk
 from piecework.errors.codes import ErrorClass
-from piecework.errors.location import location_of, traceback_of
+from piecework.errors.location import location_of, raised_text, traceback_of
 from piecework.errors.verdict import Shape, Verdict, causes, chain
 
 # ── attach an envelope to an error, and read it back ──────────────────────────
@@ -100,7 +100,7 @@ def translated(translate: Translate) -> Shape:
         try:
             meaning: object = translate(error)
         except Exception as fault:  # noqa: BLE001  the call's own error must not be lost
-            return _failed(f"raised {type(fault).__name__}")
+            return _failed(raised_text(fault))
         if meaning is None:
             return None
         if not isinstance(meaning, StageError):

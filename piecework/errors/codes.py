@@ -485,8 +485,8 @@ ROWS: Final = (
     Code(
         "runtime.quota.estimate_failed",
         PERMANENT,
-        "The `estimate` of a dependency raised an error or returned no whole number.",
-        f"Correct it, then run {REDRIVE}.",
+        "An estimate of a dependency raised an error, or returned no amount.",
+        f"Correct the line that the message names, then run {REDRIVE}.",
     ),
     Code(
         "runtime.classifier.failed",

@@ -73,6 +73,15 @@ def location_of(error: BaseException) -> str:
     return next((str(frame) for frame in found if frame is not None), "")
 
 
+def raised_text(error: BaseException) -> str:
+    """Return that a user's function raised: `raised KeyError at shop.py:41 in price`.
+
+    The text of the exception may quote the chunk's data.
+    """
+    name, location = type(error).__name__, location_of(error)
+    return f"raised {name} at {location}" if location else f"raised {name}"
+
+
 def users_frame(frames: list[Frame]) -> Frame | None:
     """Return the innermost frame of the user's code.
 

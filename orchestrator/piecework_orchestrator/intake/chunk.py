@@ -13,6 +13,7 @@ from pydantic_core.core_schema import ErrorType
 from piecework.domain.order_key import read_order_key
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import PieceworkError, UsageError
+from piecework.errors.location import raised_text
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.intake.limits import IntakeLimits
 
@@ -131,8 +132,8 @@ def _label(payload: BaseModel, location: SourceLocation, pipeline: Pipeline) -> 
         raise
     except Exception as error:
         raise UsageError(
-            f"The label function of pipeline {pipeline.name} raised "
-            f"{type(error).__name__} for {location}.",
+            f"The label function of pipeline {pipeline.name} {raised_text(error)} "
+            f"for {location}.",
             code="input.label.failed",
             next_step="Correct the function; it must return a string for any payload.",
             origin=location.origin,
@@ -197,12 +198,12 @@ FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 def describe_payload_error(error: Exception) -> str:
     """Return field and rule of the first few errors, as one line.
 
-    A user's validator may raise any exception; then only its type is named.
+    A user's validator may raise any exception; then its type and line are named.
     """
     if isinstance(error, JsonRefusedError):
         return str(error)
     if not isinstance(error, ValidationError):
-        return f"a validator raised {type(error).__name__}"
+        return f"a validator {raised_text(error)}"
     found = error.errors(include_url=False, include_context=False, include_input=False)
     descriptions = [
         f"{_field(detail)}: {_rule(detail)}" for detail in found[:MAX_ERRORS]

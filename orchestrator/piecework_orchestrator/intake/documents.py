@@ -6,13 +6,13 @@ import asyncio
 import codecs
 import os
 import stat
-import traceback
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
 from piecework.errors import PieceworkError, UsageError
+from piecework.errors.location import raised_text
 from piecework.pipelines import Document, Pipeline
 from piecework_orchestrator.intake import pdf, word
 from piecework_orchestrator.intake.chunk import (
@@ -86,12 +86,9 @@ def _payloads(document: Document, pipeline: Pipeline) -> Iterator[object]:
     except PieceworkError:
         raise
     except Exception as error:
-        # The exception's text may quote the document, so only its line is named. The
-        # exception itself stays available as the cause.
-        frame = traceback.extract_tb(error.__traceback__)[-1]
         raise UsageError(
-            f"The split of pipeline {pipeline.name} raised {type(error).__name__} "
-            f"on {document.name} ({Path(frame.filename).name}:{frame.lineno}).",
+            f"The split of pipeline {pipeline.name} {raised_text(error)} on "
+            f"{document.name}.",
             code="input.split.failed",
             next_step="Correct the split function; it must accept any document.",
             file=document.name,

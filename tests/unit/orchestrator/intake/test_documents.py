@@ -158,7 +158,7 @@ async def test_a_failing_split_is_reported_with_its_line_but_not_quoted(
     with pytest.raises(UsageError) as refused:
         await intake(tmp_path / "a.md", split_with(split))
     assert refused.value.code == "input.split.failed"
-    assert "KeyError on a.md (test_documents.py:" in refused.value.message
+    assert "test_documents.py:155 in split on a.md." in refused.value.message
     assert "secret" not in refused.value.message
 
 

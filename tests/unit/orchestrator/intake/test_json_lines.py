@@ -86,8 +86,10 @@ async def test_a_line_whose_validator_raises_is_reported_and_not_quoted(
             **stdin(b'{"text":"fine"}', b'{"text":"secret"}'),
         )
     assert refused.value.code == "input.rows.invalid_line"
-    said = "Line 2 of standard input does not fit Fails: a validator raised KeyError."
-    assert said == refused.value.message
+    said = (
+        "Line 2 of standard input does not fit Fails: a validator raised KeyError at "
+    )
+    assert refused.value.message.startswith(said)
     assert "secret" not in refused.value.message
     assert refused.value.__suppress_context__
 

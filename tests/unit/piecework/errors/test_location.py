@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import re
 from collections.abc import Callable
@@ -11,9 +12,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from piecework import Context, Dependency, PermanentError, Pipeline, Stage
+from piecework import Context, Dependency, PermanentError, Pipeline, Stage, TimeWindow
+from piecework.calls.equal_calls import slot_of
+from piecework.calls.usage import estimated_tokens, estimated_usd
+from piecework.domain.order_key import read_order_key
 from piecework.domain.outcome import DeadLettered
-from piecework.errors import ErrorEnvelope
+from piecework.errors import ErrorEnvelope, PieceworkError
 from piecework.errors.envelope import TRACEBACK_LIMIT
 from piecework.testing import run_in_memory
 
@@ -109,6 +113,33 @@ async def test_a_failure_names_type_file_line_and_function(
     assert SECRET not in failure.model_dump_json()
     assert len(failure.traceback) <= TRACEBACK_LIMIT
     assert "piecework/saga" not in failure.traceback
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise KeyError(SECRET)
+
+
+ONCE: Any = {"by": TimeWindow(60.0)}
+CALL = functools.partial(answer, SECRET)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: estimated_tokens(Dependency("m", estimate=fails), CALL),
+        lambda: estimated_usd(Dependency("m", estimate_usd=fails), CALL),
+        lambda: slot_of("t", Dependency("m", scope=fails, **ONCE), answer, ("",), {}),
+        lambda: read_order_key(fails, Item(), "row 1"),
+    ],
+)
+def test_an_error_about_a_users_function_names_where_it_raised(
+    use: Callable[[], object],
+) -> None:
+    place = r"tests/unit/piecework/errors/test_location\.py:\d+ in fails"
+    with pytest.raises(PieceworkError, match=f" raised KeyError at {place}") as caught:
+        use()
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert SECRET not in caught.value.message
 
 
 async def test_the_error_that_a_stage_handled_is_kept() -> None:

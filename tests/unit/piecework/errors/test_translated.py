@@ -115,7 +115,7 @@ def says_yes(_: BaseException) -> Any:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (raises, "The dependency's `classify` raised KeyError."),
+        (raises, "The dependency's `classify` raised KeyError at "),
         (says_yes, "The dependency's `classify` returned a bool."),
     ],
 )
@@ -124,7 +124,8 @@ def test_a_faulty_classifier_costs_a_retry_and_not_the_error(
 ) -> None:
     told = classify(TimeoutError("late"), translate=wrong)
 
-    assert ("runtime.classifier.failed", message) == (told.code, told.message)
+    assert told.code == "runtime.classifier.failed"
+    assert told.message.startswith(message)
     assert ("permanent", "TimeoutError (runtime.classifier.failed)") == (
         told.error_class,
         told.cause,

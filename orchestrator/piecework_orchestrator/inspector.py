@@ -73,6 +73,7 @@ JOB_FACTS = (
     "sent_at",
     "finalizing_at",
     "finished_at",
+    "reopened_at",
     "reopened_by",
     "reopen_reason",
     "deadline_at",

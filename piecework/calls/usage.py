@@ -11,15 +11,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Literal,
-    SupportsFloat,
-    SupportsIndex,
-    TypeAlias,
-)
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from piecework import telemetry
 from piecework.calls.call import Call, CallCounts
@@ -33,6 +25,8 @@ from piecework.telemetry.emit import quiet_log
 
 if TYPE_CHECKING:
     import structlog
+
+A = TypeVar("A")
 
 #: The most tokens or dollars of one call that are accepted; they are stored in records.
 MAX_AMOUNT: Final = 1_000_000_000
@@ -173,11 +167,7 @@ def estimated_tokens(dependency: Dependency, bound: functools.partial[Any]) -> i
         found = characters([bound.args, bound.keywords]) // CHARACTERS_PER_TOKEN
         limit = bound.keywords.get(MAX_TOKENS, 0)
         return max(1, found + (limit if type(limit) is int and limit > 0 else 0))
-    found = _estimated(dependency, "estimate", bound)
-    if isinstance(found, SupportsIndex):
-        return max(1, operator.index(found))
-    wrong = f"returned a {type(found).__name__}, not a whole number"
-    raise _estimate_error(dependency, "estimate", wrong)
+    return max(1, _estimated(dependency, "estimate", bound, operator.index))
 
 
 def estimated_usd(dependency: Dependency, bound: functools.partial[Any]) -> float:
@@ -188,29 +178,33 @@ def estimated_usd(dependency: Dependency, bound: functools.partial[Any]) -> floa
     """
     if dependency.estimate_usd is None:
         return 0.0
-    found = _estimated(dependency, "estimate_usd", bound)
-    wrong = f"returned a {type(found).__name__}"
-    if isinstance(found, SupportsFloat):
-        wrong = f"returned {float(found)}"
-        if 0 <= float(found) <= MAX_AMOUNT:
-            return float(found)
-    raise _estimate_error(dependency, "estimate_usd", wrong)
+    return _estimated(dependency, "estimate_usd", bound, _amount)
+
+
+def _amount(found: Any) -> float:
+    if 0 <= float(found) <= MAX_AMOUNT:
+        return float(found)
+    raise ValueError(found)
 
 
 def _estimated(
-    dependency: Dependency, name: str, bound: functools.partial[Any]
-) -> object:
+    dependency: Dependency,
+    name: str,
+    bound: functools.partial[Any],
+    read: Callable[[Any], A],
+) -> A:
     """Return what an estimate of the user says of a call."""
+    code, about = "runtime.quota.estimate_failed", f"`{name}` of {dependency.name}"
     try:
-        found: object = getattr(dependency, name)(*bound.args, **bound.keywords)
+        found = getattr(dependency, name)(*bound.args, **bound.keywords)
     except Exception as error:
-        raise _estimate_error(dependency, name, raised_text(error)) from error
-    return found
-
-
-def _estimate_error(dependency: Dependency, name: str, wrong: str) -> PermanentError:
-    message = f"`{name}` of {dependency.name} {wrong}."
-    return PermanentError(message, code="runtime.quota.estimate_failed")
+        raise PermanentError(f"{about} {raised_text(error)}.", code=code) from error
+    try:
+        return read(found)
+    except (TypeError, ValueError, OverflowError):
+        shown = found if isinstance(found, (int, float)) else type(found).__name__
+        message = f"{about} returned no amount: {shown}."
+        raise PermanentError(message, code=code) from None
 
 
 def characters(value: Any) -> int:

@@ -486,7 +486,7 @@ ROWS: Final = (
         "runtime.quota.estimate_failed",
         PERMANENT,
         "An estimate of a dependency raised an error, or returned no amount.",
-        f"Correct the line that the message names, then run {REDRIVE}.",
+        f"Correct the function, then run {REDRIVE}.",
     ),
     Code(
         "runtime.classifier.failed",

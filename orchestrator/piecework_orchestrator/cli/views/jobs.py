@@ -12,7 +12,6 @@ from piecework_orchestrator.inspector import pause_command
 from piecework_orchestrator.times import (
     epoch,
     format_ago,
-    format_between,
     format_span,
 )
 
@@ -55,16 +54,18 @@ def event_facts_text(event: Document) -> str:
 
 
 def duration_text(job: Document, now: float) -> str:
-    """Return how long a job took, or how long it has existed."""
-    if job.get("finished_at"):
-        return format_between(job["created_at"], job["finished_at"])
-    return f"{format_span(now - epoch(job['created_at']))} so far"
+    """Return how long the present generation of a job took, or has lasted."""
+    taken = format_span(seconds_taken(job, now))
+    return taken if job.get("finished_at") else f"{taken} so far"
 
 
 def seconds_taken(job: Document, now: float) -> float:
-    """Return the seconds that a job took, or has existed."""
-    end = job.get("finished_at")
-    return (epoch(end) if end else now) - epoch(job["created_at"])
+    """Return the seconds since the submit or the last reopening, until the end.
+
+    A job may have ended days before a redrive.
+    """
+    began, end = job.get("reopened_at", job["created_at"]), job.get("finished_at")
+    return (epoch(end) if end else now) - epoch(began)
 
 
 def job_view(job: Document, now: float) -> View:
@@ -182,7 +183,8 @@ def reopening_text(job: Document) -> str:
     if "reopened_by" not in job:
         return ""
     times = job["gen"] - 1
-    return f"{times} x, last by {job['reopened_by']}: {job.get('reopen_reason', '')}"
+    last = f"last at {job['reopened_at']} by {job['reopened_by']}"
+    return f"{times} x, {last}: {job.get('reopen_reason', '')}"
 
 
 def pause_text(job: Document, now: float) -> str:

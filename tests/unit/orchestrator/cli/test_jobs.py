@@ -13,6 +13,7 @@ from piecework_orchestrator.cli.progress import exit_code
 from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 
 Run = Callable[..., Any]
+REOPENED = "2027-01-15T07:59:40.000Z"
 
 
 def test_the_list_shows_complete_ids_and_progress(
@@ -193,10 +194,16 @@ def test_a_certificate_that_was_changed_is_not_shown(
 
 
 def test_a_reopened_job_has_not_finished(run: Run, deployment: Deployment) -> None:
-    deployment.job("a", "RUNNING", 1, gen=2, finished_at=SETTLED, reopened_by="me")
+    again: dict[str, Any] = {"gen": 2, "reopened_by": "me", "reopened_at": REOPENED}
+    deployment.job("a", "RUNNING", 1, finished_at=SETTLED, **again)
+    deployment.job("b", "FAILED", 1, finished_at="2027-01-15T07:59:50.000Z", **again)
     found = json.loads(run("jobs", "show", "a", "-o", "json").stdout)
     assert "finished_at" not in found
-    assert "2m so far" in run("jobs", "show", "a").stdout
+    # The time before it was reopened does not count.
+    shown = " ".join(run("jobs", "show", "a").stdout.split())
+    assert f"took 20s so far reopened 1 x, last at {REOPENED} by me" in shown
+    listed = [line.split()[-3:] for line in run("jobs", "list").stdout.splitlines()[1:]]
+    assert [["2m", "ago", "10s"], ["20s", "so", "far"]] == listed
 
 
 def test_a_status_reason_is_shown_until_the_job_ends(

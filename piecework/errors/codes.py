@@ -441,8 +441,9 @@ ROWS: Final = (
     Code(
         "runtime.budget.retry_exhausted",
         TRANSIENT,
-        "The retry budget of the run or of the fleet is exhausted.",
-        "Wait: the chunk is retried later.",
+        "A failed call was not retried: too many calls to its dependency fail, so the "
+        "retry budget of the worker for it is used up.",
+        "Wait: the chunk is retried later. The message names the dependency.",
     ),
     Code(
         "runtime.dependency.paused",

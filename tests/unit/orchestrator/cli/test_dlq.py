@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from piecework.domain.keys import work_prefix
 from piecework.errors import NotFoundError, PieceworkError, UsageError
 from piecework.errors.fingerprint import fingerprint
+from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework_orchestrator import closing
 from piecework_orchestrator.redrive import RedriveRequest
-from tests.unit.orchestrator.cli.deployment import Deployment
+from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 
 Run = Callable[..., Any]
 BAD_LINE = fingerprint("llm.http.503", "shout", "The line is bad.")
@@ -125,6 +127,48 @@ def test_a_dry_run_shows_the_rows_and_changes_nothing(
     assert (0, 4) == (done.exit_code, len(done.stdout.splitlines()))
     assert "3 dead letters of 2 jobs would be redriven" in done.stderr
     assert [] == redriven
+
+
+#: What a warning of effects names: the command that helps, or why none does.
+DOUBT, AGAIN, NONE = "effects resolve", "dlq compensate", "without a compensation"
+IN_DOUBT = {"error_code": EFFECT_IN_DOUBT}
+STAGES = {"compensation": "FAILED", "uncompensated_stages": ["shout"]}
+ERRORS = {"compensation_errors": [{"stage": "shout"}]}
+
+
+@pytest.mark.parametrize(
+    ("left", "warned"),
+    [
+        ([{}, {"compensation": "DONE"}], {}),
+        ([IN_DOUBT, {}], {DOUBT: 2}),
+        ([STAGES | ERRORS, {"compensation": "FAILED"}], {AGAIN: 2}),
+        ([STAGES], {NONE: 1}),
+        # A resolution, not a compensation, decides about an effect in doubt.
+        ([IN_DOUBT | STAGES, STAGES], {DOUBT: 2, NONE: 1}),
+        ([IN_DOUBT | STAGES | ERRORS, STAGES, {}], {DOUBT: 2, AGAIN: 1, NONE: 1}),
+    ],
+)
+def test_a_redrive_warns_of_the_effects_that_its_dead_letters_left(
+    run: Run,
+    deployment: Deployment,
+    left: list[dict[str, Any]],
+    warned: dict[str, int],
+) -> None:
+    deployment.job("c", "PARTIAL", 3)
+    work = work_prefix(0)
+    for state in ("UNKNOWN", "INTENT", "DONE"):
+        row = {"effect_key": f"key-{state}", "state": state, "started_at": SETTLED}
+        deployment.table.add("T#default#J#c", f"{work}EFFECT#{state}", **row)
+    for number, letter in enumerate(left):
+        deployment.letter("c", number, **letter)
+    done = run("dlq", "redrive", "--job", "c", "--dry-run")
+    found = {
+        name: int(line.split()[0])
+        for line in done.stderr.splitlines()
+        for name in (DOUBT, AGAIN, NONE)
+        if name in line
+    }
+    assert (done.exit_code, found) == (0, warned)
 
 
 def test_a_redrive_without_a_reason_is_refused(

@@ -8,20 +8,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from piecework import Dependency, Usage
+from piecework import Dependency, Limits, Usage
 from piecework.calls.call import Call, CallScope
 from piecework.calls.fleet_budgets import FleetBudgets, JobBudgets, Reservation
+from piecework.calls.fleet_limits import FleetLimits
 from piecework.domain.budget import NO_CAP, Amount, Cap
 from piecework.domain.job_row import Pause
 from piecework.domain.model import JobRef
 from piecework.errors import StageError, StoreError
 from piecework.resilience.budget import Budget, BudgetKey, Reply, Slice
-from tests.unit.piecework.fakes import Log
+from piecework.resilience.limits import QUOTA_CODE
+from tests.unit.piecework.fakes import Log, caller
+from tests.unit.piecework.provider import Provider
+from tests.unit.piecework.provider import call as call_service
 from tests.unit.virtual import run_virtually
+from verification.flow.fleet import MemoryQuotas
 
 JOB = JobRef("acme", "job")
 MODEL = Dependency("model", usage=Usage, estimate=lambda *_: 10)
@@ -194,3 +199,40 @@ async def test_a_budget_in_dollars_refuses_a_call_without_a_price() -> None:
         await worker.reserve(model=Dependency("m", layer="llm"))
     assert error.value.code == "runtime.budget.no_price"
     assert worker.record.requests == 0
+
+
+@pytest.mark.parametrize(("used_at_s", "made"), [(20.0, 1), (55.0, 0)])
+def test_a_call_waits_for_budget_and_quota_together_as_long_as_for_one(
+    used_at_s: float, made: int
+) -> None:
+    """The budget has room after 60 s, and the quota 60 s after its last start."""
+
+    async def run() -> None:
+        worker, log, quotas = Worker(Record(), Cap(10)), Log(), MemoryQuotas()
+        model = replace(MODEL, limits=Limits(requests_per_minute=1))
+        here, other = (
+            FleetLimits(
+                worker.clock, Random(seed), cast("Any", log), quotas, f"w{seed}"
+            )
+            for seed in (1, 2)
+        )
+        now, service = asyncio.get_running_loop().time, Provider()
+        one = caller(
+            clock=worker.clock,
+            limits=here,
+            budgets=worker.budgets,
+            latest_start=lambda: now() + 100.0,
+        )
+        in_flight, began = await worker.reserve(), now()
+        call = asyncio.ensure_future(call_service(one, model, service))
+        await asyncio.sleep(used_at_s)
+        limiter = other.of(model)
+        assert limiter is not None
+        await limiter.start(0, inf, lambda: None)
+        await asyncio.sleep(60.0 - used_at_s)
+        in_flight.release()
+        (end,) = await asyncio.gather(call, return_exceptions=True)
+        assert (made, True) == (len(service.keys), now() - began <= 100.0)
+        assert made or QUOTA_CODE == end.code
+
+    run_virtually(run())

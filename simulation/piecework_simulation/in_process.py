@@ -92,7 +92,9 @@ class InProcessAws:
                     redrive=(settings.dead_letter_queue, MAX_RECEIVES),
                 )
 
-    def runtime(self, actor: Actor = "operator") -> Runtime:
+    def runtime(
+        self, actor: Actor = "operator", clock: Callable[[], float] = time.time
+    ) -> Runtime:
         """Return a runtime whose clients are the models; its meter counts requests."""
         settings, rng, cost = self.settings, self.rng, CostMeter(actor)
         dynamodb, sqs = self.client(self.dynamodb, cost), self.client(self.sqs, cost)
@@ -109,10 +111,10 @@ class InProcessAws:
             renewal_table=table,
             renewal_queues=work,
             objects=Objects(self.client(self.s3, cost), self.bucket),
-            jobs=Jobs(table, time.time),
-            transitions=JobTransitions(table, time.time, settings.job_retention_days),
+            jobs=Jobs(table, clock),
+            transitions=JobTransitions(table, clock, settings.job_retention_days),
             tallies=Tallies(table),
-            clock=time.time,
+            clock=clock,
             rng=rng,
             cost=cost,
         )

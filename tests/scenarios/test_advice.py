@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -37,8 +36,7 @@ async def test_a_worker_gives_advice_on_the_order_in_one_event(
 
     worker = await start("worker", *asked)
     assert worker.stderr is not None
-    async with asyncio.timeout(20):
-        said = [json.loads(await worker.stderr.readline()) for _ in range(2)]
+    said = [json.loads(await worker.stderr.readline()) for _ in range(2)]
     worker.terminate()
 
     assert 0 == (await end(worker)).exit_code

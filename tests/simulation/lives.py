@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -33,8 +34,10 @@ from piecework.aws.queue import Message
 from piecework.domain import keys
 from piecework.domain.budget import Cap
 from piecework.domain.priority import Priority
+from piecework.jobs.budgeting import set_tenant_budget
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.pause import resume
+from piecework_orchestrator.webhooks import Subscription, set_webhook
 from piecework_simulation.crash_points.run import SETTINGS, build_driver, run_scenario
 from piecework_simulation.crash_points.scenarios import SCENARIOS
 from piecework_simulation.engine.faults import Faults
@@ -45,6 +48,8 @@ from tests.unit.orchestrator.simulated import REF, Simulated, simulate
 
 Note = Callable[[str, Exchange], None]
 ONCE = RetryPolicy(attempts=1)
+DAY_S = 86_400.0
+SECRET = "env:PIECEWORK_WEBHOOK_OPS"
 
 
 class Item(BaseModel):
@@ -239,6 +244,13 @@ def strike(
                 at.world.kill(process)
 
     at.world.on_exchange = watch
+
+
+def end_workers(at: Simulated) -> None:
+    """End all workers for good."""
+    for process in list(at.fleet.workers):
+        process.on_death = lambda: None
+        at.world.kill(process)
 
 
 def calls(name: str, *hows: str, of: Pipeline = simple, **settings: Any) -> None:
@@ -485,9 +497,7 @@ async def other_messages(at: Simulated) -> None:
 
 @life("a worker without the pipeline")
 async def without_pipeline(at: Simulated) -> None:
-    for process in list(at.fleet.workers):
-        process.on_death = lambda: None
-        at.world.kill(process)
+    end_workers(at)
     known, at.fleet.pipelines = at.fleet.pipelines, {}
     at.fleet.worker(reconcile=True)
     await at.submit(simple, items("", ""))
@@ -525,24 +535,136 @@ async def cut_off(at: Simulated) -> None:
     await settled(at)
 
 
+@life("messages lost", max_chunks=1)
+async def messages_lost(at: Simulated) -> None:
+    """Lose the messages of all chunks that no worker has received."""
+    work = {"QueueUrl": at.world.urls[at.world.settings.work_queue]}
+    await at.submit(simple, items(*["slow"] * 6))
+    await asyncio.sleep(5.0)
+    while lost := at.world.sqs.call("receive_message", work).get("Messages"):
+        receipt = {**work, "ReceiptHandle": lost[0]["ReceiptHandle"]}
+        at.world.sqs.call("delete_message", receipt)
+    await settled(at)
+
+
+def killed_at(name: str, what: str, *hows: str, **settings: Any) -> None:
+    """Register a life in which the process dies that is about to send such text."""
+
+    async def act(at: Simulated) -> None:
+        strike(at, "asked", lambda exchange: what in str(exchange.request))
+        await ends(at, *hows, of=works)
+
+    life(name, **settings)(act)
+
+
+killed_at("killed before the join", "'sk': {'S': 'JOIN'}}, 'UpdateE", "")
+killed_at("killed before the certificate", "/certificate/", "", "refused")
+killed_at("killed before the end is told", "NOTIFICATION#0001#end", "")
+
+
+@life("ended in a pause")
+async def ended_in_pause(at: Simulated) -> None:
+    await at.submit(works, items("slow"))
+    await at.fleet.pause(REF, mortal=False)
+    await asyncio.sleep(150.0)
+    await at.fleet.resume(REF, mortal=False)
+    await settled(at)
+
+
+@life("commands killed")
+async def commands_killed(at: Simulated) -> None:
+    """Kill each command before it sends its messages: reconcilers finish it."""
+
+    def sends(exchange: Exchange) -> bool:
+        return "Entries" in exchange.request and exchange.client.process.name[:6] in {
+            "resume",
+            "redriv",
+        }
+
+    await at.submit(simple, items("slow", "refused", *["retry"] * 3))
+    await at.fleet.pause(REF, mortal=False)
+    await asyncio.sleep(150.0)
+    strike(at, "asked", sends)
+    await at.fleet.resume(REF, mortal=False)
+    await settled(at)
+    strike(at, "asked", sends)
+    await at.fleet.redrive(REF, mortal=False)
+    await settled(at)
+
+
+@life("sample of low priority")
+async def sample_of_backlog(at: Simulated) -> None:
+    many, low = items(*[""] * 60), Priority.LOW
+    await at.fleet.submit(REF, simple, many, priority=low, sample=2, mortal=False)
+    await asyncio.sleep(60.0)
+    await resume(at.rt, REF, actor="us", reason="it is good")
+    await settled(at)
+
+
+@life("sample that goes on")
+async def sample_goes_on(at: Simulated) -> None:
+    await at.fleet.submit(REF, simple, items(*[""] * 5), sample=-2, mortal=False)
+    await settled(at)
+
+
+@life("daily budget")
+async def daily_budget(at: Simulated) -> None:
+    """Pause a job by the budget of its tenant; raise that budget."""
+    await set_tenant_budget(at.rt, REF.tenant, Cap(20), actor="us")
+    await at.submit(simple, items("", "", "", "steps"))
+    await asyncio.sleep(60.0)
+    await set_tenant_budget(at.rt, REF.tenant, Cap(10_000), actor="us", reason="more")
+    await settled(at)
+    await set_tenant_budget(at.rt, REF.tenant, Cap(), actor="us")
+
+
+@life("expired", job_retention_days=1, reconcile_s=600)
+async def expired(at: Simulated) -> None:
+    await ends(at, "", "refused", "")
+    end_workers(at)
+    at.fleet.reconciler()
+    await asyncio.sleep(1.2 * DAY_S)
+    await at.fleet.discard(REF, mortal=False)
+    await asyncio.sleep(4.0 * DAY_S)
+
+
+@life("watched", max_attempts=5)
+async def watched(at: Simulated) -> None:
+    """Tell a webhook of a job that is stuck, of a breaker, and of their ends."""
+    events = ("job.stuck", "breaker.open", "job.ended", "dead_letters.arrived")
+    hook = Subscription(
+        "ops", "https://ops.example.com/", SECRET, events=events, after_s=60
+    )
+    await set_webhook(at.rt, hook, "us")
+    await at.submit(simple, items("broken", "broken", "broken", "refused"))
+    await asyncio.sleep(400.0)
+    Shop.closed = False
+    await settled(at)
+    await set_webhook(at.rt, replace(hook, events=("job.ended",)), "us")
+    await asyncio.sleep(130.0)
+
+
 #: The lives, and those scenarios of the crash points that have their faults at calls.
 ALL = [*LIVES, *(name for name, each in SCENARIOS.items() if not each.steps)]
 
 
-def run_life(name: str, note: Note) -> None:
-    """Run a life, and note each request to AWS."""
+def run_life(name: str, note: Note, say: Callable[[str], None]) -> None:
+    """Run a life; note each request to AWS and, without a scenario, each log line."""
     if name in SCENARIOS:
         run_scenario_of(name, note)
         return
     act, settings = LIVES[name]
     Shop.closed = True
+    lines: list[str] = []
 
     async def noted(at: Simulated) -> None:
         at.world.on_exchange = note
         await act(at)
+        for line in lines:  # later ones come from the end of the simulation
+            say(line)
 
     pipelines: Sequence[Pipeline] = (works, simple, ordered, paying, laddered)
-    simulate(noted, pipelines, workers=2, **settings)
+    simulate(noted, pipelines, workers=2, said=lines.append, **settings)
 
 
 def run_scenario_of(name: str, note: Note) -> None:

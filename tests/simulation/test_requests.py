@@ -1,7 +1,8 @@
-"""The requests of whole jobs, by process and by row: a change of them is deliberate.
+"""The requests and log lines of whole jobs: a change of them is deliberate.
 
-`requests.txt` is the record: so many requests of a process, and the rows that each one
-reads or writes. After a deliberate change write it again, and review the difference:
+`requests.txt` is the record: so many requests of a process, the rows that each one
+reads or writes, and the status or event that it writes; so many log lines of each kind.
+After a deliberate change write it again, and review the difference:
 
     python -m tests.simulation.test_requests
 """
@@ -16,12 +17,18 @@ from typing import Any
 
 import pytest
 
+from piecework.jobs.fan_in import Certificate
 from piecework_simulation.engine.network import Exchange
 from tests.simulation.lives import ALL, run_life
 
 RECORD = Path(__file__).with_name("requests.txt")
 #: A poll: how often it is made is a question of time.
-POLL = re.compile("receive_message|ACTIVE|BREAKERS|WORKERS|EXPIRY|WAIT$|OPEN$|WEBHOOKS")
+POLL = re.compile(
+    "receive_message|ACTIVE|BREAKERS|WORKERS|EXPIRY|WAIT$|OPEN$|WEBHOOKS|y OUTBOX"
+    "|reconcile.pass|receive_failed|cancel_watch.failed"
+)
+#: A test waits for an end by reads.
+READ = re.compile("get_item|query")
 
 
 def lines_of(name: str) -> list[str]:
@@ -30,7 +37,9 @@ def lines_of(name: str) -> list[str]:
 
     def note(when: str, exchange: Exchange) -> None:
         process = exchange.client.process.name.split("-")[0]
-        if when == "answered" and process != "test":
+        if when == "answered" and not (
+            process == "test" and READ.match(exchange.operation)
+        ):
             rows = Counter(rows_of(exchange.request))
             text = ", ".join(f"{n} {row}" if n > 1 else row for row, n in rows.items())
             request = f"{exchange.operation} {text}".strip()
@@ -38,7 +47,11 @@ def lines_of(name: str) -> list[str]:
             if not POLL.search(request):
                 found[f"{process} {request}"] += 1
 
-    run_life(name, note)
+    def say(text: str) -> None:
+        if not POLL.search(text):
+            found[f"log {text}"] += 1
+
+    run_life(name, note, say)
     return [f"{number:3} {text}" for text, number in sorted(found.items())]
 
 
@@ -49,13 +62,30 @@ def rows_of(request: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"{action} {row}" for row in rows_of(change))
     for key in request.get("Key", ""), request.get("Item", ""):
         if isinstance(key, dict):
-            yield kind_of(key["pk"]["S"], key["sk"]["S"])
+            said = (written(request, name) for name in ("event", "status", ":to"))
+            yield kind_of(key["pk"]["S"], key["sk"]["S"]) + "".join(said)
+    if "/certificate/" in request["Key"] if "Body" in request else False:
+        yield describe(Certificate.model_validate_json(request["Body"]))
     if "KeyConditionExpression" in request:
         values = request["ExpressionAttributeValues"].values()
         yield kind_of(*(value.get("S", "") for value in values))
     for entry in request.get("Entries", ()):
         at_once = entry.get("VisibilityTimeout") == 0
         yield "message, visible at once" if at_once else "message"
+
+
+def written(request: Mapping[str, Any], name: str) -> str:
+    """Return the word that a request writes as an attribute, after a space."""
+    new = {**request.get("Item", {}), **request.get("ExpressionAttributeValues", {})}
+    value = new.get(name, new.get(f":{name}", {})).get("S", "")
+    return f" {value}" if value.replace(" ", "").isalpha() else ""
+
+
+def describe(certificate: Certificate) -> str:
+    """Return what a certificate says of its job, without times and sums."""
+    missing = [(e.chunk, e.status, e.error_code) for e in certificate.missing[:3]]
+    facts = certificate.status, len(certificate.results), missing
+    return " ".join(map(str, [*facts, certificate.compensations, certificate.stopped]))
 
 
 def kind_of(*texts: str) -> str:

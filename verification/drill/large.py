@@ -45,9 +45,8 @@ class CountingClient(ModelClient):
 
 async def explain_large(chunks: int) -> Large:
     """Write a job whose open chunks wait for their next attempt, and explain it."""
-    aws = InProcessAws(Settings())
-    rt = aws.runtime()
-    now = rt.clock()
+    aws, now = InProcessAws(Settings()), time.time()
+    rt = aws.runtime(clock=lambda: now)  # however long the writing takes
     facts = {"chunks": chunks, "pipeline": "p", "first_stage": "s"}
     await rt.jobs.create(REF, {**facts, "sent_at": iso(now)})
     groups = keys.partition_count(chunks)

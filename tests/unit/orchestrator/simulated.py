@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -62,6 +62,22 @@ class Simulated:
         return sorted(found, key=lambda row: row.chunk)
 
 
+#: Facts of log lines that neither a time nor a random number is in.
+FACTS = ["outcome", "status", "reason", "error_code", "blocked_on", "compensation"]
+FACTS += ["to_compensate", "rung", "about", "action", "count", "takeovers"]
+FACTS += ["calls", "cached", "replayed"]
+
+
+class FullLog(Log):
+    """Notes every line, whatever its level, with the facts that name a kind."""
+
+    def info(self, event: str = "", **facts: Any) -> None:
+        named = [f"{name}={facts[name]}" for name in FACTS if facts.get(name)]
+        self.note(" ".join([event, *named]))
+
+    debug = warning = error = info
+
+
 def redrive_of(letters: Sequence[DeadLetterRow]) -> RedriveRequest:
     """Return a redrive of these dead letters."""
     return RedriveRequest(REF, letters, "tester", "it is fixed")
@@ -73,14 +89,18 @@ def simulate(
     *,
     workers: int = 1,
     seed: int = 1,
+    said: Callable[[str], None] = lambda _: None,
     **settings: float,
 ) -> R:
-    """Run an act beside so many workers; fail if a process had an unexpected error."""
+    """Run an act beside so many workers; fail if a process had an unexpected error.
+
+    `said` gets each log line: its event, and those facts that no time is in.
+    """
     rng = Random(seed)
     known = Settings(**{"max_attempts": 1, **settings})
     world = World(known, Faults({}, rng), rng)
     unexpected: list[str] = []
-    log = Log(unexpected.append, lambda _: None)
+    log = FullLog(unexpected.append, said)
     fleet = FleetDriver(world, {p.name: p for p in pipelines}, log)
 
     async def run() -> R:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +18,9 @@ from piecework.aws.endpoint import (
     Emulator,
     is_loopback,
 )
-from piecework.domain.keys import webhooks_pk
+from piecework.domain.keys import DEFAULT_QUEUE, WORKERS_PK, webhooks_pk
+from piecework.domain.model import moment
+from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
 from piecework.errors import PieceworkError
 from piecework.settings import Settings
@@ -58,7 +62,7 @@ def run_checks(
 ) -> list[Check]:
     """Check the machine, then the endpoint, then the deployed resources.
 
-    `queues` are those of pipelines, beside the default queue.
+    `queues` are those of pipelines, beside the default queue and those that it finds.
     """
     done = [_check_python(), _check_packages()]
     try:
@@ -74,9 +78,7 @@ def run_checks(
     credentials = _check_credentials(target)
     done.append(credentials)
     if all(check.ok for check in done):
-        done += _check_resources(
-            settings, target, region.detail.split()[0], ["", *queues]
-        )
+        done += _check_resources(settings, target, region.detail.split()[0], queues)
     return done
 
 
@@ -189,7 +191,9 @@ def _check_resources(
         _make_client(name, target, region) for name in ("sqs", "dynamodb", "s3")
     )
     dead = settings.dead_letter_queue
-    for queue, name in [*((q, settings.queue_name(q)) for q in queues), ("", dead)]:
+    found = _queues_of_pipelines(settings, target, sqs, dynamodb)
+    checked = ["", *queues, *sorted(found.difference(queues))]
+    for queue, name in [*((q, settings.queue_name(q)) for q in checked), ("", dead)]:
         step = f"run `piecework up --queue {queue}`, or deploy with Queue1={queue}"
         call = partial(sqs.get_queue_url, QueueName=name)
         yield _check_call(f"queue {name}", call, missing=step if queue else "")
@@ -209,6 +213,32 @@ def _check_resources(
     call = partial(s3.list_objects_v2, Bucket=bucket, Prefix=prefix, MaxKeys=1)
     yield _check_call(f"bucket {bucket}", call)
     yield _check_webhooks(settings, dynamodb)
+
+
+def _queues_of_pipelines(
+    settings: Settings, target: Target, sqs: Any, dynamodb: Any
+) -> set[str]:
+    """Return the queues of running workers and, in an emulator, all that it has.
+
+    On AWS the roles of operators may not list queues.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    found = set[str]()
+    with suppress(BotoCoreError, ClientError, PieceworkError):  # others tell it
+        if target.emulator:
+            prefix = settings.queue_name("x").removesuffix("x")
+            urls = sqs.list_queues(QueueNamePrefix=prefix).get("QueueUrls", ())
+            found = {url.rpartition("/")[2].removeprefix(prefix) for url in urls}
+        rows = dynamodb.query(
+            TableName=settings.checkpoints_table,
+            KeyConditionExpression="pk = :pk",
+            ExpressionAttributeValues={":pk": {"S": WORKERS_PK}},
+        )["Items"]
+        for report in (WorkerRow(from_item(row)) for row in rows):
+            if not report.has_stopped and moment(report.due_at) > time.time():
+                found |= set(report.queues)
+    return found - {DEFAULT_QUEUE}
 
 
 def _check_webhooks(settings: Settings, dynamodb: Any) -> Check:

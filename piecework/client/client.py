@@ -52,6 +52,7 @@ from piecework.settings import load_settings
 from piecework.store.breakers import read_fleet
 from piecework.store.dead_letters import Closing
 from piecework.store.limits import Quotas, read_quota
+from piecework.store.workers import read_reports
 from piecework.webhooks.answer_links import AnswerLink
 from piecework_orchestrator.approvals import (
     AnswerRequest,
@@ -460,16 +461,18 @@ class Client:
         """Start no further call to a dependency, in any job, until it is resumed.
 
         Workers use it within seconds; calls in flight finish. `replaced` is an earlier
-        pause; `known` is false if no limit and no breaker has the name yet.
+        pause; `known` is false if no worker has called it, and it has no limit.
 
         Raises:
             UsageError: `cli.usage.invalid`: not the name of a dependency.
         """
         require_dependency(dependency)
-        before = await read_fleet(self.runtime.table)
+        table = self.runtime.table
+        before, reports = await asyncio.gather(read_fleet(table), read_reports(table))
+        called = {name for report in reports for name in report.dependencies}
         pause = Pause(PauseCode.PERSON, reason, self._actor)
         row = await self._quotas().set_pause(dependency, pause)
-        return pause_document(dependency, row, before)
+        return pause_document(dependency, row, before, called)
 
     async def resume_dependency(self, dependency: str, reason: str = "") -> Document:
         """End the pause of a dependency; workers use it within seconds.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Generic, Self, TypeVar
@@ -128,13 +128,18 @@ def tenant_budget_document(tenant: str, row: Mapping[str, Any], now: float) -> D
 
 
 def pause_document(
-    dependency: str, row: Mapping[str, Any], before: FleetRecord
+    dependency: str,
+    row: Mapping[str, Any],
+    before: FleetRecord,
+    called: Collection[str],
 ) -> Document:
     """Return the limits of a paused dependency, and what the pause replaced.
 
     A name that nothing has used may be a typing error, or wait for its first call.
+    `called`: the dependencies that workers have called.
     """
-    used = before.breakers.keys() | {n for n, q in before.quotas.items() if q.is_used}
+    limited = {name for name, quota in before.quotas.items() if quota.is_used}
+    used = {*before.breakers, *limited, *called}
     earlier = before.quotas.get(dependency)
     return {
         **limits_document(dependency, row),

@@ -286,6 +286,11 @@ class WorkerRow(Row):
         return frozenset(map(str, self.item.get("queues", ())))
 
     @property
+    def dependencies(self) -> frozenset[str]:
+        """The dependencies that it has called."""
+        return frozenset(map(str, self.item.get("dependencies", ())))
+
+    @property
     def max_chunks(self) -> int:
         """The chunks that it runs at once."""
         return self._int("max_chunks")

@@ -31,19 +31,24 @@ class WorkerReports:
         self,
         pipelines: Iterable[str],
         queues: Iterable[str],
+        dependencies: Iterable[str],
         *,
         max_chunks: int,
         in_progress: int,
         lease_s: float,
         due_in_s: float,
     ) -> None:
-        """Write that the worker lives, and by when it reports again."""
+        """Write that the worker lives, and by when it reports again.
+
+        `dependencies`: those that it has called.
+        """
         now = self.clock()
         facts = {
             "v": SCHEMA,
             "worker": self.worker,
             "pipelines": sorted(pipelines),
             "queues": sorted(queue or keys.DEFAULT_QUEUE for queue in queues),
+            "dependencies": sorted(dependencies),
             "max_chunks": max_chunks,
             "in_progress": in_progress,
             "lease_ms": round(lease_s * 1000),

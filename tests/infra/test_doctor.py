@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from piecework.aws.endpoint import Emulator
+from piecework.domain.keys import WORKERS_PK
+from piecework.domain.model import iso
 from piecework.settings import load_settings
+from piecework.store.serialization import to_item
 from piecework_orchestrator.doctor import Check, run_checks
 from piecework_orchestrator.embedded import server
+from piecework_orchestrator.embedded.deploy import make_client
 
 LOOPBACK = "http://127.0.0.1:9"
 
@@ -55,6 +60,29 @@ def test_a_running_emulator_is_found_without_an_option(
     assert found["emulator"].detail.startswith("MiniStack 1.5.33")
     assert found["endpoint"].detail.startswith(deployed.endpoint)
     assert [name for name, check in found.items() if not check.ok] == []
+
+
+def test_the_queues_of_pipelines_are_found_without_an_option(
+    deployed: Emulator, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    server.write(state_dir, deployed)
+    settings = load_settings()
+    make_client("sqs", deployed).create_queue(QueueName=settings.queue_name("gpu"))
+    table = make_client("dynamodb", deployed)
+    later, before = iso(time.time() + 60), iso(time.time() - 60)
+    for queue, report in (
+        ("ocr", {"due_at": later}),
+        ("dead", {"due_at": before}),
+        ("stopped", {"due_at": later, "stopped_at": before}),
+    ):
+        row = {"pk": WORKERS_PK, "sk": queue, "queues": ["default", queue], **report}
+        table.put_item(TableName=settings.checkpoints_table, Item=to_item(row))
+    found = look({})
+    queues = {name: check for name, check in found.items() if "-work_" in name}
+    gpu, ocr = (f"queue {settings.queue_name(name)}" for name in ("gpu", "ocr"))
+    assert {gpu: True, ocr: False} == {name: c.ok for name, c in queues.items()}
+    assert "up --queue ocr" in queues[ocr].next_step
 
 
 def test_an_emulator_that_ended_is_reported_with_the_next_step(state_dir: Path) -> None:

@@ -43,9 +43,12 @@ def test_up_twice_is_one_server_and_down_ends_it(tmp_path: Path) -> None:
 @pytest.mark.attack("web pages")
 @pytest.mark.usefixtures("emulator_python")
 def test_up_after_a_crash_starts_anew(tmp_path: Path) -> None:
-    first = embedded.up("piecework", "local", tmp_path)
+    said: list[str] = []
+    first = embedded.up("piecework", "local", tmp_path, report=said.append)
+    assert [] == [line for line in said if "gone" in line]
     server.stop(first.pid, tmp_path)  # the state file still tells of it
-    second = embedded.up("piecework", "local", tmp_path)
+    second = embedded.up("piecework", "local", tmp_path, report=said.append)
+    assert f"(process {first.pid}) has died: its jobs, results and" in said[-1]
     try:
         assert second.pid != first.pid
         assert server.fetch_version(second.endpoint, 5.0) == second.version

@@ -97,7 +97,8 @@ async def test_a_pause_says_what_it_replaces_and_whether_anything_has_the_name(
         assert "check the name" not in said
         unknown = await piecework(noun, "pause", typo, "--reason", "costs")
         said = " ".join(unknown.stderr.split())
-        assert f"has '{typo}' yet: check the name; similar names: {name}" in said
+        assert f" '{typo}'" in said
+        assert f"yet: check the name; similar names: {name}" in said
         assert "paused already" not in said
         assert 0 == (await piecework(noun, "resume", typo)).exit_code
         listed = (await piecework(noun, "list", "-o", "json")).document

@@ -25,6 +25,7 @@ async def test_a_worker_reports_again_stops_and_starts_again(store: Store) -> No
         await reports.report(
             {"b", "a"},
             [""],
+            {"fax"},
             max_chunks=4,
             in_progress=in_progress,
             lease_s=1.5,
@@ -41,5 +42,6 @@ async def test_a_worker_reports_again_stops_and_starts_again(store: Store) -> No
     assert stopped.has_stopped
     assert not running.has_stopped
     assert ({"a", "b"}, 1.5) == (running.pipelines, running.lease_s)
+    assert {"fax"} == running.dependencies
     assert (iso(NOW + 20), iso(NOW + 40)) == (running.reported_at, running.due_at)
     assert running.is_full

@@ -107,7 +107,7 @@ def pause_dependency(
     async def run(client: Client, out: Output) -> None:
         document = await client.pause_dependency(dependency, reason)
         show(out, dependency, document)
-        who = f"limit or breaker has {dependency!r}"
+        who = f"worker has called {dependency!r}, and no limit has it"
         say_pause(out, document, document["replaced"], who)
 
     run_client(run, output)

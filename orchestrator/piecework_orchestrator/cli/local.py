@@ -115,13 +115,15 @@ def doctor(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Also check a queue that pipelines declare; repeatable.",
+            help="Also check this queue of pipelines; repeatable.",
             show_default=False,
         ),
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Check everything that a run needs.
+
+    It finds the queues of running workers, and all queues of an embedded AWS.
 
     The exit code is 2 if a check fails.
     """

@@ -74,6 +74,11 @@ def up(
         emulator = read_state(folder)
         refuse_beside_dev(emulator)
         if emulator is None or not server.is_our_server(emulator.pid, folder):
+            if emulator is not None:
+                report(
+                    f"the earlier embedded AWS (process {emulator.pid}) has died: "
+                    "its jobs, results and queues are gone"
+                )
             python = environment.ensure_environment(report=report)
             server.stop_untracked(folder)
             emulator = server.start(python, folder, region, port=port, key=new_key())

@@ -49,6 +49,8 @@ class HeldChunk:
             worker="w1",
             pipelines={"p": None},
             queues=[""],
+            breakers=SimpleNamespace(by_name={"fax": None}),
+            limits=SimpleNamespace(answers={"fax": 1, "mail": 1}),
         )
 
     def lease_count(self) -> int:
@@ -124,5 +126,6 @@ async def test_a_worker_reports_what_it_runs_and_then_that_it_stopped() -> None:
         first["max_chunks"],
         first["in_progress"],
     )
+    assert ["fax", "mail"] == first["dependencies"]
     assert first["reported_at"] < first["due_at"]
     assert {"now"} == last.keys()

@@ -187,10 +187,12 @@ class View:
     def is_live(self, worker: WorkerRow) -> bool:
         """Return whether a worker takes chunks, as far as its reports show.
 
-        An idle worker reports rarely. If a chunk has been due for long since its last
+        A lease that is not renewed shows a death before the next report is late. An
+        idle worker reports rarely. If a chunk has been due for long since its last
         report, it may be dead.
         """
-        if worker.has_stopped or self.at.now > moment(worker.due_at) + LATE_S:
+        silent = {chunk.claimed_by for chunk in self.abandoned}
+        if worker.has_stopped or self.is_overdue(worker) or worker.worker in silent:
             return False
         if worker.in_progress or not self.may_serve(worker):
             return True
@@ -283,9 +285,11 @@ def workers_missing(view: View) -> Iterator[Finding]:
     elif view.due and all(worker.is_full for worker in view.serving):
         full = len(view.serving)
         whose = "The worker" if full == 1 else f"All {full} workers"
-        has = "has" if full == 1 else "have"
-        message = f"{whose} with pipeline {pipeline} {has} no free slot for this job."
-        yield view.finding("workers.busy", message, view.due)
+        message = (
+            f"{whose} with pipeline {pipeline} had no free slot at the last report."
+        )
+        since = min(worker.reported_at for worker in view.serving)
+        yield view.finding("workers.busy", message, view.due, since=since)
 
 
 # ── causes of some chunks ─────────────────────────────────────────────────────

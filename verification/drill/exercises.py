@@ -22,6 +22,8 @@ Act: TypeAlias = Callable[[Fleet], Awaitable[None]]
 SETTLED_S: Final = 30.0
 #: Seconds after a kill at which a lease has missed its renewal, and has not expired.
 MISSED_S: Final = 40.0
+#: Seconds after which a lease tells it, and the report is not late yet.
+UNRENEWED_S: Final = 22.0
 #: Seconds after which a dead worker has missed its report, however idle it was.
 SILENT_S: Final = 90.0
 #: Seconds after which a reconciler has given back the chunks of a dead worker.
@@ -113,6 +115,15 @@ async def worker_died(fleet: Fleet, *more: str) -> None:
     fleet.kill(died)
     fleet.worker(reconcile=False)
     await asyncio.sleep(MISSED_S)
+
+
+async def full_worker_died(fleet: Fleet) -> None:
+    """Kill the only worker, which has no free slot for the next chunk."""
+    died = fleet.worker(max_chunks=2, reconcile=False)
+    await fleet.submit("slow", "slow", "quick")
+    await asyncio.sleep(SETTLED_S)
+    fleet.kill(died)
+    await asyncio.sleep(UNRENEWED_S)
 
 
 async def submit_died(fleet: Fleet, *, worker: bool) -> None:
@@ -209,6 +220,7 @@ SINGLE: Final = (
     Exercise("busy", busy, "workers.busy"),
     Exercise("tenant capped", capped, "tenant.capped"),
     Exercise("worker died", worker_died, "lease.expiring"),
+    Exercise("full worker died", full_worker_died, "workers.none", "lease.expiring"),
     Exercise("message lost", message_lost, "chunks.unclaimed"),
     Exercise(
         "submit died",

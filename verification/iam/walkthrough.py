@@ -107,7 +107,13 @@ async def report(scenario: Scenario) -> None:
     """Report a worker, as each worker's process does."""
     reports = WorkerReports(scenario.rt.table, "w1", scenario.rt.clock)
     await reports.report(
-        ("counting",), ("",), max_chunks=1, in_progress=0, lease_s=10.0, due_in_s=60.0
+        ("counting",),
+        ("",),
+        (),
+        max_chunks=1,
+        in_progress=0,
+        lease_s=10.0,
+        due_in_s=60.0,
     )
     await reports.stop()
 

@@ -15,7 +15,7 @@ from threading import Thread
 
 from verification.mutants.conditions import condition_mutants
 from verification.mutants.equivalent import EQUIVALENT
-from verification.mutants.guards import guard_mutants
+from verification.mutants.guards import CORE, guard_mutants
 from verification.mutants.lane import Shared, UnusableRunError, lane, snapshot
 from verification.mutants.last import last_mutants
 from verification.mutants.mutant import Mutant
@@ -38,7 +38,9 @@ def run(folder: Path, asked: argparse.Namespace) -> int:
     stale = set(EQUIVALENT) - {mutant.key for mutant in everything}
     for key in sorted(stale):
         say(f"no such mutant any more: {key}")
-    mutants = selected_mutants(everything, asked)
+    mutants = selected_mutants(
+        everything if asked.all else [m for m in everything if is_core(m)], asked
+    )
     if asked.list:
         for mutant in mutants:
             say(str(mutant))
@@ -58,6 +60,11 @@ def all_mutants(root: Path) -> list[Mutant]:
     return [mutant for find in kinds for mutant in find(root)]
 
 
+def is_core(mutant: Mutant) -> bool:
+    """Return whether a mutant is tried without `--all`: most guards are not."""
+    return mutant.kind != "guard" or mutant.path in CORE
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="verification.mutants", description=__doc__)
     parser.add_argument("--only", default="", help="mutants whose line contains this")
@@ -66,6 +73,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--lanes", type=int, default=2, help="tried at once")
     parser.add_argument(
         "--narrow", action="store_true", help="leave out the scenarios: quick, stricter"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="also the guards of files about whole jobs"
     )
     parser.add_argument("--list", action="store_true", help="say what would be tried")
     return parser.parse_args(arguments)

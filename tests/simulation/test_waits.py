@@ -35,6 +35,7 @@ from piecework_orchestrator.webhooks import Subscription, set_webhook
 from piecework_simulation.driver.pipelines import Item, model, score
 from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
 
+MINUTE_S = 60.0
 HOUR_S = 3_600.0
 DAY_S = 24 * HOUR_S
 
@@ -46,9 +47,9 @@ async def decide(ctx: Context[Item]) -> str:
     found = await ctx.wait_for(
         "approval",
         ask=f"Pay {ctx.payload.n}?",
-        timeout=3 * DAY_S,
-        remind=[20 * HOUR_S, 44 * HOUR_S],
-        escalate=Escalate(2 * DAY_S, "leads"),
+        timeout=3 * HOUR_S,
+        remind=[20 * MINUTE_S, 44 * MINUTE_S],
+        escalate=Escalate(2 * HOUR_S, "leads"),
         default=default if ctx.payload.trouble == "default" else None,
     )
     await ctx.call(model, score, ctx.chunk + 1_000)
@@ -138,7 +139,7 @@ def test_one_answer_counts_and_its_stage_repeats_no_call() -> None:
         )
         await asyncio.sleep(5)
         assert (await here.chunks())[0].status is ChunkStatus.SUCCEEDED
-        # The others: nobody answers, through three days and the death of all workers.
+        # The others: nobody answers, through three hours and the death of all workers.
         for process in [*here.fleet.workers]:
             here.world.kill(process)
         found = await outcome(here)
@@ -271,8 +272,8 @@ def test_an_answer_wakes_its_chunk_though_its_process_dies() -> None:
 @pytest.mark.parametrize("odd", ["an entry is lost", "two entries", "nothing"])
 def test_a_wait_ends_on_time_whatever_entries_it_has(odd: str) -> None:
     async def act(here: Simulated) -> float:
-        await here.submit(sleeping, [Item(n=0, seconds=DAY_S)])
-        until = here.world.now() + DAY_S
+        await here.submit(sleeping, [Item(n=0, seconds=2 * HOUR_S)])
+        until = here.world.now() + 2 * HOUR_S
         await asyncio.sleep(60)
         index = WaitIndex(here.rt.table, here.rt.clock)
         if odd == "an entry is lost":
@@ -313,7 +314,7 @@ def test_a_pause_and_a_cancel_during_a_wait() -> None:
         await asyncio.sleep(60)
         await pause(rt, REF, actor="me", reason="lunch")
         await say(rt, 0)  # people may answer
-        await asyncio.sleep(DAY_S)
+        await asyncio.sleep(HOUR_S / 2)
         assert (await told(here))["reminded", 1] == 1
         assert (await here.chunks())[0].status is ChunkStatus.WAITING
         await resume(rt, REF, actor="me", reason="go on")
@@ -347,7 +348,7 @@ def test_a_deadline_compensates_a_chunk_that_waits() -> None:
     )
 
     async def act(here: Simulated) -> Job:
-        until = here.world.now() + DAY_S
+        until = here.world.now() + HOUR_S
         await here.fleet.submit(REF, pipeline, asked(""), until, mortal=False)
         job = await ended(here)
         assert job.finished_at < iso(until + 60)

@@ -102,9 +102,10 @@ class BlockedChunks:
 async def end_stopped_chunks(rt: Runtime, job: Job, groups: Iterable[int]) -> int:
     """End the chunks behind the dead letters of a job; return how many.
 
-    A key that goes on since the chunks were read keeps its chunks.
+    A key that goes on since the chunks were read keeps its chunks: the chunk before
+    them is open, so no later write ends them.
     """
-    ended, going = 0, set[str]()
+    ended = 0
     for group in sorted(groups):
         chunks = [
             chunk
@@ -112,13 +113,8 @@ async def end_stopped_chunks(rt: Runtime, job: Job, groups: Iterable[int]) -> in
             if chunk.blocked_by is not None and not chunk.status.terminal
         ]
         for first in range(0, len(chunks), CHUNKS_AT_ONCE):
-            some = [
-                chunk
-                for chunk in chunks[first : first + CHUNKS_AT_ONCE]
-                if chunk.order_key not in going
-            ]
+            some = chunks[first : first + CHUNKS_AT_ONCE]
             left = await end_stopped(rt.table, some, rt.clock())
-            going |= {chunk.order_key for chunk in left}
             ended += len(some) - len(left)
     return ended
 

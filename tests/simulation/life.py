@@ -101,6 +101,8 @@ async def work(ctx: Context[Item]) -> int:
             await asyncio.sleep(1.0)
     elif how == "sleep":
         await ctx.sleep(minutes=30)
+    elif how == "ask":
+        await ctx.wait_for("go", ask="Go?", timeout=3_000.0, remind=[900.0])
     elif how == "retry" and ctx.attempt == 1:
         raise TransientError("not now", code="tool.shop.busy", retry_after=5.0)
     elif how == "refused" and Shop.closed:
@@ -138,6 +140,12 @@ async def refuse(results: Results[int]) -> None:
         raise PermanentError("closed", code="tool.shop.closed")
 
 
+async def charge(results: Results[int]) -> None:
+    """Call, and fail the join while the shop is closed."""
+    await results.call(plain, answer, 0)
+    await refuse(results)
+
+
 async def hook(notice: Escalation) -> None:
     """Accept the notification of a rung."""
     del notice
@@ -173,7 +181,8 @@ laddered = Pipeline(
         retry_after_s=(5, 20), rungs=[Rung("alert"), Rung("ticket", hook, 60)]
     ),
 )
-PIPELINES: list[Pipeline] = [works, simple, ordered, paying, laddered]
+charging = Pipeline("charging", payload=Item, stages=[Stage(work)], join=charge)
+PIPELINES: list[Pipeline] = [works, simple, ordered, paying, laddered, charging]
 
 Life = Callable[[Simulated], Awaitable[None]]
 LIVES: dict[str, tuple[Life, dict[str, Any]]] = {}

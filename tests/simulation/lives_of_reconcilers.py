@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from piecework.domain import keys
 from piecework.domain.budget import Cap
+from piecework.domain.model import iso
 from piecework.domain.priority import Priority
 from piecework.jobs.budgeting import set_tenant_budget
+from piecework.store.deletions import expiry_mark
+from piecework_orchestrator.approvals import AnswerRequest
+from piecework_orchestrator.approvals import answer as reply
 from piecework_orchestrator.pause import resume
 from piecework_orchestrator.webhooks import Subscription, set_webhook
 from piecework_simulation.engine.network import Exchange
@@ -15,10 +20,14 @@ from tests.simulation.life import (
     DAY_S,
     SECRET,
     Shop,
+    charging,
     end_workers,
     ends,
     items,
+    laddered,
     life,
+    ordered,
+    paying,
     settled,
     simple,
     strike,
@@ -119,3 +128,130 @@ async def watched(at: Simulated) -> None:
     await settled(at)
     await set_webhook(at.rt, replace(hook, events=("job.ended",)), "us")
     await asyncio.sleep(130.0)
+
+
+def settles(exchange: Exchange) -> bool:
+    """Return whether a request records the success of a chunk."""
+    request = str(exchange.request)
+    return ":to" in request and "SUCCEEDED" in request
+
+
+@life("skipped in order")
+async def skipped(at: Simulated) -> None:
+    await at.submit(ordered, items("refused", "slow", "", ""))
+    await asyncio.sleep(10.0)
+    await at.fleet.discard(REF, mortal=False)
+    await settled(at)
+
+
+@life("stopped in two groups")
+async def stopped_in_two_groups(at: Simulated) -> None:
+    hows = ["refused", *[""] * (keys.PARTITION_SIZE + 2)]
+    await at.submit(ordered, items(*hows))
+    await settled(at)
+
+
+@life("deadline before the join", reconcile_s=600)
+async def deadline_before_join(at: Simulated) -> None:
+    strike(at, "applied", settles)
+    await ends(at, "", of=works, deadline=at.rt.clock() + 30.0)
+
+
+@life("killed after the deadline", reconcile_s=10)
+async def killed_after_deadline(at: Simulated) -> None:
+    at_time = at.rt.clock() + 30.0
+    await at.fleet.submit(REF, paying, items("goes on"), at_time, mortal=False)
+    await asyncio.sleep(40.0)
+    strike(at, "applied", settles)
+    await settled(at)
+
+
+@life("a deadline that stops the last chunk")
+async def deadline_stops_last(at: Simulated) -> None:
+    await ends(at, "goes on", "slow", of=paying, deadline=at.rt.clock() + 30.0)
+
+
+@life("resume killed")
+async def resume_killed(at: Simulated) -> None:
+    await at.submit(simple, items("steps", "steps"))
+    await asyncio.sleep(5.0)
+    await at.fleet.pause(REF, mortal=False)
+    await asyncio.sleep(60.0)
+    strike(at, "asked", lambda exchange: "Entries" in exchange.request)
+    await at.fleet.resume(REF, mortal=False)
+    await settled(at)
+
+
+@life("answered before the reminder")
+async def answered(at: Simulated) -> None:
+    await at.submit(simple, items("ask", "ask"))
+    await asyncio.sleep(60.0)
+    request = AnswerRequest({"approved": True}, "us", "it is good")
+    await reply(at.rt, REF.chunk(0), request)
+    await asyncio.sleep(1_500.0)
+    await reply(at.rt, REF.chunk(1), request)
+    await settled(at)
+
+
+@life("retried in a paused pipeline")
+async def retried_in_pause(at: Simulated) -> None:
+    await ends(at, "", "", of=charging)
+    await at.fleet.pause_pipeline(REF, mortal=False)
+    await at.fleet.redrive(REF, mortal=False)
+    await asyncio.sleep(30.0)
+    job = await at.rt.jobs.read(REF)
+    assert job is not None
+    assert job.join_usage.item
+    Shop.closed = False
+    await at.fleet.resume_pipeline(REF, mortal=False)
+    await settled(at)
+
+
+@life("stopped before most chunks have started", max_chunks=1, reconcile_s=600)
+async def stopped_early(at: Simulated) -> None:
+    await ends(at, *["refused"] * 4, *["slow"] * 8)
+
+
+@life("discarded on the ladder")
+async def off_the_ladder(at: Simulated) -> None:
+    await ends(at, "refused", of=laddered)
+    await at.fleet.discard(REF, mortal=False)
+    await asyncio.sleep(300.0)
+
+
+@life("kept for ever", job_retention_days=1, reconcile_s=600)
+async def kept_for_ever(at: Simulated) -> None:
+    """Switch the retention off after a job has ended; list another one in vain."""
+    await ends(at, "")
+    unknown = replace(REF, job="unknown")
+    mark = expiry_mark(at.rt.table, unknown, iso(at.rt.clock()))
+    await at.rt.table.transact([mark])
+    end_workers(at)
+    at.world.settings = replace(at.world.settings, job_retention_days=0)
+    at.fleet.reconciler()
+    await asyncio.sleep(1.2 * DAY_S)
+
+
+@life("killed before a budget is raised")
+async def killed_at_budget(at: Simulated) -> None:
+    hows, cap = ["", "", ""], Cap(10)
+    await at.fleet.submit(REF, simple, items(*hows), budget=cap, mortal=False)
+    await asyncio.sleep(60.0)
+    strike(at, "asked", lambda exchange: "BUDGET" in str(exchange.request.get("Key")))
+    await at.fleet.raise_budget(REF, 10, mortal=False)
+    await asyncio.sleep(30.0)
+
+
+@life("at work again", reconcile_s=5, reconcile_read_units=0.0015)
+async def at_work_again(at: Simulated) -> None:
+    """Let a job go on after the last pass over it: then it is not told as stuck."""
+    hook = Subscription(
+        "ops", "https://ops.example.com/", SECRET, events=("job.stuck",), after_s=120
+    )
+    await set_webhook(at.rt, hook, "us")
+    end_workers(at)
+    at.fleet.reconciler()
+    await at.submit(simple, items("slow", "slow"))
+    await asyncio.sleep(40.0)
+    at.fleet.worker(reconcile=False)
+    await settled(at)

@@ -115,13 +115,18 @@ def test_an_odd_job_and_an_odd_message_delay_no_other(
         await asyncio.sleep(2)
         return Counter()
 
+    async def look(*_: Any) -> Counter[str]:
+        await asyncio.sleep(4)
+        return Counter()
+
     monkeypatch.setattr(loop.DeadLetterAlarms, "evaluate", evaluate)
+    monkeypatch.setattr(loop.Watches, "look", look)
     log, odd = Log(), Odd(JobStatus.RUNNING)
     acts = run_virtually(loop.Reconciler(odd, log).run_pass())  # type: ignore[arg-type]
     assert acts == {"failed": 2, "jobs seen": 1}
     told = [facts for name, facts in log.said if name == "reconcile.action"]
     assert acts == {each["action"]: each["count"] for each in told}
-    assert 3000 == dict(log.said)["reconcile.pass"]["duration_ms"]
+    assert 7000 == dict(log.said)["reconcile.pass"]["duration_ms"]
 
 
 @pytest.mark.parametrize("status", [None, JobStatus.SUCCEEDED, JobStatus.CANCELLED])
@@ -255,6 +260,33 @@ def test_without_jobs_a_pass_is_rare(
     monkeypatch.setattr(loop.Reconciler, "run_pass", run_pass)
     run_virtually(for_a_while())
     assert times[1] - times[0] == pytest.approx(apart)
+
+
+def test_a_reconciler_that_ends_ends_its_deliveries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[str] = []
+    world: Any = SimpleNamespace(settings=SETTINGS, rng=Highest())
+
+    async def run_pass(self: Any) -> Counter[str]:
+        self.marks.outboxes.add("acme")
+        return Counter()
+
+    async def deliver(_: Any, tenant: str) -> None:
+        try:
+            await asyncio.sleep(IDLE_S)
+        finally:
+            ended.append(tenant)
+
+    async def for_a_while() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await reconcile_for_ever(world, LOG)
+        assert ["acme"] == ended
+
+    monkeypatch.setattr(loop.Reconciler, "run_pass", run_pass)
+    monkeypatch.setattr(loop.Deliverer, "deliver", deliver)
+    run_virtually(for_a_while())
 
 
 @pytest.mark.parametrize(

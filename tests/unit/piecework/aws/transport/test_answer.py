@@ -56,6 +56,7 @@ def test_an_answer_without_a_length_ends_with_its_connection() -> None:
     found = parse_answer(begun, ended=True)
 
     assert parse_answer(begun) is None
+    assert parse_answer(b"x" * HEAD_LIMIT) is None
     assert found == Answer(503, {}, b"no", closes=True)
 
 
@@ -91,6 +92,7 @@ def test_an_answer_that_was_cut_off_stays_incomplete() -> None:
         OK + b"Content-Length: 1, 1\r\n\r\n",
         OK + b"Transfer-Encoding: chunked\r\n\r\nbody\r\n",
         SIZED + b"HTTP/1.1 200 OK",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n4\r\nbodyXX",
         b"x" * (HEAD_LIMIT + 1),
     ],
 )

@@ -57,7 +57,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 LIMITS: Final[Mapping[str, int]] = {
     "files": 373,
     "lines": 48_400,
-    "test_lines": 72_430,
+    "test_lines": 72_560,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,
@@ -94,7 +94,7 @@ def measure() -> Mapping[str, int]:
     return {
         "files": len(installed),
         "lines": sum(map(code_lines, installed)),
-        "test_lines": sum(map(code_lines, tracked_files(TESTS))),
+        "test_lines": 72_560sum(map(code_lines, tracked_files(TESTS))),
         "circles": len(import_circles()),
         "frames_to_stage": len(stage_frames()),
         "flat_modules": len([path for path in modules if path.stem != "__init__"]),

@@ -223,6 +223,14 @@ def send(at: Simulated, queue: str, message: Message | str) -> None:
     at.world.sqs.call("send_message", request)
 
 
+def lose_messages(at: Simulated) -> None:
+    """Lose the messages of all chunks that no worker has received."""
+    work = {"QueueUrl": at.world.urls[at.world.settings.work_queue]}
+    while lost := at.world.sqs.call("receive_message", work).get("Messages"):
+        receipt = {**work, "ReceiptHandle": lost[0]["ReceiptHandle"]}
+        at.world.sqs.call("delete_message", receipt)
+
+
 def strike(
     at: Simulated, when: str, is_hit: Callable[[Exchange], bool], freeze_s: float = 0.0
 ) -> None:

@@ -11,12 +11,17 @@ from piecework_simulation.engine.faults import Faults
 from piecework_simulation.engine.leftovers import leftovers_discarded
 from piecework_simulation.engine.network import Exchange
 from piecework_simulation.engine.world import World
-from tests.simulation import lives_of_claims, lives_of_jobs, lives_of_reconcilers
+from tests.simulation import (
+    lives_of_claims,
+    lives_of_jobs,
+    lives_of_reconcilers,
+    lives_of_workers,
+)
 from tests.simulation.life import LIVES, PIPELINES, Note, Shop
 from tests.unit.orchestrator.simulated import Simulated, simulate
 
 #: Each of them registers its lives.
-REGISTERED = lives_of_jobs, lives_of_claims, lives_of_reconcilers
+REGISTERED = lives_of_jobs, lives_of_claims, lives_of_reconcilers, lives_of_workers
 #: The lives, and those scenarios of the crash points that have their faults at calls.
 ALL = [*LIVES, *(name for name, each in SCENARIOS.items() if not each.steps)]
 

@@ -26,6 +26,7 @@ from tests.simulation.life import (
     items,
     laddered,
     life,
+    lose_messages,
     ordered,
     paying,
     settled,
@@ -38,13 +39,9 @@ from tests.unit.orchestrator.simulated import REF, Simulated
 
 @life("messages lost", max_chunks=1)
 async def messages_lost(at: Simulated) -> None:
-    """Lose the messages of all chunks that no worker has received."""
-    work = {"QueueUrl": at.world.urls[at.world.settings.work_queue]}
     await at.submit(simple, items(*["slow"] * 6))
     await asyncio.sleep(5.0)
-    while lost := at.world.sqs.call("receive_message", work).get("Messages"):
-        receipt = {**work, "ReceiptHandle": lost[0]["ReceiptHandle"]}
-        at.world.sqs.call("delete_message", receipt)
+    lose_messages(at)
     await settled(at)
 
 

@@ -141,7 +141,7 @@ class CallPacer:
 
     async def wait_turn(self) -> None:
         """Return at once, or in a later round if this round has enough calls."""
-        if self._started < CALLS_PER_ROUND and not self._waiting:
+        if self._started < CALLS_PER_ROUND:  # then no earlier call waits
             self._start()
             return
         turn = asyncio.get_running_loop().create_future()

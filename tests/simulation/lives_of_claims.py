@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
+from piecework import Ladder, Pipeline, Stage
 from piecework.aws.queue import Message
+from piecework_orchestrator.cancel import cancel
 from piecework_simulation.engine.network import Exchange
 from tests.simulation.life import (
+    PIPELINES,
+    Item,
     end_workers,
+    ends,
     items,
     killed_at,
+    laddered,
     life,
     ordered,
+    paying,
     send,
     settled,
     simple,
     strike,
+    work,
     works,
 )
 from tests.unit.orchestrator.simulated import REF, Simulated
@@ -147,4 +156,36 @@ async def in_dead_letter_queue(at: Simulated) -> None:
 async def cut_off(at: Simulated) -> None:
     strike(at, "asked", lambda exchange: "Entries" in exchange.request)
     await at.fleet.submit(REF, simple, items("", "", ""), mortal=False)
+    await settled(at)
+
+
+@life("a pipeline got a ladder after the submit")
+async def ladder_later(at: Simulated) -> None:
+    """Let the join fail, too, in a job that tolerates the failure of a chunk."""
+    hows = ["refused", *[""] * 5]
+    await ends(at, *hows, of=replace(laddered, ladder=None))
+
+
+without_rungs = Pipeline(
+    "without-rungs", payload=Item, stages=[Stage(work)], ladder=Ladder()
+)
+PIPELINES.append(without_rungs)
+
+
+@life("a pipeline lost its rungs after the submit")
+async def rungs_gone(at: Simulated) -> None:
+    await ends(at, "refused", of=replace(without_rungs, ladder=laddered.ladder))
+
+
+@life("turned back before its pivot was tried")
+async def turned_back_untried(at: Simulated) -> None:
+    """Pause it twice at its pivot first."""
+    await at.submit(paying, items("late", ""))
+    for is_last in (False, True):
+        await asyncio.sleep(5.0)
+        await at.fleet.pause(REF, mortal=False)
+        await asyncio.sleep(90.0)
+        if not is_last:
+            await at.fleet.resume(REF, mortal=False)
+    await cancel(at.rt, REF, actor="us", reason="enough", compensate=True)
     await settled(at)

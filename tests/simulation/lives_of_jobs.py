@@ -51,7 +51,7 @@ async def breaker(at: Simulated) -> None:
 
 @life("ordered")
 async def dead_in_order(at: Simulated) -> None:
-    await at.submit(ordered, items("refused", "", "", "", ""))
+    await at.submit(ordered, items("refused", "slow", "", "", ""))
     await asyncio.sleep(30.0)
     send(at, at.world.settings.work_queue, Message.about(REF.chunk(0), 1))
     await asyncio.sleep(30.0)

@@ -8,13 +8,20 @@ from typing import Any
 import pytest
 
 from piecework.domain.claim import MAX_RECOVERIES
-from piecework.domain.outcome import Compensation, DeadLettered, Retry, Succeeded
+from piecework.domain.outcome import (
+    Compensation,
+    DeadLettered,
+    Paused,
+    Retry,
+    Succeeded,
+)
 from piecework.domain.records import UNREADABLE
 from piecework.domain.rows import ErrorRow
 from piecework.errors import ErrorEnvelope, PermanentError
-from piecework_worker.early_outcomes import last_failure
+from piecework_worker.early_outcomes import last_failure, outcome_of_interrupt
+from piecework_worker.lease import InterruptReason
 from tests.unit.piecework.fakes import Lowest, envelope
-from tests.unit.workers.runs import DID, chunk_run, loading, ran
+from tests.unit.workers.runs import DID, SETTINGS, chunk_run, loading, ran
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +78,17 @@ async def test_a_recovery_continues_the_compensation_of_the_last_one() -> None:
     assert isinstance(outcome, DeadLettered)
     assert outcome.failure.code == "llm.content.filtered"
     assert DID == ["undo"]
+
+
+# ── a pause ──────────────────────────────────────────────────────────────────
+
+
+def test_a_pause_before_any_stage_does_not_say_that_the_pivot_is_untried() -> None:
+    one = chunk_run()
+    stages = [one.pipeline.stages[0], replace(one.pipeline.stages[1], pivot=True)]
+    one.pipeline = replace(one.pipeline, stages=stages)
+    one.lease.reason = InterruptReason.PAUSED
+    assert outcome_of_interrupt(one, SETTINGS) == Paused(pivot_untried=False)
 
 
 # ── unreadable state ─────────────────────────────────────────────────────────

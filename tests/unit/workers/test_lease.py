@@ -16,7 +16,13 @@ from piecework_worker.lease import ANSWERED, InterruptReason, Lease, LeaseRenewe
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import claim
 from tests.unit.virtual import run_virtually
-from tests.unit.workers.virtual_leases import for_ever, time, virtually
+from tests.unit.workers.virtual_leases import (
+    LEASE,
+    for_ever,
+    new_lease,
+    time,
+    virtually,
+)
 
 
 class Claims:
@@ -325,3 +331,12 @@ async def test_a_lease_renewer_without_leases_emits_nothing() -> None:
     bench = Bench()
     await bench.lease_renewer.renew_all()
     assert ([], []) == (bench.claims.said, bench.log.names())
+
+
+@virtually
+async def test_a_lease_is_lost_at_its_end_or_as_soon_as_the_table_says_so() -> None:
+    one, refused = new_lease(), new_lease()
+    refused.reason = InterruptReason.LOST
+    assert (one.is_lost, refused.is_lost) == (False, True)
+    await asyncio.sleep(LEASE)
+    assert one.is_lost

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,11 +20,14 @@ from piecework.domain.outcome import (
     Retry,
     Succeeded,
 )
+from piecework.errors import StoreError
 from piecework.pipelines import Pipeline
 from piecework.store.results import INLINE_BYTES
-from piecework_worker.settle import settle, write
+from piecework_worker.settle import SETTLE_ATTEMPTS, settle, write
 from tests.unit.piecework.fakes import envelope
 from tests.unit.piecework.store.tables import claim
+from tests.unit.virtual import run_virtually
+from tests.unit.workers.runs import chunk_run as claimed_run
 from tests.unit.workers.test_settle import EARLY, JOB, LATE, chunk_run
 
 LATER = claim(gen=2)
@@ -41,6 +46,22 @@ class Settlements:
             return True
 
         return end
+
+
+@dataclass
+class Failing:
+    """Fails at each write, as long as any worker could have patience."""
+
+    code: str
+    tries: int = 0
+
+    async def defer(self, *_: Any, **__: Any) -> bool:
+        self.tries += 1
+        if self.tries < 3 * SETTLE_ATTEMPTS:
+            raise StoreError("no", code=self.code)
+        return True
+
+    release = defer
 
 
 class WorkerServices:
@@ -86,6 +107,21 @@ async def test_each_outcome_has_one_verb_and_one_event(
     await settle(run, JOB, services)
     assert [verb] == [name for name, _ in services.settlements.asked]
     assert [event] == run.ctx.log.names()
+
+
+@pytest.mark.parametrize(
+    ("code", "tries"),
+    [("aws.service.unavailable", SETTLE_ATTEMPTS), ("aws.request.invalid", 1)],
+)
+def test_an_outage_is_waited_for_so_often_and_a_refused_request_never(
+    code: str, tries: int
+) -> None:
+    services: Any = WorkerServices()
+    services.settlements = Failing(code)
+    services.rt = SimpleNamespace(rng=Random(1))
+    with pytest.raises(StoreError):
+        run_virtually(settle(claimed_run(fence=1), JOB, services))
+    assert services.settlements.tries == tries
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from piecework.calls.in_flight import EffectDrain
 from tests.unit.piecework.fakes import Diary, caller
 from tests.unit.piecework.provider import KEYED, Provider, call
 
@@ -75,6 +77,28 @@ async def test_an_effect_that_fails_during_the_drain_blocks_nothing() -> None:
     provider.errors = [OSError()]
     provider.open.set()
     await one.drain()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_an_effect_without_its_stage_leaves_no_error_to_the_loop(
+    *, fails: bool
+) -> None:
+    async def act() -> None:
+        await asyncio.sleep(0)
+        raise OSError
+
+    errors: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, it: errors.append(it))
+    drain = EffectDrain()
+    stage = asyncio.create_task(drain.run_to_completion(act(), lambda: fails))
+    await asyncio.sleep(0)
+    stage.cancel()
+    await asyncio.wait([stage])
+    del stage  # its end keeps the effect alive
+    for _ in range(3):
+        await asyncio.sleep(0)
+    gc.collect()
+    assert errors == []
 
 
 async def test_calls_of_the_work_are_counted_after_a_moment() -> None:

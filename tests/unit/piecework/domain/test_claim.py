@@ -9,6 +9,7 @@ from piecework.domain.claim import (
     RECHECK_S,
     AlreadyEnded,
     AttemptsExhausted,
+    Blocked,
     Busy,
     CancelPending,
     Claim,
@@ -17,9 +18,11 @@ from piecework.domain.claim import (
     NotDue,
     NotFound,
     Refusal,
+    SchemaTooNew,
     explain_refusal,
 )
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
+from piecework.domain.records import SCHEMA
 
 REF = ChunkRef("acme", "job", 3)
 NOW = 1_700_000_000.0
@@ -89,6 +92,16 @@ def test_a_lease_expired_for_longer_than_the_skew_is_released_first(
     left: float,
 ) -> None:
     assert expired(running(left)) == judged(running(left))
+
+
+@pytest.mark.parametrize("status", list(ChunkStatus))
+def test_a_newer_schema_comes_before_all_else(status: str) -> None:
+    assert SchemaTooNew() == judged(item(status, v=SCHEMA + 1, gen=GEN + 1))
+
+
+def test_a_blocked_chunk_waits_for_no_time_and_spends_no_attempt() -> None:
+    found = item(blocked_by=2, retry_at=iso(NOW + 60), attempts=3)
+    assert Blocked() == judged(found)
 
 
 def test_a_living_lease_comes_before_a_cancel() -> None:

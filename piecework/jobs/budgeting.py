@@ -69,8 +69,8 @@ async def set_tenant_budget(
     """
     await rt.budgets.set_cap(key_of_tenant(tenant), cap, actor)
     told = {"actor": actor, "budget": cap.text(), "reason": reason}
-    now, event = rt.clock(), "daily budget set"
-    await rt.table.transact([fleet_event(rt.table, tenant, event, now, told)])
+    event = "daily budget set"
+    await rt.table.transact([fleet_event(rt.table, tenant, event, rt.clock(), told)])
     async for ref in rt.jobs.active():
         job = await rt.jobs.read(ref) if ref.tenant == tenant else None
         if job is not None and job.pause is not None and job.pause.until:

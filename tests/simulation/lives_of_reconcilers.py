@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import chain
 
 from piecework.domain import keys
 from piecework.domain.budget import Cap
 from piecework.domain.model import iso
 from piecework.domain.priority import Priority
+from piecework.domain.records import SCHEMA
 from piecework.jobs.budgeting import set_tenant_budget
+from piecework.jobs.fan_in import Certificate
+from piecework.jobs.sampling import draw_sample, sample_chunks
+from piecework.runtime import Runtime
 from piecework.store.deletions import expiry_mark
 from piecework_orchestrator.approvals import AnswerRequest
 from piecework_orchestrator.approvals import answer as reply
+from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.pause import resume
 from piecework_orchestrator.webhooks import Subscription, set_webhook
 from piecework_simulation.engine.network import Exchange
@@ -80,8 +86,14 @@ async def sample_of_backlog(at: Simulated) -> None:
     many, low = items(*[""] * 60), Priority.LOW
     await at.fleet.submit(REF, simple, many, priority=low, sample=2, mortal=False)
     await asyncio.sleep(60.0)
+    job = await at.rt.jobs.read(REF)
+    assert job is not None
+    chunks = await sample_chunks(at.rt, job)
+    assert job.sample == {chunk.ref.chunk for chunk in chunks}
     await resume(at.rt, REF, actor="us", reason="it is good")
     await settled(at)
+    drawn = (draw_sample(2, 1, at.world.rng) for _ in range(20))
+    assert {0, 1} == set(chain(*drawn))
 
 
 @life("sample that goes on")
@@ -143,15 +155,19 @@ async def skipped(at: Simulated) -> None:
 
 @life("stopped in two groups")
 async def stopped_in_two_groups(at: Simulated) -> None:
-    hows = ["refused", *[""] * (keys.PARTITION_SIZE + 2)]
+    hows = ["refused", *[""] * keys.PARTITION_SIZE]
     await at.submit(ordered, items(*hows))
     await settled(at)
 
 
-@life("deadline before the join", reconcile_s=600)
+@life("deadline before the join", reconcile_s=10)
 async def deadline_before_join(at: Simulated) -> None:
+    """Let a reconciler without workers see the deadline of a job that has ended."""
+    end_workers(at)
+    at.fleet.reconciler()
+    at.fleet.worker(reconcile=False)
     strike(at, "applied", settles)
-    await ends(at, "", of=works, deadline=at.rt.clock() + 30.0)
+    await ends(at, "", of=works, deadline=at.rt.clock() + 5.0)
 
 
 @life("killed after the deadline", reconcile_s=10)
@@ -211,7 +227,8 @@ async def stopped_early(at: Simulated) -> None:
 
 @life("discarded on the ladder")
 async def off_the_ladder(at: Simulated) -> None:
-    await ends(at, "refused", of=laddered)
+    await at.submit(laddered, items("refused"))
+    await at.ended()
     await at.fleet.discard(REF, mortal=False)
     await asyncio.sleep(300.0)
 
@@ -229,14 +246,73 @@ async def kept_for_ever(at: Simulated) -> None:
     await asyncio.sleep(1.2 * DAY_S)
 
 
+def sets_budget(exchange: Exchange) -> bool:
+    """Return whether a command is about to set a budget."""
+    is_command = exchange.client.process.name.startswith("budget")
+    return is_command and exchange.operation == "update_item"
+
+
 @life("killed before a budget is raised")
 async def killed_at_budget(at: Simulated) -> None:
     hows, cap = ["", "", ""], Cap(10)
     await at.fleet.submit(REF, simple, items(*hows), budget=cap, mortal=False)
     await asyncio.sleep(60.0)
-    strike(at, "asked", lambda exchange: "BUDGET" in str(exchange.request.get("Key")))
+    strike(at, "asked", sets_budget)
     await at.fleet.raise_budget(REF, 10, mortal=False)
+    strike(at, "asked", sets_budget)
+
+    async def tenant(rt: Runtime) -> None:
+        await set_tenant_budget(rt, REF.tenant, Cap(20), actor="us")
+
+    await at.fleet.command("budget", REF, tenant, mortal=False)
     await asyncio.sleep(30.0)
+
+
+@life("two jobs in a pause of their pipeline", reconcile_s=600)
+async def two_in_pause(at: Simulated) -> None:
+    await at.submit(simple, items("steps"))
+    other = replace(REF, job="b")
+    await at.fleet.submit(other, simple, items("steps"), mortal=False)
+    await at.fleet.pause_pipeline(REF, mortal=False)
+    await asyncio.sleep(20.0)
+    await at.fleet.resume_pipeline(REF, mortal=False)
+    await settled(at)
+
+
+@life("chunks of a newer version")
+async def newer_chunks(at: Simulated) -> None:
+    """Resume a job of which another version has written chunks."""
+
+    def write(version: int) -> None:
+        for n in range(2):
+            pk, sk = ({"S": key} for key in (REF.chunk(n).pk, REF.chunk(n).sk))
+            at.world.dynamodb.call(
+                "update_item",
+                {
+                    "TableName": at.world.settings.checkpoints_table,
+                    "Key": {"pk": pk, "sk": sk},
+                    "UpdateExpression": "SET v = :v",
+                    "ExpressionAttributeValues": {":v": {"N": str(version)}},
+                },
+            )
+
+    await at.submit(simple, items("steps", "steps", "steps"))
+    await asyncio.sleep(5.0)
+    await at.fleet.pause(REF, mortal=False)
+    await asyncio.sleep(20.0)
+    write(99)
+    await at.fleet.resume(REF, mortal=False)
+    await asyncio.sleep(20.0)
+    write(SCHEMA)
+    await settled(at)
+
+
+@life("alarm of a pipeline", dead_letter_alarm=2)
+async def alarm_of_pipeline(at: Simulated) -> None:
+    events = ("dead_letters.arrived",)
+    hook = Subscription("ops", "https://ops.example.com/", SECRET, events=events)
+    await set_webhook(at.rt, replace(hook, pipeline="simple"), "us")
+    await ends(at, "refused", "refused")
 
 
 @life("at work again", reconcile_s=5, reconcile_read_units=0.0015)
@@ -252,3 +328,15 @@ async def at_work_again(at: Simulated) -> None:
     await asyncio.sleep(40.0)
     at.fleet.worker(reconcile=False)
     await settled(at)
+
+
+@life("cancelled after a part of the submit")
+async def cancelled_in_part(at: Simulated) -> None:
+    """Let the certificate list the chunks that the submit has not written."""
+    last = keys.chunk_sk(109)
+    strike(at, "asked", lambda exchange: last in str(exchange.request))
+    await at.fleet.submit(REF, works, items(*[""] * 110), mortal=False)
+    await cancel(at.rt, REF, actor="us", reason="enough")
+    stored = await at.rt.objects.get((await at.ended()).certificate)
+    certificate = Certificate.model_validate_json(stored)
+    assert list(range(110)) == [each.chunk for each in certificate.missing]

@@ -276,12 +276,13 @@ def test_an_edit_is_stored_and_a_discard_is_recorded(shop: Shop) -> None:
     async def act(at: Simulated) -> list[str]:
         await at.submit(pipeline, items(3))
         await at.ended()
-        first, *others = await at.letters()
+        *others, last = await at.letters()
         shop.broken = False
         edit = Edit({"n": 41}, pipeline=pipeline)
-        request = RedriveRequest(REF, [first], "tester", "it is fixed", edit=edit)
+        request = RedriveRequest(REF, [last], "tester", "it is fixed", edit=edit)
         assert (1, 2) == await redrive(at.rt, request)
-        await at.ended()
+        stored = await at.rt.objects.get((await at.ended()).certificate)
+        assert [2] == list(Certificate.model_validate_json(stored).patched)
         assert 2 == await discard(at.rt, REF, others, Closing("tester", "no need"))
         return [row.event for row in await at.rt.jobs.events(REF)]
 

@@ -29,6 +29,43 @@ EQUIVALENT: dict[Key, str] = {
         "without the last of `self._without_start()`",
     ): "it asks whether there is any; of several, the first one says so",
     (
+        "piecework/jobs/budgeting.py",
+        "review_pause",
+        (
+            "`now = micros(rt.clock())` before"
+            " `budget, pause = (await rt.budgets.of_job(job), job.pause)`"
+        ),
+    ): "an earlier time lets a reservation count for longer; the next pass recounts",
+    (
+        "piecework/reconciler/dead_letter_queue.py",
+        "find",
+        "without the last of `enumerate(times)`",
+    ): "the last letter is an alarm only if each one is; then the first is found",
+    (
+        "piecework/reconciler/jobs.py",
+        "reconcile_chunks",
+        (
+            "`await note_backlog(context, job)` before"
+            " `stopped = await stop_exceeded(rt, job)`"
+        ),
+    ): "the stop writes the job alone, and the note reads the backlog alone",
+    (
+        "piecework/reconciler/jobs.py",
+        "reconcile_chunks",
+        (
+            "`groups = await groups_to_read(rt.tallies, job)` before"
+            " `await note_backlog(context, job)`"
+        ),
+    ): "both only read, and neither uses what the other has read",
+    (
+        "piecework/reconciler/waits.py",
+        "look",
+        (
+            "`woken = await self._wake(context, job, index, ends)` before"
+            " `told = [await self._step(job, index, row, at) for row in due]`"
+        ),
+    ): "a chunk names one entry, so the two write different chunks",
+    (
         "workers/piecework_worker/executor.py",
         "is_paused",
         "`job is not None` as True",

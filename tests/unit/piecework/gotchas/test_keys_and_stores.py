@@ -129,3 +129,7 @@ async def test_a_store_does_not_grow_with_the_operations_it_has_seen() -> None:
 
     assert isinstance(client.store, MemoryIdempotency)
     assert len(client.store._records) <= 2 * SWEEP_SIZE
+    shop.now += 1_000 * DAY
+    client.store._sweep_at = 0
+    client.store._sweep(shop.now)
+    assert not client.store._records

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import Chunk, Job, JobRef
+from piecework.domain.model import Chunk, Job, JobRef, iso
 from piecework.reconciler.jobs import groups_to_read
 from piecework.reconciler.liveness import LeaseObserver
+from piecework.reconciler.pass_state import QuietGroups
 from piecework.store.completion import Tallies
 from piecework.store.table import Item, Table
 
@@ -74,3 +75,13 @@ def test_what_was_seen_in_a_spared_group_is_dropped() -> None:
         chunk = Chunk.read(REF.chunk(number), item)
         assert seen == leases.unchanged_for(chunk, 2.0)
     assert 1.0 == leases.unchanged_for(Chunk.read(others.chunk(300), item), 2.0)
+
+
+def test_the_quiet_groups_of_a_job_that_has_ended_are_forgotten() -> None:
+    quiet, again = QuietGroups(), job(1, gen=2)
+    for each in job(1), again:
+        quiet.note(each, 0, iso(60.0), 0.0)
+
+    quiet.forget(REF)
+
+    assert set() == quiet.of(job(1), 0.0) | quiet.of(again, 0.0)

@@ -252,3 +252,16 @@ async def test_the_requests_in_flight_are_limited() -> None:
     running.cancel()
     await asyncio.wait([running])
     assert not one._requests
+
+
+@virtually
+async def test_the_first_batch_gathers_chunks_as_each_later_one_does() -> None:
+    world = World()
+    one = acks(world, ack_batch_s=5.0)
+    running = asyncio.create_task(one.run())
+    for chunk in (3, 4):
+        await asyncio.sleep(4.0)
+        one.add(ack(chunk))
+    await asyncio.sleep(4.0)
+    running.cancel()
+    assert world.said == ["count job/0: [3, 4] of 300", "delete ['r3', 'r4']"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from piecework.aws.queue import Message
 from piecework.calls.fleet_budgets import FleetBudgets
 from piecework_worker.lease import InterruptReason, Lease
 from piecework_worker.next_chunks import NextChunks
@@ -18,6 +19,7 @@ from piecework_worker.worker import (
     drain,
 )
 from tests.unit.piecework.fakes import Log
+from tests.unit.piecework.store.tables import REF
 from tests.unit.workers.virtual_leases import for_ever, new_lease, time, virtually
 
 DRAIN = 20.0
@@ -166,3 +168,20 @@ async def test_a_claim_after_the_drain_is_released() -> None:
     assert InterruptReason.STOPPING is lease.reason
     assert set() == worker.active_tasks
     assert RELEASE_S > time() - began_at - 5.0
+
+
+@virtually
+async def test_a_stop_sends_the_chunks_that_wait_for_a_slot() -> None:
+    sent: list[Any] = []
+
+    async def send(messages: list[Message], *, to: str) -> None:
+        sent.append(([(each.ref, each.gen) for each in messages], to))
+
+    worker, leases = worker_with()
+    services, job = worker.services, SimpleNamespace(ref=REF.of, queue="own")
+    services.rt.work = SimpleNamespace(send=send)
+    chunk = SimpleNamespace(ref=REF, gen=2, retry_at="")
+    await services.next_chunks.add(services.rt, job, chunk)
+    assert [] == sent
+    await drained(worker, leases)
+    assert [([(REF, 2)], "own")] == sent

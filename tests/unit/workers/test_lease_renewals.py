@@ -8,7 +8,7 @@ from typing import Any
 
 from piecework.errors import StoreError
 from piecework.store.claims import Renewed
-from piecework_worker.lease import ANSWERED, Lease
+from piecework_worker.lease import ANSWERED, InterruptReason, Lease
 from tests.unit.workers.test_lease import Bench, waits
 from tests.unit.workers.virtual_leases import LEASE, time, virtually
 
@@ -85,3 +85,16 @@ async def test_the_message_of_a_chunk_that_ended_during_a_renewal_is_not_hidden(
     assert ["hide r-b for 90"] == [s for s in bench.claims.said if "hide" in s]
     going_on.cancel()
     await asyncio.gather(ending, going_on, return_exceptions=True)
+
+
+@virtually
+async def test_a_lease_counts_from_the_request_of_its_renewal() -> None:
+    bench = Bench()
+    work = bench.take("a", waits)
+    bench.claims.replies["a"] = LEASE / 4
+    await asyncio.sleep(0)
+    requested_at = time()
+    await bench.lease_renewer.renew_all()
+
+    assert InterruptReason.LOST is await work
+    assert time() - requested_at < LEASE

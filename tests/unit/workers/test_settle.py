@@ -37,12 +37,13 @@ LATE = Pipeline(name="late", payload=Clause, stages=STAGES)
 
 class Journal:
     kept: bool | None = None
+    late = False
 
     async def close(self, *, keep: bool) -> None:
         self.kept = keep
 
     async def write_late(self) -> None:
-        """The bill has it: see tests/scenarios/test_costs.py."""
+        self.late = True  # the bill has it: see tests/scenarios/test_costs.py
 
 
 def chunk_run(
@@ -96,6 +97,7 @@ async def test_a_worker_that_lost_the_claim_settles_nothing(
             await settled
     assert owned is bool(run.ctx.log.said)
     assert kept is run.journal.kept
+    assert owned is not run.journal.late
 
 
 async def test_a_retried_chunk_keeps_its_paid_results() -> None:

@@ -23,8 +23,11 @@ from piecework import (
     named_call,
 )
 from piecework.calls.fleet_breaker import BreakerRegistry
+from piecework.calls.fleet_limits import FleetLimits
+from piecework.calls.pause_gate import PauseGate
 from piecework.errors import PolicyError, StageError, StoreError, TransientError
 from piecework.pipelines import Pipeline
+from piecework.resilience.limits import micros
 from piecework.resilience.retry import Answered, Failed, RetryPolicy
 from tests.unit.piecework.fakes import (
     NOW,
@@ -36,7 +39,9 @@ from tests.unit.piecework.fakes import (
     context,
     run,
 )
-from tests.unit.piecework.provider import Provider, call
+from tests.unit.piecework.provider import KEYED, PURE, Provider, call
+from tests.unit.virtual import run_virtually
+from verification.flow.fleet import MemoryQuotas
 
 
 class BankError(Exception):
@@ -202,3 +207,71 @@ async def test_a_failure_that_the_stage_handles_leaves_nothing_in_memory(
     await run(pipeline, ctx=context(pipeline))
 
     assert [0] == alive
+
+
+def test_a_call_that_a_pause_keeps_back_holds_no_slot() -> None:
+    async def act() -> None:
+        slots, gate, service = asyncio.Semaphore(1), PauseGate(), Provider()
+        paused, other = caller(slots=slots, gate=gate), caller(slots=slots)
+        await slots.acquire()
+        early = asyncio.ensure_future(call(paused, PURE, service))
+        await asyncio.sleep(1)
+        gate.close()
+        late = asyncio.ensure_future(call(paused, PURE, service))
+        await asyncio.sleep(1)
+        slots.release()
+        async with asyncio.timeout(1):
+            await call(other, PURE, service)
+        assert 1 == len(service.keys)
+        gate.open()
+        await asyncio.gather(early, late)
+
+    run_virtually(act())
+
+
+def test_the_breakers_are_read_when_the_call_has_its_slot() -> None:
+    held: list[bool] = []
+
+    class Read(BreakerRegistry):
+        async def refresh(self) -> None:
+            held.append(slots.locked())
+
+    slots = asyncio.Semaphore(1)
+    breakers = Read(lambda: NOW, Random(1), Log())
+    one = caller(slots=slots, breakers=breakers)
+    bank = replace(KEYED, breaker=CircuitBreaker())
+    run_virtually(call(one, bank, Provider()))
+    assert held
+    assert all(held)
+
+
+def test_a_refusal_is_about_the_time_when_its_call_started() -> None:
+    refused: list[int] = []
+
+    class Slow(BreakerRegistry):
+        async def request_permit(self, dependency: Dependency) -> Any:
+            await asyncio.sleep(5)
+            return await super().request_permit(dependency)
+
+    class Noting(FleetLimits):
+        def note_refusal(self, _: Dependency, started: int, __: float | None) -> None:
+            refused.append(started)
+
+    def clock() -> float:
+        return NOW + asyncio.get_running_loop().time()
+
+    async def act() -> None:
+        log: Any = Log()
+        began = micros(clock())
+        one = caller(
+            clock=clock,
+            breakers=Slow(clock, Random(1), log),
+            limits=Noting(clock, Random(1), log, MemoryQuotas(), "w"),
+        )
+        busy = TransientError("busy", http_status=429)
+        model = replace(PURE, retry=RetryPolicy(attempts=1))
+        with suppress(TransientError):
+            await call(one, model, Provider(busy))
+        assert [began + micros(5)] == refused
+
+    run_virtually(act())

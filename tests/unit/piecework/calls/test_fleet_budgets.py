@@ -236,3 +236,28 @@ def test_a_call_waits_for_budget_and_quota_together_as_long_as_for_one(
         assert made or QUOTA_CODE == end.code
 
     run_virtually(run())
+
+
+@virtually
+async def test_a_worker_that_stops_reports_what_its_calls_used() -> None:
+    worker = Worker(Record(), Cap(1_000))
+    await worker.spend(7)
+    await worker.budgets.fleet.close()
+    assert worker.record.budget.spent == Amount(7)
+
+
+@virtually
+async def test_a_call_that_waits_alone_shows_progress_and_gets_new_room() -> None:
+    worker, shown = Worker(Record(), Cap(10)), list[str]()
+    await worker.spend(10)
+    (shared,) = worker.budgets.of_call()
+    show = functools.partial(shown.append, "waits")
+    waiting = asyncio.ensure_future(
+        shared.reserve(Amount(10), JOB, inf, show, waits=True)
+    )
+    await asyncio.sleep(10)
+    assert (waiting.done(), bool(shown)) == (False, True)
+    stored = worker.record.budget
+    worker.record.budget = replace(stored, seq=stored.seq + 1, operator=Cap(30))
+    await asyncio.sleep(10)
+    assert waiting.done()

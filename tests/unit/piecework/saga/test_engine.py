@@ -147,3 +147,21 @@ def test_a_run_needs_a_stage_and_one_that_is_done_does_not_run() -> None:
     assert count_completed(pipeline, kept) == 4
     assert count_completed(pipeline, checkpoints_of(pipeline)) == 0
     assert limits().max_attempts == 3
+
+
+def test_the_next_stage_of_a_paused_job_waits() -> None:
+    async def act() -> None:
+        script = Script(fails={"a": closes})
+        gate = ctx.caller.gate
+        running = asyncio.create_task(run(script.pipeline, ctx=ctx))
+        await asyncio.sleep(1)
+        assert ["a"] == script.did
+        gate.open()
+        await running
+        assert ["a", "b", "c", "d"] == script.did
+
+    async def closes(_: Any) -> None:
+        ctx.caller.gate.close()
+
+    ctx = context(Script().pipeline)
+    run_virtually(act())

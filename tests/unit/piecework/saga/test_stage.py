@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
 from piecework.domain.identity import named_call
-from piecework.domain.outcome import Compensation, Succeeded
+from piecework.domain.outcome import Compensation, Sleeping, Succeeded
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, StoreError
 from tests.unit.piecework.fakes import (
@@ -221,3 +221,21 @@ async def test_a_lost_claim_or_an_outage_ends_the_run_even_if_the_stage_catches_
         await run(script.pipeline, ctx=ctx)
     assert ["a", "b"] == script.did
     assert 1 == len(bank.keys)
+
+
+@pytest.mark.parametrize("hides_it", [False, True])
+def test_a_stage_that_waits_has_ended_when_its_calls_have(hides_it: bool) -> None:  # noqa: FBT001
+    left: list[asyncio.Task[Any]] = []
+
+    async def forgets(ctx: Any) -> None:
+        pay = ctx.call(KEYED, Bank(script.did).pay, "paid")
+        left.append(asyncio.create_task(pay))
+        await asyncio.sleep(0)
+        try:
+            await ctx.sleep(minutes=5)
+        except BaseException as error:  # noqa: BLE001 -- as a stage may
+            raise ValueError if hides_it else error from None
+
+    script = Script(fails={"b": forgets})
+    assert isinstance(run_virtually(run(script.pipeline)), Sleeping)
+    assert ["a", "b", "paid"] == script.did

@@ -116,9 +116,6 @@ SQS_ANSWERS = {
     "a binary attribute": [
         answer('{"Messages": [{"MessageAttributes": {"a": {"BinaryValue": "YWJj"}}}]}')
     ],
-    "a list of binary values": [
-        answer('{"Messages": [{"Attributes": {}, "BinaryListValues": ["YQ=="]}]}')
-    ],
     "an error by its old name": [
         failed(
             {"__type": "com.amazonaws.sqs#QueueDoesNotExist", "message": "gone"},

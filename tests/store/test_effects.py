@@ -59,11 +59,17 @@ async def test_an_effect_moves_only_along_its_states(
         assert before == await store.everything()
 
 
-async def test_a_refusal_is_not_recorded_after_the_claim_was_lost(store: Store) -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [{"status": "PENDING"}, {"gen": 9}, {"fence": 5}, {"claim_token": "theirs"}],
+)
+async def test_a_refusal_is_not_recorded_after_the_claim_was_lost(
+    store: Store, changed: dict[str, Any]
+) -> None:
     claim = await store.running()
     ledger = store.ledger(claim)
     await ledger.begin("key", "first", Effect.LOOKUP, 9.0)
-    await store.change(fence=5, claim_token="theirs")
+    await store.change(**changed)
     await ledger.mark_refused("key")
     assert (await rows(store))["EFFECT#key"]["state"] == "INTENT"
 

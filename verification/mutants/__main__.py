@@ -15,10 +15,11 @@ from threading import Thread
 
 from verification.mutants.conditions import condition_mutants
 from verification.mutants.equivalent import EQUIVALENT
-from verification.mutants.guards import CORE, guard_mutants
+from verification.mutants.guards import guard_mutants
 from verification.mutants.lane import Shared, UnusableRunError, lane, snapshot
 from verification.mutants.last import last_mutants
 from verification.mutants.mutant import Mutant
+from verification.mutants.open_files import is_open
 from verification.mutants.sequence import sequence_mutants
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +40,7 @@ def run(folder: Path, asked: argparse.Namespace) -> int:
     for key in sorted(stale):
         say(f"no such mutant any more: {key}")
     mutants = selected_mutants(
-        everything if asked.all else [m for m in everything if is_core(m)], asked
+        everything if asked.all else [m for m in everything if not is_open(m)], asked
     )
     if asked.list:
         for mutant in mutants:
@@ -60,11 +61,6 @@ def all_mutants(root: Path) -> list[Mutant]:
     return [mutant for find in kinds for mutant in find(root)]
 
 
-def is_core(mutant: Mutant) -> bool:
-    """Return whether a mutant is tried without `--all`: most guards are not."""
-    return mutant.kind != "guard" or mutant.path in CORE
-
-
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="verification.mutants", description=__doc__)
     parser.add_argument("--only", default="", help="mutants whose line contains this")
@@ -75,7 +71,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--narrow", action="store_true", help="leave out the scenarios: quick, stricter"
     )
     parser.add_argument(
-        "--all", action="store_true", help="also the guards of files about whole jobs"
+        "--all", action="store_true", help="also those of the files where some survive"
     )
     parser.add_argument("--list", action="store_true", help="say what would be tried")
     return parser.parse_args(arguments)

@@ -8,22 +8,13 @@ from pathlib import Path
 
 from verification.mutants.mutant import Mutant, scopes, span
 
-#: The way of a chunk from its message to its end.
-CORE = [
+PATHS = [
     "piecework/domain/claim.py",
     "piecework/store/claims.py",
     "piecework/store/settlements.py",
     "piecework/store/reclaim.py",
     "piecework/store/cancellation.py",
     "piecework/calls/in_flight.py",
-    "workers/piecework_worker/executor.py",
-    "workers/piecework_worker/lease.py",
-    "workers/piecework_worker/settle.py",
-    "workers/piecework_worker/early_outcomes.py",
-    "workers/piecework_worker/cancel_watcher.py",
-]
-#: What decides about whole jobs: tried with `--all` only.
-OTHERS = [
     "piecework/aws/queue.py",
     "piecework/jobs/cancellation.py",
     "piecework/jobs/fan_in.py",
@@ -32,7 +23,12 @@ OTHERS = [
     "piecework/reconciler/jobs.py",
     "piecework/reconciler/loop.py",
     "piecework/reconciler/liveness.py",
+    "workers/piecework_worker/executor.py",
+    "workers/piecework_worker/lease.py",
+    "workers/piecework_worker/settle.py",
     "workers/piecework_worker/notifier.py",
+    "workers/piecework_worker/early_outcomes.py",
+    "workers/piecework_worker/cancel_watcher.py",
     "workers/piecework_worker/cancelled_jobs.py",
     "orchestrator/piecework_orchestrator/cancel.py",
     "orchestrator/piecework_orchestrator/retry.py",
@@ -41,7 +37,7 @@ OTHERS = [
 
 def guard_mutants(root: Path) -> Iterator[Mutant]:
     """Yield every guard, and every operand of an `and`, as True and as False."""
-    for path in [*CORE, *OTHERS]:
+    for path in PATHS:
         source = (root / path).read_text()
         tree = ast.parse(source)
         where = scopes(tree)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from verification.mutants.__main__ import all_mutants
 from verification.mutants.equivalent import EQUIVALENT
-from verification.mutants.guards import CORE, OTHERS
+from verification.mutants.guards import PATHS
+from verification.mutants.open_files import kind_of_list, open_lists
 from verification.mutants.rooms import sources
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,7 @@ def test_there_are_mutants_of_every_file_with_conditions_or_guards() -> None:
         if "condition=" in path.read_text() and path.name != "table.py"
     }
     assert writers == {mutant.path for mutant in CONDITIONS}
-    without = {*CORE, *OTHERS} - {mutant.path for mutant in GUARDS}
+    without = set(PATHS) - {mutant.path for mutant in GUARDS}
     assert without == set()
 
 
@@ -39,6 +40,12 @@ def test_every_room_has_sources_and_every_kind_is_tried_outside_the_store() -> N
     outside = [m.kind for m in MUTANTS if not m.path.startswith("piecework/store/")]
     assert {"guard", "order", "await", "last"} == set(outside)
     assert len(outside) >= 60
+
+
+def test_no_file_is_open_without_mutants_and_the_store_never_is() -> None:
+    known = {(kind_of_list(mutant), mutant.path) for mutant in MUTANTS}
+    assert set() == {*open_lists()} - known
+    assert [] == [path for _, path in open_lists() if "/store/" in path]
 
 
 def test_what_is_said_to_be_equivalent_exists() -> None:

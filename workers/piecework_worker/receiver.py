@@ -63,9 +63,8 @@ class Receiver:
         """Receive messages while there are free slots, until the worker stops.
 
         A long poll in flight is never cancelled: SQS would hide its messages although
-        no worker
-        received them. Messages that arrive after the stop are made visible again at
-        once.
+        no worker received them. Messages that arrive after the stop are made visible
+        again at once.
         """
         try:
             while not self.stop.is_set():
@@ -74,8 +73,8 @@ class Receiver:
                 if self._next_poll() is None and not self.draws.wait:
                     await self._wait_for_one()
                     continue
-                free = await self.free_slots()
                 await self._leave_to_others()
+                free = await self.free_slots()
                 if not self.stop.is_set() and not self.paused:
                     await self._fill(free)
             while self._tasks:

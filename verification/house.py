@@ -57,7 +57,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 LIMITS: Final[Mapping[str, int]] = {
     "files": 373,
     "lines": 48_400,
-    "test_lines": 72_830,
+    "test_lines": 73_040,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

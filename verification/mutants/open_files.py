@@ -11,9 +11,58 @@ from collections.abc import Iterator
 from verification.mutants.mutant import Mutant
 
 #: Files whose guards are open.
-GUARDS: list[str] = []
+GUARDS = [
+    "orchestrator/piecework_orchestrator/cancel.py",
+    "orchestrator/piecework_orchestrator/retry.py",
+    "piecework/aws/queue.py",
+    "piecework/jobs/cancellation.py",
+    "piecework/jobs/fan_in.py",
+    "piecework/reconciler/dead_letter_queue.py",
+    "piecework/reconciler/jobs.py",
+    "piecework/reconciler/liveness.py",
+    "piecework/reconciler/loop.py",
+    "piecework/saga/compensation.py",
+    "workers/piecework_worker/cancelled_jobs.py",
+    "workers/piecework_worker/notifier.py",
+]
 #: Files whose order, await and last mutants are open.
-SEQUENCES: list[str] = []
+SEQUENCES = [
+    "orchestrator/piecework_orchestrator/redrive.py",
+    "piecework/aws/transport/answer.py",
+    "piecework/calls/fleet_budgets.py",
+    "piecework/calls/usage.py",
+    "piecework/idempotency/stores.py",
+    "piecework/jobs/answering.py",
+    "piecework/jobs/budgeting.py",
+    "piecework/jobs/fan_in.py",
+    "piecework/jobs/pausing.py",
+    "piecework/jobs/sampling.py",
+    "piecework/jobs/tolerance.py",
+    "piecework/reconciler/dead_letter_queue.py",
+    "piecework/reconciler/expiry.py",
+    "piecework/reconciler/jobs.py",
+    "piecework/reconciler/loop.py",
+    "piecework/reconciler/pass_state.py",
+    "piecework/reconciler/waits.py",
+    "piecework/reconciler/watches.py",
+    "piecework/resilience/budget.py",
+    "piecework/resilience/shares.py",
+    "workers/piecework_worker/acks.py",
+    "workers/piecework_worker/assembly.py",
+    "workers/piecework_worker/cancelled_jobs.py",
+    "workers/piecework_worker/draws.py",
+    "workers/piecework_worker/early_outcomes.py",
+    "workers/piecework_worker/lease.py",
+    "workers/piecework_worker/loop_watchdog.py",
+    "workers/piecework_worker/next_chunks.py",
+    "workers/piecework_worker/notifier.py",
+    "workers/piecework_worker/polls.py",
+    "workers/piecework_worker/receiver.py",
+    "workers/piecework_worker/services.py",
+    "workers/piecework_worker/settle.py",
+    "workers/piecework_worker/turns.py",
+    "workers/piecework_worker/worker.py",
+]
 
 
 def kind_of_list(mutant: Mutant) -> str:

@@ -93,10 +93,7 @@ class Waits:
         index: WaitIndex,
         rows: Sequence[WaitRow],
     ) -> int:
-        """Take chunks out of the index, and send a message for each when it is due.
-
-        The pass over the job follows, and sends the messages that are due now.
-        """
+        """Take chunks out of the index, and send a message for each when it is due."""
         if not rows:
             return 0
         woken = await index.take_out(job.ref, rows, self.rt.settings.visibility_s)
@@ -111,6 +108,8 @@ class Waits:
                 by_delay[int(delay) + 1].append(Message.about(ref, row.gen))
             else:
                 await context.dispatch(job, ref, row.gen)
+        # A job whose pipeline is paused gets no pass that would send them.
+        await context.send()
         for delay_s, messages in sorted(by_delay.items()):
             late = min(delay_s, MAX_WAIT_IN_QUEUE_S)
             await self.rt.work.send(messages, to=job.queue, delay_s=late)

@@ -149,7 +149,7 @@ def refusal(words: list[str]) -> str:
     """Return why the command line refuses a command; empty: it accepts it."""
     command, rest = find_command(words)
     if hasattr(command, "commands") or not rest or "--help" in rest:
-        return "" if is_known(words) else "there is no such command"
+        return "" if is_known(words) else "the command does not exist"
     try:
         if isinstance(command, ArgumentParser):
             command.exit_on_error = False

@@ -139,7 +139,7 @@ def test_one_answer_counts_and_its_stage_repeats_no_call() -> None:
         )
         await asyncio.sleep(5)
         assert (await here.chunks())[0].status is ChunkStatus.SUCCEEDED
-        # The others: nobody answers, through three hours and the death of all workers.
+        # The others get no answer, through three hours and the death of all workers.
         for process in [*here.fleet.workers]:
             here.world.kill(process)
         found = await outcome(here)

@@ -31,15 +31,15 @@ from piecework.client.job import JobHandle
 from piecework.client.sync import Blocking, BlockingIterator, SyncJob
 from piecework.client.views import (
     JobFacts,
+    known_dependency,
     limits_document,
-    pause_document,
     tenant_budget_document,
 )
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job_row import Pause, PauseCode
-from piecework.domain.keys import is_name
+from piecework.domain.keys import TENANT_LIMIT, is_name
 from piecework.domain.model import JobRef
 from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
@@ -49,7 +49,7 @@ from piecework.pipelines import Pipeline
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
-from piecework.store.breakers import read_fleet
+from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.dead_letters import Closing
 from piecework.store.limits import Quotas, read_quota
 from piecework.store.workers import read_reports
@@ -450,12 +450,18 @@ class Client:
                 the code.
             reason: Kept in the record.
 
+        `known` is as in `pause_dependency`; the limits of a tenant do not have it.
+
         Raises:
             UsageError: `cli.usage.invalid`: not a name, or not a limit of a tenant.
         """
         require_limit_of(dependency, limits)
+        fleet, called = await self._fleet()
         row = await self._quotas().set_limits(dependency, limits, reason)
-        return limits_document(dependency, row)
+        document = limits_document(dependency, row)
+        if dependency.startswith(TENANT_LIMIT):
+            return document
+        return {**document, **known_dependency(dependency, fleet, called)}
 
     async def pause_dependency(self, dependency: str, reason: str = "") -> Document:
         """Start no further call to a dependency, in any job, until it is resumed.
@@ -467,12 +473,15 @@ class Client:
             UsageError: `cli.usage.invalid`: not the name of a dependency.
         """
         require_dependency(dependency)
-        table = self.runtime.table
-        before, reports = await asyncio.gather(read_fleet(table), read_reports(table))
-        called = {name for report in reports for name in report.dependencies}
+        fleet, called = await self._fleet()
+        earlier = fleet.quotas.get(dependency)
         pause = Pause(PauseCode.PERSON, reason, self._actor)
         row = await self._quotas().set_pause(dependency, pause)
-        return pause_document(dependency, row, before, called)
+        return {
+            **limits_document(dependency, row),
+            "replaced": earlier.paused if earlier else "",
+            **known_dependency(dependency, fleet, called),
+        }
 
     async def resume_dependency(self, dependency: str, reason: str = "") -> Document:
         """End the pause of a dependency; workers use it within seconds.
@@ -543,6 +552,12 @@ class Client:
     def _quotas(self) -> Quotas:
         rt = self.runtime
         return Quotas(rt.table, self._actor, rt.clock, rt.rng)
+
+    async def _fleet(self) -> tuple[FleetRecord, set[str]]:
+        """Read limits and breakers, and the names that workers have called."""
+        table = self.runtime.table
+        fleet, reports = await asyncio.gather(read_fleet(table), read_reports(table))
+        return fleet, {name for report in reports for name in report.dependencies}
 
     @classmethod
     def sync(cls, **arguments: Any) -> SyncClient:

@@ -127,23 +127,17 @@ def tenant_budget_document(tenant: str, row: Mapping[str, Any], now: float) -> D
     }
 
 
-def pause_document(
-    dependency: str,
-    row: Mapping[str, Any],
-    before: FleetRecord,
-    called: Collection[str],
+def known_dependency(
+    dependency: str, before: FleetRecord, called: Collection[str]
 ) -> Document:
-    """Return the limits of a paused dependency, and what the pause replaced.
+    """Return whether anything has used a dependency, and similar names.
 
     A name that nothing has used may be a typing error, or wait for its first call.
     `called`: the dependencies that workers have called.
     """
     limited = {name for name, quota in before.quotas.items() if quota.is_used}
     used = {*before.breakers, *limited, *called}
-    earlier = before.quotas.get(dependency)
     return {
-        **limits_document(dependency, row),
-        "replaced": earlier.paused if earlier else "",
         "known": dependency in used,
         "similar": get_close_matches(dependency, sorted(used)),
     }

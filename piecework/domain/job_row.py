@@ -190,9 +190,7 @@ class JobRow:
         names = ("pause_code", "pause_message", "paused_by", "paused_at")
         code, message, actor, at = map(self._text, names)
         until, unit = map(self._optional, ("pause_until", "pause_unit"))
-        if code != PauseCode.BUDGET:
-            return Pause(code, message, actor, at, until)
-        return Pause(code, message, actor, at, until, unit or self.budget.unit)
+        return Pause(code, message, actor, at, until, unit)
 
     @property
     def resume_is_unsent(self) -> bool:

@@ -118,8 +118,12 @@ def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
 def result_schema(function: Callable[..., Any]) -> str:
     """Return the JSON schema of a function's result; empty: it has none, or a long one.
 
-    Like a stored value, it has the names of fields, not their aliases.
+    Like a stored value, it has the names of fields, not their aliases. A function that
+    stands for one of another process has its schema as `__answer_schema__`.
     """
+    schema = getattr(function, "__answer_schema__", None)
+    if schema is not None:
+        return str(schema)
     try:
         text = json.dumps(result_type(function).json_schema(by_alias=False))
     except (PydanticUserError, TypeError, ValueError):

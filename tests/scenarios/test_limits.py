@@ -80,7 +80,9 @@ async def test_a_pause_says_what_it_replaces_and_whether_anything_has_the_name(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(scraping, [Item(n=1)])
-    await piecework("limits", "set", "scarce", "--requests-per-minute", "60")
+    for said in ("yet: check the name", "in 3 seconds\n"):
+        told = await piecework("limits", "set", "scarce", "--requests-per-minute", "60")
+        assert " ".join(told.stderr.split()).endswith(said.strip())
     for noun, name, typo in (
         ("limits", "scarce", "scarc"),
         ("pipelines", "scraping", "scrapping"),

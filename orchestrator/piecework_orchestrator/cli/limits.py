@@ -15,7 +15,7 @@ from piecework.resilience.limits import MOST, Limits
 from piecework.store.limits import NAMES
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Column, Output, facts
-from piecework_orchestrator.cli.pipelines import say_pause
+from piecework_orchestrator.cli.pipelines import say_pause, say_unknown
 from piecework_orchestrator.cli.run import run_client
 
 DependencyArgument = Annotated[
@@ -76,6 +76,8 @@ def set_limits(
     """Change the limits of a dependency in force, without a deployment.
 
     A limit that is not named stays as it is. Workers use the change within seconds.
+    The command says if nothing has used the name yet.
+
     With `tenant:NAME` and `--concurrent`, it is the cap of a tenant: so many of its
     chunks run at once.
     """
@@ -88,7 +90,10 @@ def set_limits(
             if dependency.startswith(TENANT_LIMIT):
                 step = f"piecework limits set {dependency} --concurrent 20"
             raise UsageError(message, next_step=step)
-        show(out, dependency, await client.set_limits(dependency, limits, reason))
+        document = await client.set_limits(dependency, limits, reason)
+        show(out, dependency, document)
+        if "known" in document:
+            say_unknown(out, document, knows(dependency))
 
     run_client(run, output)
 
@@ -101,14 +106,14 @@ def pause_dependency(
     """Pause a dependency: no further call to it starts.
 
     Calls in flight finish. Chunks that need it wait and spend no attempt; other chunks
-    go on. `limits resume` ends the pause.
+    go on. The command says if nothing has used the name yet. `limits resume` ends the
+    pause.
     """
 
     async def run(client: Client, out: Output) -> None:
         document = await client.pause_dependency(dependency, reason)
         show(out, dependency, document)
-        who = f"worker has called {dependency!r}, and no limit has it"
-        say_pause(out, document, document["replaced"], who)
+        say_pause(out, document, document["replaced"], knows(dependency))
 
     run_client(run, output)
 
@@ -134,6 +139,11 @@ def show(out: Output, dependency: str, document: dict[str, Any]) -> None:
         if dependency.startswith(TENANT_LIMIT):
             who, seconds = "workers", round(WITHOUT_CALLS_S)
         out.say(f"{who} use this in {seconds} seconds")
+
+
+def knows(dependency: str) -> str:
+    """Return what would know a dependency, as it continues a sentence after "no"."""
+    return f"worker has called {dependency!r}, and no limit has it"
 
 
 def title(name: str) -> str:

@@ -85,14 +85,21 @@ def say_pause(
 ) -> None:
     """Say that a pause replaced another one, or that nothing knows its name.
 
-    Args:
-        out: The terminal; the document has it in other formats.
-        document: The document of the pause.
-        replaced: The earlier pause; empty: there was none.
-        knows_it: What would know the name, as it continues a sentence after "no".
+    `replaced`: the earlier pause; empty: there was none. The rest: as `say_unknown`.
     """
     if replaced and out.table:
         out.say(f"it was paused already: {replaced}; this reason replaces it")
+    say_unknown(out, document, knows_it)
+
+
+def say_unknown(out: Output, document: dict[str, Any], knows_it: str) -> None:
+    """Say that nothing knows the name that a command has changed.
+
+    Args:
+        out: The terminal; the document has it in other formats.
+        document: The document of the change.
+        knows_it: What would know the name, as it continues a sentence after "no".
+    """
     if not document["known"] and out.table:
         similar = ", ".join(document["similar"])
         known = f"; similar names: {similar}" if similar else ""

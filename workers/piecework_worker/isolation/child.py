@@ -38,6 +38,7 @@ from piecework.dependency import Dependency, Usage, key_argument, outside_chunk
 from piecework.domain import values
 from piecework.domain.arguments import digest_of
 from piecework.domain.identity import CalledFunctions, function_text, path_of
+from piecework.domain.model import Effect
 from piecework.domain.question import Ask
 from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.errors.classify import classify
@@ -216,7 +217,10 @@ class ChildCalls:
         tokens = estimated_tokens(dependency, bound)
         has_price = dependency.estimate_usd is not None
         usd = estimated_usd(dependency, bound) if has_price else None
-        self.channel.send(Call(number, spec, name, text, digest, plain, tokens, usd))
+        schema = "" if spec.effect is Effect.PURE else values.result_schema(function)
+        self.channel.send(
+            Call(number, spec, name, text, digest, plain, tokens, usd, schema)
+        )
         return await self.wait_for_result(number, self.pending[number])
 
     async def sleep_until(self, _: CallScope, until: float, name: str) -> None:

@@ -174,6 +174,7 @@ class Call:
         digest: The digest of the arguments.
         plain: The texts in the arguments, to redact them from error messages.
         tokens, usd: What the call is estimated to use; None: its price is not known.
+        answer_schema: The JSON schema of an effect's answer; empty: not an effect.
     """
 
     call: int
@@ -184,6 +185,7 @@ class Call:
     plain: list[str]
     tokens: int = 0
     usd: float | None = None
+    answer_schema: str = ""
     kind: Literal["call"] = "call"
 
 

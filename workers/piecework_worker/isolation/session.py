@@ -1,10 +1,9 @@
 """One run of a stage in a child, from the worker's side.
 
 The functions of calls run in the child, but the worker orders them. Intent, attempts
-and
-result go through the one Caller of the claim, so journal, ledger, retries and budgets
-work as in the worker. A child that dies in the middle of a call leaves an intent and an
-effect of unknown outcome, as a dead worker does.
+and result go through the one Caller of the claim, so journal, ledger, retries and
+budgets work as in the worker. A child that dies in the middle of a call leaves an
+intent and an effect of unknown outcome, as a dead worker does.
 """
 
 from __future__ import annotations
@@ -109,8 +108,7 @@ class ChildAttempts:
         """Cancel an attempt; once its stage is cancelled, kill the child instead.
 
         A second cancellation repeats the request and still waits. The child runs other
-        stages
-        later, and no attempt of this one may be left in it.
+        stages later, and no attempt of this one may be left in it.
         """
         while not attempt.done():
             if self.stage_cancelled:
@@ -270,6 +268,7 @@ class Session:
         """Make a call through the Caller, and send its result."""
         remote = RemoteCall(self.attempts, call.call)
         function = remote.function(call.function, call.text)
+        function.__answer_schema__ = call.answer_schema
         dependency = remote.dependency(call.spec, function, call.tokens, call.usd)
         ctx, answer = self.ctx, CallResult(call.call)
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
@@ -405,6 +404,8 @@ class RemoteFunction:
 
     __wrapped__ = staticmethod(_answer)
     __signature__ = inspect.signature(_call)
+    #: The JSON schema of the answer, which the child knows; empty: not an effect.
+    __answer_schema__ = ""
 
     def __init__(self, qualname: str, remote: RemoteCall, position: int) -> None:
         """Take the name that the call's key contains."""

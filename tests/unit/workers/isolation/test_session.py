@@ -168,6 +168,10 @@ class InDoubt(Diary):
         self.effects.setdefault(key)
         return True
 
+    async def mark_unknown(self, key: str, schema: str) -> None:
+        del key
+        self.said.append(schema)
+
 
 async def test_an_unknown_effect_reaches_the_stage_by_its_code() -> None:
     async def looks_at_it(ctx: Context[Clause]) -> str:
@@ -176,10 +180,12 @@ async def test_an_unknown_effect_reaches_the_stage_by_its_code() -> None:
         except PermanentError as error:
             return error.code
 
-    async with bench(looks_at_it, journal=InDoubt()) as b:
+    diary = InDoubt()
+    async with bench(looks_at_it, journal=diary) as b:
         ended = await b.run()
 
     assert '"runtime.effect.unknown"' == ended.value
+    assert '{"type": "string"}' == diary.said[-1]
     assert [] == SAW
 
 

@@ -19,7 +19,6 @@ from piecework.aws.endpoint import (
     is_loopback,
 )
 from piecework.domain.keys import DEFAULT_QUEUE, WORKERS_PK, webhooks_pk
-from piecework.domain.model import moment
 from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
 from piecework.errors import PieceworkError
@@ -236,7 +235,7 @@ def _queues_of_pipelines(
             ExpressionAttributeValues={":pk": {"S": WORKERS_PK}},
         )["Items"]
         for report in (WorkerRow(from_item(row)) for row in rows):
-            if not report.has_stopped and moment(report.due_at) > time.time():
+            if report.is_live(time.time()):
                 found |= set(report.queues)
     return found - {DEFAULT_QUEUE}
 

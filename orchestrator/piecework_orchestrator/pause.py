@@ -78,7 +78,7 @@ def status_text(job: Job) -> str:
     pause = job.pause
     if pause is None:
         return str(job.status)
-    return f"PAUSED already ({pause.code}: {pause.message}; by {pause.actor})"
+    return f"PAUSED already ({pause.code}: {pause.why}; by {pause.actor})"
 
 
 def not_found(ref: JobRef) -> NotFoundError:

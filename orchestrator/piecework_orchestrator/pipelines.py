@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from piecework.domain.keys import is_name
-from piecework.domain.model import Job, moment
+from piecework.domain.model import Job
 from piecework.errors import UsageError
 from piecework.jobs.pipeline_pauses import PausedJobs, pause_pipeline, resume_pipeline
 from piecework.runtime import Runtime
@@ -22,12 +22,12 @@ NEWEST = 200
 async def list_pipelines(rt: Runtime, tenant: str) -> list[dict[str, Any]]:
     """Return each pipeline that a worker has, an active job runs, or a pause names.
 
-    `workers` counts the workers that report in time, `jobs` the active ones of the
-    tenant's newest jobs.
+    `workers` counts the live workers, `jobs` the active ones of the tenant's newest
+    jobs.
     """
     workers, jobs = Counter[str](), Counter[str]()
     for report in await read_reports(rt.table):
-        if not report.has_stopped and moment(report.due_at) > rt.clock():
+        if report.is_live(rt.clock()):
             workers.update(report.pipelines)
     async for job in newest_active(rt, tenant):
         jobs[job.pipeline] += 1

@@ -12,7 +12,6 @@ from piecework.aws.objects import PayloadRef
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.model import Chunk, ChunkStatus, Job, moment
 from piecework.errors import UsageError, WaitTimeoutError
-from piecework.explain.causes import LATE_S
 from piecework.explain.situation import if_readable
 from piecework.jobs.fan_out import Progress
 from piecework.jobs.sampling import end_sample, sample_chunks
@@ -133,9 +132,7 @@ async def forecast_job(rt: Runtime, job: Job, prices: Path | None = None) -> Doc
     live = [
         worker
         for worker in reports or ()
-        if job.pipeline in worker.pipelines
-        and not worker.has_stopped
-        and moment(worker.due_at) + LATE_S > now
+        if job.pipeline in worker.pipelines and worker.is_live(now)
     ]
     workers = Workers(len(live), sum(worker.max_chunks for worker in live))
     used = CallUsage()

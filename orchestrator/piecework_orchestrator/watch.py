@@ -216,7 +216,7 @@ async def poll_until_ended(
 
 def describe_pause(job: Job, pause: Pause) -> str:
     """Return why a job is paused, and the command that ends the pause."""
-    why = f"paused by {pause.actor}: {pause.code}: {pause.message}"
+    why = f"paused by {pause.actor}: {pause.code}: {pause.why}"
     return f"{why}; next: {pause_command(job_facts(job, 0.0))}"
 
 

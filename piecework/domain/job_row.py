@@ -68,6 +68,11 @@ class Pause:
     until: str = ""
     unit: str = ""
 
+    @property
+    def why(self) -> str:
+        """The reason in words, for a sentence."""
+        return self.message or "no reason"
+
     def document(self) -> dict[str, str]:
         """Return the pause as views and events show it."""
         return {

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from piecework.domain import records
 from piecework.domain.call_usage import CallUsage
+from piecework.domain.model import moment
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
 
 #: Attributes that no document shows: the keys, the schema version and the expiry.
 HIDDEN = frozenset({"pk", "sk", "v", "expires_at"})
+#: Seconds by which a report of a worker may be late.
+LATE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +322,14 @@ class WorkerRow(Row):
     def has_stopped(self) -> bool:
         """Whether it stopped, or takes no more chunks because it stops."""
         return "stopped_at" in self.item
+
+    def is_late(self, now: float) -> bool:
+        """Return whether it should have reported again: it may be dead."""
+        return not self.has_stopped and now > moment(self.due_at) + LATE_S
+
+    def is_live(self, now: float) -> bool:
+        """Return whether it takes chunks, as far as its last report shows."""
+        return not (self.has_stopped or self.is_late(now))
 
     @property
     def is_full(self) -> bool:

@@ -16,7 +16,7 @@ from piecework.domain import keys
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S, PauseCode
 from piecework.domain.ladder import Climb
 from piecework.domain.model import MICROS, Chunk, ChunkStatus, JobStatus, iso, moment
-from piecework.domain.rows import WorkerRow
+from piecework.domain.rows import LATE_S, WorkerRow
 from piecework.explain.findings import FINDINGS, Finding, Rank
 from piecework.explain.finish_time import FinishTime, estimate
 from piecework.explain.situation import Situation
@@ -24,8 +24,6 @@ from piecework.explain.waiting import Wait, WaitReason, wait_of
 from piecework.resilience.breaker import BreakerPhase
 from piecework.resilience.limits import AHEAD
 
-#: Seconds by which a report of a worker may be late.
-LATE_S: Final = 10.0
 #: Seconds within which a worker with a free slot claims a chunk that is due.
 CLAIM_S: Final = 30.0
 #: The part of a lease that is left at least while its worker lives: it renews the lease
@@ -168,7 +166,7 @@ class View:
         """Return whether the owner of a RUNNING chunk missed a renewal or a report."""
         owner = self.owners.get(chunk.claimed_by)
         lease_s = self.at.lease_s if owner is None else owner.lease_s
-        if not chunk.claim_expires_at or (owner and self.is_overdue(owner)):
+        if not chunk.claim_expires_at or (owner and owner.is_late(self.at.now)):
             return True
         left = moment(chunk.claim_expires_at) - self.at.now
         return left < lease_s * LEFT_OF_LEASE
@@ -179,11 +177,6 @@ class View:
         has_queue = (job.queue or keys.DEFAULT_QUEUE) in worker.queues
         return has_queue and job.pipeline in worker.pipelines
 
-    def is_overdue(self, worker: WorkerRow) -> bool:
-        """Return whether a worker should have reported again by now."""
-        late = self.at.now > moment(worker.due_at) + LATE_S
-        return late and not worker.has_stopped
-
     def is_live(self, worker: WorkerRow) -> bool:
         """Return whether a worker takes chunks, as far as its reports show.
 
@@ -192,7 +185,7 @@ class View:
         report, it may be dead.
         """
         silent = {chunk.claimed_by for chunk in self.abandoned}
-        if worker.has_stopped or self.is_overdue(worker) or worker.worker in silent:
+        if not worker.is_live(self.at.now) or worker.worker in silent:
             return False
         if worker.in_progress or not self.may_serve(worker):
             return True
@@ -252,12 +245,12 @@ def job_paused(view: View) -> Iterator[Finding]:
         )
     elif pause is not None and pause.code == PauseCode.PIPELINE:
         pipeline = view.at.job.pipeline
-        message = f"{pause.actor} paused pipeline {pipeline}: {pause.message}"
+        message = f"{pause.actor} paused pipeline {pipeline}: {pause.why}"
         yield view.finding(
             "pipeline.paused", message, view.chunks, since=pause.at, pipeline=pipeline
         )
     elif pause is not None:
-        message = f"{pause.actor} paused the job: {pause.message}"
+        message = f"{pause.actor} paused the job: {pause.why}"
         if pause.code == PauseCode.SAMPLE:
             message = f"The job is paused after its sample: {pause.message}."
         yield view.finding("job.paused", message, view.chunks, since=pause.at)

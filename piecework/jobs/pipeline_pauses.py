@@ -91,7 +91,7 @@ async def require_running_pipeline(rt: Runtime, job: Job) -> None:
     state = await rt.pipelines.read(job.ref.tenant, job.pipeline)
     if state.pause is not None:
         message = (
-            f"Pipeline {job.pipeline} is paused: {state.pause.message}"
+            f"Pipeline {job.pipeline} is paused: {state.pause.why}"
             f" (by {state.pause.actor})."
         )
         step = f"`piecework pipelines resume {job.pipeline}`"

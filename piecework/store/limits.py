@@ -195,7 +195,7 @@ def read_quota(row: Item) -> Quota:
                 )
                 for worker, each in row.get("shares", {}).items()
             },
-            paused="" if pause is None else f"{pause.message} (by {pause.actor})",
+            paused="" if pause is None else f"{pause.why} (by {pause.actor})",
         )
     except (PermanentError, UsageError, AttributeError, TypeError):
         return Quota(seq=row["seq"] if type(row.get("seq")) is int else 0)

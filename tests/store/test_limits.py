@@ -111,7 +111,7 @@ async def test_a_pause_is_separate_from_reservations_and_ends_without_a_trace(
 
 async def test_a_dependency_without_limits_is_paused_and_resumed(store: Store) -> None:
     at, of = quotas(store), name(store)
-    await at.set_pause(of, Pause("person", "why", "me"))
-    assert (await at.read(of)).paused == "why (by me)"
+    await at.set_pause(of, Pause("person", "", "me"))
+    assert (await at.read(of)).paused == "no reason (by me)"
     await at.set_pause(of, None)
     assert await at.read(of) == Quota()

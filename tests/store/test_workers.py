@@ -41,6 +41,10 @@ async def test_a_worker_reports_again_stops_and_starts_again(store: Store) -> No
 
     assert stopped.has_stopped
     assert not running.has_stopped
+    # A report is written some seconds after it is due.
+    assert (True, False) == (running.is_live(NOW + 50), running.is_live(NOW + 51))
+    assert (False, True) == (running.is_late(NOW + 50), running.is_late(NOW + 51))
+    assert (False, False) == (stopped.is_live(NOW), stopped.is_late(NOW + 51))
     assert ({"a", "b"}, 1.5) == (running.pipelines, running.lease_s)
     assert {"fax"} == running.dependencies
     assert (iso(NOW + 20), iso(NOW + 40)) == (running.reported_at, running.due_at)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from piecework.client import Client
+from piecework.domain.job_row import Pause
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Column, Output, facts
 from piecework_orchestrator.cli.run import run_client
@@ -108,7 +109,7 @@ def say_unknown(out: Output, document: dict[str, Any], knows_it: str) -> None:
 
 def pause_text(document: Any) -> str:
     """Return why, by whom and since when a pipeline is paused."""
-    pause = document["pause"]
-    if pause is None:
+    if document["pause"] is None:
         return "-"
-    return f"{pause['message'] or 'no reason'} (by {pause['actor']} at {pause['at']})"
+    pause = Pause(**document["pause"])
+    return f"{pause.why} (by {pause.actor} at {pause.at})"

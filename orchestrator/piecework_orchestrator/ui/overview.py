@@ -12,7 +12,7 @@ from typing import Final
 from piecework.aws.work_queues import NOT_DEPLOYED
 from piecework.client import Client
 from piecework.domain import keys
-from piecework.domain.model import JobRef, iso, moment
+from piecework.domain.model import JobRef, iso
 from piecework.domain.rows import WorkerRow
 from piecework.errors import SchemaTooNewError, StoreError
 from piecework.explain.causes import View
@@ -278,4 +278,4 @@ def worker_state(row: WorkerRow, now: float) -> str:
     """Return whether a worker is alive, late with its report, or stopped."""
     if row.has_stopped:
         return "STOPPED"
-    return "ALIVE" if moment(row.due_at) > now else "LATE"
+    return "LATE" if row.is_late(now) else "ALIVE"

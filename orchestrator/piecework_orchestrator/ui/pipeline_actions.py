@@ -76,7 +76,7 @@ async def why_paused(client: Client, subject: Subject) -> str:
     state = await rt.pipelines.read(rt.settings.tenant, subject.pipeline)
     if state.pause is None:
         return ""
-    return f"{state.pause.message or 'no reason'} (by {state.pause.actor})."
+    return f"{state.pause.why} (by {state.pause.actor})."
 
 
 def preview(sentences: list[str], jobs: list[Job]) -> Preview:

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
+from piecework.domain.job_row import Pause
 from piecework.domain.outcome import ANSWER, PAUSE, TIMER
 from piecework_orchestrator.cli.output import (
     ERROR_HISTORY_COLUMNS,
@@ -73,7 +74,7 @@ def chunk_view(chunk: Document, now: float) -> View:
             if name not in listed
         ]
         if pause := chunk.get("job_paused"):
-            why = f"{pause['code']}: {pause['message']}  (by {pause['actor']})"
+            why = f"{pause['code']}: {Pause(**pause).why}  (by {pause['actor']})"
             shown.append(("job paused", why))
         console.print(facts(shown))
         section(console, "completed stages", chunk["stages"], STAGE_COLUMNS)

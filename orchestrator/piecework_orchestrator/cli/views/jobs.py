@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from piecework.domain.job_row import Pause
 from piecework_orchestrator.cli.output import Column, Document, Output, View, facts
 from piecework_orchestrator.inspector import pause_command
 from piecework_orchestrator.times import (
@@ -193,7 +194,7 @@ def pause_text(job: Document, now: float) -> str:
     if not pause:
         return ""
     ago = format_ago(pause["at"], now)
-    return f"{pause['code']}: {pause['message']}  (by {pause['actor']}, {ago})"
+    return f"{pause['code']}: {Pause(**pause).why}  (by {pause['actor']}, {ago})"
 
 
 def budget_text(job: Document) -> str:

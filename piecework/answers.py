@@ -1,4 +1,4 @@
-"""Check the answer of a person by the model of its question.
+"""Check an answer by its model: of a person, or of a call that an operator resolves.
 
 The process that answers may not have the pipeline. Then the JSON schema decides, which
 the worker stored with the question: it is made into a model, so the limits and the

@@ -14,7 +14,7 @@ from piecework.errors import NotFoundError, UsageError
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.runtime import Runtime
 from piecework.store.checkpoints import read_effects, read_work
-from piecework.store.completion import all_chunks
+from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.effects import (
     DONE,
     INTENT,
@@ -43,7 +43,7 @@ class ResolutionRequest:
     Attributes:
         key: The effect's key, or the beginning of the key.
         answer: The value that the call returned, as JSON; None: it did not happen.
-        correct: Replace an earlier resolution, if its stage is not complete.
+        correct: Replace an earlier resolution while the chunk is at its stage.
     """
 
     key: str
@@ -68,7 +68,7 @@ def require_reason(reason: str) -> None:
 async def effects_in_doubt(
     rt: Runtime, job: Job, only: int | None = None
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the effects in doubt of the chunks that ended without a result.
+    """Yield the effects in doubt of chunks and join that ended without a result.
 
     With `only`, yield those of this chunk, whatever its status.
     """
@@ -82,6 +82,10 @@ async def effects_in_doubt(
         if chunk.status in ENDED_WITHOUT_RESULT:
             for row in await read_in_doubt(rt, chunk):
                 yield row
+    join = await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
+    if join is not None and join.status in ENDED_WITHOUT_RESULT:
+        for row in await read_in_doubt(rt, join):
+            yield row
 
 
 async def read_in_doubt(rt: Runtime, chunk: Chunk) -> list[dict[str, Any]]:
@@ -132,17 +136,23 @@ async def resolve(
         at = keys.effect_value_key(ref.tenant, ref.job, row.key)
         answer = await rt.objects.put_value(request.answer, at)
     resolution = Resolution(request.actor, request.reason, iso(rt.clock()), answer)
-    if not await settle(rt, chunk, row, resolution):
+    store = resolve_effect if row.state in IN_DOUBT else correct_effect
+    if not await store(rt.table, chunk, row, resolution):
         message = (
-            f"The effect was not resolved: chunk {ref} is {chunk.status} at stage "
-            f"{chunk.stage!r}, or it changed meanwhile."
+            f"The effect of stage {row.stage!r} was not resolved: chunk {ref} is "
+            f"{chunk.status} at stage {chunk.stage!r}, or it changed meanwhile."
         )
         raise UsageError(message, code="job.effect.not_resolved")
     state = REFUSED if answer is None else DONE
     facts = {"chunk": ref.chunk, "effect_key": row.key, "state": state}
     author = {"actor": request.actor, "reason": request.reason}
     await rt.jobs.record(ref.of, "effect resolved", facts | author)
-    return {"job": ref.job, "status": str(chunk.status), **facts}
+    return {
+        "job": ref.job,
+        "status": str(chunk.status),
+        "stage": row.stage,
+        **facts,
+    }
 
 
 async def find_effect(
@@ -156,7 +166,7 @@ async def find_effect(
     """
     rows = await read_effects(rt.table, chunk.ref) if request.key else []
     named = [row for row in rows if row.key.startswith(request.key)]
-    resolved = [row for row in named if row.resolved_at]
+    resolved = [r for r in named if r.resolved_at and r.state in {DONE, REFUSED}]
     found = [row for row in named if row.state in IN_DOUBT]
     found += resolved if request.correct else []
     if resolved and not found:
@@ -165,7 +175,7 @@ async def find_effect(
             f"{facts['resolved_by']} resolved the effect at {facts['resolved_at']} as "
             f"{facts['state']}: {facts['resolve_reason']}."
         )
-        step = "Add --correct (`correct=True`) if that was wrong."
+        step = "Add --correct (`correct=True`) if that is wrong."
         raise UsageError(message, code="job.effect.not_resolved", next_step=step)
     if len(found) != 1:
         number = f"{len(found)} effects" if found else "no effect"
@@ -186,14 +196,3 @@ def require_fitting(row: EffectRow, answer: str) -> None:
     if wrong := misfit(row.answer_schema, answer):
         message = f"The answer is not what the call of {row.stage!r} returns: {wrong}."
         raise UsageError(message, code="job.effect.answer_invalid")
-
-
-async def settle(
-    rt: Runtime, chunk: Chunk, row: EffectRow, resolution: Resolution
-) -> bool:
-    """Store a resolution, the first or a correction; False: the state has changed."""
-    if chunk.status not in ENDED_WITHOUT_RESULT:
-        return False
-    if row.state in IN_DOUBT:
-        return await resolve_effect(rt.table, chunk, row.key, resolution)
-    return await correct_effect(rt.table, chunk, row, resolution)

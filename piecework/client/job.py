@@ -542,7 +542,7 @@ class JobHandle(Generic[R]):
             reason: Where the outcome was checked; kept in the record.
             happened: Whether the other system executed the effect.
             answer: The value that the call returned, as JSON has it.
-            correct: Replace an earlier resolution, if its stage is not complete.
+            correct: Replace an earlier resolution while the chunk is at its stage.
 
         Raises:
             NotFoundError: `job.chunk.not_found`, `job.effect.not_found`.

@@ -529,10 +529,8 @@ def letters_open(view: View) -> Iterator[Finding]:
         if letters.in_doubt:
             job = view.at.job.ref.job
             message += (
-                f" {letters.in_doubt} died of an effect in doubt: resolve it with "
-                f"`piecework effects resolve {job} CHUNK KEY --outcome happened "
-                f"--reason WHY` before a redrive. `piecework effects list {job}` has "
-                "the keys."
+                f" {letters.in_doubt} died of an effect in doubt: resolve it before a "
+                f"redrive. `piecework effects list {job}` has the key and the command."
             )
         message += climbed(letters.climbs)
         yield view.finding(name, message, letters.number, since=letters.since)

@@ -307,7 +307,7 @@ class EffectLedger:
 #
 # INTENT | UNKNOWN -> DONE       it happened; the stage continues with the given answer
 # INTENT | UNKNOWN -> REFUSED    it did not; the next generation has a new key
-# DONE -> REFUSED, and back      the operator was wrong, and the stage is not complete
+# DONE -> REFUSED, and back      the operator was wrong, and the chunk is at the stage
 
 #: A complete stage has used the answer, and does not run again.
 AT_ITS_STAGE = f"{ENDED_AS_READ} AND stage = :at"
@@ -333,13 +333,13 @@ class Resolution:
 
 
 async def resolve_effect(
-    table: Table, chunk: Chunk, effect_key: str, resolution: Resolution
+    table: Table, chunk: Chunk, row: EffectRow, resolution: Resolution
 ) -> bool:
     """Resolve an effect in doubt of an ended chunk; False: the state has changed."""
     doubtful = {"intent": INTENT, "unknown": UNKNOWN}
     check = _ended_check(table, chunk, ENDED_AS_READ)
-    settle = _settling(table, chunk, effect_key, resolution, IN_PROGRESS, **doubtful)
-    return isinstance(await table.transact([check, settle]), Written)
+    write = _resolving(table, chunk, row, resolution, IN_PROGRESS, **doubtful)
+    return isinstance(await table.transact([check, write]), Written)
 
 
 async def correct_effect(
@@ -347,12 +347,14 @@ async def correct_effect(
 ) -> bool:
     """Move DONE -> REFUSED, or back, or give DONE another answer.
 
-    False: its stage is complete, or the state has changed.
+    False: the chunk is not at the stage of the call, or the state has changed. A chunk
+    is at a stage, not at its compensation, so the resolution of an effect of a
+    compensation is final.
     """
     resolved = {"done": DONE, "refused": REFUSED, "read": row.resolved_at}
     check = _ended_check(table, chunk, AT_ITS_STAGE, at=row.stage)
-    settle = _settling(table, chunk, row.key, resolution, RESOLVED_AS_READ, **resolved)
-    return isinstance(await table.transact([check, settle]), Written)
+    write = _resolving(table, chunk, row, resolution, RESOLVED_AS_READ, **resolved)
+    return isinstance(await table.transact([check, write]), Written)
 
 
 def _ended_check(table: Table, chunk: Chunk, condition: str, **compared: str) -> Action:
@@ -371,10 +373,10 @@ def _ended_check(table: Table, chunk: Chunk, condition: str, **compared: str) ->
     )
 
 
-def _settling(
+def _resolving(
     table: Table,
     chunk: Chunk,
-    effect_key: str,
+    row: EffectRow,
     resolution: Resolution,
     condition: str,
     **compared: str,
@@ -392,7 +394,7 @@ def _settling(
     return table.action(
         "Update",
         chunk.ref.pk,
-        keys.effect_sk(chunk.ref.chunk, effect_key),
+        keys.effect_sk(chunk.ref.chunk, row.key),
         condition=condition,
         update="SET "
         + ", ".join(f"#{name} = :{name}" for name in facts)

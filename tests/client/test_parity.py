@@ -329,12 +329,12 @@ def test_results_and_dead_letters_go_to_s3(
         ),
         (
             "running",
-            "effects resolve JOB 0 abc --outcome happened --reason why --yes",
-            lambda j: j.resolve_effect(0, "abc", "why", happened=True),
+            "effects resolve JOB 0 abc --outcome did-not-happen --reason why --yes",
+            lambda j: j.resolve_effect(0, "abc", "why", happened=False),
         ),
         (
             "running",
-            "effects resolve JOB 0 abc --outcome happened --yes",
+            "effects resolve JOB 0 abc --outcome happened --answer null --yes",
             lambda j: j.resolve_effect(0, "abc", "", happened=True),
         ),
     ],

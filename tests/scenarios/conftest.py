@@ -48,6 +48,7 @@ ALL = {
         pipelines.freeing,
         pipelines.sealing,
         pipelines.faxing,
+        pipelines.faxing_once,
         pipelines.assembling,
         pipelines.drawing,
         pipelines.scraping,

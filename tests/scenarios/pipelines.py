@@ -483,7 +483,20 @@ async def send_fax(ctx: Context[Item]) -> str:
     return await ctx.call(fax, transmit, ctx.payload.n)
 
 
+async def first_of(ctx: Context[Item]) -> int:
+    """Return the number of the chunk."""
+    return ctx.payload.n
+
+
+async def fax_sum(results: Results[int]) -> str:
+    """Send one fax for all chunks."""
+    return await results.call(fax, transmit, sum([r.value async for r in results]))
+
+
 faxing = Pipeline(name="faxing", payload=Item, stages=[Stage(send_fax)])
+faxing_once = Pipeline(
+    name="faxing-once", payload=Item, stages=[Stage(first_of)], join=fax_sum
+)
 
 
 # ── a provider with a quota ─────────────────────────────────────────────────

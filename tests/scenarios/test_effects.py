@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import pytest
 
+from piecework import Pipeline
+from piecework.domain.keys import compensation_stage
 from piecework.domain.model import JobStatus
-from piecework.store.checkpoints import read_work
+from piecework_orchestrator.cli.effects import next_command
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario
-from tests.scenarios.pipelines import Item, faxing
+from tests.scenarios.pipelines import Item, faxing, faxing_once
 
 HAPPENED = ("--outcome", "happened")
+NOT_HAPPENED = ("--outcome", "did-not-happen")
 WHY = ("--reason", "asked the other side", "--yes")
 
 
-async def effect_in_doubt(scenario: Scenario) -> str:
-    """Run a chunk whose effect ends in doubt; return the effect's key."""
-    await scenario.submit(faxing, [Item(n=7)])
+async def effect_in_doubt(scenario: Scenario, pipeline: Pipeline = faxing) -> str:
+    """Run a chunk, or its join, whose effect ends in doubt; return the effect's key."""
+    await scenario.submit(pipeline, [Item(n=7)])
     async with scenario.worker():
         await scenario.ended()
     (effect,) = (await piecework("effects", "list", "job-1", "-o", "json")).document
-    assert ("UNKNOWN", "send_fax") == (effect["state"], effect["stage"])
+    assert "UNKNOWN" == effect["state"]
     return str(effect["effect_key"])
 
 
@@ -40,10 +43,10 @@ async def test_an_effect_resolved_as_happened_is_not_repeated(
 ) -> None:
     key = await effect_in_doubt(scenario)
     explained = await piecework("jobs", "explain", "job-1")
-    assert "piecework effects resolve job-1" in " ".join(explained.stdout.split())
+    assert "piecework effects list job-1" in " ".join(explained.stdout.split())
     redrive = ("dlq", "redrive", "--job", "job-1", "--dry-run")
     warned = (await piecework(*redrive)).stderr
-    assert f"effects resolve job-1 0 {key[:16]} --outcome happened --reason" in warned
+    assert f"effects resolve job-1 0 {key[:16]} --outcome happened --answer" in warned
     assert "compensat" not in warned
     resolve = ("effects", "resolve", "job-1", "0", key[:12], *HAPPENED, *WHY)
     done = await piecework(*resolve, "--answer", '"sent 7"')
@@ -70,25 +73,31 @@ async def test_a_wrong_resolution_is_refused_or_corrected_until_its_stage_is_com
     assert 0 == (await piecework(*resolve, "--answer", '"sent 8"')).exit_code
     again = await piecework(*resolve, "--answer", '"sent 7"')
     assert "job.effect.not_resolved" in again.stderr
+    assert "resolved the effect at" in again.stderr
     assert "next: Add --correct" in again.stderr
     corrected = await piecework(*resolve, "--answer", '"sent 7"', "--correct")
     assert 0 == corrected.exit_code
     assert ["sent 7"] == await redriven(scenario)
     late = await piecework(*resolve, "--answer", '"sent 8"', "--correct")
+    assert "chunk job-1/0 is SUCCEEDED at stage" in " ".join(late.stderr.split())
     assert "job.effect.not_resolved" in late.stderr
     events = await piecework("jobs", "events", "job-1", "-o", "json")
     done = [e for e in events.document if e["event"] == "effect resolved"]
     assert 2 == len(done)
 
 
+@pytest.mark.parametrize(
+    ("pipeline", "chunk", "result"),
+    [(faxing, "0", "sent 7"), (faxing_once, "join", 7)],
+)
 async def test_an_effect_resolved_as_not_happened_is_repeated_with_a_fresh_key(
-    scenario: Scenario,
+    scenario: Scenario, pipeline: Pipeline, chunk: str, result: object
 ) -> None:
-    key = await effect_in_doubt(scenario)
-    said = ("job-1", "0", key, "--outcome", "did-not-happen")
+    key = await effect_in_doubt(scenario, pipeline)
+    said = ("job-1", chunk, key, *NOT_HAPPENED)
     assert 0 == (await piecework("effects", "resolve", *said, *WHY)).exit_code
     assert [] == (await piecework("effects", "list", "job-1", "-o", "json")).document
-    assert ["sent 7"] == await redriven(scenario)
+    assert [result] == await redriven(scenario)
     sent = {line[2] for line in scenario.ledger if line[0] == "transmit"}
     assert 2 == len(sent)
 
@@ -97,10 +106,11 @@ async def test_an_effect_resolved_as_not_happened_is_repeated_with_a_fresh_key(
     ("words", "code"),
     [
         (("--yes", "--reason", "x"), "cli.usage.invalid"),
-        ((*HAPPENED, "--yes"), "cli.reason.missing"),
+        ((*HAPPENED, *WHY), "cli.usage.invalid"),
+        ((*HAPPENED, "--answer", "null", "--yes"), "cli.reason.missing"),
         ((*HAPPENED, "--answer", "{", *WHY), "cli.usage.invalid"),
-        (("--outcome", "did-not-happen", "--answer", "1", *WHY), "cli.usage.invalid"),
-        ((*HAPPENED, "--reason", "x"), "cli.confirmation.needed"),
+        ((*NOT_HAPPENED, "--answer", "1", *WHY), "cli.usage.invalid"),
+        ((*NOT_HAPPENED, "--reason", "x"), "cli.confirmation.needed"),
     ],
 )
 async def test_an_incomplete_resolution_is_refused(
@@ -111,26 +121,23 @@ async def test_an_incomplete_resolution_is_refused(
     assert (2, True) == (done.exit_code, f"error {code}" in done.stderr)
 
 
-async def test_an_effect_that_is_not_in_doubt_cannot_be_resolved(
-    scenario: Scenario,
-) -> None:
-    key = await effect_in_doubt(scenario)
-    said = (
-        "effects",
-        "resolve",
-        "job-1",
-        "0",
-        key,
-        "--outcome",
-        "did-not-happen",
-        *WHY,
-    )
-    unknown = await piecework(*said[:4], "nothing", *said[5:])
+async def test_a_key_without_an_effect_in_doubt_is_refused(scenario: Scenario) -> None:
+    await effect_in_doubt(scenario)
+    said = ("effects", "resolve", "job-1", "0", "nothing", *NOT_HAPPENED, *WHY)
+    unknown = await piecework(*said)
     assert (3, True) == (unknown.exit_code, "job.effect.not_found" in unknown.stderr)
-    await piecework(*said)
-    twice = await piecework(*said)
-    assert (2, True) == (twice.exit_code, "job.effect.not_resolved" in twice.stderr)
-    assert "resolved the effect at" in twice.stderr
-    ref = (await scenario.job()).ref.chunk(0)
-    (row,) = (await read_work(scenario.rt.table, ref)).effects
-    assert "REFUSED" == row.state
+
+
+@pytest.mark.parametrize(
+    ("status", "stage", "next_one"),
+    [
+        ("DEAD", "pay", "dlq redrive --job july --chunk 17"),
+        ("DEAD", compensation_stage("pay", 1), "dlq compensate --job july --chunk 17"),
+        ("CANCELLED", "pay", "jobs retry july"),
+    ],
+)
+def test_the_next_command_uses_the_resolution(
+    status: str, stage: str, next_one: str
+) -> None:
+    resolved = {"job": "july", "status": status, "stage": stage}
+    assert f"piecework {next_one} --reason WHY" == next_command(resolved, "17")

@@ -116,12 +116,13 @@ async def test_an_effect_may_have_happened_unless_it_was_refused(
 
 
 SEEN = Resolution("me", "seen there", "2026-11-22T00:00:00.000Z", {"value": '"x"'})
+IN_DOUBT = EffectRow({"effect_key": "key", "stage": "first", "state": "UNKNOWN"})
 NOT_SEEN = Resolution("me", "not there", "2026-11-22T00:00:00.000Z", None)
 
 
 @pytest.mark.parametrize("finding", [SEEN, NOT_SEEN])
 @pytest.mark.parametrize("state", EFFECT_STATES)
-async def test_a_person_settles_only_what_is_in_doubt(
+async def test_an_operator_resolves_only_what_is_in_doubt(
     store: Store, state: str | None, finding: Resolution
 ) -> None:
     chunk = await store.put_chunk(status="DEAD")
@@ -129,9 +130,9 @@ async def test_a_person_settles_only_what_is_in_doubt(
     if state is not None:
         await store.put(store.chunk.pk, sk, state=state, stage="first")
     before = await store.everything()
-    settled = await resolve_effect(store.table, chunk, "key", finding)
-    assert (state in {"INTENT", "UNKNOWN"}) is settled
-    if settled:
+    done = await resolve_effect(store.table, chunk, IN_DOUBT, finding)
+    assert (state in {"INTENT", "UNKNOWN"}) is done
+    if done:
         row = await store.item(store.chunk.pk, sk)
         assert ("DONE" if finding.answer else "REFUSED") == row["state"]
         assert ("me", finding.reason) == (row["resolved_by"], row["resolve_reason"])
@@ -141,7 +142,7 @@ async def test_a_person_settles_only_what_is_in_doubt(
 
 @pytest.mark.parametrize("status", list(ChunkStatus))
 @pytest.mark.parametrize("moved", [{}, {"gen": 9}, {"status": "CANCELLED"}])
-async def test_a_person_settles_nothing_of_a_chunk_that_may_go_on(
+async def test_an_operator_resolves_nothing_of_a_chunk_that_may_go_on(
     store: Store, status: ChunkStatus, moved: dict[str, Any]
 ) -> None:
     chunk = await store.put_chunk(status=status)
@@ -150,7 +151,7 @@ async def test_a_person_settles_nothing_of_a_chunk_that_may_go_on(
     await store.change(**moved) if moved else None
     as_seen = not moved or {"status": str(status)} == moved
     may = as_seen and status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
-    assert may is await resolve_effect(store.table, chunk, "key", NOT_SEEN)
+    assert may is await resolve_effect(store.table, chunk, IN_DOUBT, NOT_SEEN)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ async def test_a_person_settles_nothing_of_a_chunk_that_may_go_on(
     ],
 )
 @pytest.mark.parametrize("finding", [SEEN, NOT_SEEN])
-async def test_a_person_corrects_only_a_resolution_whose_stage_is_not_complete(
+async def test_an_operator_corrects_only_while_the_chunk_is_at_the_stage(
     store: Store,
     row: dict[str, Any],
     chunk: dict[str, Any],
@@ -184,9 +185,9 @@ async def test_a_person_corrects_only_a_resolution_whose_stage_is_not_complete(
     await store.put(store.chunk.pk, sk, **{**kept, **row})
     await store.change(**chunk) if chunk else None
     before = await store.everything()
-    settled = await correct_effect(store.table, read, EffectRow(kept), finding)
-    assert corrected is settled
-    if not settled:
+    done = await correct_effect(store.table, read, EffectRow(kept), finding)
+    assert corrected is done
+    if not done:
         assert before == await store.everything()
         return
     now = await store.item(store.chunk.pk, sk)

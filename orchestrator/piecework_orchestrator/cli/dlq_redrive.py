@@ -164,7 +164,7 @@ async def warn_of_effects(rt: Runtime, out: Output, selection: Selection) -> Non
             f"{len(doubts)} of their effects are in doubt: a redrive ends in the same"
             " dead letter until each is resolved. Check the other system, then"
             f" `piecework effects resolve {job} {chunk} {key[:16]} --outcome happened"
-            " --reason WHY`, or `--outcome did-not-happen`"
+            " --answer JSON --reason WHY`, or `--outcome did-not-happen`"
         )
     left = only_uncompensated(selection.letters)
     failed = [letter for letter in left if may_compensate_again(letter.facts)]

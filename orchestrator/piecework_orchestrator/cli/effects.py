@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from piecework.client import Client
+from piecework.domain.keys import is_compensation_stage
+from piecework.domain.model import ChunkStatus
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.options import (
@@ -56,7 +59,8 @@ def list_effects(
             out.say(f"only the first {limit} are listed; --limit 0 lists all")
         if found and out.table:
             step = f"piecework effects resolve {job} CHUNK KEY --outcome happened"
-            out.say(f"next: {step} --reason WHY")
+            otherwise = "or --outcome did-not-happen --reason WHY"
+            out.say(f"next: {step} --answer JSON --reason WHY, {otherwise}")
 
     run_connected(run, output)
 
@@ -75,17 +79,18 @@ def resolve_effect(  # noqa: PLR0913, PLR0917 -- the options of one command
         ),
     ] = None,
     answer: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="JSON",
-            help="With --outcome happened: the value that the call returned.",
+            help="Required with --outcome happened: the value that the call returned.",
+            show_default=False,
         ),
-    ] = "null",
+    ] = None,
     correct: Annotated[
         bool,
         typer.Option(
             "--correct",
-            help="Replace an earlier resolution, if its stage is not complete.",
+            help="Replace an earlier resolution while the chunk is at its stage.",
         ),
     ] = False,
     reason: ReasonOption = "",
@@ -118,14 +123,22 @@ def resolve_effect(  # noqa: PLR0913, PLR0917 -- the options of one command
         )
         out.document(resolved, lambda console: console.print(facts(resolved.items())))
         if out.table:
-            redrive = f"piecework dlq redrive --job {job} --chunk {chunk} --reason WHY"
-            retry = f"piecework jobs retry {job} --reason WHY"
-            out.say(f"next: {redrive if resolved['status'] == 'DEAD' else retry}")
+            out.say(f"next: {next_command(resolved, chunk)}")
 
     run_client(run, output)
 
 
-def read_answer(answer: str, outcome: EffectOutcome | None) -> Any:
+def next_command(resolved: Mapping[str, Any], chunk: str) -> str:
+    """Return the command that lets a chunk use the resolution of its effect."""
+    job = resolved["job"]
+    if resolved["status"] != ChunkStatus.DEAD:
+        return f"piecework jobs retry {job} --reason WHY"
+    if is_compensation_stage(resolved["stage"]):
+        return f"piecework dlq compensate --job {job} --chunk {chunk} --reason WHY"
+    return f"piecework dlq redrive --job {job} --chunk {chunk} --reason WHY"
+
+
+def read_answer(answer: str | None, outcome: EffectOutcome | None) -> Any:
     """Return the value that the call returned, if the options fit together.
 
     Raises:
@@ -135,9 +148,15 @@ def read_answer(answer: str, outcome: EffectOutcome | None) -> Any:
         message = "`effects resolve` requires --outcome."
         step = "Check the other system, then add --outcome happened or did-not-happen."
         raise UsageError(message, next_step=step)
-    if outcome is not EffectOutcome.HAPPENED and answer != "null":
+    if outcome is not EffectOutcome.HAPPENED:
+        if answer is None:
+            return None
         message = "--answer is valid only with --outcome happened."
         step = "Remove --answer, or use --outcome happened."
+        raise UsageError(message, next_step=step)
+    if answer is None:
+        message = "--outcome happened requires --answer: the stage continues with it."
+        step = "Add the value that the call returned as JSON; null if it returns none."
         raise UsageError(message, next_step=step)
     try:
         return json.loads(answer)

@@ -93,7 +93,7 @@ EXAMPLES = [
     "piecework approvals answer july 16 --value '{\"euros\": 30}' --reason 'a part'",
     "piecework effects list july",
     "piecework effects list july --chunk 17 -o json",
-    "piecework effects resolve july 17 9c1f --outcome happened --reason 'receipt'",
+    "piecework effects resolve july 17 9c1f --outcome happened --answer '\"r 1\"'",
     "piecework effects resolve july 17 9c1f --outcome did-not-happen --yes",
     "piecework limits list",
     "piecework limits list --env prod -o json",

@@ -235,8 +235,6 @@ DAILY = {"pause_until": "2026-01-02T00:00:00.000Z", "pause_unit": "tokens"}
         ("PAUSED", "person", {}, "piecework jobs resume a"),
         ("PAUSED", "budget", {"pause_unit": "usd"}, f"{SET} --budget-usd N"),
         ("PAUSED", "budget", {"pause_unit": "tokens"}, f"{SET} --budget-tokens N"),
-        # As an earlier version has paused it.
-        ("PAUSED", "budget", {"budget_tokens": 5}, f"{SET} --budget-tokens N"),
         ("PAUSED", "budget", DAILY, "piecework budgets set default --daily-tokens N"),
         ("SUCCEEDED", "", {}, "piecework results a"),
         ("PARTIAL", "", {}, "piecework dlq list --job a"),

@@ -31,7 +31,7 @@ from piecework.domain.model import (
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.fan_in import start_finalizing
 from piecework.jobs.fan_out import (
-    ProgressHeartbeat,
+    ProgressMark,
     fan_out,
     pause_with_pipeline,
 )
@@ -214,9 +214,9 @@ async def remove_from_tallies(rt: Runtime, job: Job, numbers: Sequence[int]) -> 
     groups: dict[int, set[int]] = defaultdict(set)
     for number in numbers:
         groups[keys.partition_of(number)].add(number)
-    heartbeat = ProgressHeartbeat(rt, job)
+    mark = ProgressMark(rt, job)
     for group, ended in groups.items():
-        await heartbeat.beat_if_due()
+        await mark.write_if_due()
         await rt.tallies.remove(job.ref, group, ended)
 
 
@@ -233,9 +233,9 @@ async def reopen_chunks(
     """
     letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     reopened: list[Chunk] = []
-    heartbeat = ProgressHeartbeat(rt, job)
+    mark = ProgressMark(rt, job)
     for one in to_reopen:
-        await heartbeat.beat_if_due()
+        await mark.write_if_due()
         slot = rate.slot(len(reopened)) if rate else None
         also = (
             letters.redrive_actions(one.letter, job.gen, closing, one.patched)
@@ -263,10 +263,10 @@ async def dispatch(
     refs = [chunk.ref for chunk in reopened]
     blocked = {chunk.ref for chunk in reopened if chunk.blocked_by is not None}
     by_delay = rate.group_by_delay(refs, rt.clock()) if rate else {0: refs}
-    heartbeat = ProgressHeartbeat(rt, job)
+    mark = ProgressMark(rt, job)
     for seconds, due in by_delay.items():
         for some in batches([ref for ref in due if ref not in blocked]):
-            await heartbeat.beat_if_due()
+            await mark.write_if_due()
             messages = [Message.about(chunk, job.gen) for chunk in some]
             await rt.work.send(messages, to=job.queue, delay_s=seconds)
     if not refs:

@@ -19,7 +19,7 @@ from piecework.jobs.fan_in import finish_cancel
 from piecework.jobs.fan_out import (
     Counter,
     Progress,
-    ProgressHeartbeat,
+    ProgressMark,
     batched,
     gather_limited,
 )
@@ -42,14 +42,14 @@ async def sweep(
 ) -> tuple[int, int]:
     """Cancel the chunks of a job; return the number cancelled and requested.
 
-    The heartbeat of a sweep keeps the reconcilers from a second sweep beside it.
+    The progress mark of a sweep keeps the reconcilers from a second sweep beside it.
     """
     request = CancelRequest(job.cancelled_at, job.compensates_on_cancel)
     cancel_sweep = CancelSweep(rt, request, job.queue)
-    swept, heartbeat = Counter("swept", progress), ProgressHeartbeat(rt, job)
+    swept, mark = Counter("swept", progress), ProgressMark(rt, job)
 
     async def some(chunks: list[Chunk]) -> None:
-        await heartbeat.beat_if_due()
+        await mark.write_if_due()
         # A later generation, started since the job was read, is not cancelled.
         ours = [c for c in chunks if not c.has_direction and c.gen <= job.gen]
         await cancel_sweep.sweep_all(ours)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Job, JobStatus
-from piecework.jobs.fan_out import Progress, ProgressHeartbeat
+from piecework.jobs.fan_out import Progress, ProgressMark
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import OPEN, open_letter_key
 from piecework.store.deletions import ROWS_AT_ONCE, Deletions
@@ -65,11 +65,11 @@ class Sweep:
     progress: Progress = lambda *_: None
     most: int | None = None
     done: int = 0
-    _heartbeat: ProgressHeartbeat = field(init=False)
+    _mark: ProgressMark = field(init=False)
 
     def __post_init__(self) -> None:
         """Report the progress of a long deletion, so that no reconciler joins it."""
-        self._heartbeat = ProgressHeartbeat(self.rt, self.job)
+        self._mark = ProgressMark(self.rt, self.job)
 
     async def run(self) -> bool:
         """Delete all but the job's own row; False: `most` is reached, or it changed."""
@@ -125,5 +125,5 @@ class Sweep:
         self.done += number
         self.progress("deleted", self.done)
         if self.job.status is JobStatus.DELETING:
-            await self._heartbeat.beat_if_due()
+            await self._mark.write_if_due()
         return self.most is None or self.done < self.most

@@ -27,8 +27,8 @@ WRITERS = 4
 SENDERS = 8
 #: Groups that are written alternately; their manifest lines are held in memory.
 GROUPS_AT_ONCE = 16
-#: Seconds between two progress heartbeats of a process that submits or reopens.
-HEARTBEAT_S = 10.0
+#: Seconds between two writes of `progress_at` by a process that submits or reopens.
+PROGRESS_WRITE_S = 10.0
 #: Called with a step's name and the number of chunks that it has processed.
 Progress = Callable[[str, int], None]
 
@@ -75,25 +75,25 @@ async def pause_with_pipeline(rt: Runtime, job: Job) -> bool:
 async def write_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
     """Write every chunk of the manifest, and verify their number."""
     stage = job.first_stage
-    written, life = Counter("written", progress), ProgressHeartbeat(rt, job)
+    written, mark = Counter("written", progress), ProgressMark(rt, job)
 
     async def write(entries: list[Entry]) -> None:
         chunks = [(entry.chunk, entry.item(stage)) for entry in entries]
         if not await rt.jobs.add_chunks(job.ref, job.gen, chunks):
             raise JobStateChangedError
         written.add(len(entries))
-        await life.beat_if_due()
+        await mark.write_if_due()
 
     entries = read_manifest(rt.objects, job)
     await gather_limited(write, interleave(entries), WRITERS)
-    found = await count_chunks(rt, job, progress, life)
+    found = await count_chunks(rt, job, progress, mark)
     if found != job.chunks:
         message = f"Job {job.ref.job} has {found} chunks, its manifest {job.chunks}."
         raise StateError(message, code="job.manifest.mismatch")
 
 
 async def count_chunks(
-    rt: Runtime, job: Job, progress: Progress, life: ProgressHeartbeat
+    rt: Runtime, job: Job, progress: Progress, mark: ProgressMark
 ) -> int:
     """Count the written chunks; this takes long for a large job."""
     counted = Counter("counted", progress)
@@ -101,7 +101,7 @@ async def count_chunks(
     async def report(found: int) -> None:
         if counted.done or found < job.chunks:
             counted.add(found - counted.done)
-        await life.beat_if_due()
+        await mark.write_if_due()
 
     return await rt.jobs.count_chunks(job.ref, job.chunks, report)
 
@@ -120,7 +120,7 @@ async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
     start = job.backlog_start
     if start is not None:
         await rt.backlogs.open(job, start)
-    sent, life = Counter("sent", progress), ProgressHeartbeat(rt, job)
+    sent, mark = Counter("sent", progress), ProgressMark(rt, job)
 
     async def send(entries: list[Entry]) -> None:
         messages = [
@@ -131,7 +131,7 @@ async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
         if messages:
             await rt.work.send(messages, to=job.queue)
         sent.add(len(entries))
-        await life.beat_if_due()
+        await mark.write_if_due()
 
     async with aclosing(read_manifest(rt.objects, job)) as entries:
         some = entries if start is None else limited(entries, max(start, 1))
@@ -141,7 +141,7 @@ async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
 
 
 @dataclass(slots=True)
-class ProgressHeartbeat:
+class ProgressMark:
     """Writes the job's `progress_at` periodically while work on it proceeds.
 
     Without it a reconciler would take a slow submit for a crashed one, and would run it
@@ -153,14 +153,14 @@ class ProgressHeartbeat:
     _due: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Delay the first heartbeat, so that a small job needs none."""
-        self._due = self.rt.clock() + HEARTBEAT_S
+        """Delay the first write, so that a small job needs none."""
+        self._due = self.rt.clock() + PROGRESS_WRITE_S
 
-    async def beat_if_due(self) -> None:
-        """Write a heartbeat if it is due; a failed write is left to the next one."""
+    async def write_if_due(self) -> None:
+        """Write the time if it is due; a failed write is left to the next one."""
         now = self.rt.clock()
         if now >= self._due:
-            self._due = now + HEARTBEAT_S
+            self._due = now + PROGRESS_WRITE_S
             with suppress(StoreError):
                 await self.rt.jobs.touch(self.job.ref, self.job.gen)
 

@@ -114,8 +114,7 @@ async def end_stopped_chunks(rt: Runtime, job: Job, groups: Iterable[int]) -> in
         ]
         for first in range(0, len(chunks), CHUNKS_AT_ONCE):
             some = chunks[first : first + CHUNKS_AT_ONCE]
-            left = await end_stopped(rt.table, some, rt.clock())
-            ended += len(some) - len(left)
+            ended += await end_stopped(rt.table, some, rt.clock())
     return ended
 
 

@@ -27,7 +27,7 @@ from piecework.jobs.fan_out import (
     SENDERS,
     Counter,
     Progress,
-    ProgressHeartbeat,
+    ProgressMark,
     batched,
     gather_limited,
 )
@@ -66,12 +66,12 @@ async def redispatch(
     if job is None or job.status is not JobStatus.RUNNING:
         return
     await open_held_backlog(rt, job)
-    sent, heartbeat = Counter("sent", progress), ProgressHeartbeat(rt, job)
+    sent, mark = Counter("sent", progress), ProgressMark(rt, job)
 
     async def send(refs: list[ChunkRef]) -> None:
         messages = [Message.about(ref, job.gen) for ref in refs]
         sent.add(await rt.work.send(messages, to=job.queue))
-        await heartbeat.beat_if_due()
+        await mark.write_if_due()
 
     await gather_limited(send, batched(open_chunks(rt, job), BATCH), SENDERS)
     await rt.transitions.redispatched(job)

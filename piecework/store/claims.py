@@ -58,7 +58,7 @@ NO_CLAIM_SINCE = "fence = :last"
 OWNED = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :token"
 #: The renewal follows the last one that the owner knows. A late copy of an earlier
 #: renewal would shorten the lease, and a live owner would lose its chunk.
-NEXT_RENEWAL = "renewals = :beat"
+NEXT_RENEWAL = "renewals = :seen"
 
 CLAIM = (
     f"{EXISTS} AND {THIS_GEN} AND {NO_CLAIM_SINCE} AND {KNOWN} AND {ATTEMPTS_LEFT}"
@@ -214,7 +214,7 @@ class Claims:
             update="SET claim_expires_at = :expires, renewals = :next",
             values={
                 **ownership_values(claim),
-                "beat": renewals,
+                "seen": renewals,
                 "next": renewals + 1,
                 "expires": expires,
             },

@@ -75,14 +75,14 @@ def skipping(table: Table, ref: ChunkRef, gen: int, now: float) -> Action:
     )
 
 
-async def end_stopped(table: Table, chunks: Sequence[Chunk], now: float) -> list[Chunk]:
-    """Move PENDING -> CANCELLED: up to 50 chunks of stopped keys; return the others.
+async def end_stopped(table: Table, chunks: Sequence[Chunk], now: float) -> int:
+    """Move PENDING -> CANCELLED: up to 50 chunks of stopped keys; return how many.
 
     A chunk that was unblocked since it was read stays as it is, and so does a chunk
     of a key that is not stopped any more. All chunks of such a key stay: the key goes
     on.
     """
-    todo, left = list(chunks), list[Chunk]()
+    todo = list(chunks)
     while todo:
         numbers = {chunk.ref.chunk for chunk in todo}
         heads = [chunk for chunk in todo if chunk.blocked_by not in numbers]
@@ -93,9 +93,8 @@ async def end_stopped(table: Table, chunks: Sequence[Chunk], now: float) -> list
             break
         written = [*todo, *heads]
         going = {written[place].order_key for place in reply.refused}
-        left += [chunk for chunk in todo if chunk.order_key in going]
         todo = [chunk for chunk in todo if chunk.order_key not in going]
-    return left
+    return len(todo)
 
 
 def _stopping(table: Table, chunk: Chunk) -> Action:

@@ -127,7 +127,7 @@ def a_late_request_claims_again(patch: Patch) -> None:
 
 
 def a_late_renewal_cuts_the_lease(patch: Patch) -> None:
-    patch.setattr(claims, "NEXT_RENEWAL", "renewals >= :beat")
+    patch.setattr(claims, "NEXT_RENEWAL", "renewals >= :seen")
 
 
 def a_lost_claim_is_charged(patch: Patch) -> None:

@@ -17,9 +17,9 @@ from verification.mutants.rooms import sources
 #: Functions that read a clock.
 CLOCKS = {"time", "monotonic", "clock", "now"}
 #: Methods that wait and change nothing; a missing pause costs requests, not results.
-PAUSES = {"acquire", "beat_if_due", "emit", "gather", "sleep", "wait", "wait_turn"}
+PAUSES = {"acquire", "write_if_due", "emit", "gather", "sleep", "wait", "wait_turn"}
 #: What the names of functions begin with that change nothing for others.
-READINGS = ("read", "get", "newest", "beat_if_due")
+READINGS = ("read", "get", "newest", "write_if_due")
 SIMPLE = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 
 

@@ -11,7 +11,7 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job
 from piecework.domain.outcome import Compensation, DeadLettered
 from piecework.errors import StoreError
-from piecework.jobs.fan_out import HEARTBEAT_S
+from piecework.jobs.fan_out import PROGRESS_WRITE_S
 from piecework.settings import Settings
 from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.pipelines import PipelineState
@@ -75,7 +75,7 @@ class Slow:
         return self.now
 
     async def slowly(self, *_: object) -> bool:
-        self.now += HEARTBEAT_S / 2
+        self.now += PROGRESS_WRITE_S / 2
         return True
 
     remove = reopened = slowly
@@ -98,7 +98,7 @@ JOB = Job.read(
     REF.of, {"status": "REOPENING", "gen": 2, "chunks": 5000, "pipeline": "p"}
 )
 #: The progress reports of five requests in a row.
-SHOWN = [(2, HEARTBEAT_S), (2, 2 * HEARTBEAT_S)]
+SHOWN = [(2, PROGRESS_WRITE_S), (2, 2 * PROGRESS_WRITE_S)]
 
 
 async def test_reopening_many_chunks_reports_progress(

@@ -13,8 +13,8 @@ from piecework.domain import keys
 from piecework.domain.model import Job, JobRef
 from piecework.errors import StoreError
 from piecework.jobs.fan_out import (
-    HEARTBEAT_S,
-    ProgressHeartbeat,
+    PROGRESS_WRITE_S,
+    ProgressMark,
     count_chunks,
     interleave,
 )
@@ -44,12 +44,12 @@ class World:
 async def test_a_large_submit_shows_a_sign_of_life_now_and_then() -> None:
     world: Any = World()
     item = {"status": "SUBMITTING", "gen": 2, "chunks": 1, "pipeline": "p"}
-    life = ProgressHeartbeat(world, Job.read(REF, item))
-    for seconds in (0.0, HEARTBEAT_S - 1, 1.0, 1.0, HEARTBEAT_S):
+    mark = ProgressMark(world, Job.read(REF, item))
+    for seconds in (0.0, PROGRESS_WRITE_S - 1, 1.0, 1.0, PROGRESS_WRITE_S):
         world.now += seconds
-        await life.beat_if_due()
-    first = 100.0 + HEARTBEAT_S
-    assert [(REF, 2, first), (REF, 2, first + HEARTBEAT_S + 1)] == world.shown
+        await mark.write_if_due()
+    first = 100.0 + PROGRESS_WRITE_S
+    assert [(REF, 2, first), (REF, 2, first + PROGRESS_WRITE_S + 1)] == world.shown
 
 
 async def test_a_sign_of_life_that_fails_ends_no_submit() -> None:
@@ -62,9 +62,9 @@ async def test_a_sign_of_life_that_fails_ends_no_submit() -> None:
 
     world: Any = Contended()
     item = {"status": "SUBMITTING", "gen": 2, "chunks": 1, "pipeline": "p"}
-    life = ProgressHeartbeat(world, Job.read(REF, item))
-    world.now += HEARTBEAT_S
-    await life.beat_if_due()
+    mark = ProgressMark(world, Job.read(REF, item))
+    world.now += PROGRESS_WRITE_S
+    await mark.write_if_due()
     assert 1 == len(world.shown)
 
 
@@ -105,9 +105,9 @@ async def counted_by(blocks: list[int], chunks: int) -> tuple[World, list[Any]]:
     world: Any = Slow()
     item = {"status": "SUBMITTING", "gen": 2, "chunks": chunks, "pipeline": "p"}
     job, told = Job.read(REF, item), list[Any]()
-    life = ProgressHeartbeat(world, job)
+    mark = ProgressMark(world, job)
     progress = lambda *step: told.append(step)  # noqa: E731 -- it returns nothing
-    assert blocks[-1] == await count_chunks(world, job, progress, life)
+    assert blocks[-1] == await count_chunks(world, job, progress, mark)
     return world, told
 
 

@@ -23,7 +23,7 @@ from piecework.reconciler.expiry import Expiries
 from piecework.reconciler.jobs import reconcile_job
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.reconciler.pass_state import PassContext, refuse_chunk
-from piecework.reconciler.waits import LOOK_S, Waits
+from piecework.reconciler.waits import POLL_S, Waits
 from piecework.reconciler.watches import Watches
 from piecework.runtime import Runtime
 from piecework.store.jobs import ActiveMarks
@@ -122,15 +122,15 @@ class Reconciler:
     def idle_s(self) -> float:
         """Return for how many seconds nothing can be due; 0: a job is active.
 
-        A job whose chunks all wait long counts as idle until its next look or deadline.
+        A job whose chunks all wait long counts as idle until its next poll or deadline.
         """
         quiet = self._context.quiet.jobs
         if self.active > len(quiet & self._next_pass.keys()):
             return 0.0
         now = asyncio.get_running_loop().time()
-        looks = [look for ref in quiet if (look := self._waits.next_look(ref))]
+        polls = [poll for ref in quiet if (poll := self._waits.next_poll(ref))]
         passes = [at for ref, at in self._next_pass.items() if ref in quiet]
-        return max(min([IDLE_S, *(at - now for at in (*looks, *passes))]), 0.0)
+        return max(min([IDLE_S, *(at - now for at in (*polls, *passes))]), 0.0)
 
     def request_pass(self) -> None:
         """Include every job in the next pass."""
@@ -187,7 +187,7 @@ class Reconciler:
         if job is None:
             self._forget(ref)
             return Counter()
-        actions = await self._waits.look(self._context, job, now)
+        actions = await self._waits.poll(self._context, job, now)
         if self._next_pass.get(ref, 0.0) > now and not actions.total():
             return actions
         self._context.overdue.forget(ref)
@@ -204,7 +204,7 @@ class Reconciler:
             return actions + Counter({"pipeline followed": 1})
         actions += await reconcile_job(self._context, job)
         if ref in self._context.quiet.jobs:
-            self._next_pass[ref] = now + self.interval_s(job, at_least=LOOK_S)
+            self._next_pass[ref] = now + self.interval_s(job, at_least=POLL_S)
         return actions
 
     async def _drain(self) -> Counter[str]:

@@ -26,7 +26,7 @@ from piecework.store.waits import WaitIndex
 #: The states of a job in which its chunks may wait.
 WAITS_IN = frozenset({JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.FINALIZING})
 #: Seconds between two polls of the index of a job.
-LOOK_S = 30.0
+POLL_S = 30.0
 #: A poll reads what is due in the next 120 s, or in three passes if that is longer. A
 #: process may die between two polls, and the next poll is still early enough.
 AHEAD_S, PASSES_AHEAD = 120.0, 3
@@ -47,11 +47,11 @@ class Waits:
         """Drop a job that has ended."""
         self._next.pop(ref, None)
 
-    def next_look(self, ref: JobRef) -> float | None:
+    def next_poll(self, ref: JobRef) -> float | None:
         """Return when the next poll of an index is due; None: the job has no index."""
         return self._next.get(ref)
 
-    async def look(self, context: PassContext, job: Job, now: float) -> Counter[str]:
+    async def poll(self, context: PassContext, job: Job, now: float) -> Counter[str]:
         """Handle what is due in the index of a job, if a poll is due.
 
         The chunks of a paused job leave the index without a message: its resume sends
@@ -64,6 +64,7 @@ class Waits:
         if self._next.get(job.ref, 0.0) > now:
             return actions
         index = WaitIndex(self.rt.table, self.rt.clock)
+        before: list[WaitRow] | None = None
         while True:
             at = self.rt.clock()
             ahead = max(AHEAD_S, PASSES_AHEAD * self.rt.settings.reconcile_s)
@@ -80,10 +81,13 @@ class Waits:
             woken = await self._wake(context, job, index, ends)
             actions["waits ended"] += woken
             actions["questions told"] += sum(told)
-            if not woken and not due:
+            # Answers leave more entries than one read has, and these wake no chunk.
+            # The same rows again are of a newer version.
+            if not (due or ends) or rows == before:
                 break
+            before = rows
         steps = [moment(row.due_at) - at for row in rows if row.question]
-        self._next[job.ref] = now + max(min([LOOK_S, *steps]), 0.0)
+        self._next[job.ref] = now + max(min([POLL_S, *steps]), 0.0)
         return actions
 
     async def _wake(

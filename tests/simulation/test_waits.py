@@ -17,7 +17,7 @@ from piecework.errors import UsageError
 from piecework.explain.causes import find
 from piecework.explain.situation import read_situation
 from piecework.runtime import Runtime
-from piecework.store import questions
+from piecework.store import questions, waits
 from piecework.store.questions import PersonAnswer, read_question
 from piecework.store.waits import WaitIndex, entry
 from piecework_orchestrator.approvals import (
@@ -247,6 +247,25 @@ def test_webhooks_are_told_each_step_once() -> None:
     kinds = [kind for _, kind in simulate(act, [asking])]
     names = ("asked", "reminded", "reminded", "escalated", "timed_out")
     assert kinds == [*(f"question.{name}" for name in names), "job.ended"]
+
+
+def test_entries_that_answers_left_delay_no_reminder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waits, "ENTRIES_AT_ONCE", 1)
+
+    async def act(here: Simulated) -> None:
+        await here.submit(asking, asked(*[""] * 30))
+        await asyncio.sleep(60)
+        chunks = await here.chunks()
+        last = max(chunks, key=lambda each: (each.due_at, each.ref.chunk))
+        for chunk in chunks:
+            if chunk is not last:
+                await say(here.rt, chunk.ref.chunk)
+        await asyncio.sleep(moment(last.due_at) + MINUTE_S - here.world.now())
+        assert (await told(here))["reminded", last.ref.chunk]
+
+    simulate(act, [asking])
 
 
 def test_an_answer_wakes_its_chunk_though_its_process_dies() -> None:

@@ -59,7 +59,7 @@ EQUIVALENT: dict[Key, str] = {
     ): "both only read, and neither uses what the other has read",
     (
         "piecework/reconciler/waits.py",
-        "look",
+        "poll",
         (
             "`woken = await self._wake(context, job, index, ends)` before"
             " `told = [await self._step(job, index, row, at) for row in due]`"

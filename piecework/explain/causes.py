@@ -31,6 +31,8 @@ CLAIM_S: Final = 30.0
 LEFT_OF_LEASE: Final = 0.5
 #: Workers that a message names.
 NAMED: Final = 3
+#: The waits that no worker ends. A chunk behind another one waits as that one does.
+AT_REST: Final = {WaitReason.TIMER, WaitReason.ANSWER, WaitReason.ORDER_STOPPED}
 
 
 def find(situation: Situation) -> list[Finding]:
@@ -138,13 +140,18 @@ class View:
         """Whether the job cannot continue unless a worker does something."""
         status = self.at.job.status
         paused = status is JobStatus.PAUSED
-        return not (status.ended or paused or self.running or self.is_stopped)
+        return not (status.ended or paused or self.running or self.is_at_rest)
 
     @cached_property
-    def is_stopped(self) -> bool:
-        """Whether each open chunk is behind a dead letter of its order key."""
-        stopped = [w for _, w in self.waits if w.reason is WaitReason.ORDER_STOPPED]
-        return bool(stopped) and len(stopped) == len(self.chunks)
+    def is_at_rest(self) -> bool:
+        """Whether each open chunk waits for a moment, a person or a dead letter."""
+        reasons = {chunk.ref: wait.reason for chunk, wait in self.waits}
+        found = {
+            reasons.get(chunk.ref)
+            for chunk in self.chunks
+            if not self.at.job.waits_for_sample(chunk.ref.chunk)
+        }
+        return bool(found & AT_REST) and found <= {*AT_REST, WaitReason.ORDER}
 
     @cached_property
     def owners(self) -> dict[str, WorkerRow]:
@@ -170,6 +177,13 @@ class View:
             return True
         left = moment(chunk.claim_expires_at) - self.at.now
         return left < lease_s * LEFT_OF_LEASE
+
+    def pause_of(self, dependency: str) -> str | None:
+        """Return why a dependency is paused; empty: unknown; None: it is not."""
+        if self.at.fleet is None:
+            return ""
+        quota = self.at.fleet.quotas.get(dependency)
+        return quota.paused or None if quota else None
 
     def may_serve(self, worker: WorkerRow) -> bool:
         """Return whether a worker has the pipeline of the job, and its queue."""
@@ -301,11 +315,10 @@ def newer_needed(view: View) -> Iterator[Finding]:
 def dependencies_paused(view: View) -> Iterator[Finding]:
     """Find dependencies that an operator has paused."""
     for name, chunks in by_blocker(view, WaitReason.PAUSED).items():
-        message = f"Dependency {name} is paused."
-        until = first(chunk.retry_at for chunk in chunks)
-        yield view.finding(
-            "dependency.paused", message, chunks, until=until, dependency=name
-        )
+        why = view.pause_of(name)
+        if why is not None:
+            message = f"Dependency {name} is paused" + (f": {why}." if why else ".")
+            yield view.finding("dependency.paused", message, chunks, dependency=name)
 
 
 def breakers_open(view: View) -> Iterator[Finding]:
@@ -359,9 +372,10 @@ def tenant_capped(view: View) -> Iterator[Finding]:
     """Find due chunks that wait for a slot of their tenant."""
     tenant = view.at.job.ref.tenant
     used = slots_used(view, tenant)
-    if used and view.due:
+    due = [chunk for chunk in view.due if not chunk.ref.is_join]
+    if used and due:  # a join needs no slot
         message = f"The chunks of tenant {tenant} use its cap of {used} at once."
-        yield view.finding("tenant.capped", message, view.due, tenant=tenant)
+        yield view.finding("tenant.capped", message, due, tenant=tenant)
 
 
 def slots_used(view: View, tenant: str) -> int:
@@ -379,6 +393,9 @@ def slots_used(view: View, tenant: str) -> int:
 def retries_waiting(view: View) -> Iterator[Finding]:
     """Find chunks that wait for their next attempt."""
     chunks = chunks_for(view, WaitReason.RETRY)
+    # A chunk finds the end of a pause at its next attempt.
+    paused = chunks_for(view, WaitReason.PAUSED)
+    chunks += [each for each in paused if view.pause_of(each.blocked_on) is None]
     if chunks:
         codes = sorted({chunk.error_code for chunk in chunks} - {""})
         after = f" after {codes[0]}" if codes else ""

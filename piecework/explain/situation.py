@@ -41,7 +41,7 @@ MAX_GROUPS: Final = 11
 MAX_BLOCKS: Final = 3
 MAX_LETTERS: Final = 100
 #: The code of a read that the role of the operator does not allow.
-REFUSED: Final = "aws.access.denied"
+ACCESS_DENIED: Final = "aws.access.denied"
 #: The code of a chunk that died of an effect in doubt.
 EFFECT_IN_DOUBT: Final = "runtime.effect.unknown"
 #: The jobs whose join is in progress, or may be a dead letter.
@@ -278,6 +278,6 @@ async def if_readable(read: Awaitable[R]) -> R | None:
     try:
         return await read
     except StoreError as error:
-        if error.code != REFUSED:
+        if error.code != ACCESS_DENIED:
             raise
         return None

@@ -15,6 +15,7 @@ from piecework.domain.occasion import Subject
 from piecework.domain.webhook import Webhook
 from piecework.reconciler.pass_state import Activity
 from piecework.reconciler.watches import Watches
+from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE as PAUSED
 from piecework.store.jobs import ActiveMarks
 from piecework.store.occasions import Occasions, watch_mark
 from tests.store.conftest import NOW, Store
@@ -148,11 +149,14 @@ async def test_an_attempt_between_two_looks_is_not_progress(watch: Watch) -> Non
     [
         # The job waits because its pipeline wants it.
         ({"status": "WAITING", "blocked_on": "timer"}, []),
+        ({"status": "WAITING", "blocked_on": "answer", "question": "approval"}, []),
+        # An operator paused its dependency.
+        ({"status": "WAITING", "blocked_on": "fax", "error_code": PAUSED}, []),
         # A worker runs the chunk, although the passes have not seen it.
         ({"status": "RUNNING", "claimed_by": "w", "fence": 1}, []),
         ({"status": "WAITING", "error_code": "tool.http.500"}, ["job.stuck"]),
     ],
-    ids=["sleeps", "runs", "retries"],
+    ids=["sleeps", "asks", "dependency paused", "runs", "retries"],
 )
 async def test_a_job_that_is_meant_to_wait_is_not_stuck(
     watch: Watch, facts: dict[str, Any], kinds: list[str]
@@ -161,6 +165,9 @@ async def test_a_job_that_is_meant_to_wait_is_not_stuck(
     later = iso(NOW + 5 * AFTER_S)
     until = "claim_expires_at" if "claimed_by" in facts else "retry_at"
     await watch.store.put_chunk(**facts, **{until: later})
+    pause = {"pause_code": "person", "pause_message": "price change"}
+    pause |= {"paused_by": "me", "paused_at": iso(NOW)}
+    await watch.store.put(keys.BREAKERS_PK, keys.limits_sk("fax"), **pause)
     job = await running_job(watch.store)
     for _ in range(2):
         watch.sees(job)

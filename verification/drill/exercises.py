@@ -198,8 +198,13 @@ async def budget_spent(fleet: Fleet, until: str = "") -> None:
     assert await fleet.rt.transitions.pause(await fleet.job(), pause)
 
 
-async def deferred(fleet: Fleet, blocked_on: str, code: str) -> None:
+async def deferred(
+    fleet: Fleet, blocked_on: str, code: str, *, paused: bool = False
+) -> None:
     """Defer chunks as a worker does in the rare cases that need other processes."""
+    if paused:
+        quotas = Quotas(fleet.rt.table, "operator", fleet.rt.clock, fleet.rt.rng)
+        await quotas.set_pause("bank", Pause(PauseCode.PERSON, "dear", "operator"))
     await fleet.submit("quick", "quick")
     await fleet.defer(blocked_on, code, 0, 1)
     fleet.worker()
@@ -228,14 +233,20 @@ SINGLE: Final = (
         "submit.unfinished",
     ),
     Exercise("sleep", lambda fleet: runs(fleet, *many(sleep=MORE)), "timer.waiting"),
+    Exercise(
+        "no worker, ask", lambda fleet: killed(fleet, *many(ask=MORE)), "answer.waiting"
+    ),
     Exercise("ask", lambda fleet: runs(fleet, *many(ask=MORE)), "answer.waiting"),
     Exercise("newer", lambda fleet: deferred(fleet, *NEWER), "version.newer_needed"),
     Exercise("equal call", lambda fleet: deferred(fleet, *EQUAL), "call.in_progress"),
     Exercise("AWS", lambda fleet: deferred(fleet, *AWS), "aws.unavailable"),
     Exercise(
         "dependency paused",
-        lambda fleet: deferred(fleet, *PAUSED),
+        lambda fleet: deferred(fleet, *PAUSED, paused=True),
         "dependency.paused",
+    ),
+    Exercise(
+        "dependency resumed", lambda fleet: deferred(fleet, *PAUSED), "retry.waiting"
     ),
     Exercise("paused", paused, "job.paused", "retry.waiting"),
     Exercise("pipeline paused", pipeline_paused, "pipeline.paused", "retry.waiting"),

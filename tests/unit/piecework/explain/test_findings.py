@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
+from piecework.domain.keys import JOIN_CHUNK
+from piecework.domain.model import iso
 from piecework.domain.webhook import Webhook
 from piecework.explain.causes import find
 from piecework.explain.findings import FINDINGS
@@ -21,7 +23,15 @@ from piecework.explain.waiting import wait_of
 from piecework.store.breakers import FleetRecord
 from piecework_orchestrator.inspector import Document, read_chunks
 from verification.drill.__main__ import wrong
-from verification.drill.exercises import EXERCISES, SINGLE, Exercise, runs
+from verification.drill.exercises import (
+    EXERCISES,
+    PAUSED,
+    SINGLE,
+    Act,
+    Exercise,
+    deferred,
+    runs,
+)
 from verification.drill.fleet import Fleet, exercise
 from verification.drill.large import large
 
@@ -53,11 +63,17 @@ def test_every_kind_of_finding_has_an_exercise() -> None:
 def situation_of(*hows: str) -> Situation:
     """Return the situation of a job whose chunks wait for what their orders say."""
 
-    async def act(fleet: Fleet) -> Situation:
-        await runs(fleet, *hows)
+    return situation_after(lambda fleet: runs(fleet, *hows))
+
+
+def situation_after(act: Act) -> Situation:
+    """Return the situation of a job after an exercise."""
+
+    async def read(fleet: Fleet) -> Situation:
+        await act(fleet)
         return await read_situation(fleet.rt, await fleet.job())
 
-    return exercise(act)
+    return exercise(read)
 
 
 def test_a_finding_has_its_numbers_its_times_and_its_command() -> None:
@@ -74,7 +90,7 @@ def test_a_finding_has_its_numbers_its_times_and_its_command() -> None:
 
 def test_without_rights_on_the_fleet_the_chunks_are_still_explained() -> None:
     whole = situation_of("limit", "limit", "limit")
-    blind = dataclasses.replace(whole, fleet=None, workers=None)
+    blind = replace(whole, fleet=None, workers=None)
     codes = [finding.kind.code for finding in find(blind)]
 
     assert codes == ["limit.reached", "fleet.unreadable"]
@@ -99,12 +115,36 @@ def test_a_failed_webhook_is_a_note_of_the_jobs_of_its_pipeline() -> None:
             ("fine", "", {}),
         )
     ]
-    told = find(dataclasses.replace(whole, webhooks=hooks))
+    told = find(replace(whole, webhooks=hooks))
     assert [finding.kind.code for finding in told] == [
         "job.progressing",
         "webhook.failed",
     ]
     assert told[1].command == "piecework webhooks show ops"
+
+
+def test_a_paused_dependency_has_its_reason_and_no_end() -> None:
+    whole = situation_after(lambda fleet: deferred(fleet, *PAUSED, paused=True))
+    (first,) = (finding.document for finding in find(whole))
+    assert first["message"] == "Dependency bank is paused: dear (by operator)."
+    assert first["next"] == "piecework limits resume bank"
+    assert "until" not in first
+    blind = find(replace(whole, fleet=None))[0]
+    assert (blind.kind.code, blind.message) == (
+        "dependency.paused",
+        "Dependency bank is paused.",
+    )
+
+
+def test_a_join_needs_no_slot_of_its_tenant() -> None:
+    whole = situation_after(next(e for e in SINGLE if e.first == "tenant.capped").act)
+    (chunk, *_) = whole.open.chunks
+    join = replace(chunk, ref=whole.job.ref.chunk(JOIN_CHUNK))
+    facts = {"status": "FINALIZING", "finalizing_at": iso(whole.now)}
+    job = replace(whole.job, item={**whole.job.item, **facts})
+    open_ = replace(whole.open, chunks=[])
+    first = find(replace(whole, job=job, open=open_, join=join))[0]
+    assert first.kind.code != "tenant.capped"
 
 
 def test_each_waiting_chunk_says_for_what_it_waits() -> None:
@@ -124,13 +164,10 @@ def test_each_waiting_chunk_says_for_what_it_waits() -> None:
 def test_a_refusal_of_the_dependency_is_a_rate_limit_and_not_our_quota() -> None:
     whole = situation_of("retry", "retry")
     code = {"error_code": "llm.http.429_rate_limited"}
-    chunks = [
-        dataclasses.replace(each, item={**each.item, **code})
-        for each in whole.open.chunks
-    ]
+    chunks = [replace(each, item={**each.item, **code}) for each in whole.open.chunks]
     [wait, _] = [wait_of(each, whole.now) for each in chunks]
-    refused = dataclasses.replace(whole.open, chunks=chunks)
-    first = find(dataclasses.replace(whole, open=refused))[0]
+    refused = replace(whole.open, chunks=chunks)
+    first = find(replace(whole, open=refused))[0]
 
     assert (first.kind.code, first.chunks) == ("limit.reached", 2)
     assert wait is not None

@@ -126,6 +126,11 @@ class View:
         return [chunk for chunk in running if self.is_abandoned(chunk)]
 
     @cached_property
+    def silent(self) -> set[str]:
+        """The workers that own an abandoned chunk."""
+        return {chunk.claimed_by for chunk in self.abandoned}
+
+    @cached_property
     def live(self) -> list[WorkerRow]:
         """The workers that reported in time, and that would have claimed due chunks."""
         return [worker for worker in self.at.workers or () if self.is_live(worker)]
@@ -170,13 +175,18 @@ class View:
         return moment(chunk.retry_at or chunk.due_at or sent or job.created_at)
 
     def is_abandoned(self, chunk: Chunk) -> bool:
-        """Return whether the owner of a RUNNING chunk missed a renewal or a report."""
+        """Return whether the owner of a RUNNING chunk missed a renewal or a report.
+
+        If it renewed the lease after the report was due, only the report failed.
+        """
         owner = self.owners.get(chunk.claimed_by)
         lease_s = self.at.lease_s if owner is None else owner.lease_s
-        if not chunk.claim_expires_at or (owner and owner.is_late(self.at.now)):
+        if not chunk.claim_expires_at:
             return True
-        left = moment(chunk.claim_expires_at) - self.at.now
-        return left < lease_s * LEFT_OF_LEASE
+        now, until = self.at.now, moment(chunk.claim_expires_at)
+        if owner and owner.is_late(now) and until - lease_s <= moment(owner.due_at):
+            return True
+        return until - now < lease_s * LEFT_OF_LEASE
 
     def pause_of(self, dependency: str) -> str | None:
         """Return why a dependency is paused; empty: unknown; None: it is not."""
@@ -198,8 +208,7 @@ class View:
         idle worker reports rarely. If a chunk has been due for long since its last
         report, it may be dead.
         """
-        silent = {chunk.claimed_by for chunk in self.abandoned}
-        if not worker.is_live(self.at.now) or worker.worker in silent:
+        if not worker.is_live(self.at.now) or worker.worker in self.silent:
             return False
         if worker.in_progress or not self.may_serve(worker):
             return True

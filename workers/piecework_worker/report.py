@@ -24,7 +24,7 @@ POLL_S = 5.0
 async def report_until(worker: Worker, stop: asyncio.Event) -> None:
     """Report at intervals until the stop, then report the stop.
 
-    A report that fails is logged and repeated at the next interval.
+    A report that fails is logged and repeated at the next poll, before it is late.
     """
     services = worker.services
     rt = services.rt
@@ -50,6 +50,7 @@ async def report_until(worker: Worker, stop: asyncio.Event) -> None:
             except StoreError as error:
                 log, code = services.log, error.code
                 telemetry.emit(log, "worker.report_failed", error_code=code)
+                due = now()
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_S):
                 await stop.wait()

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from piecework.errors import StoreError
 from piecework.health import Liveness
 from piecework.settings import Settings
+from piecework_worker import report
 from piecework_worker.__main__ import run_side_tasks
 from piecework_worker.ecs import AGENT, METADATA
 from piecework_worker.shutdown import Stop
@@ -20,9 +22,10 @@ from tests.unit.workers.ecs_stub import Agent, agent, until
 
 
 class Reports:
-    """A table that takes the worker's reports."""
+    """A table that takes the worker's reports after some failures."""
 
     def __init__(self) -> None:
+        self.failures = 0
         self.written: list[dict[str, Any]] = []
 
     def action(self, *_: str, **parts: Any) -> dict[str, Any]:
@@ -30,6 +33,9 @@ class Reports:
         return values
 
     async def update(self, values: dict[str, Any], returning: str) -> None:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise StoreError("Later.", code="aws.endpoint.timeout")
         self.written.append(values)
 
 
@@ -129,3 +135,14 @@ async def test_a_worker_reports_what_it_runs_and_then_that_it_stopped() -> None:
     assert ["fax", "mail"] == first["dependencies"]
     assert first["reported_at"] < first["due_at"]
     assert {"now"} == last.keys()
+
+
+async def test_a_failed_report_is_repeated_at_the_next_poll(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(report, "POLL_S", 0.01)
+    worker: Any = HeldChunk()
+    worker.table.failures = 2
+    async with run_side_tasks(worker, Stop(), {}):
+        await until(lambda: worker.table.written)
+    assert ["worker.report_failed"] * 2 == worker.services.log.names()

@@ -11,6 +11,7 @@ import pytest
 
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.model import iso
+from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
 from piecework.explain.causes import find
 from piecework.explain.findings import FINDINGS
@@ -134,6 +135,22 @@ def test_a_paused_dependency_has_its_reason_and_no_end() -> None:
         "dependency.paused",
         "Dependency bank is paused.",
     )
+
+
+def test_a_renewal_after_the_report_was_due_outweighs_the_missing_report() -> None:
+    whole = situation_of("slow")
+    (chunk,), (worker,) = whole.open.chunks, whole.workers or ()
+    overdue = WorkerRow({**worker.item, "due_at": iso(whole.now - 15)})
+
+    def codes(renewed_s: float) -> list[str]:
+        until = iso(whole.now - renewed_s + worker.lease_s)
+        renewed = replace(chunk, item={**chunk.item, "claim_expires_at": until})
+        open_ = replace(whole.open, chunks=[renewed])
+        found = find(replace(whole, open=open_, workers=[overdue]))
+        return [finding.kind.code for finding in found]
+
+    assert codes(14) == ["job.progressing"]
+    assert codes(16) == ["workers.none", "lease.expiring"]
 
 
 def test_a_join_needs_no_slot_of_its_tenant() -> None:

@@ -30,6 +30,7 @@ from piecework.jobs.fan_out import (
     ProgressMark,
     batched,
     gather_limited,
+    pause_with_pipeline,
 )
 from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks
@@ -60,10 +61,13 @@ async def redispatch(
     """Send the message of every open chunk of a resumed job, then record that.
 
     It may be repeated. A chunk that a worker owns needs no message: its worker has one,
-    and reads the job before it deletes that.
+    and reads the job before it deletes that. If the pipeline of the job is paused, the
+    job is paused with it, and its messages wait for the resume of the pipeline.
     """
     job = await rt.jobs.read(ref)
     if job is None or job.status is not JobStatus.RUNNING:
+        return
+    if await pause_with_pipeline(rt, job):
         return
     await open_held_backlog(rt, job)
     sent, mark = Counter("sent", progress), ProgressMark(rt, job)

@@ -65,6 +65,8 @@ class Reconciler:
     _next_pass: dict[JobRef, float] = field(default_factory=dict)
     #: Active jobs whose dead letters climb a ladder; the marks are in the outbox.
     _climbing: set[JobRef] = field(default_factory=set)
+    #: Tenants of the pipelines that were paused or resumed before the last pass.
+    _repaused: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Start without observations."""
@@ -94,8 +96,10 @@ class Reconciler:
             if ref in self._climbing:
                 self.marks.outboxes.add(ref.tenant)
             now = asyncio.get_running_loop().time()
-            if self._next_pass.get(ref, 0.0) <= now or self._waits.is_due(ref, now):
+            due = self._next_pass.get(ref, 0.0) <= now or self._waits.is_due(ref, now)
+            if due or ref.tenant in self._repaused:
                 actions += await self._job(ref)
+        self._repaused = {tenant for tenant, _ in marks.paused ^ self.marks.paused}
         self.marks = marks
         for ref in gone:
             self._forget(ref)
@@ -187,6 +191,8 @@ class Reconciler:
         if job is None:
             self._forget(ref)
             return Counter()
+        if await self._follow(job):
+            return Counter({"pipeline followed": 1})
         actions = await self._waits.poll(self._context, job, now)
         if self._next_pass.get(ref, 0.0) > now and not actions.total():
             return actions
@@ -197,15 +203,19 @@ class Reconciler:
             self._next_pass[ref] = now + self.interval_s(job)
             if job.has_ladder:
                 self._climbing.add(ref)
-        is_paused = (ref.tenant, job.pipeline) in self.marks.paused
-        must_pause = is_paused and job.status is JobStatus.RUNNING
-        must_resume = is_paused_by_pipeline(job) and not is_paused
-        if (must_pause or must_resume) and await follow_pipeline(self.rt, job):
-            return actions + Counter({"pipeline followed": 1})
         actions += await reconcile_job(self._context, job)
         if ref in self._context.quiet.jobs:
             self._next_pass[ref] = now + self.interval_s(job, at_least=POLL_S)
         return actions
+
+    async def _follow(self, job: Job) -> bool:
+        """Pause or resume a job as its pipeline was at the last pass."""
+        is_paused = (job.ref.tenant, job.pipeline) in self.marks.paused
+        must_pause = is_paused and job.status is JobStatus.RUNNING
+        if not must_pause and (is_paused or not is_paused_by_pipeline(job)):
+            return False
+        self._next_pass[job.ref] = 0.0  # also if this fails
+        return await follow_pipeline(self.rt, job)
 
     async def _drain(self) -> Counter[str]:
         try:

@@ -8,6 +8,7 @@ from piecework.aws.queue import Message
 from piecework.domain import keys
 from piecework.domain.budget import Cap
 from piecework.domain.priority import Priority
+from piecework.jobs.pipeline_pauses import is_paused_by_pipeline
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.pause import resume
 from tests.simulation.life import (
@@ -85,6 +86,22 @@ async def out_of_budget(at: Simulated) -> None:
     await asyncio.sleep(60.0)
     await at.fleet.raise_budget(REF, 10, mortal=False)
     await at.fleet.resume(REF, mortal=False)
+    await settled(at)
+
+
+@life("budget raised in a paused pipeline")
+async def raised_in_pause(at: Simulated) -> None:
+    """Raise the budget of a job: its calls wait for the resume of its pipeline."""
+    hows, cap = ["", "", "", ""], Cap(20)
+    await at.fleet.submit(REF, simple, items(*hows), budget=cap, mortal=False)
+    await asyncio.sleep(60.0)
+    await at.fleet.pause_pipeline(REF, mortal=False)
+    await at.fleet.raise_budget(REF, 40, mortal=False)
+    await asyncio.sleep(0.1)
+    job = await at.rt.jobs.read(REF)
+    assert job is not None
+    assert is_paused_by_pipeline(job)
+    await at.fleet.resume_pipeline(REF, mortal=False)
     await settled(at)
 
 

@@ -6,14 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import Chunk, Job, JobRef, JobStatus, iso
 from piecework.domain.records import UNREADABLE
-from piecework.errors import PermanentError
+from piecework.errors import PermanentError, StoreError
 from piecework.health import RECONCILE_S, Liveness
 from piecework.reconciler import jobs, loop
 from piecework.reconciler.loop import IDLE_S, reconcile_for_ever, reconcile_once
@@ -90,6 +90,39 @@ def test_a_job_is_read_again_after_its_pause(times_read: list[float]) -> None:
         assert (await here.run_pass())["jobs seen"] == 1
 
     run_virtually(passes())
+
+
+def test_a_job_follows_its_pipeline_before_its_next_pass(
+    monkeypatch: pytest.MonkeyPatch, times_read: list[float]
+) -> None:
+    class Marked(World):
+        async def active(self, marks: Any = None) -> AsyncIterator[JobRef]:
+            marks.paused.update(self.paused)
+            yield REF
+
+        paused: ClassVar[set[tuple[str, str]]] = set()
+
+    followed: list[float] = []
+
+    async def follow(*_: Any) -> bool:
+        followed.append(now())
+        if len(followed) == 1:
+            raise StoreError("The table does not answer.")
+        world.status = JobStatus.PAUSED
+        return True
+
+    monkeypatch.setattr(loop, "follow_pipeline", follow)
+    world = Marked(JobStatus.RUNNING)
+
+    async def passes() -> None:
+        here = reconciler(world)
+        for _ in range(4):
+            await asyncio.sleep(1.0)
+            await here.run_pass()
+            Marked.paused.add((REF.tenant, "p"))
+
+    run_virtually(passes())
+    assert ([1001.0], [1003.0, 1004.0]) == (times_read, followed)
 
 
 def test_an_odd_job_and_an_odd_message_delay_no_other(

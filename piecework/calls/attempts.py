@@ -286,7 +286,7 @@ class Attempts:
         latest = None
         while True:
             await self.gate.wait()
-            self._refuse_paused(dependency)
+            await self._refuse_paused(dependency)
             # All waits of a call together last as long as one may.
             latest = self.latest_start() if latest is None else latest
             async with AsyncExitStack() as held:
@@ -329,7 +329,7 @@ class Attempts:
         """Admit a call that needs no quota, budget or intent: a faster path."""
         while True:
             await self.gate.wait()
-            self._refuse_paused(dependency)
+            await self._refuse_paused(dependency)
             await self.slots.__aenter__()
             if self._may_start(dependency):
                 return HeldSlot(self.slots)
@@ -342,12 +342,14 @@ class Attempts:
     def _paused(self, dependency: Dependency) -> str:
         return "" if self.limits is None else self.limits.paused(dependency)
 
-    def _refuse_paused(self, dependency: Dependency) -> None:
-        """Refuse a call to a paused dependency.
+    async def _refuse_paused(self, dependency: Dependency) -> None:
+        """Refuse a call to a paused dependency, unless the pause has just ended.
 
         Raises:
             TransientError: `runtime.dependency.paused`.
         """
+        if self._paused(dependency) and self.breakers is not None:
+            await self.breakers.refresh()
         if paused := self._paused(dependency):
             raise dependency_paused_error(dependency.name, paused)
 

@@ -202,6 +202,8 @@ class BreakerRegistry:
 
     Attributes:
         record: The fleet's record; None: there is only this process.
+        called: The dependencies that it has called, also those without a breaker: the
+            pauses of all are in the record.
         changed: Set when there is a change to write to the record.
     """
 
@@ -209,6 +211,7 @@ class BreakerRegistry:
     rng: Random
     log: telemetry.Log
     record: BreakerRecord | None = None
+    called: set[str] = field(default_factory=set)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     by_name: dict[str, SyncedBreaker] = field(default_factory=dict)
     _snapshots: Mapping[str, BreakerSnapshot] = field(default_factory=dict)
@@ -219,6 +222,7 @@ class BreakerRegistry:
 
     async def request_permit(self, dependency: Dependency) -> Permit | Rejected | None:
         """Return a permit for a call, or its rejection; None: it has no breaker."""
+        self.called.add(dependency.name)
         if dependency.breaker is None:
             return None
         breaker = self.get(dependency.name, dependency.breaker)
@@ -328,7 +332,7 @@ class BreakerRegistry:
             return
         read_at = self._read_at
         is_due = read_at is None or self.clock() - read_at > WITHOUT_CALLS_S
-        if self.by_name or is_due:
+        if self.called or is_due:
             self._prefetching = asyncio.create_task(self.refresh())
             self._prefetching.add_done_callback(_retrieve_exception)
 
@@ -347,7 +351,7 @@ class BreakerRegistry:
 
     async def sync(self) -> None:
         """Write the changes of this process, and adopt the fleet's record."""
-        if self.record is not None and self.by_name:
+        if self.record is not None and self.called:
             async with self._sync_lock:
                 await self._sync(self.record)
 

@@ -41,7 +41,7 @@ async def report_until(worker: Worker, stop: asyncio.Event) -> None:
                 await reports.report(
                     services.pipelines,
                     services.queues,
-                    {*services.breakers.by_name, *services.limits.answers},
+                    services.breakers.called,
                     max_chunks=rt.settings.max_chunks,
                     in_progress=in_progress,
                     lease_s=rt.settings.lease_s,

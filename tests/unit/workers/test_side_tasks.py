@@ -55,8 +55,7 @@ class HeldChunk:
             worker="w1",
             pipelines={"p": None},
             queues=[""],
-            breakers=SimpleNamespace(by_name={"fax": None}),
-            limits=SimpleNamespace(answers={"fax": 1, "mail": 1}),
+            breakers=SimpleNamespace(called={"mail", "fax"}),
         )
 
     def lease_count(self) -> int:

@@ -122,10 +122,13 @@ def state(process: BreakerRegistry) -> BreakerPhase:
 
 async def test_a_dependency_without_a_breaker_is_always_called(world: World) -> None:
     one, bold = world.process(), Dependency("model", breaker=None)
+    await one.sync()
     for _ in range(30):
         with pytest.raises(TransientError):
             await call(one, TransientError("down"), bold)
     assert [] == world.record.asked
+    await one.sync()  # it reads the pauses, too
+    assert (["read_all"], {"model"}) == (world.record.asked, one.called)
 
 
 async def test_an_open_breaker_makes_no_call_and_says_for_how_long(

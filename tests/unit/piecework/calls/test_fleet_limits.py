@@ -249,6 +249,29 @@ async def test_a_start_is_not_used_late_because_the_breakers_answer_slowly() -> 
 
 
 @virtually
+async def test_a_call_after_a_pause_reads_that_it_has_ended() -> None:
+    class Record(MemoryRecord):
+        async def read_all(self) -> Any:
+            limits.adopt("fax", Quota(paused=self.tokens.get("fax", "")))
+            return await MemoryRecord.read_all(self)
+
+    log: Any = Silent()
+    limits, record = FleetLimits(clock, Random(1), log), Record(clock)
+    breakers = BreakerRegistry(clock, Random(1), log, record)
+    one = caller(Diary(), clock=clock, limits=limits, breakers=breakers)
+    fax, service = replace(ONCE, name="fax", breaker=None, retry=PATIENT), Service()
+    record.tokens["fax"] = "why (by me)"
+    await breakers.refresh()
+    with pytest.raises(TransientError, match="fax is paused: why"):
+        await call_service(one, fax, service)
+    assert set() == breakers.called
+    await asyncio.sleep(20.0)
+    record.tokens.clear()
+    await call_service(one, fax, service)
+    assert ({"fax"}, 1) == (breakers.called, len(service.keys))
+
+
+@virtually
 async def test_an_effect_has_no_intent_while_it_waits_for_a_call_slot() -> None:
     log: Any = Silent()
     limits, slots = FleetLimits(clock, Random(1), log, MemoryQuotas()), Semaphore(0)

@@ -61,7 +61,7 @@ def run_checks(
 ) -> list[Check]:
     """Check the machine, then the endpoint, then the deployed resources.
 
-    `queues` are those of pipelines, beside the default queue and those that it finds.
+    `queues` are those of pipelines, beside the default queue and those of workers.
     """
     done = [_check_python(), _check_packages()]
     try:
@@ -190,7 +190,7 @@ def _check_resources(
         _make_client(name, target, region) for name in ("sqs", "dynamodb", "s3")
     )
     dead = settings.dead_letter_queue
-    found = _queues_of_pipelines(settings, target, sqs, dynamodb)
+    found = _queues_of_workers(settings, dynamodb)
     checked = ["", *queues, *sorted(found.difference(queues))]
     for queue, name in [*((q, settings.queue_name(q)) for q in checked), ("", dead)]:
         step = f"run `piecework up --queue {queue}`, or deploy with Queue1={queue}"
@@ -214,21 +214,12 @@ def _check_resources(
     yield _check_webhooks(settings, dynamodb)
 
 
-def _queues_of_pipelines(
-    settings: Settings, target: Target, sqs: Any, dynamodb: Any
-) -> set[str]:
-    """Return the queues of running workers and, in an emulator, all that it has.
-
-    On AWS the roles of operators may not list queues.
-    """
+def _queues_of_workers(settings: Settings, dynamodb: Any) -> set[str]:
+    """Return the queues of running workers, beside the default one."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     found = set[str]()
     with suppress(BotoCoreError, ClientError, PieceworkError):  # others tell it
-        if target.emulator:
-            prefix = settings.queue_name("x").removesuffix("x")
-            urls = sqs.list_queues(QueueNamePrefix=prefix).get("QueueUrls", ())
-            found = {url.rpartition("/")[2].removeprefix(prefix) for url in urls}
         rows = dynamodb.query(
             TableName=settings.checkpoints_table,
             KeyConditionExpression="pk = :pk",

@@ -62,16 +62,19 @@ def test_a_running_emulator_is_found_without_an_option(
     assert [name for name, check in found.items() if not check.ok] == []
 
 
-def test_the_queues_of_pipelines_are_found_without_an_option(
+def test_the_queues_of_workers_are_found_without_an_option(
     deployed: Emulator, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     server.write(state_dir, deployed)
     settings = load_settings()
-    make_client("sqs", deployed).create_queue(QueueName=settings.queue_name("gpu"))
+    for queue in ("gpu", "unused"):
+        name = settings.queue_name(queue)
+        make_client("sqs", deployed).create_queue(QueueName=name)
     table = make_client("dynamodb", deployed)
     later, before = iso(time.time() + 60), iso(time.time() - 60)
     for queue, report in (
+        ("gpu", {"due_at": later}),
         ("ocr", {"due_at": later}),
         ("dead", {"due_at": before}),
         ("stopped", {"due_at": later, "stopped_at": before}),

@@ -74,13 +74,13 @@ async def pause_one(
         UsageError: `cli.usage.invalid`: not the name of a pipeline.
     """
     require_name(pipeline)
-    before = {row["pipeline"]: row for row in await list_pipelines(rt, tenant)}
-    used = [name for name, row in before.items() if row["workers"] or row["jobs"]]
     paused = await pause_pipeline(rt, tenant, pipeline, actor=actor, reason=reason)
+    rows = await list_pipelines(rt, tenant)
+    used = [row["pipeline"] for row in rows if row["workers"] or row["jobs"]]
     return {
         **followed(paused),
-        "replaced": before.get(pipeline, {}).get("pause"),
-        "known": pipeline in used,
+        "replaced": paused.replaced and paused.replaced.document(),
+        "known": pipeline in used or bool(paused.jobs),
         "similar": get_close_matches(pipeline, used),
     }
 

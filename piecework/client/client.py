@@ -38,7 +38,6 @@ from piecework.client.views import (
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.keys import TENANT_LIMIT, is_name
 from piecework.domain.model import JobRef
 from piecework.domain.priority import parse_priority
@@ -475,8 +474,7 @@ class Client:
         require_dependency(dependency)
         fleet, called = await self._fleet()
         earlier = fleet.quotas.get(dependency)
-        pause = Pause(PauseCode.PERSON, reason, self._actor)
-        row = await self._quotas().set_pause(dependency, pause)
+        row = await self._quotas().pause(dependency, reason)
         return {
             **limits_document(dependency, row),
             "replaced": earlier.paused if earlier else "",
@@ -492,7 +490,7 @@ class Client:
         if not (await self._quotas().read(dependency)).paused:
             message = f"The dependency {dependency[:64]!r} is not paused."
             raise UsageError(message, code="job.dependency.not_paused")
-        row = await self._quotas().set_pause(dependency, None, reason)
+        row = await self._quotas().resume(dependency, reason)
         return limits_document(dependency, row)
 
     async def pipelines(self) -> list[Document]:

@@ -10,7 +10,7 @@ reconciler does for each job what a command that died has left.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import Job, JobStatus
@@ -26,22 +26,26 @@ JOBS_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class PausedJobs:
-    """The state of a pipeline after a command, and the jobs that followed it."""
+    """The state of a pipeline after a command, and the jobs that followed it.
+
+    Attributes:
+        replaced: The earlier pause of a pipeline that was paused again.
+    """
 
     state: PipelineState
     jobs: tuple[str, ...]
+    replaced: Pause | None = None
 
 
 async def pause_pipeline(
     rt: Runtime, tenant: str, pipeline: str, *, actor: str, reason: str
 ) -> PausedJobs:
     """Let no job of a pipeline start a call until it is resumed."""
-    pause = Pause(PauseCode.PIPELINE, reason, actor)
-    pauses, paused = rt.pipelines, False
+    paused = False
     while not paused:  # another operator may be faster: this reason replaces the other
-        seen = await pauses.read(tenant, pipeline)
-        paused = await pauses.set(seen, pause, actor, reason)
-    return await _follow_all(rt, tenant, pipeline)
+        seen = await rt.pipelines.read(tenant, pipeline)
+        paused = await rt.pipelines.pause(seen, actor, reason)
+    return replace(await _follow_all(rt, tenant, pipeline), replaced=seen.pause)
 
 
 async def resume_pipeline(
@@ -55,7 +59,7 @@ async def resume_pipeline(
     was_paused = False
     while (state := await rt.pipelines.read(tenant, pipeline)).pause is not None:
         was_paused = True
-        if await rt.pipelines.set(state, None, actor, reason):
+        if await rt.pipelines.resume(state, actor, reason):
             break
     followed = await _follow_all(rt, tenant, pipeline, actor, reason)
     if not (was_paused or followed.jobs):

@@ -7,13 +7,13 @@ has attributes of its own, which no reservation writes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
 from piecework.domain import keys
-from piecework.domain.job_row import Pause
+from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import iso
 from piecework.domain.records import SCHEMA, read_number, read_text, require_known
 from piecework.errors import PermanentError, UsageError
@@ -21,7 +21,7 @@ from piecework.resilience.limits import Limits, Quota, Reply
 from piecework.resilience.pace import Pace
 from piecework.resilience.shares import Share
 from piecework.store.fleet_events import ENVIRONMENT, fleet_event
-from piecework.store.table import Action, Item, Refused, Table
+from piecework.store.table import Item, Refused, Table
 
 #: The quota is still the one that the worker has read. The first write creates the row.
 FIRST_OR_SEEN: Final = "attribute_not_exists(seq) OR seq = :seen"
@@ -90,7 +90,7 @@ class Quotas:
         A limit that is None stays as it is. Without any, all that an operator has set
         are removed.
         """
-        values = {
+        values: dict[str, Any] = {
             operators: getattr(limits, each)
             for each, operators in zip(NAMES, OPERATORS, strict=True)
             if getattr(limits, each) is not None
@@ -98,27 +98,40 @@ class Quotas:
         assigned = [f"{each} = :{each}" for each in values]
         assigned += ["v = :v", "set_by = :by", "set_at = :at"]
         removed = "" if values else " REMOVE " + ", ".join(OPERATORS)
-        action = self.table.action(
-            "Update",
-            keys.BREAKERS_PK,
-            keys.limits_sk(name),
-            condition=KNOWN_VERSION,
-            update="SET " + ", ".join(assigned) + removed,
-            values={**values, "v": SCHEMA, "by": self.writer, "at": iso(self.clock())},
-        )
+        update = "SET " + ", ".join(assigned) + removed
         told = {each.removeprefix("operator_"): value for each, value in values.items()}
-        return await self._act(name, action, "limits set", reason, told)
+        values |= {"by": self.writer, "at": iso(self.clock())}
+        return await self._act(name, update, values, "limits set", reason, told)
 
-    async def set_pause(self, name: str, pause: Pause | None, reason: str = "") -> Item:
-        """Pause a dependency, or end its pause; return the row.
+    async def pause(self, name: str, reason: str = "") -> Item:
+        """Pause a dependency; return the row.
 
         A pause that is repeated replaces the reason.
         """
-        update, values = "REMOVE " + ", ".join(PAUSE), {}
-        if pause is not None:
-            facts = (pause.code, pause.message, pause.actor, iso(self.clock()))
-            values = dict(zip(PAUSE, facts, strict=True))
-            update = "SET v = :v, " + ", ".join(f"{each} = :{each}" for each in PAUSE)
+        facts = (PauseCode.PERSON, reason, self.writer, iso(self.clock()))
+        values = dict(zip(PAUSE, facts, strict=True))
+        update = "SET v = :v, " + ", ".join(f"{each} = :{each}" for each in PAUSE)
+        return await self._act(name, update, values, "dependency paused", reason)
+
+    async def resume(self, name: str, reason: str = "") -> Item:
+        """End the pause of a dependency; return the row."""
+        update = "REMOVE " + ", ".join(PAUSE)
+        return await self._act(name, update, {}, "dependency resumed", reason)
+
+    async def _act(
+        self,
+        name: str,
+        update: str,
+        values: Mapping[str, Any],
+        event: str,
+        reason: str,
+        facts: Mapping[str, Any] | None = None,
+    ) -> Item:
+        """Write an operator's change with its event; return the row.
+
+        Raises:
+            SchemaTooNewError: A newer version wrote the row.
+        """
         action = self.table.action(
             "Update",
             keys.BREAKERS_PK,
@@ -127,24 +140,8 @@ class Quotas:
             update=update,
             values={**values, "v": SCHEMA},
         )
-        event = "dependency resumed" if pause is None else "dependency paused"
-        reason = reason if pause is None else pause.message
-        return await self._act(name, action, event, reason, {})
-
-    async def _act(
-        self,
-        name: str,
-        action: Action,
-        event: str,
-        reason: str,
-        facts: dict[str, Any],
-    ) -> Item:
-        """Write an operator's change with its event; return the row.
-
-        Raises:
-            SchemaTooNewError: A newer version wrote the row.
-        """
-        told = {"dependency": name, "actor": self.writer, "reason": reason, **facts}
+        told = {"dependency": name, "actor": self.writer, "reason": reason}
+        told |= facts or {}
         put = fleet_event(self.table, ENVIRONMENT, event, self.clock(), told)
         reply = await self.table.transact([action, put])
         if isinstance(reply, Refused):

@@ -8,7 +8,7 @@ pause changes nothing.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from piecework.domain import keys
@@ -54,20 +54,25 @@ class PipelinePauses:
         async for row in self.table.query(keys.pipelines_pk(tenant)):
             yield _state(tenant, row["sk"], row)
 
-    async def set(
-        self, seen: PipelineState, pause: Pause | None, actor: str, reason: str
-    ) -> bool:
-        """Pause a pipeline, or end its pause; False: its state has changed since.
+    async def pause(self, seen: PipelineState, actor: str, reason: str) -> bool:
+        """Pause a pipeline; False: its state has changed since.
 
-        A pause that is repeated replaces the reason. Mark and event are in the same
-        transaction.
+        A pause that is repeated replaces the reason.
         """
-        facts: dict[str, Any] = {"v": SCHEMA, "seq": seen.seq + 1}
-        removed = " REMOVE " + ", ".join(PAUSE)
-        if pause is not None:
-            at = iso(self.clock())
-            told = (pause.code, pause.message, pause.actor, at)
-            facts, removed = facts | dict(zip(PAUSE, told, strict=True)), ""
+        told = (PauseCode.PIPELINE, reason, actor, iso(self.clock()))
+        pause = dict(zip(PAUSE, told, strict=True))
+        return await self._write(seen, actor, reason, pause)
+
+    async def resume(self, seen: PipelineState, actor: str, reason: str) -> bool:
+        """End the pause of a pipeline; False: its state has changed since."""
+        return await self._write(seen, actor, reason, {})
+
+    async def _write(
+        self, seen: PipelineState, actor: str, reason: str, pause: dict[str, str]
+    ) -> bool:
+        """Write the pause of a pipeline, its mark and the event; empty: its end."""
+        facts: dict[str, Any] = {"v": SCHEMA, "seq": seen.seq + 1, **pause}
+        removed = "" if pause else " REMOVE " + ", ".join(PAUSE)
         row = self.table.action(
             "Update",
             keys.pipelines_pk(seen.tenant),
@@ -77,13 +82,13 @@ class PipelinePauses:
             values={**facts, "seen": seen.seq},
         )
         mark = self.table.action(
-            "Delete" if pause is None else "Put",
+            "Put" if pause else "Delete",
             keys.ACTIVE_PK,
             keys.pipeline_sk(seen.tenant, seen.pipeline),
-            item=None if pause is None else {"tenant": seen.tenant},
+            item={"tenant": seen.tenant} if pause else None,
         )
         act = {"pipeline": seen.pipeline, "actor": actor, "reason": reason}
-        name = "pipeline resumed" if pause is None else "pipeline paused"
+        name = "pipeline paused" if pause else "pipeline resumed"
         event = fleet_event(self.table, seen.tenant, name, self.clock(), act)
         return isinstance(await self.table.transact([row, mark, event]), Written)
 
@@ -102,6 +107,4 @@ def _state(tenant: str, pipeline: str, row: Item) -> PipelineState:
     row = require_known(row)
     seq = read_int({"seq": 0} | row, "seq", "The pause of a pipeline")
     pause = read_pause(row, "The pause of a pipeline")
-    if pause is not None:
-        pause = replace(pause, code=PauseCode.PIPELINE)
     return PipelineState(tenant, pipeline, seq, pause)

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from piecework.domain.job_row import Pause
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.domain.outcome import PAUSE
 from piecework.errors import UsageError
@@ -74,7 +73,7 @@ async def test_a_paused_dependency_defers_the_chunks_that_need_it_and_no_other(
 
     async with scenario.worker():
         await scenario.until(lambda: scenario.happened("call") > 20)
-        await quotas.set_pause("model", Pause("person", "price change", "me"))
+        await quotas.pause("model", "price change")
         await scenario.until(deferred)
         made, chunks = scenario.happened("call"), await scenario.chunks()
         await scenario.submit(travel, [Item(n=n) for n in range(2)], "other")
@@ -83,7 +82,7 @@ async def test_a_paused_dependency_defers_the_chunks_that_need_it_and_no_other(
         assert scenario.happened("call") == made
         assert {c.item["error_code"] for c in chunks} == {DEPENDENCY_PAUSED_CODE}
         assert "price change (by me)" in (await scenario.job()).item["status_reason"]
-        await quotas.set_pause("model", None)
+        await quotas.resume("model")
         ended = await scenario.ended()
 
     calls = [line[1] for line in scenario.ledger if line[0] == "call"]

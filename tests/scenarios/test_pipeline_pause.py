@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.explain.causes import find
@@ -87,24 +84,31 @@ async def test_a_reconciler_finishes_the_pause_and_the_resume_of_a_dead_command(
     async def is_now(status: JobStatus) -> bool:
         return (await scenario.job()).status is status
 
-    async def mark(pause: Pause | None) -> Any:
-        """Write the mark of the pipeline; the command dies after it."""
-        return await rt.pipelines.set(
-            await rt.pipelines.read("default", "counting"), pause, "me", WHY
-        )
-
     async with scenario.reconciler():
         seen = await rt.pipelines.read("default", "counting")
-        assert await mark(Pause(PauseCode.PIPELINE, WHY, "me"))
+        assert await rt.pipelines.pause(seen, "me", WHY)  # the command dies here
         await scenario.until(lambda: is_now(JobStatus.PAUSED))
-        assert not await rt.pipelines.set(seen, None, "me", "why")  # a late copy
+        assert not await rt.pipelines.resume(seen, "me", WHY)  # a late copy
         [row] = await list_pipelines(rt, "default")
         assert (row["pipeline"], row["jobs"], row["pause"]["message"]) == (
             "counting",
             1,
             WHY,
         )
-        assert await mark(None)
+        seen = await rt.pipelines.read("default", "counting")
+        assert await rt.pipelines.resume(seen, "me", WHY)
         await scenario.until(lambda: is_now(JobStatus.RUNNING))
         async with scenario.worker():
             assert (await scenario.ended()).status is JobStatus.SUCCEEDED
+
+
+async def test_a_pause_knows_the_jobs_that_followed_it_and_what_it_replaced(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("piecework_orchestrator.pipelines.NEWEST", 1)
+    await scenario.submit(counting, [Item(n=1)])
+    await scenario.submit(travel, [Item(n=1)], "newer")
+    first = await pause_one(scenario.rt, "default", "counting", "me", WHY)
+    again = await pause_one(scenario.rt, "default", "counting", "me", "the price")
+    assert (first["known"], first["replaced"]) == (True, None)
+    assert again["replaced"]["message"] == WHY

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.job_row import Pause
 from piecework.errors import SchemaTooNewError
 from piecework.resilience.limits import Limits, Quota, Reply
 from piecework.resilience.pace import Pace
@@ -102,16 +101,16 @@ async def test_a_pause_is_separate_from_reservations_and_ends_without_a_trace(
 ) -> None:
     at, of = quotas(store), name(store)
     await at.write(of, 0, QUOTA)
-    row = await at.set_pause(of, Pause("person", "price change", "me"))
-    assert read_quota(row) == replace(QUOTA, paused="price change (by me)")
+    row = await at.pause(of, "price change")
+    assert read_quota(row) == replace(QUOTA, paused="price change (by worker)")
     second = replace(QUOTA, seq=2)
-    assert (await at.write(of, 1, second)).quota.paused == "price change (by me)"
-    assert read_quota(await at.set_pause(of, None)) == second
+    assert (await at.write(of, 1, second)).quota.paused == "price change (by worker)"
+    assert read_quota(await at.resume(of)) == second
 
 
 async def test_a_dependency_without_limits_is_paused_and_resumed(store: Store) -> None:
     at, of = quotas(store), name(store)
-    await at.set_pause(of, Pause("person", "", "me"))
-    assert (await at.read(of)).paused == "no reason (by me)"
-    await at.set_pause(of, None)
+    await at.pause(of)
+    assert (await at.read(of)).paused == "no reason (by worker)"
+    await at.resume(of)
     assert await at.read(of) == Quota()

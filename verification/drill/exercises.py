@@ -204,7 +204,7 @@ async def deferred(
     """Defer chunks as a worker does in the rare cases that need other processes."""
     if paused:
         quotas = Quotas(fleet.rt.table, "operator", fleet.rt.clock, fleet.rt.rng)
-        await quotas.set_pause("bank", Pause(PauseCode.PERSON, "dear", "operator"))
+        await quotas.pause("bank", "dear")
     await fleet.submit("quick", "quick")
     await fleet.defer(blocked_on, code, 0, 1)
     fleet.worker()

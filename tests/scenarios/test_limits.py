@@ -80,7 +80,7 @@ async def test_a_pause_says_what_it_replaces_and_whether_anything_has_the_name(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(scraping, [Item(n=1)])
-    for said in ("yet: check the name", "in 3 seconds\n"):
+    for said in ("no limit: check the name", "in 3 seconds\n"):
         told = await piecework("limits", "set", "scarce", "--requests-per-minute", "60")
         assert " ".join(told.stderr.split()).endswith(said.strip())
     for noun, name, typo in (
@@ -100,7 +100,7 @@ async def test_a_pause_says_what_it_replaces_and_whether_anything_has_the_name(
         unknown = await piecework(noun, "pause", typo, "--reason", "costs")
         said = " ".join(unknown.stderr.split())
         assert f" '{typo}'" in said
-        assert f"yet: check the name; similar names: {name}" in said
+        assert f": check the name; similar names: {name}" in said
         assert "paused already" not in said
         assert 0 == (await piecework(noun, "resume", typo)).exit_code
         listed = (await piecework(noun, "list", "-o", "json")).document

@@ -76,7 +76,7 @@ def set_limits(
     """Change the limits of a dependency in force, without a deployment.
 
     A limit that is not named stays as it is. Workers use the change within seconds.
-    The command says if nothing has used the name yet.
+    The command warns of a name that nothing has used.
 
     With `tenant:NAME` and `--concurrent`, it is the cap of a tenant: so many of its
     chunks run at once.
@@ -91,7 +91,7 @@ def set_limits(
                 step = f"piecework limits set {dependency} --concurrent 20"
             raise UsageError(message, next_step=step)
         document = await client.set_limits(dependency, limits, reason)
-        show(out, dependency, document)
+        show(out, document, seen_text(dependency))
         if "known" in document:
             say_unknown(out, document, knows(dependency))
 
@@ -106,13 +106,14 @@ def pause_dependency(
     """Pause a dependency: no further call to it starts.
 
     Calls in flight finish. Chunks that need it wait and spend no attempt; other chunks
-    go on. The command says if nothing has used the name yet. `limits resume` ends the
+    go on. The command warns of a name that nothing has used. `limits resume` ends the
     pause.
     """
 
     async def run(client: Client, out: Output) -> None:
         document = await client.pause_dependency(dependency, reason)
-        show(out, dependency, document)
+        seen = f"no worker starts a call to {dependency} after {SEEN_WITHIN_S} seconds"
+        show(out, document, seen)
         say_pause(out, document, document["replaced"], knows(dependency))
 
     run_client(run, output)
@@ -126,24 +127,29 @@ def resume_dependency(
     """Resume a paused dependency."""
 
     async def run(client: Client, out: Output) -> None:
-        show(out, dependency, await client.resume_dependency(dependency, reason))
+        document = await client.resume_dependency(dependency, reason)
+        show(out, document, seen_text(dependency))
 
     run_client(run, output)
 
 
-def show(out: Output, dependency: str, document: dict[str, Any]) -> None:
-    """Write the limits of a dependency after a change."""
+def show(out: Output, document: dict[str, Any], seen: str) -> None:
+    """Write the limits of a dependency after a change, and when workers see it."""
     out.document(document, lambda console: console.print(facts(document.items())))
     if out.table:
-        who, seconds = f"workers that call {dependency}", SEEN_WITHIN_S
-        if dependency.startswith(TENANT_LIMIT):
-            who, seconds = "workers", round(WITHOUT_CALLS_S)
-        out.say(f"{who} use this in {seconds} seconds")
+        out.say(seen)
+
+
+def seen_text(dependency: str) -> str:
+    """Return within how many seconds workers use a change."""
+    if dependency.startswith(TENANT_LIMIT):
+        return f"workers use this in {WITHOUT_CALLS_S:.0f} seconds"
+    return f"workers that call {dependency} use this in {SEEN_WITHIN_S} seconds"
 
 
 def knows(dependency: str) -> str:
     """Return what would know a dependency, as it continues a sentence after "no"."""
-    return f"worker has called {dependency!r}, and no limit has it"
+    return f"worker has called {dependency!r}, and it had no limit"
 
 
 def title(name: str) -> str:

@@ -104,7 +104,7 @@ def say_unknown(out: Output, document: dict[str, Any], knows_it: str) -> None:
     if not document["known"] and out.table:
         similar = ", ".join(document["similar"])
         known = f"; similar names: {similar}" if similar else ""
-        out.say(f"no {knows_it} yet: check the name{known}")
+        out.say(f"no {knows_it}: check the name{known}")
 
 
 def pause_text(document: Any) -> str:

@@ -32,7 +32,7 @@ async def pause(rt: Runtime, ref: JobRef, *, actor: str, reason: str) -> Job:
     while (job := await rt.jobs.read(ref)) is not None:
         if job.status is not JobStatus.RUNNING:
             break
-        if await rt.transitions.pause(job, Pause(PauseCode.PERSON, reason, actor)):
+        if await rt.transitions.pause(job, Pause(PauseCode.OPERATOR, reason, actor)):
             return await rt.jobs.read(ref) or job
     if job is None:
         raise not_found(ref)

@@ -39,7 +39,7 @@ class PauseCode(StrEnum):
     """Why a job is paused; views show the code, and programs compare it."""
 
     #: An operator paused it.
-    PERSON = "person"
+    OPERATOR = "operator"
     #: Its sample has ended, and the rest waits for a yes.
     SAMPLE = "sample"
     #: An operator paused its pipeline.
@@ -53,7 +53,7 @@ class Pause:
     """The pause of a job.
 
     Attributes:
-        code: A stable code, such as `PauseCode.PERSON`.
+        code: A stable code, such as `PauseCode.OPERATOR`.
         message: The reason in words.
         actor: The operator, or the process, that paused the job.
         at: When, ISO 8601; empty until the pause is stored.

@@ -108,7 +108,7 @@ class Quotas:
 
         A pause that is repeated replaces the reason.
         """
-        facts = (PauseCode.PERSON, reason, self.writer, iso(self.clock()))
+        facts = (PauseCode.OPERATOR, reason, self.writer, iso(self.clock()))
         values = dict(zip(PAUSE, facts, strict=True))
         update = "SET v = :v, " + ", ".join(f"{each} = :{each}" for each in PAUSE)
         return await self._act(name, update, values, "dependency paused", reason)

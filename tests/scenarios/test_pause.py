@@ -104,7 +104,7 @@ async def test_every_view_of_a_paused_job_says_why(scenario: Scenario) -> None:
     shown = job_facts(job, scenario.rt.clock())["pause"]
     chunk = await chunk_document(scenario.rt, job, 0)
     assert (shown["code"], shown["message"], shown["actor"]) == (
-        "person",
+        "operator",
         "price change",
         "me",
     )

@@ -45,7 +45,7 @@ async def test_a_paused_pipeline_holds_its_jobs_and_no_other(
         assert (await scenario.ended("other")).status is JobStatus.SUCCEEDED
         assert (made, ["job-1"]) == (scenario.happened("call"), paused["followed"])
         assert await state(scenario, "meanwhile") == ("PAUSED", "pipeline")
-        assert await state(scenario, "by-hand") == ("PAUSED", "person")
+        assert await state(scenario, "by-hand") == ("PAUSED", "operator")
         held = job_facts(await scenario.job(), rt.clock())
         assert pause_command(held) == "piecework pipelines resume counting"
         first = find(await read_situation(rt, await scenario.job()))[0]
@@ -62,7 +62,7 @@ async def test_a_paused_pipeline_holds_its_jobs_and_no_other(
 
     assert {end.status for end in ends} == {JobStatus.SUCCEEDED}
     assert {"job-1", "meanwhile"} == {*resumed["followed"]}
-    assert await state(scenario, "by-hand") == ("PAUSED", "person")
+    assert await state(scenario, "by-hand") == ("PAUSED", "operator")
     calls = [line[1] for line in scenario.ledger if line[0] == "call"]
     assert len(calls) == len(set(calls))
     told = [(e.event, e.facts) for e in await rt.jobs.events(JOB)][:2]

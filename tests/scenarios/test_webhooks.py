@@ -115,7 +115,7 @@ async def test_a_pause_and_the_end_of_a_cancel_are_events(
         await scenario.until(lambda: len(inbox.bodies()) == 2)
 
     paused, ended = inbox.bodies()
-    assert (paused["type"], paused["data"]["code"]) == ("job.paused", "person")
+    assert (paused["type"], paused["data"]["code"]) == ("job.paused", "operator")
     assert (ended["type"], ended["data"]["status"]) == ("job.ended", "CANCELLED")
 
 

@@ -129,7 +129,7 @@ class Store:
     async def put_job(self, status: JobStatus, gen: int = 2, **facts: Any) -> Any:
         item = {"status": status, "gen": gen, "chunks": 5, "pipeline": "p"}
         if status is JobStatus.PAUSED:
-            item |= {"pause_code": "person", "pause_message": "why"}
+            item |= {"pause_code": "operator", "pause_message": "why"}
             item |= {"paused_by": "me", "paused_at": iso(self.now - 9)}
         await self.put(self.ref.pk, keys.META_SK, **item | facts)
         return await self.jobs.read(self.ref)

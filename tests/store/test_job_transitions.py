@@ -60,7 +60,7 @@ async def count_failure(store: Store, job: Job) -> Any:
 
 
 async def pause_job(store: Store, job: Job) -> Any:
-    return await store.transitions.pause(job, Pause("person", "why", "me"))
+    return await store.transitions.pause(job, Pause("operator", "why", "me"))
 
 
 async def resume_job(store: Store, job: Job) -> Any:

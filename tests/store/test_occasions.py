@@ -165,7 +165,7 @@ async def test_a_job_that_is_meant_to_wait_is_not_stuck(
     later = iso(NOW + 5 * AFTER_S)
     until = "claim_expires_at" if "claimed_by" in facts else "retry_at"
     await watch.store.put_chunk(**facts, **{until: later})
-    pause = {"pause_code": "person", "pause_message": "price change"}
+    pause = {"pause_code": "operator", "pause_message": "price change"}
     pause |= {"paused_by": "me", "paused_at": iso(NOW)}
     await watch.store.put(keys.BREAKERS_PK, keys.limits_sk("fax"), **pause)
     job = await running_job(watch.store)

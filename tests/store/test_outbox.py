@@ -123,7 +123,7 @@ async def test_the_end_of_a_job_writes_its_notices_in_its_own_transaction(
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(PauseCode.PERSON, "job.paused"), (PauseCode.BUDGET, "job.out_of_budget")],
+    [(PauseCode.OPERATOR, "job.paused"), (PauseCode.BUDGET, "job.out_of_budget")],
 )
 async def test_a_pause_has_its_reason_and_a_spent_budget_is_an_event_of_its_own(
     world: World, code: PauseCode, kind: str

@@ -318,7 +318,7 @@ def test_a_large_cancel_reports_when_it_is_on_record(
 def test_a_pause_and_a_resume_name_the_command_that_fits_the_status(
     run: Run, deployment: Deployment, command: str, status: str, code: str, step: str
 ) -> None:
-    pause = {"pause_code": "person", "pause_message": "x", "paused_by": "you"}
+    pause = {"pause_code": "operator", "pause_message": "x", "paused_by": "you"}
     deployment.job("a", status, 1, **pause, paused_at=SETTLED)
     done = run("jobs", command, "a", "--reason", "x")
     assert 2 == done.exit_code
@@ -327,10 +327,10 @@ def test_a_pause_and_a_resume_name_the_command_that_fits_the_status(
 
 
 def test_a_paused_job_says_why_in_each_view(run: Run, deployment: Deployment) -> None:
-    pause = {"pause_code": "person", "pause_message": "price", "paused_by": "you"}
+    pause = {"pause_code": "operator", "pause_message": "price", "paused_by": "you"}
     deployment.job("a", "PAUSED", 1, **pause, paused_at=SETTLED)
     shown = run("jobs", "show", "a").stdout
     assert "PAUSED" in shown
-    assert "person: price  (by you" in shown
+    assert "operator: price  (by you" in shown
     assert "piecework jobs resume a" in shown
     assert "PAUSED (person)" in run("jobs", "list").stdout

@@ -232,7 +232,7 @@ DAILY = {"pause_until": "2026-01-02T00:00:00.000Z", "pause_unit": "tokens"}
     [
         ("RUNNING", "", {}, "piecework jobs watch a"),
         ("CANCELLED", "", {}, "piecework jobs retry a"),
-        ("PAUSED", "person", {}, "piecework jobs resume a"),
+        ("PAUSED", "operator", {}, "piecework jobs resume a"),
         ("PAUSED", "budget", {"pause_unit": "usd"}, f"{SET} --budget-usd N"),
         ("PAUSED", "budget", {"pause_unit": "tokens"}, f"{SET} --budget-tokens N"),
         ("PAUSED", "budget", DAILY, "piecework budgets set default --daily-tokens N"),

@@ -21,7 +21,7 @@ def long_record(deployment: Deployment) -> None:
     """Store jobs and chunks whose every text is as long as it may well be."""
     for job in (JOB, USUAL):
         ref = JobRef("default", job)
-        pause = {"code": "person", "message": "the budget of the day is used up"}
+        pause = {"code": "operator", "message": "the budget of the day is used up"}
         deployment.job(job, "PARTIAL", 3, pipeline="contract_review_of_suppliers")
         deployment.chunk(job, 0, "SUCCEEDED", stage="summarise_and_translate")
         deployment.chunk(

@@ -333,4 +333,4 @@ def test_a_paused_job_says_why_in_each_view(run: Run, deployment: Deployment) ->
     assert "PAUSED" in shown
     assert "operator: price  (by you" in shown
     assert "piecework jobs resume a" in shown
-    assert "PAUSED (person)" in run("jobs", "list").stdout
+    assert "PAUSED (operator)" in run("jobs", "list").stdout

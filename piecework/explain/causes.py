@@ -39,6 +39,8 @@ def find(situation: Situation) -> list[Finding]:
     """Return the findings of a situation, the most important first; at least one."""
     view = View(situation)
     found = [finding for cause in CAUSES for finding in cause(view)]
+    if all(finding.kind.rank > Rank.PASSES for finding in found):
+        found += about_to_continue(view)
     order = list(FINDINGS)
 
     def key(finding: Finding) -> tuple[int, int, int]:
@@ -148,6 +150,18 @@ class View:
         return not (status.ended or paused or self.running or self.is_at_rest)
 
     @cached_property
+    def moves(self) -> bool:
+        """Whether a worker claimed or ended a chunk of the job a moment ago.
+
+        Between two chunks of a worker, none of them runs. In a sample of the groups,
+        a group that was not read may move.
+        """
+        times = self.at.open.times
+        latest = max([*times.claimed, *(end for _, end in times.spans)], default=0.0)
+        others_may = bool(self.running) and not self.at.open.exact
+        return others_may or self.at.now - latest < CLAIM_S
+
+    @cached_property
     def is_at_rest(self) -> bool:
         """Whether each open chunk waits for a moment, a person or a dead letter."""
         reasons = {chunk.ref: wait.reason for chunk, wait in self.waits}
@@ -172,7 +186,8 @@ class View:
             return float("inf")
         sent = job.finalizing_at if chunk.ref.is_join else job.dispatched_at
         # `due_at` alone: an answer has ended the wait of the chunk.
-        return moment(chunk.retry_at or chunk.due_at or sent or job.created_at)
+        since = chunk.retry_at or chunk.due_at or sent or job.created_at
+        return moment(max(since, chunk.given_back_at, job.resumed_at))
 
     def is_abandoned(self, chunk: Chunk) -> bool:
         """Return whether the owner of a RUNNING chunk missed a renewal or a report.
@@ -220,7 +235,7 @@ class View:
         self,
         code: str,
         message: str,
-        chunks: Sequence[Chunk] | int,
+        chunks: Sequence[object] | int,
         *,
         since: str = "",
         until: str = "",
@@ -231,6 +246,7 @@ class View:
         exact = isinstance(chunks, int) or open_.exact
         number = chunks if isinstance(chunks, int) else open_.estimate(len(chunks))
         command = kind.command.format(job=job.ref.job, **named)
+        until = until if until > iso(self.at.now) else ""
         return Finding(kind, message, number, exact, since, until, command)
 
 
@@ -298,7 +314,7 @@ def workers_missing(view: View) -> Iterator[Finding]:
         names = ", ".join(worker.worker for worker in view.live[:NAMED])
         message = f"No worker has pipeline {pipeline}; those that run: {names}."
         yield view.finding("workers.pipeline_missing", message, chunks)
-    elif view.due and all(worker.is_full for worker in view.serving):
+    elif view.due and not view.moves and all(each.is_full for each in view.serving):
         full = len(view.serving)
         whose = "The worker" if full == 1 else f"All {full} workers"
         message = (
@@ -314,11 +330,10 @@ def workers_missing(view: View) -> Iterator[Finding]:
 def newer_needed(view: View) -> Iterator[Finding]:
     """Find chunks that only a newer version can run or read."""
     waiting = chunks_for(view, WaitReason.NEWER_WORKERS)
-    number = view.at.open.newer + len(waiting)
-    if number:
+    chunks = [*waiting, *range(view.at.open.newer)]
+    if chunks:
         message = "A newer version of Piecework wrote these chunks."
-        number = view.at.open.estimate(number)
-        yield view.finding("version.newer_needed", message, number)
+        yield view.finding("version.newer_needed", message, chunks)
 
 
 def dependencies_paused(view: View) -> Iterator[Finding]:
@@ -469,7 +484,9 @@ def leases_expiring(view: View) -> Iterator[Finding]:
         owners = sorted({chunk.claimed_by for chunk in chunks})
         more = f" and {len(owners) - NAMED} more" if len(owners) > NAMED else ""
         who = ", ".join(owners[:NAMED]) + more
-        message = f"Worker {who} does not renew its leases any more."
+        message = f"Worker {who} no longer renews its leases."
+        if len(owners) > 1:
+            message = f"Workers {who} no longer renew their leases."
         until = max(chunk.claim_expires_at for chunk in chunks)  # as text they sort
         yield view.finding("lease.expiring", message, chunks, until=until)
 
@@ -483,7 +500,8 @@ def chunks_unclaimed(view: View) -> Iterator[Finding]:
         for worker in view.serving
         if not worker.is_full and moment(worker.reported_at) > since + LATE_S
     ]
-    if overdue and free and not slots_used(view, view.at.job.ref.tenant):
+    is_held = view.moves or slots_used(view, view.at.job.ref.tenant)
+    if overdue and free and not is_held:
         message = f"Worker {free[0].worker} has free slots, but received no message."
         yield view.finding(
             "chunks.unclaimed",
@@ -522,21 +540,25 @@ def cancel_unfinished(view: View) -> Iterator[Finding]:
 
 
 def progressing(view: View) -> Iterator[Finding]:
-    """Find that workers run chunks, or are about to."""
+    """Find that workers run chunks, or that chunks are being written."""
     job = view.at.job
     if job.status.ended or job.status is JobStatus.CANCELLING:
         return
     if job.status is JobStatus.PAUSED and not view.running:
         return
+    writing = job.status in {JobStatus.SUBMITTING, JobStatus.REOPENING}
     quiet_s = view.at.now - moment(job.progress_at)
     if view.running:
         what = "the join" if view.running[-1].ref.is_join else "chunks of the job"
         yield view.finding("job.progressing", f"Workers run {what}.", view.running)
-    elif job.status in {JobStatus.SUBMITTING, JobStatus.REOPENING}:
-        if quiet_s < SUBMIT_TIMEOUT_S:
-            message = "The chunks are being written."
-            yield view.finding("job.progressing", message, job.chunks)
-    elif not view.chunks:
+    elif writing and quiet_s < SUBMIT_TIMEOUT_S:
+        message = "The chunks are being written."
+        yield view.finding("job.progressing", message, job.chunks)
+
+
+def about_to_continue(view: View) -> Iterator[Finding]:
+    """Find that a worker is about to act; only beside no other cause."""
+    if not view.chunks and not view.at.job.status.ended:
         message = "All chunks have ended; a worker is about to end the job."
         yield view.finding("job.progressing", message, 0)
     elif view.sent and (view.serving or view.at.workers is None):

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from piecework import telemetry
+from piecework.explain.findings import FINDINGS, Rank
+from piecework_orchestrator.inspector import Document
 from verification.drill.deletion import deleted_traces
 from verification.drill.exercises import EXERCISES, Exercise
 from verification.drill.fleet import Fleet, exercise
@@ -25,13 +27,17 @@ MAX_ERROR = 0.15
 def wrong(each: Exercise) -> str:
     """Return what is wrong with the findings of an exercise; empty: nothing."""
 
-    async def act(fleet: Fleet) -> list[str]:
+    async def act(fleet: Fleet) -> list[Document]:
         await each.act(fleet)
-        return [finding["code"] for finding in await fleet.explain()]
+        return await fleet.explain()
 
-    codes = exercise(act)
+    found = exercise(act)
+    codes = [finding["code"] for finding in found]
     if codes[0] != each.first:
         return f"first {codes[0]}, not {each.first}; all: {', '.join(codes)}"
+    causes = [f["chunks"] for f in found if FINDINGS[f["code"]].rank <= Rank.PASSES]
+    if 0 in causes and len(causes) > 1:
+        return f"a worker is about to act, beside another cause: {', '.join(codes)}"
     missing = each.also and each.also not in codes
     return f"without {each.also}; all: {', '.join(codes)}" if missing else ""
 

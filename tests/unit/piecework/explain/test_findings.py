@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from piecework.domain.keys import JOIN_CHUNK
-from piecework.domain.model import iso
+from piecework.domain.model import ChunkStatus, iso
 from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
 from piecework.explain.causes import find
@@ -153,15 +153,63 @@ def test_a_renewal_after_the_report_was_due_outweighs_the_missing_report() -> No
     assert codes(16) == ["workers.none", "lease.expiring"]
 
 
+def named(name: str) -> Situation:
+    """Return the situation of a job after an exercise."""
+    return situation_after(next(each.act for each in SINGLE if each.name == name))
+
+
+def codes_of(whole: Situation, **facts: str) -> list[str]:
+    """Return the codes of the findings about a job with these facts."""
+    job = replace(whole.job, item={**whole.job.item, **facts})
+    return [finding.kind.code for finding in find(replace(whole, job=job))]
+
+
+@pytest.mark.parametrize("name", ["busy", "message lost"])
+def test_a_job_that_moves_or_was_just_resumed_is_not_held_up(name: str) -> None:
+    whole = named(name)
+    assert "job.progressing" not in codes_of(whole)
+    if name == "message lost":
+        resumed = iso(whole.now - 5)
+        assert codes_of(whole, resumed_at=resumed) == ["job.progressing"]
+    # Its last chunk ended, and its worker has not claimed the next one.
+    whole.open.times.spans.append((whole.now - 60, whole.now - 5))
+    assert codes_of(whole) == ["job.progressing"]
+
+
+def test_chunks_of_a_newer_version_in_a_sample_are_an_estimate() -> None:
+    whole = named("healthy")
+    open_ = replace(whole.open, chunks=[], newer=1, share=0.5)
+    (first,) = find(replace(whole, open=open_))
+    assert (first.kind.code, first.chunks, first.exact) == (
+        "version.newer_needed",
+        2,
+        False,
+    )
+
+
+def test_an_expired_lease_has_no_end_ahead() -> None:
+    whole = named("no worker, ask")
+    expired = {"claim_expires_at": iso(whole.now - 5)}
+    chunks = [
+        replace(
+            each,
+            status=ChunkStatus.RUNNING,
+            item={**each.item, **expired, "claimed_by": owner},
+        )
+        for each, owner in zip(whole.open.chunks, "ab", strict=False)
+    ]
+    found = find(replace(whole, open=replace(whole.open, chunks=chunks)))[1]
+    assert found.message == "Workers a, b no longer renew their leases."
+    assert "until" not in found.document
+
+
 def test_a_join_needs_no_slot_of_its_tenant() -> None:
-    whole = situation_after(next(e for e in SINGLE if e.first == "tenant.capped").act)
+    whole = named("tenant capped")
     (chunk, *_) = whole.open.chunks
     join = replace(chunk, ref=whole.job.ref.chunk(JOIN_CHUNK))
     facts = {"status": "FINALIZING", "finalizing_at": iso(whole.now)}
-    job = replace(whole.job, item={**whole.job.item, **facts})
-    open_ = replace(whole.open, chunks=[])
-    first = find(replace(whole, job=job, open=open_, join=join))[0]
-    assert first.kind.code != "tenant.capped"
+    joining = replace(whole, open=replace(whole.open, chunks=[]), join=join)
+    assert codes_of(joining, **facts) == ["job.progressing"]
 
 
 def test_each_waiting_chunk_says_for_what_it_waits() -> None:

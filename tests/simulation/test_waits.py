@@ -344,6 +344,8 @@ def test_a_pause_and_a_cancel_during_a_wait() -> None:
         shown = (await chunk_question(rt, REF.chunk(1)))["outcome"]
         assert "its chunk is CANCELLED, and does not wait for it" == shown
         status = (await ended(here)).status
+        for process in [*here.fleet.workers]:
+            here.world.kill(process)  # otherwise one may ask again before the list
         await retry(rt, RetryRequest(REF, "me", "after all"))
         listed = [[q["chunk"] async for q in open_questions(rt)]]
         await asyncio.sleep(60)  # the cancel left the entry of the first asking

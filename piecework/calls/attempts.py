@@ -232,7 +232,7 @@ class Attempts:
             if lookup is None:
                 attempts.begin(asyncio.get_running_loop().time())
             try:
-                async with asyncio.timeout(dependency.timeout), execution(call, key):
+                async with asyncio.timeout(dependency.timeout_s), execution(call, key):
                     self.check_lease()
                     with outside_chunk():
                         answer = await bound(**key_argument(bound.func, key))

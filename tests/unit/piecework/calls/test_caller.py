@@ -116,7 +116,17 @@ async def test_retries_end_with_the_budget_of_the_run() -> None:
     assert len(provider.keys) == 1
 
 
-def test_an_attempt_that_hangs_is_cut_off_and_tried_again() -> None:
+@pytest.mark.parametrize(
+    ("declared", "seconds"),
+    [
+        (Dependency("own", timeout=7.0), 7.0),
+        (Dependency("tool"), 30.0),
+        (Dependency("model", layer="llm"), 60.0),
+    ],
+)
+def test_an_attempt_that_hangs_is_cut_off_and_tried_again(
+    declared: Dependency, seconds: float
+) -> None:
     async def main() -> None:
         hangs = [True, False]
 
@@ -129,9 +139,9 @@ def test_an_attempt_that_hangs_is_cut_off_and_tried_again() -> None:
 
         began = asyncio.get_running_loop().time()
         one = caller()
-        slow = Dependency("model", timeout=7.0, retry=RetryPolicy(attempts=2))
+        slow = replace(declared, retry=RetryPolicy(attempts=2))
         assert await answer(one, slow, ask) == "answer"
-        assert asyncio.get_running_loop().time() - began == pytest.approx(7.0)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(seconds)
         assert one.counts.retried == 1
 
     run_virtually(main())

@@ -86,7 +86,7 @@ ids of jobs in bash, zsh and fish.
 
 | code | meaning |
 | --- | --- |
-| 0 | Success; if the command waited for a job, every chunk has a result. |
+| 0 | Success; a job that the command waited for is SUCCEEDED. |
 | 1 | The job is FAILED, or PARTIAL without dead letters; or something else failed. |
 | 2 | The usage, the input or the configuration is wrong. |
 | 3 | The job, chunk or object does not exist. |

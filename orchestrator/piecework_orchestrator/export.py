@@ -53,7 +53,7 @@ async def export(rt: Runtime, job: Job, to: str | Path) -> int:
             if ended.succeeded:
                 row |= value_columns(json.loads(await result_json(rt, ended)))
             else:
-                row["error_code"] = chunk.error_code
+                row["error_code"] = ended.error_code
             columns |= dict.fromkeys(row)
             spool.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += 1

@@ -22,10 +22,16 @@ from piecework_orchestrator.watch import poll_interval_s
 
 @dataclass(frozen=True, slots=True)
 class EndedChunk:
-    """A chunk that has ended; `row` is its stored result, if it has one."""
+    """A chunk that has ended.
+
+    Attributes:
+        row: Its stored result, if it has one.
+        error_code: Why it has no result, if it has none.
+    """
 
     chunk: Chunk
     row: StageRow | None
+    error_code: str
 
     @property
     def succeeded(self) -> bool:
@@ -107,7 +113,21 @@ async def read_group(
         found = [chunk async for chunk in chunks_of_group(rt.table, job.ref, group)]
     ended = [chunk for chunk in found if chunk.status.terminal]
     rows = await stored_results(rt.table, pk, ended)
-    return [EndedChunk(chunk, row) for chunk, row in rows]
+    code = await stop_code(rt, job, ended)
+    return [EndedChunk(chunk, row, chunk.error_code or code) for chunk, row in rows]
+
+
+async def stop_code(rt: Runtime, job: Job, ended: Iterable[Chunk]) -> str:
+    """Return why a job stopped the chunks that have no code of their own.
+
+    The job is read again if it was stopped after it was read.
+    """
+    cancelled = (chunk for chunk in ended if chunk.status is ChunkStatus.CANCELLED)
+    if all(chunk.error_code for chunk in cancelled):
+        return ""
+    if not (job.cancelled_by or job.stopped_code):
+        job = await require_job(rt, job.ref.job)
+    return job.stopped_code or job.cancel_code
 
 
 async def result_json(rt: Runtime, ended: EndedChunk) -> str:

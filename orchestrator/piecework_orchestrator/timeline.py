@@ -56,7 +56,7 @@ def phases(job: Job, now: str) -> Iterator[Document]:
         yield span("submit", "phase", began, job.sent_at or opened or now)
     if opened:
         yield span("run", "phase", opened, job.finalizing_at or end)
-    if job.finalizing_at >= opened and job.finalizing_at:
+    if job.finalizing_at:
         yield span("join", "phase", job.finalizing_at, end)
 
 

@@ -215,11 +215,8 @@ class JobHandle(Generic[R]):
         Raises:
             StateError, PermanentError: A stored result cannot be read.
         """
-        cancel_code = ""
         async for ended in follow_ended_chunks(self.rt, self.id, skip):
-            if ended.chunk.status is ChunkStatus.CANCELLED and not cancel_code:
-                cancel_code = (await self._record()).cancel_code
-            yield await self._item(ended, cancel_code)
+            yield await self._item(ended)
 
     async def export(self, to: str | Path) -> int:
         """Write the results of all ended chunks to a file; return how many.
@@ -604,14 +601,14 @@ class JobHandle(Generic[R]):
     async def _record(self) -> Job:
         return await require_job(self.rt, self.id)
 
-    async def _item(self, ended: EndedChunk, cancel_code: str) -> Done[R] | Failed:
+    async def _item(self, ended: EndedChunk) -> Done[R] | Failed:
         chunk = ended.chunk
         number, label = chunk.ref.chunk, chunk.label
         if ended.succeeded:
             text = await result_json(self.rt, ended)
             value = values.decode(self._result_function(), text)
             return Done(number, label, value)
-        error = ChunkError(chunk.error_code or cancel_code)
+        error = ChunkError(ended.error_code)
         if chunk.status is ChunkStatus.DEAD:
             letter = await dead_letters_of(self.rt).read(chunk.ref, chunk.gen)
             if letter is not None:

@@ -33,7 +33,8 @@ from piecework.store.table import Action, Refused, Table, Written
 TOLERANCE_CODE = "job.tolerance.exceeded"
 #: Attributes that a new generation does not inherit.
 OF_A_GENERATION = (
-    "failed_chunks, stopped_at, stopped_code, delete_after, kept_at, rest_held"
+    "failed_chunks, finalizing_at, stopped_at, stopped_code, delete_after, kept_at,"
+    " rest_held"
 )
 IN_STATE = "#status = :from AND gen = :gen"
 #: A resume ends the pause that its caller has read, not a later one.

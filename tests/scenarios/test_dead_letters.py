@@ -52,7 +52,7 @@ async def test_a_patched_chunk_runs_with_its_new_payload_and_says_so(
     assert JobStatus.SUCCEEDED is ended.status
     after = (await scenario.chunks())[1].item
     (letter,) = await scenario.letters()
-    assert {"trouble": "", "calls": 2} == json.loads(str(letter["patch"]))
+    assert "calls, trouble" == letter["patch"]
     assert (before["payload"], before["payload_sha256"]) == (
         letter["payload"],
         letter["payload_sha256"],
@@ -66,7 +66,7 @@ async def test_a_patched_chunk_runs_with_its_new_payload_and_says_so(
     shown = await piecework("chunks", "show", "job-1", "1")
     assert "patched_in_gen" in shown.stdout
     story = await piecework("dlq", "show", "job-1", "1")
-    assert '"calls": 2' in story.stdout
+    assert "calls, trouble" in story.stdout
     assert "now SUCCEEDED in generation 2" in " ".join(story.stdout.split())
 
 
@@ -99,7 +99,7 @@ async def test_a_payload_is_replaced_whole_from_a_file(
         assert 0 == done.exit_code
         assert JobStatus.SUCCEEDED is (await scenario.ended()).status
     (letter,) = await scenario.letters()
-    assert 7 == json.loads(str(letter["patch"]))["n"]
+    assert "n" in str(letter["patch"]).split(", ")
 
 
 async def test_a_canary_stops_by_itself_when_the_cause_comes_back(

@@ -14,6 +14,7 @@ from tests.scenarios.pipelines import Item, faxing, faxing_once
 
 HAPPENED = ("--outcome", "happened")
 NOT_HAPPENED = ("--outcome", "did-not-happen")
+COMPENSATION = compensation_stage("pay", 1)
 WHY = ("--reason", "asked the other side", "--yes")
 
 
@@ -129,15 +130,16 @@ async def test_a_key_without_an_effect_in_doubt_is_refused(scenario: Scenario) -
 
 
 @pytest.mark.parametrize(
-    ("status", "stage", "next_one"),
+    ("status", "stage", "chunk", "next_one"),
     [
-        ("DEAD", "pay", "dlq redrive --job july --chunk 17"),
-        ("DEAD", compensation_stage("pay", 1), "dlq compensate --job july --chunk 17"),
-        ("CANCELLED", "pay", "jobs retry july"),
+        ("DEAD", "join", "join", "dlq redrive --job july"),
+        ("DEAD", "pay", "17", "dlq redrive --job july --chunk 17"),
+        ("DEAD", COMPENSATION, "17", "dlq compensate --job july --chunk 17"),
+        ("CANCELLED", "pay", "17", "jobs retry july"),
     ],
 )
 def test_the_next_command_uses_the_resolution(
-    status: str, stage: str, next_one: str
+    status: str, stage: str, chunk: str, next_one: str
 ) -> None:
     resolved = {"job": "july", "status": status, "stage": stage}
-    assert f"piecework {next_one} --reason WHY" == next_command(resolved, "17")
+    assert f"piecework {next_one} --reason WHY" == next_command(resolved, chunk)

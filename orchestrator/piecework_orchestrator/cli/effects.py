@@ -133,6 +133,8 @@ def next_command(resolved: Mapping[str, Any], chunk: str) -> str:
     job = resolved["job"]
     if resolved["status"] != ChunkStatus.DEAD:
         return f"piecework jobs retry {job} --reason WHY"
+    if chunk == "join":
+        return f"piecework dlq redrive --job {job} --reason WHY"
     if is_compensation_stage(resolved["stage"]):
         return f"piecework dlq compensate --job {job} --chunk {chunk} --reason WHY"
     return f"piecework dlq redrive --job {job} --chunk {chunk} --reason WHY"

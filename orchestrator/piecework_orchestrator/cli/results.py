@@ -127,7 +127,9 @@ async def print_results(
             Column(
                 "VALUE",
                 lambda row: (
-                    row.get("error_code") or encode(row["value"], Format.JSONL).strip()
+                    encode(row["value"], Format.JSONL).strip()
+                    if "value" in row
+                    else row["error_code"]
                 ),
                 shrinks=True,
             ),
@@ -182,7 +184,7 @@ async def result_line(rt: Runtime, ended: EndedChunk, on_error: OnError) -> Line
         "status": str(chunk.status),
     }
     if not ended.succeeded:
-        return {**facts, "error_code": chunk.error_code}
+        return {**facts, "error_code": ended.error_code}
     try:
         return {**facts, "value": await value_of(rt, ended)}
     except (StateError, PermanentError) as error:

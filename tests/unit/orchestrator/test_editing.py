@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -49,10 +48,19 @@ def test_a_refusal_names_every_field_that_does_not_fit() -> None:
         Edit({"Text": 1, "more": 2}, pipeline=TOY).apply({"Text": "bad"})
 
 
-def test_a_patch_is_kept_up_to_its_limit() -> None:
-    full = {"text": "x" * (PATCH_LIMIT - len('{"text": ""}'))}
-    assert json.dumps(full) == patch_text(full)
-    assert len(patch_text({"text": full["text"] + "x"})) < PATCH_LIMIT
+@pytest.mark.parametrize(
+    ("patch", "text"),
+    [
+        ({"text": "secret", "a": {"b": "secret"}}, "a, text"),
+        (["secret"], "the payload"),
+        ({"x" * PATCH_LIMIT: 1}, "x" * PATCH_LIMIT),
+        ({"x" * PATCH_LIMIT: 1, "y": 2}, "2 fields"),
+    ],
+)
+def test_a_dead_letter_names_what_a_patch_changes_without_values(
+    patch: Any, text: str
+) -> None:
+    assert text == patch_text(patch)
 
 
 @pytest.mark.parametrize(

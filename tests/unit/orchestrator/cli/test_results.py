@@ -100,6 +100,24 @@ def test_an_ended_job_without_all_results_gives_no_advice_to_wait(
     assert "--follow" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [
+        ({"cancelled_by": "me", "cancel_code": "job.cancel.requested"}, None),
+        ({"stopped_code": "job.tolerance.exceeded"}, None),
+        ({"stopped_code": "job.tolerance.exceeded"}, "tool.shop.busy"),
+    ],
+)
+def test_a_cancelled_chunk_has_its_own_code_or_that_of_its_job(
+    run: Run, deployment: Deployment, facts: dict[str, str], code: str | None
+) -> None:
+    deployment.job("a", "PARTIAL", 1, **facts)
+    deployment.chunk("a", 0, "CANCELLED", **({"error_code": code} if code else {}))
+    expected = code or list(facts.values())[-1]
+    assert expected in run("results", "a", "-o", "table").stdout
+    assert expected == printed(run("results", "a"))[0]["error_code"]
+
+
 def test_results_are_one_document_with_output_json(
     run: Run, deployment: Deployment
 ) -> None:

@@ -141,7 +141,7 @@ def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Awaitable[Any]:
     """Return the awaitable call of a stage function.
 
     A coroutine function runs on the loop, a plain function in a thread. Declared calls
-    of a coroutine function go through the context.
+    on the loop go through the context.
     """
     CURRENT.set(ctx if inspect.iscoroutinefunction(function) else None)
     if inspect.iscoroutinefunction(function):
@@ -150,10 +150,13 @@ def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Awaitable[Any]:
 
 
 async def invoke_plain(function: Callable[..., Any], ctx: Context[Any]) -> Any:
-    """Call a plain function in a thread, and await what it returns."""
-    return await await_result(
-        await ctx.caller.run_to_completion(in_thread(function, ctx))
-    )
+    """Call a plain function in a thread, and await what it returns.
+
+    It may return a coroutine: a decorator and a lambda hide that of another function.
+    """
+    value = await ctx.caller.run_to_completion(in_thread(function, ctx))
+    CURRENT.set(ctx)
+    return await await_result(value)
 
 
 def encode_value(stage: Stage, variant: str, value: Any) -> str:

@@ -76,11 +76,14 @@ class Lease:
     gate: PauseGate | None = None
     #: Renewals that the worker knows to have succeeded.
     renewals: int = 0
+    #: The loop of the work.
+    _loop: asyncio.AbstractEventLoop | None = None
     _scope: asyncio.Timeout | None = None
     _leased_at: float = 0.0
 
     async def __aenter__(self) -> None:
         """Start the deadline of the work; an interrupt raises no error outside."""
+        self._loop = asyncio.get_running_loop()
         leased_at = max(self.acquired_at, self._leased_at)
         deadline = leased_at + self.lease_s * (1 - MARGIN)
         self._scope = await asyncio.timeout_at(deadline).__aenter__()
@@ -128,8 +131,9 @@ class Lease:
             raise ClaimLostError
 
     def record_progress(self) -> None:
-        """Record that the work is not hung."""
-        self.progressed_at = asyncio.get_running_loop().time()
+        """Record that the work is not hung; a plain stage calls this in its thread."""
+        loop = self._loop or asyncio.get_running_loop()
+        self.progressed_at = loop.time()
 
     def extend(self, requested_at: float) -> None:
         """Move the deadline to the end of the lease requested at `requested_at`."""

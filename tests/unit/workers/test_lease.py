@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -192,12 +193,12 @@ async def test_work_without_progress_is_stalled() -> None:
 
 
 @virtually
-async def test_progress_restarts_the_stall_timeout() -> None:
+async def test_progress_from_a_thread_restarts_the_stall_timeout() -> None:
     bench = Bench(stall_timeout_s=100.0)
 
     async def lively(lease: Lease) -> None:
         await asyncio.sleep(90.0)
-        lease.record_progress()
+        ThreadPoolExecutor(1).submit(lease.record_progress).result()
         await for_ever()
 
     beating = asyncio.create_task(bench.lease_renewer.run())

@@ -24,6 +24,7 @@ from piecework.context import Context
 from piecework.dependency import Dependency, Fallback, Usage
 from piecework.domain.identity import declare_text
 from piecework.domain.model import Effect
+from piecework.domain.protocols import WaitRequestedError
 from piecework.errors import PermanentError
 from piecework.resilience.retry import answer_of
 from piecework_worker.isolation.messages import (
@@ -148,6 +149,7 @@ class Session:
         blocked_s: Seconds without a message after which the child is killed.
         heard: The number of messages so far.
         blocked: Whether the child was killed because it blocked its event loop.
+        requested_wait: The wait for which the chunk gives up its worker.
     """
 
     child: Child
@@ -160,6 +162,7 @@ class Session:
     reading: asyncio.Task[None] | None = None
     heard: int = 0
     blocked: bool = False
+    requested_wait: WaitRequestedError | None = None
 
     def __post_init__(self) -> None:
         """Create the run's attempts."""
@@ -307,10 +310,15 @@ class Session:
         self.child.channel.send(answer)
 
     def on_call_done(self, call: int, task: asyncio.Task[None]) -> None:
-        """Remove an ended call; a lost claim ends the run."""
+        """Remove an ended call; a lost claim ends the run.
+
+        A wait lets the other calls end first: their answers are paid for.
+        """
         del self.calls[call]
         error = None if task.cancelled() else task.exception()
-        if error is not None and not self.result.done():
+        if isinstance(error, WaitRequestedError):
+            self.requested_wait = error
+        elif error is not None and not self.result.done():
             self.result.set_exception(error)
         self.finish()
 
@@ -318,7 +326,9 @@ class Session:
         """End the run when stage and calls have ended: no effect may outlive it."""
         if self.result.done() or self.calls:
             return
-        if self.stage_result is not None:
+        if self.requested_wait is not None:
+            self.result.set_exception(self.requested_wait)
+        elif self.stage_result is not None:
             self.result.set_result(self.stage_result)
         elif self.attempts.death_reason:
             error = (

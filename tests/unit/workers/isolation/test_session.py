@@ -9,7 +9,7 @@ from piecework.context import Context
 from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
-from piecework.domain.protocols import ClaimLostError
+from piecework.domain.protocols import ClaimLostError, WaitRequestedError
 from piecework.errors import PermanentError, StoreError, TransientError
 from piecework.resilience.retry import RetryPolicy
 from piecework.saga import stage as stage_run
@@ -290,6 +290,19 @@ async def test_a_lost_claim_ends_the_stage_and_its_process() -> None:
 
     assert b.child.killed
     assert [] == SAW
+
+
+async def test_a_wait_lets_the_calls_beside_it_end() -> None:
+    async def asks_and_sleeps(ctx: Context[Clause]) -> None:
+        await asyncio.gather(ctx.call(MODEL, ask, 2), ctx.sleep(hours=1))
+
+    there = Diary()
+    async with bench(asks_and_sleeps, journal=there) as b:
+        with pytest.raises(WaitRequestedError):
+            await b.run()
+
+    assert b.child.killed
+    assert "4" in there.calls.values()
 
 
 async def seen(what: str) -> None:

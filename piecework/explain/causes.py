@@ -151,15 +151,16 @@ class View:
 
     @cached_property
     def moves(self) -> bool:
-        """Whether a worker claimed or ended a chunk of the job a moment ago.
+        """Whether a worker may have claimed or ended a chunk of the job a moment ago.
 
-        Between two chunks of a worker, none of them runs. In a sample of the groups,
-        a group that was not read may move.
+        Between two chunks of a worker, none of them runs. Of a large job that has
+        begun, the groups in which chunks run may not be in the sample.
         """
-        times = self.at.open.times
-        latest = max([*times.claimed, *(end for _, end in times.spans)], default=0.0)
-        others_may = bool(self.running) and not self.at.open.exact
-        return others_may or self.at.now - latest < CLAIM_S
+        open_ = self.at.open
+        times = [*open_.times.claimed, *(end for _, end in open_.times.spans)]
+        if not open_.exact and (times or open_.full_groups):
+            return True
+        return self.at.now - max(times, default=0.0) < CLAIM_S
 
     @cached_property
     def is_at_rest(self) -> bool:
@@ -599,11 +600,12 @@ def climbed(climbs: Sequence[Climb]) -> str:
 
 
 def limits_used(view: View) -> Iterator[Finding]:
-    """Find limits without a free start while chunks run."""
+    """Find limits without a free start, of dependencies that the workers call."""
     fleet, now = view.at.fleet, round(view.at.now * MICROS)
     for name, quota in fleet.quotas.items() if fleet and view.running else ():
         next_start = quota.next_start(now)
-        if next_start - now > AHEAD / 2:
+        called = any(name in worker.dependencies for worker in view.serving)
+        if called and next_start - now > AHEAD / 2:
             message = f"The limits of dependency {name} are fully used."
             until = iso(next_start / MICROS)
             yield view.finding("limit.used", message, view.running, until=until)

@@ -15,6 +15,7 @@ from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
 from piecework.explain.causes import find
 from piecework.explain.findings import FINDINGS
+from piecework.explain.finish_time import ChunkTimes
 from piecework.explain.situation import (
     Situation,
     read_situation,
@@ -100,9 +101,12 @@ def test_without_rights_on_the_fleet_the_chunks_are_still_explained() -> None:
 def test_a_used_limit_is_a_note_beside_the_chunks_that_run() -> None:
     whole = situation_of("slow", "limit")
     assert isinstance(whole.fleet, FleetRecord)
-    codes = [finding.kind.code for finding in find(whole)]
-
-    assert codes == ["job.progressing", "limit.used"]
+    assert codes_of(whole) == ["job.progressing", "limit.used"]
+    # Another pipeline uses the limit.
+    others = [
+        WorkerRow({**each.item, "dependencies": []}) for each in whole.workers or ()
+    ]
+    assert codes_of(replace(whole, workers=others)) == ["job.progressing"]
 
 
 def test_a_failed_webhook_is_a_note_of_the_jobs_of_its_pipeline() -> None:
@@ -172,8 +176,13 @@ def test_a_job_that_moves_or_was_just_resumed_is_not_held_up(name: str) -> None:
         resumed = iso(whole.now - 5)
         assert codes_of(whole, resumed_at=resumed) == ["job.progressing"]
     # Its last chunk ended, and its worker has not claimed the next one.
-    whole.open.times.spans.append((whole.now - 60, whole.now - 5))
-    assert codes_of(whole) == ["job.progressing"]
+    open_ = replace(whole.open, times=ChunkTimes(1, [(whole.now - 60, whole.now - 5)]))
+    assert codes_of(replace(whole, open=open_)) == ["job.progressing"]
+    # Its chunks may run in groups of which none is in the sample.
+    sample = replace(whole.open, share=0.5)
+    assert "job.progressing" not in codes_of(replace(whole, open=sample))
+    begun = replace(sample, full_groups=[0])
+    assert codes_of(replace(whole, open=begun)) == ["job.progressing"]
 
 
 def test_chunks_of_a_newer_version_in_a_sample_are_an_estimate() -> None:

@@ -186,6 +186,8 @@ class Limiter:
             async with asyncio.timeout_at(until):
                 return await future
         except TimeoutError:
+            if not future.cancelled():  # given in the loop round in which the wait ends
+                return future.result()
             raise quota_exhausted_error(self.name, self._backlog_s()) from None
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():

@@ -330,6 +330,20 @@ async def test_a_cancelled_call_leaves_its_start_to_the_next() -> None:
 
 
 @virtually
+async def test_a_start_that_is_given_as_the_wait_ends_is_used() -> None:
+    process = limiter(MemoryQuotas(), replace(MODEL, limits=Limits(concurrent=1)))
+    await start(process)
+
+    def let_start() -> None:
+        process.release()
+        process._hand_out(micros(clock()))
+
+    asyncio.get_running_loop().call_later(2.0, let_start)
+    assert await start(process, within=2.0) == pytest.approx(2.0)
+    assert 1 == process.in_flight
+
+
+@virtually
 async def test_the_calls_in_flight_of_a_fleet_never_exceed_their_limit() -> None:
     model = replace(MODEL, limits=Limits(concurrent=20))
     provider = Provider(clock, answer_s=2.0)

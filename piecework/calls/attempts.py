@@ -219,8 +219,7 @@ class Attempts:
         bound, key = lookup or call.copied(), attempts.sent_key
         execution = plain_execution if lookup else self.execution
         try:
-            with self.gate.waiting():
-                held = await self._admit(attempts, is_lookup=lookup is not None)
+            held = await self._admit(attempts, is_lookup=lookup is not None)
         except (PermanentError, TransientError) as error:
             return self._own(attempts, error)
         async with held:
@@ -285,23 +284,25 @@ class Attempts:
             tokens = estimated_tokens(dependency, attempts.call.bound)
         latest = None
         while True:
-            await self.gate.wait()
-            await self._refuse_paused(dependency)
-            # All waits of a call together last as long as one may.
-            latest = self.latest_start() if latest is None else latest
             async with AsyncExitStack() as held:
-                if budgets is not None:
-                    attempts.reservation = await budgets.reserve(
-                        attempts.call,
-                        latest,
-                        self.progress,
-                        waits=not self.gate.is_always_open,
-                    )
-                if limiter is not None:
-                    start = await limiter.start(tokens, latest, self.progress)
-                    held.callback(limiter.release)
-                await held.enter_async_context(self.slots)
-                await self._read_breakers(dependency)
+                with self.gate.waiting():
+                    await self.gate.wait()
+                    await self._refuse_paused(dependency)
+                    # All waits of a call together last as long as one may.
+                    latest = self.latest_start() if latest is None else latest
+                    if budgets is not None:
+                        attempts.reservation = await budgets.reserve(
+                            attempts.call,
+                            latest,
+                            self.progress,
+                            waits=not self.gate.is_always_open,
+                        )
+                    if limiter is not None:
+                        start = await limiter.start(tokens, latest, self.progress)
+                        held.callback(limiter.release)
+                    await held.enter_async_context(self.slots)
+                    await self._read_breakers(dependency)
+                # From its intent on a call is in flight: no pause interrupts it.
                 if not self._is_late(start) and self._may_start(dependency):
                     intent = await attempts.write_intent()
                     if not self._is_late(start):
@@ -328,9 +329,10 @@ class Attempts:
     async def _admit_plain(self, dependency: Dependency) -> HeldSlot:
         """Admit a call that needs no quota, budget or intent: a faster path."""
         while True:
-            await self.gate.wait()
-            await self._refuse_paused(dependency)
-            await self.slots.__aenter__()
+            with self.gate.waiting():
+                await self.gate.wait()
+                await self._refuse_paused(dependency)
+                await self.slots.__aenter__()
             if self._may_start(dependency):
                 return HeldSlot(self.slots)
             await self.slots.__aexit__(None, None, None)

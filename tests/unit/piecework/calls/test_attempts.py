@@ -39,7 +39,7 @@ from tests.unit.piecework.fakes import (
     context,
     run,
 )
-from tests.unit.piecework.provider import KEYED, PURE, Provider, call
+from tests.unit.piecework.provider import KEYED, ONCE, PURE, Provider, call
 from tests.unit.virtual import run_virtually
 from verification.flow.fleet import MemoryQuotas
 
@@ -227,6 +227,18 @@ def test_a_call_that_a_pause_keeps_back_holds_no_slot() -> None:
         await asyncio.gather(early, late)
 
     run_virtually(act())
+
+
+async def test_a_pause_interrupts_no_call_that_writes_its_intent() -> None:
+    class Slow(Diary):
+        async def begin(self, *facts: Any) -> Any:
+            gate.close()
+            return await Diary.begin(self, *facts)
+
+    interrupts: list[str] = []
+    gate, service = PauseGate(lambda: interrupts.append("quiet")), Provider()
+    await call(caller(Slow(), gate=gate), ONCE, service)
+    assert ([], 1) == (interrupts, len(service.keys))
 
 
 def test_the_breakers_are_read_when_the_call_has_its_slot() -> None:

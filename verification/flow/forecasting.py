@@ -129,6 +129,8 @@ def miss_of(texts: Callable[[Random], Iterator[Text]], seed: int) -> Miss:
             slots = rt.settings.max_chunks
             await report(
                 [PIPELINE.name],
+                [""],
+                [],
                 max_chunks=slots,
                 in_progress=0,
                 lease_s=rt.settings.lease_s,

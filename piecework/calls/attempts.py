@@ -276,7 +276,8 @@ class Attempts:
         dependency, start = attempts.call.dependency, None
         attempts.start = None
         limiter = None if self.limits is None else self.limits.of(dependency)
-        budgets = None if is_lookup else await self._binding_budgets(dependency)
+        with self.gate.waiting():
+            budgets = None if is_lookup else await self._binding_budgets(dependency)
         if limiter is None and attempts.ledger is None and budgets is None:
             return await self._admit_plain(dependency)
         tokens = 0

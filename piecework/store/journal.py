@@ -147,15 +147,17 @@ class CallJournal:
         )
 
     async def close(self, *, keep: bool) -> None:
-        """Stop the timer; with `keep` write the rest.
+        """Stop the timer; with `keep` write the rest, also what an earlier close left.
 
         Without it, a flush in progress ends after its current page.
         """
         self._stop_timer()
+        rest = self._dropped | self._pending
         if keep:
+            self._dropped, self._pending = {}, rest
             await self.flush()
         else:
-            self._dropped, self._pending = self._pending, {}
+            self._dropped, self._pending = rest, {}
 
     async def write_late(self) -> None:
         """Write what a lost claim has paid for and not written, for the bill.

@@ -96,18 +96,18 @@ class JobTransitions:
         told = {"code": TOLERANCE_CODE, "failed": job.failed_chunks, "gen": job.gen}
         return await self._move_and_tell(move, job, "stopped", now, told)
 
-    def counting_failure(self, job: Job) -> Action:
+    def counting_failure(self, ref: JobRef, gen: int) -> Action:
         """Return the write that counts a dead letter, for the chunk's transaction.
 
         A chunk dies once in a generation, so the count is exact.
         """
         return self.table.action(
             "Update",
-            job.ref.pk,
+            ref.pk,
             keys.META_SK,
             condition="gen = :gen",
             update="ADD failed_chunks :one",
-            values={"gen": job.gen, "one": 1},
+            values={"gen": gen, "one": 1},
         )
 
     async def finalize(self, job: Job, join: dict[str, Any]) -> bool:

@@ -55,7 +55,9 @@ async def stop_starting(store: Store, job: Job) -> Any:
 
 
 async def count_failure(store: Store, job: Job) -> Any:
-    counted = await store.table.transact([store.transitions.counting_failure(job)])
+    counted = await store.table.transact(
+        [store.transitions.counting_failure(job.ref, job.gen)]
+    )
     return isinstance(counted, Written)
 
 

@@ -187,7 +187,9 @@ async def dead_letter(
         letter |= climb.facts if climb is not None else {}
         also += start_actions(services.rt.table, letter)
     if job.tolerated_chunks and not chunk_run.claim.ref.is_join:
-        also.append(services.rt.transitions.counting_failure(job))
+        # The cached job may belong to an earlier generation.
+        claim = chunk_run.claim
+        also.append(services.rt.transitions.counting_failure(job.ref, claim.gen))
     return await services.settlements.dead_letter(
         chunk_run.claim,
         dead,

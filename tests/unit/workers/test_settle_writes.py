@@ -176,3 +176,14 @@ async def test_a_small_result_lies_on_its_chunk_and_any_other_last_value_beside_
     assert by == "succeed"
     assert (value if on_item else None) == facts.get("value")
     assert ([] if on_item else [(1, value)]) == facts.get("also", [])
+
+
+async def test_a_dead_letter_is_counted_in_the_generation_of_its_claim() -> None:
+    services: Any = WorkerServices()
+    counting = SimpleNamespace(counting_failure=lambda ref, gen: (ref, gen))
+    services.rt = SimpleNamespace(transitions=counting)
+    cached = SimpleNamespace(**{**vars(JOB), "tolerated_chunks": 1})
+    outcome = DeadLettered(envelope(stage="first"), Compensation.NOT_NEEDED)
+    assert await write(chunk_run(outcome, owned=LATER), cached, services)  # type: ignore[arg-type]
+    [(_, facts)] = services.settlements.asked
+    assert facts["also"] == [(JOB.ref, LATER.gen)]

@@ -49,16 +49,24 @@ async def cancel_all_unclaimed(
 
 
 def cancelling(table: Table, chunk: Chunk, now: float) -> Action:
-    """Return the write that cancels a chunk without an owner."""
+    """Return the write that cancels a chunk without an owner.
+
+    What a lost claim paid is only in its pages, as after `Reclaimer.release_expired`.
+    """
     running = chunk.status is ChunkStatus.RUNNING
-    beat = {"renewals": chunk.renewal_mark[1]} if running else {}
+    lost, values = "", dict[str, Any]()
+    if running:
+        lost = ", lost_at = if_not_exists(stage, :no_stage) ADD lost_fences :lost"
+        values = {"renewals": chunk.renewal_mark[1]}
+        values |= {"lost": {chunk.fence}, "no_stage": ""}
     return table.action(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
         condition=f"{UNCLAIMED} AND {NOT_RENEWED_SINCE}" if running else UNCLAIMED,
         update="SET #status = :cancelled, settled_at = :now, cancelled_at_stage = :at"
-        f" REMOVE claimed_by, claim_expires_at, claim_token, redispatch_at, {WAIT}",
+        f"{lost} REMOVE claimed_by, claim_expires_at, claim_token, redispatch_at,"
+        f" {WAIT}",
         values={
             "seen": chunk.status,
             "gen": chunk.gen,
@@ -66,7 +74,7 @@ def cancelling(table: Table, chunk: Chunk, now: float) -> Action:
             "cancelled": ChunkStatus.CANCELLED,
             "at": cancelled_at_stage(chunk.stage),
             "now": iso(now),
-            **beat,
+            **values,
         },
     )
 

@@ -65,6 +65,8 @@ async def test_a_cancel_counts_each_chunk_by_what_became_of_it(
     job = await store.put_job(JobStatus.CANCELLING, cancelled_at=iso(NOW))
     acts = await finish_cancelling(pass_context(store, seen), job, sweeps=True)
     assert counts == {name: count / 2 for name, count in acts.items() if count}
+    lost = any(name.startswith("expired lease") for name in counts)
+    assert (await store.item()).get("lost_fences") == ({4} if lost else None)
 
 
 async def test_chunks_that_were_claimed_since_they_were_read_are_requested(

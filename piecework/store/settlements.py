@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 #: Clears the owner. The token stays: it identifies the last writer.
 CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
 
+#: The ends of claims that wait for something other than a breaker or another attempt.
+ENDS_BREAKER_WAIT = {"paused", "sleeping", "asking"}
+
 
 @dataclass(slots=True)
 class Settlements:
@@ -319,6 +322,10 @@ class Settlements:
             until=iso(again) if delay else "",
         )
         lost_after = 0.0 if leaves_queue(delay) else self.settings.visibility_s
+        # An answered call, or a wait for something else, ends the wait for a breaker.
+        passed = calls.made or end in ENDS_BREAKER_WAIT
+        ended = claim.chunk.breaker_since and passed and "since" not in values
+        removed = ", breaker_since" if ended else ""
         entries = []
         if leaves_queue(delay) or entered is not None:
             due_at, facts = entered or (iso(again), {})
@@ -330,7 +337,8 @@ class Settlements:
             claim,
             "SET #status = :status, retry_at = :again, redispatch_at = :due,"
             f" history = :history, {assignments}{calls.assigned}"
-            f" {calls.added}{also_added} {CLEAR_OWNER}, redispatches, given_back_at",
+            f" {calls.added}{also_added} {CLEAR_OWNER}, redispatches, given_back_at"
+            f"{removed}",
             {
                 "status": ChunkStatus.WAITING,
                 "again": iso(again),

@@ -9,9 +9,17 @@ import pytest
 
 from piecework.domain import keys
 from piecework.domain.model import iso
-from piecework.domain.outcome import STORE, Deferred
+from piecework.domain.outcome import (
+    STORE,
+    Asking,
+    Deferred,
+    Paused,
+    Retry,
+    Sleeping,
+)
 from piecework.domain.protocols import ClaimLostError
 from piecework.domain.rows import EffectRow, StageRow
+from piecework.questions import Approval, declare
 from piecework.store.checkpoints import Work
 from piecework.store.settlements import Calls
 from tests.store.conftest import NOW, Store
@@ -262,6 +270,35 @@ async def test_a_deferral_keeps_when_the_chunk_began_to_wait(
     await store.settlements.defer(claim, deferred, calls=Calls(0))
     item = await store.item()
     assert expected == (item.get("breaker_since"), item.get("failed_probes"))
+
+
+@pytest.mark.parametrize(
+    ("write", "made", "kept"),
+    [
+        ("pause", 0, False),
+        ("sleep", 0, False),
+        ("ask", 0, False),
+        ("schedule_retry", 1, False),
+        ("schedule_retry", 0, True),
+        ("release", 1, False),
+        ("release", 0, True),
+    ],
+)
+async def test_an_answer_or_another_wait_ends_the_wait_for_a_breaker(
+    store: Store, write: str, made: int, *, kept: bool
+) -> None:
+    claim = await store.running(breaker_since=iso(NOW - 9))
+    question = declare("ok", "?", Approval, 60.0, (), (), None).at("s", "ok", NOW)
+    outcomes = {
+        "pause": [Paused()],
+        "sleep": [Sleeping(NOW + 9)],
+        "ask": [Asking(question)],
+        "schedule_retry": [Retry(FAILURE, 9.0)],
+        "release": [],
+    }
+    settle = getattr(store.settlements, write)
+    assert await settle(claim, *outcomes[write], calls=Calls(made))
+    assert kept is ("breaker_since" in await store.item())
 
 
 async def test_a_deferred_compensation_gives_back_its_attempt_or_recovery(

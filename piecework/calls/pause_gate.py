@@ -73,6 +73,11 @@ class PauseGate:
         finally:
             self._waiting -= 1
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a requested call is not in flight: its stage is not hung."""
+        return self._waiting > 0
+
     async def wait(self) -> None:
         """Wait until a call may start."""
         while self.is_closed:

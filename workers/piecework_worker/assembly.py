@@ -52,6 +52,9 @@ from piecework_worker.services import RunningStage, WorkerServices
 
 #: The share of `max_runtime_s` after which no call of a claim waits for quota.
 QUOTA_SHARE = 0.75
+#: Seconds that a call may wait even after that: a start takes a write of the record.
+#: Without them a long stage would be deferred before its first call for ever.
+LEAST_WAIT_S = 5.0
 
 
 @dataclass(slots=True)
@@ -247,8 +250,9 @@ def latest_start(lease: Lease, settings: Settings) -> float:
 
     A claim that has waited until its time is nearly over could not make the call.
     """
+    now = asyncio.get_running_loop().time()
     until = lease.acquired_at + settings.max_runtime_s * QUOTA_SHARE
-    return min(until, asyncio.get_running_loop().time() + settings.quota_wait_s)
+    return min(max(until, now + LEAST_WAIT_S), now + settings.quota_wait_s)
 
 
 def join_as_pipeline(pipeline: Pipeline) -> Pipeline:

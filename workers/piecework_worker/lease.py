@@ -279,6 +279,8 @@ class LeaseRenewer:
 
     def _may_go_on(self, lease: Lease) -> bool:
         now = asyncio.get_running_loop().time()
+        if lease.gate is not None and lease.gate.is_waiting:
+            lease.record_progress()
         if now - lease.acquired_at > self.settings.max_runtime_s:
             lease.interrupt(InterruptReason.TIMEOUT)
         elif now - lease.progressed_at > self.settings.stall_timeout_s:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from piecework.calls.pause_gate import PauseGate
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import StoreError
 from piecework.settings import Settings
@@ -205,6 +206,20 @@ async def test_progress_from_a_thread_restarts_the_stall_timeout() -> None:
     began = time()
     assert await bench.take("a", lively) is InterruptReason.STALLED
     assert time() - began == pytest.approx(200.0)
+    beating.cancel()
+
+
+@virtually
+async def test_work_whose_call_waits_is_not_stalled() -> None:
+    bench = Bench(stall_timeout_s=100.0)
+
+    async def patient(lease: Lease) -> None:
+        lease.attach(gate := PauseGate())
+        with gate.waiting():
+            await asyncio.sleep(500.0)
+
+    beating = asyncio.create_task(bench.lease_renewer.run())
+    assert await bench.take("a", patient) is None
     beating.cancel()
 
 

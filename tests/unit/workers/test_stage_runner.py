@@ -8,12 +8,13 @@ import pytest
 
 from piecework.context import Context
 from piecework.pipelines import Pipeline, Stage
-from piecework_worker.assembly import WorkerStageRunner
+from piecework.settings import Settings
+from piecework_worker.assembly import WorkerStageRunner, latest_start
 from piecework_worker.loop_watchdog import BlockedLoop
 from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
 from piecework_worker.solitude import Solitude
 from tests.unit.piecework.fakes import Clause, context
-from tests.unit.workers.virtual_leases import virtually
+from tests.unit.workers.virtual_leases import new_lease, time, virtually
 
 
 class Elsewhere:
@@ -140,3 +141,12 @@ async def test_a_failure_records_no_stage_duration() -> None:
     assert place.stage_durations.may_finish_by(
         RunningStage("review", "broken", now), now, now + 1
     )
+
+
+@virtually
+async def test_a_call_after_a_long_stage_may_still_wait_for_its_start() -> None:
+    lease, waits = new_lease(), list[float]()
+    for _ in range(3):
+        waits.append(latest_start(lease, Settings()) - time())
+        await asyncio.sleep(400.0)
+    assert [300.0, 275.0, 5.0] == waits

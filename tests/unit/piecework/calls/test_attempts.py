@@ -216,6 +216,7 @@ def test_a_call_that_a_pause_keeps_back_holds_no_slot() -> None:
         await slots.acquire()
         early = asyncio.ensure_future(call(paused, PURE, service))
         await asyncio.sleep(1)
+        assert gate.is_waiting
         gate.close()
         late = asyncio.ensure_future(call(paused, PURE, service))
         await asyncio.sleep(1)

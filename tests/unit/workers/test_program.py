@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from typing import Any
 
 import pytest
 
 from piecework.loading import version_line
+from piecework.settings import Settings
+from piecework_worker import __main__ as program
 from piecework_worker.__main__ import main
+from tests.unit.workers.isolation.forking import meet
 
 
 @pytest.mark.parametrize(
@@ -36,3 +41,16 @@ def test_it_says_what_it_takes(
 
     out, err = capsys.readouterr()
     assert (code, True) == (ended.value.code, said in out + err)
+
+
+def test_each_call_of_a_plain_client_has_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run_services(settings: Any, *_: Any, reconcile: bool) -> int:
+        del settings, reconcile
+        return await meet(None)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(program, "run_services", run_services)
+    settings = Settings(max_chunks=1, max_calls_in_flight=40)
+    work = program.run_with_threads(settings, {}, [], [], reconcile=False)
+    assert 40 == asyncio.run(work)

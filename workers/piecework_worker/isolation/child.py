@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,6 +49,7 @@ from piecework.loading import load_pipelines
 from piecework.pipelines import Pipeline, variants
 from piecework.resilience.retry import Answered
 from piecework.saga.stage import encode_value, invoke
+from piecework.settings import load_settings
 from piecework_worker.isolation.messages import (
     Alive,
     AskPerson,
@@ -378,6 +380,9 @@ def main() -> None:
         raise SystemExit(error.exit_code) from error
     log = structlog.get_logger().bind(worker=worker)
     with asyncio.Runner() as runner:
+        # One for the stage, and one for each call of a plain client.
+        threads = ThreadPoolExecutor(1 + load_settings().max_calls_in_flight)
+        runner.get_loop().set_default_executor(threads)
         run_to_end(runner, serve(socket.socket(fileno=int(end)), pipelines, log))
 
 

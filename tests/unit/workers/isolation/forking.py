@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -46,6 +48,13 @@ def leak(_: Context[Paper]) -> int:
     return os.getpid()
 
 
+async def meet(_: Context[Paper]) -> int:
+    """Make forty blocking calls that end only if all of them run at once."""
+    meeting = threading.Barrier(40, timeout=5)
+    calls = (asyncio.to_thread(meeting.wait) for _ in range(meeting.parties))
+    return len(await asyncio.gather(*calls))
+
+
 forking = Pipeline(
     "forking",
     payload=Paper,
@@ -53,5 +62,6 @@ forking = Pipeline(
         Stage(read, isolate=True),
         Stage(convert, isolate=True),
         Stage(leak, isolate=True, memory_mb=60),
+        Stage(meet, isolate=True),
     ],
 )

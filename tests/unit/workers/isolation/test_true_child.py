@@ -86,6 +86,10 @@ async def test_a_stage_that_leaks_has_a_fresh_process_before_it_fills_the_machin
     assert second != third
 
 
+async def test_each_call_of_a_plain_client_has_a_thread(place: Isolation) -> None:
+    assert "40" == await run(place, 3)
+
+
 async def test_a_start_that_is_cut_off_leaves_no_process_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

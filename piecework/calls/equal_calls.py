@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -68,11 +67,13 @@ class EqualCalls:
 
     Attributes:
         lease_wait_s: Seconds that a call may wait for its start.
+        is_lost: Whether another claim may own the chunk by now, or soon.
     """
 
     attempts: Attempts
     store: IdempotencyStore = field(default_factory=MemoryIdempotency)
     lease_wait_s: float = 0.0
+    is_lost: Callable[[], bool] = lambda: False
 
     async def make(
         self, call: Call, slot: Slot, gen: int, ledger: Ledger | None = None
@@ -175,8 +176,7 @@ class EqualCalls:
         try:
             end = await make
         except (asyncio.CancelledError, CancelRequestedError):
-            with suppress(ClaimLostError):
-                self.attempts.check_lease()
+            if not self.is_lost():
                 await self._settle(request, State.UNKNOWN)
             raise
         if isinstance(end, Answered):

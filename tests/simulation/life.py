@@ -57,6 +57,12 @@ async def answer(n: int, *, idempotency_key: str) -> int:
     return n
 
 
+async def think(n: int, *, idempotency_key: str) -> int:
+    """Answer a call after a while."""
+    await asyncio.sleep(20.0)
+    return await answer(n, idempotency_key=idempotency_key)
+
+
 async def fail(n: int, *, idempotency_key: str) -> int:
     """Fail while the shop is closed."""
     del idempotency_key
@@ -86,6 +92,7 @@ CALLS: dict[str, tuple[Dependency, Any]] = {
     "spare": (spare, fail),
     "limited": (limited, answer),
     "shared": (shared, answer),
+    "think": (shared, think),
     "effect": (shop, answer),
 }
 

@@ -140,6 +140,14 @@ async def cancelled(at: Simulated) -> None:
     await settled(at)
 
 
+@life("equal call cancelled")
+async def equal_call_cancelled(at: Simulated) -> None:
+    await at.submit(simple, items("think"))
+    await asyncio.sleep(5.0)
+    await at.fleet.cancel(REF, mortal=False)
+    await settled(at)
+
+
 @life("redriven join")
 async def redriven_join(at: Simulated) -> None:
     await ends(at, "", "refused", of=laddered)

@@ -166,6 +166,8 @@ def build_run(
                 clock_skew_s=rt.settings.clock_skew_s,
             ),
             rt.settings.quota_wait_s,
+            # Past its deadline there may be no time for a write.
+            is_lost=lambda: lease.is_lost or (lease.interrupted and not lease.reason),
         ),
         # At its pivot a chunk is interrupted only before the effect has an intent.
         drains_effects=lambda: (

@@ -66,13 +66,13 @@ class EqualCalls:
     """Makes calls that other chunks may make, too.
 
     Attributes:
-        lease_wait_s: Seconds that a call may wait for its start.
+        claim_s: The most seconds of a claim: no call takes longer with all its waits.
         is_lost: Whether another claim may own the chunk by now, or soon.
     """
 
     attempts: Attempts
     store: IdempotencyStore = field(default_factory=MemoryIdempotency)
-    lease_wait_s: float = 0.0
+    claim_s: float = 0.0
     is_lost: Callable[[], bool] = lambda: False
 
     async def make(
@@ -134,7 +134,7 @@ class EqualCalls:
         longest = policy.attempts * dependency.timeout_s + policy.budget
         token = keys.provider_key(call.key, gen)
         ttl_s = dependency.by.ttl_s if dependency.by else 0.0
-        return BeginRequest(slot, token, longest + self.lease_wait_s, ttl_s)
+        return BeginRequest(slot, token, max(longest, self.claim_s), ttl_s)
 
     async def _begin(self, call: Call, request: BeginRequest) -> Verdict | None:
         """Return the store's verdict; wait a little for an equal call in progress.

@@ -165,7 +165,7 @@ def build_run(
                 rt.clock,
                 clock_skew_s=rt.settings.clock_skew_s,
             ),
-            rt.settings.quota_wait_s,
+            rt.settings.max_runtime_s + rt.settings.lease_s,
             # Past its deadline there may be no time for a write.
             is_lost=lambda: lease.is_lost or (lease.interrupted and not lease.reason),
         ),

@@ -145,6 +145,18 @@ async def test_a_longer_wait_defers_the_chunk_and_makes_no_call() -> None:
     assert len(provider.keys) == 2, "a call that is cut off blocks no other"
 
 
+async def test_no_equal_call_is_made_while_the_claim_of_the_first_may_last() -> None:
+    world, provider = World(), Blocked()
+    one = world.chunk()
+    one.equal_calls = replace(one.equal_calls, claim_s=960.0)
+    first = asyncio.create_task(call(one, WINDOW, provider, "a"))
+    await asyncio.sleep(0.01)
+    world.now += 940.0
+    second = call(world.chunk(), WINDOW, provider, "a", scope=OTHER)
+    assert "idempotency.key.in_progress" == await code_of(second)
+    first.cancel()
+
+
 async def test_a_failure_is_not_shared() -> None:
     world, provider = World(), Provider(ConnectionError("lost"))
     with pytest.raises(ConnectionError):

@@ -76,7 +76,8 @@ class Settings:
     #: a job of two chunks. Two poison inputs that open the breaker end after it.
     free_probe_s: float = setting(3_600.0, ge=0)
     #: Seconds that one claim may last in all. SQS hides a message for 12 hours from its
-    #: receive; this time and `visibility_s` together stay below.
+    #: receive; this time and `visibility_s` together stay below. A suspect's wait for
+    #: its turn does not count.
     max_runtime_s: float = setting(900.0, gt=0, le=39_600)
     #: Seconds without a finished call or stage after which a chunk counts as stalled.
     stall_timeout_s: float = setting(300.0, gt=0)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import structlog
@@ -186,7 +187,7 @@ def build_run(
         "attempt": claim.attempt,
         "caller": caller,
         "log": log,
-        "runner": WorkerStageRunner(claim, services),
+        "runner": WorkerStageRunner(lease, services),
     }
     ctx: Context[Any]
     if claim.ref.is_join:
@@ -253,7 +254,7 @@ def latest_start(lease: Lease, settings: Settings) -> float:
     A claim that has waited until its time is nearly over could not make the call.
     """
     now = asyncio.get_running_loop().time()
-    until = lease.acquired_at + settings.max_runtime_s * QUOTA_SHARE
+    until = lease.started_at + settings.max_runtime_s * QUOTA_SHARE
     return min(max(until, now + LEAST_WAIT_S), now + settings.quota_wait_s)
 
 
@@ -290,21 +291,23 @@ RunStage: TypeAlias = Callable[[Stage, Context[Any], str], Awaitable[str]]
 class WorkerStageRunner:
     """Run the stages of a claim."""
 
-    claim: Claim
+    lease: Lease
     services: WorkerServices
 
     async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
         """Run one variant of a stage, or its compensation; return its value as JSON."""
         services, now = self.services, asyncio.get_running_loop().time
-        run = self.runner_of(stage, ctx)
-        alone = self.claim.is_suspect and run is run_in_process
+        run, claim = self.runner_of(stage, ctx), self.lease.claim
+        alone = claim.is_suspect and run is run_in_process
         under_way = RunningStage(ctx.pipeline.name, ctx.stage, now())
-        services.running_stages[self.claim.token] = under_way
+        services.running_stages[claim.token] = under_way
         code, outcome = "", "interrupted"
         try:
             with services.blocked_loop.watch(stage, ctx):
                 async with (
-                    services.solitude.alone(ctx.progress) if alone else nullcontext()
+                    services.solitude.alone(self.lease.waiting)
+                    if alone
+                    else nullcontext()
                 ):
                     value = await run(stage, ctx, variant)
             outcome = "returned"
@@ -317,7 +320,7 @@ class WorkerStageRunner:
                 code, outcome = classify(error).code, "failed"
             raise
         finally:
-            del services.running_stages[self.claim.token]
+            del services.running_stages[claim.token]
             telemetry.emit(
                 ctx.log,
                 "stage.ended",
@@ -341,9 +344,9 @@ class WorkerStageRunner:
         if stage.isolate:
             return isolation.run
         blocks = (ctx.pipeline.name, stage.name) in loop.stages
-        return (
-            isolation.run_suspect if blocks or self.claim.is_suspect else run_in_process
-        )
+        if blocks or self.lease.claim.is_suspect:
+            return partial(isolation.run_suspect, waiting=self.lease.waiting)
+        return run_in_process
 
 
 # ── load what a claimed chunk needs ───────────────────────────────────────────

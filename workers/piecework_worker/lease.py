@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
@@ -24,7 +25,7 @@ from piecework.calls.pause_gate import PauseGate
 from piecework.domain.claim import Claim
 from piecework.domain.protocols import CancelRequest, ClaimLostError
 from piecework.health import Liveness
-from piecework.settings import Settings
+from piecework.settings import MAX_RECEIVE_S, Settings
 from piecework.store.claims import Claims, Lost
 
 #: Fraction of the lease that remains when the work on an unrenewed claim is
@@ -61,6 +62,8 @@ class Lease:
     Attributes:
         acquired_at: Loop time just before the claim was requested.
         progressed_at: Loop time of the last recorded progress.
+        started_at: Loop time of the claim, plus the waits of the work for its turn.
+        is_waiting: Whether the work waits for its turn.
         is_cancellable: Returns whether a cancel may interrupt the work now.
         gate: Keeps the calls of the work from starting; None: no work yet.
     """
@@ -70,6 +73,8 @@ class Lease:
     lease_s: float
     acquired_at: float
     progressed_at: float
+    started_at: float = field(init=False)
+    is_waiting: bool = field(init=False, default=False)
     reason: InterruptReason | None = None
     is_cancellable: Callable[[], bool] = always
     cancel: CancelRequest | None = None
@@ -80,6 +85,10 @@ class Lease:
     _loop: asyncio.AbstractEventLoop | None = None
     _scope: asyncio.Timeout | None = None
     _leased_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Count the runtime from the claim."""
+        self.started_at = self.acquired_at
 
     async def __aenter__(self) -> None:
         """Start the deadline of the work; an interrupt raises no error outside."""
@@ -134,6 +143,18 @@ class Lease:
         """Record that the work is not hung; a plain stage calls this in its thread."""
         loop = self._loop or asyncio.get_running_loop()
         self.progressed_at = loop.time()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wait for a turn inside; other chunks cause that, so it is not counted."""
+        now = asyncio.get_running_loop().time
+        began_at, self.is_waiting = now(), True
+        try:
+            yield
+        finally:
+            self.is_waiting = False
+            self.started_at += now() - began_at
+            self.record_progress()
 
     def extend(self, requested_at: float) -> None:
         """Move the deadline to the end of the lease requested at `requested_at`."""
@@ -278,12 +299,14 @@ class LeaseRenewer:
                 raise reply
 
     def _may_go_on(self, lease: Lease) -> bool:
-        now = asyncio.get_running_loop().time()
-        if lease.gate is not None and lease.gate.is_waiting:
+        now, settings = asyncio.get_running_loop().time(), self.settings
+        if lease.is_waiting or (lease.gate is not None and lease.gate.is_waiting):
             lease.record_progress()
-        if now - lease.acquired_at > self.settings.max_runtime_s:
+        ran_s = 0.0 if lease.is_waiting else now - lease.started_at
+        longest_s = MAX_RECEIVE_S - settings.visibility_s
+        if ran_s > settings.max_runtime_s or now - lease.acquired_at > longest_s:
             lease.interrupt(InterruptReason.TIMEOUT)
-        elif now - lease.progressed_at > self.settings.stall_timeout_s:
+        elif now - lease.progressed_at > settings.stall_timeout_s:
             lease.interrupt(InterruptReason.STALLED)
         return not lease.interrupted
 

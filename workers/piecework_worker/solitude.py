@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-
-#: Seconds between two progress reports of a claim that waits.
-REPORT_S = 1.0
 
 
 @dataclass(slots=True)
@@ -41,25 +38,25 @@ class Solitude:
             self._add(-1)
 
     @asynccontextmanager
-    async def alone(self, progress: Callable[[], None]) -> AsyncIterator[None]:
+    async def alone(
+        self, waiting: Callable[[], AbstractContextManager[None]]
+    ) -> AsyncIterator[None]:
         """Run a claim of `shared` inside once no other claim is active.
 
-        The wait counts as progress. Claims that want to be alone follow each other.
+        It waits inside `waiting`. Claims that want to be alone follow each other.
         """
         self.wanted += 1
         self._add(-1)
-        waits = asyncio.create_task(report(progress))
         try:
-            while self.active:
-                await self._wait()
-            waits.cancel()
+            with waiting():
+                while self.active:
+                    await self._wait()
             self.active += 1
             try:
                 yield
             finally:
                 self._add(-1)
         finally:
-            waits.cancel()
             self.wanted -= 1
             self._add(1)
 
@@ -71,10 +68,3 @@ class Solitude:
         self.active += count
         if self.wanted or count > 0:
             self._changed.set()
-
-
-async def report(progress: Callable[[], None]) -> None:
-    """Report progress until cancelled: a claim that waits for its turn is not hung."""
-    while True:
-        progress()
-        await asyncio.sleep(REPORT_S)

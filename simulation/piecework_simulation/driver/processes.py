@@ -95,8 +95,10 @@ class SimulatedChildren:
         finally:
             CHILD.reset(token)
 
-    async def run_suspect(self, stage: Stage, ctx: Context[Any], variant: str) -> str:
-        """Run a stage that may block its child only for a while."""
+    async def run_suspect(
+        self, stage: Stage, ctx: Context[Any], variant: str, **_: object
+    ) -> str:
+        """Run a stage that may block its child only for a while; it waits for none."""
         return await self.run(stage, ctx, variant, self.blocked_s)
 
 

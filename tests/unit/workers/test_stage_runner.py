@@ -10,11 +10,12 @@ from piecework.context import Context
 from piecework.pipelines import Pipeline, Stage
 from piecework.settings import Settings
 from piecework_worker.assembly import WorkerStageRunner, latest_start
+from piecework_worker.lease import Lease
 from piecework_worker.loop_watchdog import BlockedLoop
 from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
 from piecework_worker.solitude import Solitude
 from tests.unit.piecework.fakes import Clause, context
-from tests.unit.workers.virtual_leases import new_lease, time, virtually
+from tests.unit.workers.virtual_leases import LEASE, new_lease, time, virtually
 
 
 class Elsewhere:
@@ -23,7 +24,9 @@ class Elsewhere:
     async def run(self, _: Stage, __: Any, variant: str) -> str:
         return '"undone there"' if variant == "compensate" else '"there"'
 
-    async def run_suspect(self, _: Stage, __: Any, ___: str) -> str:
+    async def run_suspect(self, _: Stage, __: Any, ___: str, *, waiting: Any) -> str:
+        with waiting():
+            await asyncio.sleep(0)
         return '"as a suspect"'
 
 
@@ -34,6 +37,7 @@ def services(isolation: Any = None) -> Any:
         stage_durations=StageDurations(),
         solitude=Solitude(),
         blocked_loop=BlockedLoop(),
+        leases={},
     )
 
 
@@ -62,7 +66,9 @@ async def run(
     ctx = context(pipeline, stage=stage.name)
     claim: Any = SimpleNamespace(token=claimed, is_suspect=suspect)
     async with place.solitude.shared():
-        return await WorkerStageRunner(claim, place).run(stage, ctx, variant)
+        now = asyncio.get_running_loop().time()
+        lease = place.leases[claimed] = Lease(claim, None, LEASE, now, now)
+        return await WorkerStageRunner(lease, place).run(stage, ctx, variant)
 
 
 async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
@@ -102,6 +108,9 @@ async def test_a_suspect_without_a_child_runs_beside_no_other_chunk() -> None:
     await asyncio.sleep(1)
     await asyncio.gather(first, *suspects, run(place, Stage(noted), claimed="last"))
     assert [(0, 60), (60, 120), (120, 180), (180, 240)] == spans
+    # Their waits do not count as runtime.
+    runs = [place.leases[claim].started_at - started for claim in ("second", "third")]
+    assert [60, 120] == runs
 
 
 async def test_without_children_a_stage_runs_in_the_worker() -> None:

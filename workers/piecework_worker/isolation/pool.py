@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,6 @@ from piecework.pipelines import RUN, Stage
 from piecework_worker.isolation.messages import Ready, Run, StageResult
 from piecework_worker.isolation.process import Child, killed_error, start
 from piecework_worker.isolation.session import Session
-from piecework_worker.solitude import report
 
 #: Suspects that run at once: each child needs the memory of a Python process, and the
 #: pipeline did not ask for it.
@@ -62,20 +62,24 @@ class Isolation:
     )
 
     async def run_suspect(
-        self, stage: Stage, ctx: Context[Any], variant: str = RUN
+        self,
+        stage: Stage,
+        ctx: Context[Any],
+        variant: str = RUN,
+        *,
+        waiting: Callable[[], AbstractContextManager[None]],
     ) -> str:
         """Run a stage that may kill or block its process; else as `run`.
+
+        It waits for its turn inside `waiting`.
 
         Raises:
             RemoteError: The error that the stage raised.
             TransientError: `runtime.stage.killed`: the child died;
                 `runtime.stage.blocked_loop`: its event loop was blocked for too long.
         """
-        waits = asyncio.create_task(report(ctx.progress))
-        try:
+        with waiting():
             await self.suspects.acquire()
-        finally:
-            waits.cancel()
         try:
             return await self.run(stage, ctx, variant, self.blocked_s)
         finally:

@@ -16,6 +16,7 @@ from piecework_worker.isolation.pool import Isolation
 from piecework_worker.isolation.process import Child, describe_return_code, open_channel
 from tests.unit.piecework.fakes import Clause, Log, context, envelope
 from tests.unit.workers.isolation.both_ends import pipeline_of
+from tests.unit.workers.virtual_leases import new_lease
 
 
 async def parse(_: Context[Clause]) -> str:
@@ -114,16 +115,18 @@ async def test_only_a_few_suspects_run_at_once(
 ) -> None:
     monkeypatch.setattr(FakeSession, "comes_to", None)
     place, pipeline = isolation(), pipeline_of(parse)
-    ctx = context(pipeline, stage="parse")
+    ctx, lease = context(pipeline, stage="parse"), new_lease()
 
     async def run_suspect() -> str:
-        return await place.run_suspect(pipeline.stages[0], ctx)
+        return await place.run_suspect(pipeline.stages[0], ctx, waiting=lease.waiting)
 
     running = [
         asyncio.create_task(run_suspect()) for _ in range(pool.SUSPECTS_AT_ONCE + 2)
     ]
     await asyncio.wait(running, timeout=0.05)
     assert pool.SUSPECTS_AT_ONCE == len(started)
+    # Two of them wait. A chunk has one at most: here the waits share a lease.
+    assert lease.is_waiting
 
     running[0].cancel()
     await asyncio.wait(running, timeout=0.05)

@@ -41,7 +41,12 @@ from piecework.domain.arguments import digest_of
 from piecework.domain.identity import CalledFunctions, function_text, path_of
 from piecework.domain.model import Effect
 from piecework.domain.question import Ask
-from piecework.errors import PieceworkError, StoreError, TransientError
+from piecework.errors import (
+    PermanentError,
+    PieceworkError,
+    StoreError,
+    TransientError,
+)
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import texts
 from piecework.idempotency.strategies import KnownSlot
@@ -61,6 +66,7 @@ from piecework_worker.isolation.messages import (
     CancelCall,
     CancelStage,
     DependencySpec,
+    Estimate,
     Progress,
     Ready,
     Run,
@@ -150,6 +156,31 @@ def known_slot(
     return KnownSlot(slot, by.ttl_s, by.best_effort) if slot and by else None
 
 
+def estimates_of(
+    dependency: Dependency, bound: functools.partial[Any]
+) -> Iterator[Estimate]:
+    """Yield what each member of a chain is estimated to use.
+
+    Raises:
+        PermanentError: `runtime.quota.estimate_failed`, of the dependency itself.
+    """
+    yield estimate_of(dependency, bound)
+    for each in dependency.fallback:
+        estimate: Estimate = (None, None)
+        if each.dependency is not None:
+            with suppress(PermanentError):  # the worker raises it if it is called
+                estimate = estimate_of(each.dependency, bound)
+        yield estimate
+
+
+def estimate_of(dependency: Dependency, bound: functools.partial[Any]) -> Estimate:
+    """Return what a call is estimated to use."""
+    tokens = estimated_tokens(dependency, bound)
+    if dependency.estimate_usd is None:
+        return tokens, None
+    return tokens, estimated_usd(dependency, bound)
+
+
 # ── calls of a stage in a child ───────────────────────────────────────────────
 
 R = TypeVar("R")
@@ -216,12 +247,10 @@ class ChildCalls:
         answer = self.loop.create_future()
         context = contextvars.copy_context()
         self.pending[number] = PendingCall(dependency, bound, context, answer)
-        tokens = estimated_tokens(dependency, bound)
-        has_price = dependency.estimate_usd is not None
-        usd = estimated_usd(dependency, bound) if has_price else None
+        estimates = list(estimates_of(dependency, bound))
         schema = "" if spec.effect is Effect.PURE else values.result_schema(function)
         self.channel.send(
-            Call(number, spec, name, text, digest, plain, tokens, usd, schema)
+            Call(number, spec, name, text, digest, plain, estimates, schema)
         )
         return await self.wait_for_result(number, self.pending[number])
 

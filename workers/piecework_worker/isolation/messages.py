@@ -164,6 +164,10 @@ class FallbackSpec:
         return cls(spec, name, text)
 
 
+#: Tokens and dollars of a call; None: the estimate failed, and the price is not known.
+Estimate: TypeAlias = tuple[int | None, float | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """The stage calls a dependency.
@@ -173,7 +177,7 @@ class Call:
         text: The text that stands for the function in keys.
         digest: The digest of the arguments.
         plain: The texts in the arguments, to redact them from error messages.
-        tokens, usd: What the call is estimated to use; None: its price is not known.
+        estimates: What each member of the chain is estimated to use.
         answer_schema: The JSON schema of an effect's answer; empty: not an effect.
     """
 
@@ -183,8 +187,7 @@ class Call:
     text: str
     digest: str
     plain: list[str]
-    tokens: int = 0
-    usd: float | None = None
+    estimates: Sequence[Estimate] = ()
     answer_schema: str = ""
     kind: Literal["call"] = "call"
 

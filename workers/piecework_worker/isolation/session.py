@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +38,7 @@ from piecework_worker.isolation.messages import (
     CancelCall,
     CancelStage,
     DependencySpec,
+    Estimate,
     FallbackSpec,
     Message,
     PieceworkAttemptError,
@@ -272,7 +273,7 @@ class Session:
         remote = RemoteCall(self.attempts, call.call)
         function = remote.function(call.function, call.text)
         function.__answer_schema__ = call.answer_schema
-        dependency = remote.dependency(call.spec, function, call.tokens, call.usd)
+        dependency = remote.dependency(call.spec, function, call.estimates)
         ctx, answer = self.ctx, CallResult(call.call)
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
         try:
@@ -359,11 +360,12 @@ class RemoteCall:
         self,
         spec: DependencySpec,
         function: RemoteFunction,
-        tokens: int = 0,
-        usd: float | None = None,
+        estimates: Sequence[Estimate] = (),
+        position: int = 0,
     ) -> Dependency:
         """Return a dependency equal to the one in the child."""
         chain = enumerate(spec.fallback, 1)
+        tokens, usd = estimates[position] if estimates else (0, None)
         return Dependency(
             name=spec.name,
             retry=spec.retry,
@@ -371,9 +373,7 @@ class RemoteCall:
             layer=spec.layer,
             timeout=spec.timeout,
             lookup=function.look_up if spec.effect is Effect.LOOKUP else None,
-            fallback=[
-                self.fallback(each, position, tokens, usd) for position, each in chain
-            ],
+            fallback=[self.fallback(each, place, estimates) for place, each in chain],
             fallback_codes=spec.fallback_codes,
             cache_ttl_s=spec.cache_ttl_s,
             key_ttl_s=spec.key_ttl_s,
@@ -385,18 +385,19 @@ class RemoteCall:
             adaptive_rate=spec.adaptive_rate,
             by=spec.by,
             usage=function.usage_of if spec.has_usage else None,
-            estimate=lambda *_, **__: tokens,
+            # None is refused: the estimate failed in the child.
+            estimate=lambda *_, **__: tokens,  # type: ignore[arg-type]
             estimate_usd=None if usd is None else lambda *_, **__: usd,
         )
 
     def fallback(
-        self, further: FallbackSpec, position: int, tokens: int, usd: float | None
+        self, further: FallbackSpec, position: int, estimates: Sequence[Estimate]
     ) -> Fallback:
         """Return a fallback of the chain."""
         function = self.function(further.function, further.text, position)
         if further.spec is None:
             return Fallback(None, function.without_dependency())
-        dependency = self.dependency(further.spec, function, tokens, usd)
+        dependency = self.dependency(further.spec, function, estimates, position)
         return Fallback(dependency, function)
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
+import pytest
 from pydantic import TypeAdapter
 
 from piecework.calls.equal_calls import slot_of
+from piecework.calls.usage import estimated_tokens, estimated_usd
 from piecework.dependency import Dependency, Fallback
 from piecework.domain.model import Effect
+from piecework.errors import PermanentError
 from piecework.standalone import TimeWindow
-from piecework_worker.isolation.child import known_slot
+from piecework_worker.isolation.child import estimates_of, known_slot
 from piecework_worker.isolation.messages import Call, DependencySpec
 from piecework_worker.isolation.session import ChildAttempts, RemoteCall
 
@@ -61,3 +64,22 @@ def test_a_call_that_chunks_share_has_one_slot_on_both_sides() -> None:
         own = slot_of("acme", here, ask, ("rain",), {})
         assert own is not None
         assert own == slot_of("acme", there, remote.function("ask", "ask"), (), {})
+
+
+def test_each_member_of_a_chain_has_its_own_estimates_on_the_other_side() -> None:
+    bound = functools.partial(ask, "rain")
+    cheap = Dependency("cheap", estimate=len, estimate_usd=lambda _: 0.5)
+    vague = Dependency("vague", estimate=lambda _: int("no"))
+    chain = [Fallback(cheap, ask), Fallback(None, print), Fallback(vague, ask)]
+    main = Dependency("main", estimate=lambda _: 900, fallback=chain)
+    remote = RemoteCall(ChildAttempts(None), 1)  # type: ignore[arg-type]
+    spec, estimates = DependencySpec.of(main), list(estimates_of(main, bound))
+
+    found = remote.dependency(spec, remote.function("ask", "ask"), estimates)
+    first, _, last = [each.dependency for each in found.fallback]
+    assert first is not None
+    assert last is not None
+    assert (900, None) == (estimated_tokens(found, bound), found.estimate_usd)
+    assert (4, 0.5) == (estimated_tokens(first, bound), estimated_usd(first, bound))
+    with pytest.raises(PermanentError, match="`estimate` of vague"):
+        estimated_tokens(last, bound)

@@ -186,7 +186,7 @@ class Receiver:
 
     async def free_slots(self) -> int:
         """Wait for a free slot, then briefly for a batch; return their number."""
-        while (self.is_full() or self._all_slots_reserved()) and not self.stop.is_set():
+        while self.is_full() and not self.stop.is_set():
             self.slot_freed.clear()
             await self.slot_freed.wait()
         most = self._max_active - self.reserved_slots
@@ -206,13 +206,13 @@ class Receiver:
             self.slot_freed.set()
 
     def is_full(self) -> bool:
-        """Return whether the worker takes no new chunk now."""
-        paused = self.paused or self.services.solitude.wanted
-        return bool(paused) or self.active_count() >= self._max_active
+        """Return whether the worker takes no new chunk now.
 
-    def _all_slots_reserved(self) -> bool:
-        """Return whether the receives in flight may fill every free slot."""
-        return self.active_count() + self.reserved_slots >= self._max_active
+        The receives in flight may fill the slots that they have reserved.
+        """
+        paused = self.paused or self.services.solitude.wanted
+        taken = self.active_count() + self.reserved_slots
+        return bool(paused) or taken >= self._max_active
 
     def on_task_done(self) -> None:
         """Wake the wait for slots once few enough tasks are active."""

@@ -194,13 +194,15 @@ async def test_work_goes_on_if_protection_fails_permanently() -> None:
 
 
 @virtually
-async def test_a_paused_worker_takes_no_chunk_from_a_reconciler() -> None:
+async def test_a_paused_or_reserved_worker_takes_no_chunk_of_a_reconciler() -> None:
     async with working(Aws()) as worker:
         worker.pause_intake(on=True)
         assert worker.receiver.is_full()
         assert not await worker.offer_chunk(REF, 1)
         worker.pause_intake(on=False)
         assert not worker.receiver.is_full()
+        worker.receiver.reserved_slots = worker.services.rt.settings.max_chunks
+        assert worker.receiver.is_full()
 
 
 @virtually

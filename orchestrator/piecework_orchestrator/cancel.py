@@ -25,7 +25,8 @@ async def cancel(
 
     `on_recorded` is called when the cancel is stored. From then on no worker claims a
     chunk of the job, and the job is cancelled even if this call is interrupted.
-    `progress` is called while the chunks are marked. A repeated cancel continues.
+    `progress` is called while the chunks are marked. A repeated cancel continues, and
+    returns a job that is CANCELLED by then.
     Chunks that have a result keep it; workers stop the running chunks within about a
     second.
     Open chunks keep their effects unless `compensate` is true: then their effects are
@@ -51,12 +52,13 @@ async def cancel(
     if job is None:
         message = f"Job {ref.job} does not exist."
         raise NotFoundError(message, code="job.record.not_found")
-    if job.status is not JobStatus.CANCELLING:
+    if job.status not in {JobStatus.CANCELLING, JobStatus.CANCELLED}:
         message = f"Job {ref.job} is {job.status}: it cannot be cancelled."
         raise UsageError(message, code="job.state.not_cancellable")
-    on_recorded(job)
-    await sweep(rt, job, progress)
+    if job.status is JobStatus.CANCELLING:
+        on_recorded(job)
+        await sweep(rt, job, progress)
     if compensate and not job.compensates_on_cancel:
-        message = f"Job {ref.job} is being cancelled without compensation."
+        message = f"Job {ref.job} was cancelled without compensation."
         raise UsageError(message, code="job.cancel.without_compensation")
     return await rt.jobs.read(ref) or job

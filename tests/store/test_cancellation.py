@@ -163,6 +163,12 @@ async def test_a_job_that_is_past_it_is_refused(
     assert (await store.item())["status"] == "PENDING"
 
 
+async def test_a_repeated_cancel_of_a_cancelled_job_succeeds(store: Store) -> None:
+    await store.put_job(JobStatus.CANCELLED)
+    job = await cancel(runtime(store), store.ref, actor="me", reason="")
+    assert JobStatus.CANCELLED is job.status
+
+
 async def test_a_cancel_that_lost_a_race_reads_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

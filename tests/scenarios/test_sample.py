@@ -151,6 +151,9 @@ async def test_the_command_prints_the_forecast_and_leaves_the_rest_paused(
         assert "150 (P50) to 150 (P90)" in shown.stdout
         assert "piecework jobs resume job-1" in shown.stderr
 
+        again = await piecework(*submitting, "--yes", "--wait")
+        assert (again.exit_code, "SUCCEEDED" in again.stdout) == (0, True), again.stderr
+
         # As "no sample" it would run the whole job.
         none = await piecework(*submitting[:3], "--sample", "0")
         assert (none.exit_code, "submit.sample.invalid" in none.stderr) == (2, True)

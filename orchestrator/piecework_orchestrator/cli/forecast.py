@@ -157,14 +157,19 @@ def time_text(forecast: Document) -> str:
     return f"{p50} (P50) to {p90} (P90), by {limit}"
 
 
-async def goes_on(handle: JobHandle[Any], out: Output) -> bool:
+async def goes_on(handle: JobHandle[Any], out: Output, *, yes: bool) -> bool:
     """Ask at a terminal whether the rest of a paused job starts; start it after a yes.
 
-    Without a terminal the answer is no.
+    Without a terminal the answer is no. `yes`: it starts without a question, also if
+    an earlier submit of the job was without it.
     """
     pause = (await handle.facts()).document.get("pause", {})
     if pause.get("code") != PauseCode.SAMPLE:
-        return False
+        return yes
+    if yes:
+        await handle.resume("the submit was repeated with --yes")
+        out.say("the rest is started")
+        return True
     if not (out.table and sys.stdin.isatty() and out.stderr.isatty()):
         return False
     out.stderr.write("Process the rest? [y/N] ")

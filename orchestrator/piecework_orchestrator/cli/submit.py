@@ -260,10 +260,14 @@ async def start_job(
     job = await submit_with_progress(client, out, replace(request, job_id=job_id))
     told: dict[str, Any] = {"warnings": missing_contacts(request.pipeline)}
     if request.sample and (await job.facts()).chunks > request.sample:
+        began = asyncio.get_running_loop().time()
         told["forecast"] = forecast = await await_forecast(job, out, limit_s)
+        if limit_s is not None:  # one limit for both waits
+            took_s = asyncio.get_running_loop().time() - began
+            limit_s = max(limit_s - took_s, 0.0)
         if out.table:
             show_forecast(out, forecast)
-        started = request.goes_on or await goes_on(job, out)
+        started = await goes_on(job, out, yes=request.goes_on)
         wait = wait and started
         if out.table and not wait:
             return 0

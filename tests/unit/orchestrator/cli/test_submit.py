@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from pydantic import BaseModel
@@ -159,6 +160,31 @@ async def test_an_interrupted_submit_names_the_job_that_continues(
     stderr = out.stderr.getvalue()  # type: ignore[attr-defined]
     assert created is ("a1 was created; a reconciler" in stderr)
     assert created is ("next: piecework jobs watch a1" in stderr)
+
+
+async def test_the_limit_of_a_submit_covers_the_sample_and_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    facts = AsyncMock(return_value=SimpleNamespace(chunks=9))
+    job = SimpleNamespace(id="a1", created=True, facts=facts)
+    waiting = AsyncMock(return_value=0)
+    fakes: dict[str, Any] = {
+        "missing_contacts": lambda _: [],
+        "submit_with_progress": AsyncMock(return_value=job),
+        "await_forecast": lambda *_: asyncio.sleep(0.05, {}),
+        "goes_on": AsyncMock(return_value=True),
+        "wait_for": waiting,
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(submitting, name, fake)
+    here: Any = SimpleNamespace(runtime=None)
+    request = submitting.SubmitRequest("toy", here, "in.txt", "a1", sample=5)
+    out = Output(Format.JSON, io.StringIO(), io.StringIO())
+    for limit_s in (10.0, 0.01):
+        await submitting.start_job(here, out, request, wait=True, limit_s=limit_s)
+    most, none = [call.kwargs["limit_s"] for call in waiting.await_args_list]
+    assert 9.0 < most < 9.96
+    assert 0.0 == none
 
 
 class Line(BaseModel):

@@ -146,7 +146,7 @@ async def edit_payload(
         raise invalid_payload(message)
     old = await payload_of(rt, letter, required=not edit.whole)
     new = edit.apply(old)
-    if new == old:
+    if is_same_json(new, old):
         return None
     try:
         content = json.dumps(new, ensure_ascii=False, allow_nan=False).encode()
@@ -324,6 +324,11 @@ async def count_redriven_joins(rt: Runtime, request: RedriveRequest, gen: int) -
 # ── JSON merge patches (RFC 7396) ─────────────────────────────────────────────
 
 
+def is_same_json(one: Any, other: Any) -> bool:
+    """Return whether two values are the same JSON: 1, 1.0 and true differ."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
 def apply_patch(target: Any, patch: Any) -> Any:
     """Return the target with the patch applied: `null` removes, objects merge."""
     if not isinstance(patch, dict):
@@ -347,6 +352,6 @@ def make_patch(old: Any, new: Any) -> Any:
     changed = {
         name: make_patch(old[name], value) if name in old else value
         for name, value in new.items()
-        if name not in old or old[name] != value
+        if name not in old or not is_same_json(old[name], value)
     }
     return changed | {name: None for name in old if name not in new}

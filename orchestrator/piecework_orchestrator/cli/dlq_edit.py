@@ -94,7 +94,10 @@ async def preview_payloads(
         message = f"--edit sets one payload, but {len(letters)} dead letters match."
         raise UsageError(message, next_step="Select one: --job JOB --chunk N.")
     payloads: NewPayloads = {}
+    only_joins = all(letter.ref.is_join for letter in letters)
     for position, letter in enumerate(letters):
+        if letter.ref.is_join and not only_joins:
+            continue  # a join has no payload, and is redriven with the others
         try:
             new = await edit_payload(rt, letter, edit)
         except UsageError as error:

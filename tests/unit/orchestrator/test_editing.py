@@ -11,6 +11,7 @@ from piecework import Context, Pipeline, Stage
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.errors import UsageError
 from piecework.settings import Settings
+from piecework_orchestrator import redrive as redriving
 from piecework_orchestrator.redrive import (
     PATCH_LIMIT,
     Edit,
@@ -77,3 +78,19 @@ async def test_a_payload_that_workers_would_refuse_is_refused(
     with pytest.raises(UsageError) as refused:
         await edit_payload(deployment.runtime(Settings()), letter, Edit(patch))
     assert "redrive.payload.invalid" == refused.value.code
+
+
+@pytest.mark.parametrize(("new", "changes"), [(1, False), (True, True), (1.0, True)])
+async def test_another_json_type_is_another_payload(
+    monkeypatch: pytest.MonkeyPatch, new: object, *, changes: bool
+) -> None:
+    async def payload_of(*_: object, **__: object) -> dict[str, Any]:
+        return {"n": 1}
+
+    monkeypatch.setattr(redriving, "payload_of", payload_of)
+    deployment = Deployment()
+    deployment.letter("a", 0)
+    letter = DeadLetterRow.read(*deployment.letters.rows.values())
+    assert letter is not None
+    rt = deployment.runtime(Settings())
+    assert changes is (await edit_payload(rt, letter, Edit({"n": new})) is not None)

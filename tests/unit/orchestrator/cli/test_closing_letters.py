@@ -242,6 +242,8 @@ def test_a_join_has_no_payload_to_patch(
     done = run("dlq", "redrive", "--code", "join.it", "--patch", "{}", *WHY)
     assert 2 == done.exit_code
     assert "a/join: " in done.stderr
+    beside = run("dlq", "redrive", "--patch", '{"n": 1}', *WHY)
+    assert (0, 4) == (beside.exit_code, len(redriven[-1].letters)), beside.stderr
 
 
 # ── waves ────────────────────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ from piecework.domain.records import Bounds, read_json
 from piecework.errors import NotFoundError, PieceworkError, StoreError
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
+from piecework.store.dead_letters import OPEN
 from piecework_orchestrator.destination import open_destination
 from piecework_orchestrator.inspector import Document, dead_letters_of
 from piecework_orchestrator.json_text import encode_json
@@ -41,6 +42,10 @@ def group_document(letters: Sequence[DeadLetterRow]) -> Document:
     job, chunk, mark = last.ref.job, chunk_name(last.chunk), last.fingerprint
     names = ("error_class", "stage", "owner", "runbook")
     raised = last.pick(("raised",))
+    step = f"piecework dlq show {job} {chunk}"
+    if any(letter.state == OPEN for letter in letters):
+        redrive = f"piecework dlq redrive --fingerprint {mark} --canary 1"
+        step += f", then {redrive} --reason 'the fix'"
     return {
         "fingerprint": mark,
         "count": len(letters),
@@ -51,8 +56,7 @@ def group_document(letters: Sequence[DeadLetterRow]) -> Document:
         "last_died_at": last.dead_lettered_at,
         "pipelines": sorted({letter.pipeline for letter in letters}),
         "sample": {"job": job, "chunk": chunk, **last.document(("error",)), **raised},
-        "next": f"piecework dlq show {job} {chunk}, then "
-        f"piecework dlq redrive --fingerprint {mark} --canary 1 --reason 'the fix'",
+        "next": step,
     }
 
 

@@ -9,25 +9,32 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, JobRef
-from piecework.errors import UsageError, WaitTimeoutError
+from piecework.errors import (
+    NotFoundError,
+    PieceworkError,
+    UsageError,
+    WaitTimeoutError,
+)
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import DeadLetters
-from piecework_orchestrator.redrive import NOTHING_LEFT, RedriveRequest, redrive
+from piecework_orchestrator.redrive import (
+    NOTHING_LEFT,
+    RedriveRequest,
+    describe_skipped,
+    redrive,
+)
 from piecework_orchestrator.watch import Watcher, watch
 
 # ── decide how a canary redrive continues ─────────────────────────────────────
 #
 # Pure: a wave's result goes in, and whether the next wave starts comes out.
-
-T = TypeVar("T")
 
 
 class Verdict(StrEnum):
@@ -54,14 +61,6 @@ class WaveResult:
     succeeded: int = 0
     cancelled: int = 0
     died: Counter[str] = field(default_factory=Counter)
-
-
-def split_into_waves(items: Sequence[T], first: int) -> Iterator[Sequence[T]]:
-    """Yield waves of `first` items, then twice as many, doubling each time."""
-    begin, size = 0, first
-    while begin < len(items):
-        yield items[begin : begin + size]
-        begin, size = begin + size, size * 2
 
 
 def judge_wave(result: WaveResult, fingerprints: set[str]) -> Verdict:
@@ -115,30 +114,39 @@ async def redrive_canary(
     on_wave: Callable[[WaveResult], None],
     remark: Callable[[str], None],
 ) -> CanaryResult:
-    """Redrive wave by wave; call `on_wave` with the result of each.
+    """Redrive wave by wave, each twice as large; call `on_wave` with its result.
+
+    A job that cannot be reopened is skipped with all its letters. A wave without any
+    redriven letter has shown nothing, so the next one is not larger.
 
     Raises:
-        UsageError: `job.state.not_finished`; `redrive.payload.invalid`.
+        PieceworkError: Why the last job could not be redriven, if none could.
         WaitTimeoutError: `cli.wait.timeout`; the current wave continues without us.
     """
     loop = asyncio.get_running_loop()
     ends = None if request.timeout_s is None else loop.time() + request.timeout_s
     fingerprints = {letter.fingerprint for letter in request.letters}
     results: list[WaveResult] = []
-    remaining = len(request.letters)
+    rest, size, skipped = list(request.letters), request.first, 0
     verdict = Verdict.CONTINUE
-    for letters in split_into_waves(request.letters, request.first):
-        gens = await redrive_wave(rt, request, letters)
-        remaining -= len(letters)
+    while rest and verdict is Verdict.CONTINUE:
+        letters, later = rest[:size], rest[size:]
+        gens, refused = await redrive_wave(rt, request, letters)
+        for ref, error in refused.items():
+            remark(describe_skipped(ref, error))
+        rest = [letter for letter in later if letter.job not in refused]
+        skipped += sum(letter.job in refused for letter in letters)
+        skipped += len(later) - len(rest)
         for ref in gens:
             timeout_s = None if ends is None else max(ends - loop.time(), 0.0)
-            await wait_for_end(rt, ref, remark, timeout_s, remaining)
+            await wait_for_end(rt, ref, remark, timeout_s, len(rest) + skipped)
         results.append(await read_wave_result(rt, letters, gens))
+        if refused and skipped == len(request.letters):
+            raise refused.popitem()[1]
         on_wave(results[-1])
         verdict = judge_wave(results[-1], fingerprints)
-        if verdict is not Verdict.CONTINUE:
-            break
-    return CanaryResult(verdict, results, remaining)
+        size *= 2 if results[-1].redriven else 1
+    return CanaryResult(verdict, results, len(rest) + skipped)
 
 
 async def wait_for_end(
@@ -162,22 +170,23 @@ async def wait_for_end(
 
 async def redrive_wave(
     rt: Runtime, request: CanaryRequest, letters: Sequence[DeadLetterRow]
-) -> dict[JobRef, int]:
-    """Redrive a wave, job by job; return the new generation of each job.
+) -> tuple[dict[JobRef, int], dict[JobRef, PieceworkError]]:
+    """Redrive a wave, job by job; return the new generations, and what was refused.
 
     A job is left out if others have closed all its dead letters since they were listed.
     """
     by_job: dict[JobRef, list[DeadLetterRow]] = defaultdict(list)
     for letter in letters:
         by_job[letter.job].append(letter)
-    gens = {}
+    gens: dict[JobRef, int] = {}
+    refused: dict[JobRef, PieceworkError] = {}
     for ref, some in by_job.items():
         try:
             _, gens[ref] = await redrive(rt, request.make_request(ref, some))
-        except UsageError as error:
+        except (UsageError, NotFoundError) as error:
             if error.code != NOTHING_LEFT:
-                raise
-    return gens
+                refused[ref] = error
+    return gens, refused
 
 
 async def read_wave_result(

@@ -19,7 +19,14 @@ from piecework_orchestrator.canary import (
     WaveResult,
     redrive_canary,
 )
-from piecework_orchestrator.redrive import Edit, RedriveRequest, discard, redrive
+from piecework_orchestrator.redrive import (
+    Edit,
+    RedriveRequest,
+    describe_skipped,
+    discard,
+    redrive,
+)
+from piecework_orchestrator.retry import RetryRequest, require_reopenable
 from piecework_orchestrator.selection import Filter, select
 
 
@@ -114,7 +121,7 @@ class Redriven:
     Attributes:
         jobs: The jobs that were redriven at once; empty with a canary.
         waves: The results of the waves of a canary.
-        verdict: Why a canary stopped; CONTINUE: all selected letters were redriven.
+        verdict: Why a canary stopped; CONTINUE: only letters of skipped jobs remain.
         remaining: The number of selected dead letters that a canary left.
     """
 
@@ -165,16 +172,26 @@ async def redrive_at_once(
     """Redrive job by job; report a job that cannot be redriven, and continue."""
     done: list[RedrivenJob] = []
     for number, request in enumerate(requests, 1):
-        job = request.ref.job
         try:
             count, gen = await redrive(rt, request)
         except (UsageError, NotFoundError) as error:
             if number == len(requests) and not done:
                 raise
-            remark(f"job {job} is skipped: {error.code}: {error.message}")
+            remark(describe_skipped(request.ref, error))
             continue
-        done.append(RedrivenJob(job, count, gen))
+        done.append(RedrivenJob(request.ref.job, count, gen))
     return done
+
+
+async def remark_on_skipped(
+    rt: Runtime, selection: Selection, remark: Callable[[str], None]
+) -> None:
+    """Remark on each job that cannot be reopened now."""
+    for ref in selection.by_job:
+        try:
+            await require_reopenable(rt, RetryRequest(ref, "", ""))
+        except (UsageError, NotFoundError) as error:
+            remark(describe_skipped(ref, error))
 
 
 async def discard_selected(

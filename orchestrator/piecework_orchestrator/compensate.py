@@ -13,6 +13,7 @@ from piecework.runtime import Runtime
 from piecework.store.checkpoints import read_work
 from piecework.store.compensations import (
     UNCOMPENSATED,
+    FailedCompensation,
     HandResolution,
     resolve_by_hand,
     stages_left,
@@ -24,7 +25,7 @@ from piecework_orchestrator.closing import (
     require_reason,
     select_open,
 )
-from piecework_orchestrator.redrive import NOTHING_LEFT, RedriveRequest
+from piecework_orchestrator.redrive import NOTHING_LEFT, RedriveRequest, never_began
 from piecework_orchestrator.selection import Filter
 
 
@@ -73,8 +74,9 @@ async def compensate_selected(
     """Run failed compensations again, or resolve them; return how many of each job.
 
     Raises:
-        UsageError: `cli.reason.missing`; `redrive.selection.empty`; why the last
-            job could not be reopened, if no job could.
+        UsageError: `cli.reason.missing`; `redrive.selection.empty`;
+            `redrive.compensation.unknown`: none can run again; why the last job could
+            not be reopened, if no job could.
     """
     require_reason(closing.reason, "compensate", selection)
     selection = Selection(only_uncompensated(selection.letters))
@@ -86,12 +88,37 @@ async def compensate_selected(
             ref.job: await resolve(rt, ref, letters, outcome, closing)
             for ref, letters in selection.by_job.items()
         }
+    selection = await leave_out_unbegun(rt, selection, remark)
     requests = [
         RedriveRequest(ref, letters, closing.actor, closing.reason, compensates=True)
         for ref, letters in selection.by_job.items()
     ]
     done = await redrive_at_once(rt, requests, remark)
     return {one.job: one.redriven for one in done}
+
+
+async def leave_out_unbegun(
+    rt: Runtime, selection: Selection, remark: Callable[[str], None]
+) -> Selection:
+    """Return the letters whose compensation can run again; remark on the others.
+
+    An abandoned compensation may not have begun: the payload could not be read.
+
+    Raises:
+        UsageError: `redrive.compensation.unknown`: none can run again.
+    """
+    kept, error = [], None
+    for letter in selection.letters:
+        if letter.compensation == Compensation.ABANDONED:
+            work = await read_work(rt.table, letter.ref)
+            if FailedCompensation.read(work, letter.gen) is None:
+                error = never_began(letter)
+                remark(f"left out: {error.message} {error.next_step}")
+                continue
+        kept.append(letter)
+    if error is not None and not kept:
+        raise error
+    return Selection(kept)
 
 
 async def resolve(

@@ -33,6 +33,7 @@ from piecework.store.order import has_settled, skipping
 from piecework.store.reopen import Patched
 from piecework_orchestrator.letters import read_payload
 from piecework_orchestrator.retry import (
+    INCOMPLETE,
     ReopenRequest,
     RetryRequest,
     reopen,
@@ -198,6 +199,12 @@ def invalid_payload(message: str) -> UsageError:
 NOTHING_LEFT = "redrive.selection.empty"
 
 
+def describe_skipped(ref: JobRef, error: PieceworkError) -> str:
+    """Return the remark on a job that cannot be redriven beside the others."""
+    how = "reopened in part" if error.code == INCOMPLETE else "skipped"
+    return f"job {ref.job} is {how}: {error.code}: {error.message}"
+
+
 @dataclass(frozen=True, slots=True)
 class RedriveRequest:
     """A redrive of dead letters of one job, as the operator requested it.
@@ -229,9 +236,12 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
         NotFoundError: `job.record.not_found`.
         UsageError: `job.state.not_finished`; `redrive.payload.invalid`;
             `redrive.compensation.unknown`; `redrive.selection.empty`: all of them are
-            closed.
+            closed; `job.retry.in_progress`, `job.retry.incomplete`.
     """
-    job = await require_reopenable(rt, request.ref)
+    retrying = RetryRequest(
+        request.ref, request.actor, request.reason, rate=request.rate
+    )
+    job = await require_reopenable(rt, retrying)
     found = [await to_reopen_request(rt, request, letter) for letter in request.letters]
     chunks = [one for one in found if one is not None]
     if job.is_ordered and chunks and not request.compensates:
@@ -244,9 +254,6 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
         message = f"The dead letters of job {request.ref.job} are closed already."
         step = f"`piecework dlq list --job {request.ref.job}`"
         raise UsageError(message, code=NOTHING_LEFT, next_step=step)
-    retrying = RetryRequest(
-        request.ref, request.actor, request.reason, rate=request.rate
-    )
     event = "compensation repeated" if request.compensates else "redriven"
     reopened, gen = await reopen(rt, job, chunks, retrying, event)
     named = {letter.chunk for letter in request.letters}
@@ -287,9 +294,16 @@ async def require_compensation(
     work = await read_work(rt.table, letter.ref)
     found = FailedCompensation.read(work, letter.gen)
     if found is None:
-        message = f"The compensation of chunk {letter.ref} has not begun."
-        raise UsageError(message, code="redrive.compensation.unknown")
+        raise never_began(letter)
     return found
+
+
+def never_began(letter: DeadLetterRow) -> UsageError:
+    """Return the error of a compensation that cannot run again."""
+    message = f"The compensation of chunk {letter.ref} has not begun."
+    command = f"piecework dlq compensate --job {letter.ref.job} --chunk {letter.chunk}"
+    step = f"Undo its effects by hand, then `{command} --outcome compensated`."
+    return UsageError(message, code="redrive.compensation.unknown", next_step=step)
 
 
 async def is_open(rt: Runtime, ref: JobRef, letter: DeadLetterRow) -> bool:

@@ -3,8 +3,9 @@
     job -> REOPENING, next generation -> tallies -> chunks -> RUNNING -> messages
 
 Chunks that have a result keep it. The other chunks continue at their first stage that
-is not done, so completed stages and paid calls are not repeated. An interrupted retry
-can be requested again; otherwise the reconciler finishes it.
+is not done, so completed stages and paid calls are not repeated. The same operator can
+repeat an interrupted command at once; otherwise the reconciler finishes it. Another
+command waits, because the end of a reopening is the end for all that take part.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from piecework.aws.queue import Message, batches
 from piecework.domain import keys
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import (
     Chunk,
     ChunkRef,
@@ -27,6 +29,7 @@ from piecework.domain.model import (
     JobRef,
     JobStatus,
     iso,
+    moment,
 )
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.fan_in import start_finalizing
@@ -42,7 +45,14 @@ from piecework.store.dead_letters import DISCARDED, OPEN, Closing, DeadLetters
 from piecework.store.paid import usage_of
 from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
 from piecework.store.table import Action
+from piecework_orchestrator.inspector import (
+    job_facts,
+    pause_command,
+    require_not_deleted,
+)
 
+#: The code of a reopening that ended before all its chunks were reopened.
+INCOMPLETE = "job.retry.incomplete"
 REOPENABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
 
 
@@ -93,9 +103,10 @@ async def retry(rt: Runtime, request: RetryRequest) -> tuple[int, int]:
     Raises:
         NotFoundError: `job.record.not_found`.
         UsageError: `job.state.not_finished`; `job.retry.nothing_left`: no chunk is
-            left to reopen, and the join has run.
+            left to reopen, and the join has run; `job.retry.in_progress`,
+            `job.retry.incomplete`.
     """
-    job = await require_reopenable(rt, request.ref)
+    job = await require_reopenable(rt, request)
     # A large job may have very many chunks to reopen: only what is needed is kept.
     store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     letters = {
@@ -113,33 +124,60 @@ async def retry(rt: Runtime, request: RetryRequest) -> tuple[int, int]:
                 ReopenRequest(chunk.to_reopen(), letter if is_open else None)
             )
     if not to_reopen and job.status in {JobStatus.PARTIAL, JobStatus.SUCCEEDED}:
-        message = f"Job {job.ref.job} has no chunk left to reopen."
-        step = f"`piecework results {job.ref.job}`"
-        raise UsageError(message, code="job.retry.nothing_left", next_step=step)
+        raise nothing_left(job)
     reopened, gen = await reopen(rt, job, to_reopen, request, "retried")
     return len(reopened), gen
 
 
-async def require_reopenable(rt: Runtime, ref: JobRef) -> Job:
-    """Return the job if it may be reopened.
+async def require_reopenable(rt: Runtime, request: RetryRequest) -> Job:
+    """Return the job if this command may reopen it.
 
     Raises:
-        NotFoundError: `job.record.not_found`.
-        UsageError: `job.state.not_finished`.
+        NotFoundError: `job.record.not_found`, `job.record.deleted`.
+        UsageError: `job.state.not_finished`, `job.retry.nothing_left`;
+            `job.retry.in_progress`: another command reopens it.
     """
-    job = await rt.jobs.read(ref)
+    job = await rt.jobs.read(request.ref)
     if job is None:
-        message = f"Job {ref.job} does not exist."
+        message = f"Job {request.ref.job} does not exist."
         raise NotFoundError(message, code="job.record.not_found")
-    tolerant = job.status is JobStatus.SUCCEEDED and job.tolerated_chunks > 0
-    if job.status not in {*REOPENABLE, JobStatus.REOPENING} and not tolerant:
-        message = f"Job {ref.job} is {job.status}: it cannot be reopened now."
-        raise UsageError(
-            message,
-            code="job.state.not_finished",
-            next_step=f"`piecework jobs watch {ref.job}`, then repeat the command.",
-        )
+    require_not_deleted(job)
+    if job.status is JobStatus.REOPENING:
+        require_own(rt, job, request)
+    elif job.status is JobStatus.SUCCEEDED and not job.tolerated_chunks:
+        raise nothing_left(job)
+    elif job.status not in {*REOPENABLE, JobStatus.SUCCEEDED}:
+        message = f"Job {job.ref.job} is {job.status}: it cannot be reopened now."
+        first = f"piecework jobs watch {job.ref.job}"
+        if job.pause is not None:
+            first = pause_command(job_facts(job, rt.clock()))
+        step = f"`{first}`; repeat the command after the end of the job."
+        raise UsageError(message, code="job.state.not_finished", next_step=step)
     return job
+
+
+def require_own(rt: Runtime, job: Job, request: RetryRequest) -> None:
+    """Refuse to take part in a reopening by another command that is at work.
+
+    The first to finish lets the job run, and then no chunk is reopened any more. The
+    same operator with the same reason repeats an interrupted command.
+
+    Raises:
+        UsageError: `job.retry.in_progress`.
+    """
+    by, why = map(job.item.get, ("reopened_by", "reopen_reason"))
+    repeated = (by, why) == (request.actor, request.reason)
+    if repeated or rt.clock() - moment(job.progress_at) >= SUBMIT_TIMEOUT_S:
+        return
+    message = f"Job {job.ref.job} is being reopened by another command, of {by}."
+    raise UsageError(message, code="job.retry.in_progress")
+
+
+def nothing_left(job: Job) -> UsageError:
+    """Return the error of a job that has no chunk to reopen."""
+    message = f"Job {job.ref.job} has no chunk left to reopen."
+    step = f"`piecework results {job.ref.job}`"
+    return UsageError(message, code="job.retry.nothing_left", next_step=step)
 
 
 async def reopen(
@@ -152,21 +190,25 @@ async def reopen(
     """Reopen chunks of an ended job and dispatch them; return them, and the gen.
 
     A chunk that is blocked by an earlier one of its order key is sent after that.
+
+    Raises:
+        UsageError: `job.retry.incomplete`: another process ended the reopening, or a
+            cancel did. What is reopened runs.
     """
+    until = {} if request.deadline is None else {"deadline_at": iso(request.deadline)}
     if job.status is not JobStatus.REOPENING:
         facts: dict[str, Any] = {
             "reopened_by": request.actor,
             "reopen_reason": request.reason,
+            **until,
         }
-        if request.deadline is not None:
-            facts["deadline_at"] = iso(request.deadline)
         if usage := (await paid_by_joins(rt, job)).item:
             facts["join_usage"] = usage
         also = await close_join_letter(rt, job, request.closing)
         if await rt.transitions.reopen(job, facts, also) is None:
             return await reopen(
                 rt,
-                await require_reopenable(rt, request.ref),
+                await require_reopenable(rt, request),
                 to_reopen,
                 request,
                 event,
@@ -175,7 +217,9 @@ async def reopen(
     await remove_from_tallies(rt, job, [one.chunk.ref.chunk for one in to_reopen])
     rate = DispatchRate(request.rate, rt.clock()) if request.rate else None
     reopened = await reopen_chunks(rt, job, to_reopen, request.closing, rate)
-    await rt.transitions.reopened(job)
+    is_short = len(reopened) < len(to_reopen)
+    cut_short = is_short and not await is_reopening(rt, job)
+    await rt.transitions.reopened(job, until)
     await pause_with_pipeline(rt, job)
     await dispatch(rt, job, reopened, rate)
     recorded: dict[str, Any] = {
@@ -185,7 +229,20 @@ async def reopen(
         "chunks": len(reopened),
     }
     await rt.jobs.record(request.ref, event, recorded)
+    if cut_short:
+        message = (
+            f"Another process ended the reopening of job {job.ref.job}: this command "
+            f"reopened {len(reopened)} of {len(to_reopen)} chunks."
+        )
+        step = f"`piecework jobs watch {job.ref.job}`, then repeat the command."
+        raise UsageError(message, code=INCOMPLETE, next_step=step)
     return reopened, job.gen
+
+
+async def is_reopening(rt: Runtime, job: Job) -> bool:
+    """Return whether the chunks of a job can still be reopened in its generation."""
+    now = await rt.jobs.read(job.ref)
+    return now is not None and (now.status, now.gen) == (JobStatus.REOPENING, job.gen)
 
 
 async def paid_by_joins(rt: Runtime, job: Job) -> CallUsage:
@@ -245,6 +302,8 @@ async def reopen_chunks(
         reopening = Reopening(one.patched, slot, also, one.compensation)
         if await reopen_chunk(rt.table, one.chunk, job.gen, reopening):
             reopened.append(one.chunk)
+        elif not await is_reopening(rt, job):
+            break  # no other would be reopened
     return reopened
 
 

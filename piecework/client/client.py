@@ -344,8 +344,8 @@ class Client:
 
         Raises:
             UsageError: `cli.reason.missing`, `redrive.payload.invalid`;
-                `job.state.not_finished`, `redrive.selection.empty`: no job could be
-                redriven.
+                `job.state.not_finished`, `job.retry.in_progress`,
+                `redrive.selection.empty`: no job could be redriven.
             WaitTimeoutError: `cli.wait.timeout`, of a canary.
         """
         selection, closing = Selection(letters), Closing(self._actor, reason)
@@ -376,7 +376,7 @@ class Client:
             letters: Those without a failed compensation are left out.
             reason: Kept in the record.
             outcome: What an operator did by hand; None: the compensations run again.
-            remark: Receives why a job is skipped.
+            remark: Receives why a job is skipped, or a letter left out.
 
         Raises:
             UsageError: `cli.reason.missing`, `redrive.selection.empty`;

@@ -393,7 +393,8 @@ class JobHandle(Generic[R]):
         """Reopen the chunks without a result of a job that has ended; return how many.
 
         Raises:
-            UsageError: `job.state.not_finished`; `job.retry.nothing_left`.
+            UsageError: `job.state.not_finished`; `job.retry.nothing_left`;
+                `job.retry.in_progress`; `job.retry.incomplete`: some chunks are.
         """
         await self._record()
         until = epoch_of(deadline, self.rt.clock())

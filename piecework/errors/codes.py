@@ -1087,6 +1087,20 @@ ROWS: Final = (
         "See its tombstone with `piecework jobs show JOB`; submit with another job id.",
     ),
     Code(
+        "job.retry.in_progress",
+        PERMANENT,
+        "Another command reopens the job, or was interrupted seconds ago.",
+        "Repeat the command in 30 seconds. If the job is RUNNING by then, wait for its "
+        "end with `piecework jobs watch JOB`.",
+    ),
+    Code(
+        "job.retry.incomplete",
+        PERMANENT,
+        "The reopening of the job was ended by another process before all chunks were "
+        "reopened. The reopened ones run.",
+        "Wait for its end with `piecework jobs watch JOB`, then repeat the command.",
+    ),
+    Code(
         "job.retry.nothing_left",
         PERMANENT,
         "Every chunk of the job has a result or was discarded, and its join has run.",
@@ -1161,8 +1175,8 @@ ROWS: Final = (
         PERMANENT,
         "The compensation of a dead chunk cannot run again: the chunk died before it "
         "began, for example because its payload could not be read.",
-        "Undo the effects by hand, then run `piecework dlq compensate --outcome "
-        "compensated`.",
+        "Undo the effects by hand, then run `piecework dlq compensate --job JOB "
+        "--chunk N --outcome compensated --reason WHY`.",
     ),
     Code(
         "redrive.selection.empty",

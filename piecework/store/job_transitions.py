@@ -200,11 +200,15 @@ class JobTransitions:
         )
         return job.gen + 1 if isinstance(reply, Written) else None
 
-    async def reopened(self, job: Job) -> bool:
-        """Move REOPENING -> RUNNING, or -> SUBMITTING if the submit was interrupted."""
+    async def reopened(self, job: Job, facts: dict[str, Any] | None = None) -> bool:
+        """Move REOPENING -> RUNNING, or -> SUBMITTING if the submit was interrupted.
+
+        `facts`: what a repeated command changes, such as the deadline.
+        """
         opened = bool(job.opened_at)
         target = JobStatus.RUNNING if opened else JobStatus.SUBMITTING
-        return await self._move(job.ref, job.gen, JobStatus.REOPENING, target, {})
+        source = JobStatus.REOPENING
+        return await self._move(job.ref, job.gen, source, target, facts or {})
 
     async def pause(self, job: Job, pause: Pause, also: Sequence[Action] = ()) -> bool:
         """Move RUNNING -> PAUSED: no call starts until the job is resumed.

@@ -94,9 +94,9 @@ async def test_a_job_that_has_ended_cannot_be_cancelled(scenario: Scenario) -> N
         await cancel(scenario.rt, JOB, actor="me", reason="late")
 
     assert refused.value.code == "job.state.not_cancellable"
-    with pytest.raises(UsageError) as running:
+    with pytest.raises(UsageError) as complete:
         await retry(scenario.rt, RetryRequest(JOB, "me", "again"))
-    assert running.value.code == "job.state.not_finished"
+    assert complete.value.code == "job.retry.nothing_left"
 
 
 async def test_a_cancel_does_not_interrupt_a_compensation(scenario: Scenario) -> None:

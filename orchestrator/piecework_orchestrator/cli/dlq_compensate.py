@@ -20,13 +20,18 @@ from piecework_orchestrator.cli.dlq_select import (
 )
 from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
 from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.progress import DEAD_LETTERS_LEFT, OK
 from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.views.dead_letters import (
     compensation_columns,
     letter_line,
 )
-from piecework_orchestrator.closing import require_reason
-from piecework_orchestrator.compensate import HandOutcome, select_uncompensated
+from piecework_orchestrator.closing import remark_on_skipped, require_reason
+from piecework_orchestrator.compensate import (
+    HandOutcome,
+    leave_out_unbegun,
+    select_uncompensated,
+)
 from piecework_orchestrator.selection import Filter
 
 
@@ -53,18 +58,22 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
     """Run the failed compensations of dead letters again, or resolve them by hand.
 
     Only the stages whose compensation failed run it again; their answered calls are
-    not repeated. The chunk then has a new dead letter, to be redriven or discarded.
+    not repeated. The chunk then has a new dead letter, to be redriven or discarded. A
+    job that cannot be reopened now is skipped, and the exit code is 5.
     """
 
-    async def run(client: Client, out: Output) -> None:
+    async def run(client: Client, out: Output) -> int:
         wanted = Filter(job, code, fingerprint, stage, since, chunk)
         selection = await select_uncompensated(client.runtime, wanted, limit)
         if dry_run:
+            if outcome is None:
+                selection = await leave_out_unbegun(client.runtime, selection, out.say)
+                await remark_on_skipped(client.runtime, selection, out.say)
             lines = [letter_line(letter) for letter in selection.letters]
             out.rows(lines, compensation_columns(), "")
             word = "resolved" if outcome else "compensated again"
             out.say(f"{selection} would be {word}; nothing was changed")
-            return
+            return OK
         require_reason(reason, "compensate", selection)
         what = f"Record as {outcome}:" if outcome else "Compensate again:"
         await confirm(f"{what} {selection}", out, yes=yes)
@@ -79,5 +88,6 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
             first = done[0]["job"]
             listed = f"next: piecework dlq list --job {first}"
             out.say(listed if outcome else f"next: piecework jobs watch {first}")
+        return DEAD_LETTERS_LEFT if len(done) < len(selection.by_job) else OK
 
     run_client(run, output)

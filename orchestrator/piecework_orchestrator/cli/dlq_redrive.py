@@ -45,6 +45,7 @@ from piecework_orchestrator.closing import (
     Redriven,
     RedriveOptions,
     Selection,
+    remark_on_skipped,
     require_reason,
     select_open,
 )
@@ -124,7 +125,8 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
 ) -> None:
     """Redrive dead letters after a fix.
 
-    Their chunks are processed again, in a new generation of their job.
+    Their chunks are processed again, in a new generation of their job. A job that
+    cannot be reopened now is skipped, and the exit code is 5.
     """
 
     async def run(client: Client, out: Output) -> int:
@@ -140,14 +142,14 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         warn_of_edit(out, selection, payloads)
         await warn_of_effects(rt, out, selection)
         if dry_run:
+            await remark_on_skipped(rt, selection, out.say)
             show_redrive(rt, out, selection, payloads)
-            return 0
+            return OK
         require_reason(reason, "redrive", selection)
         await confirm(f"Redrive {selection}", out, yes=yes)
         if canary:
             return await redrive_in_waves(client, out, selection, reason, options)
-        await redrive_at_once(client, out, selection, reason, options)
-        return 0
+        return await redrive_at_once(client, out, selection, reason, options)
 
     run_client(run, output)
 
@@ -207,8 +209,8 @@ async def redrive_at_once(
     selection: Selection,
     reason: str,
     options: RedriveOptions,
-) -> None:
-    """Redrive all dead letters; write the jobs."""
+) -> int:
+    """Redrive all dead letters; write the jobs, and return the exit code."""
     options = replace(options, remark=out.say)
     done = await client.redrive(selection.letters, reason, options)
     columns = [
@@ -219,6 +221,7 @@ async def redrive_at_once(
     out.rows([asdict(one) for one in done.jobs], columns, "no dead letter was redriven")
     if done.jobs and out.table:
         out.say(f"next: piecework jobs watch {done.jobs[0].job}")
+    return DEAD_LETTERS_LEFT if len(done.jobs) < len(selection.by_job) else OK
 
 
 async def redrive_in_waves(
@@ -306,4 +309,4 @@ def exit_code(result: Redriven) -> int:
     if result.verdict is Verdict.CANCELLED:
         return CANCELLED
     died = any(wave.died for wave in result.waves)
-    return DEAD_LETTERS_LEFT if died else OK
+    return DEAD_LETTERS_LEFT if died or result.remaining else OK

@@ -25,7 +25,8 @@ def retry_job(
 
     Every chunk without a result is processed again from its checkpoint. Discarded
     chunks stay dead. A future deadline stays in force unless --deadline replaces it; a
-    deadline that has passed is removed.
+    deadline that has passed is removed. If the command is interrupted, repeat it with
+    the same reason.
     """
 
     async def run(client: Client, out: Output) -> None:

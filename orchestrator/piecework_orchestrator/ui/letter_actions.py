@@ -7,6 +7,7 @@ from typing import Any
 
 from piecework.client import Client, Edit, HandOutcome, RedriveOptions
 from piecework.errors import UsageError
+from piecework_orchestrator.canary import Verdict
 from piecework_orchestrator.compensate import only_uncompensated
 from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject, count
 
@@ -62,12 +63,17 @@ async def redrive(client: Client, subject: Subject, fields: Fields) -> str:
     if not text.isascii() or not text.isdigit():
         message = f"{text} is not a number of chunks."
         raise UsageError(message, next_step="Use 0, 1 or more.")
-    options = RedriveOptions(canary=int(text), timeout_s=CANARY_TIMEOUT_S)
+    said: list[str] = []
+    options = RedriveOptions(
+        canary=int(text), timeout_s=CANARY_TIMEOUT_S, remark=said.append
+    )
     letters = await letters_of(client, subject)
     done = await client.redrive(letters[::-1], fields["reason"], options)
-    stopped = "" if not done.remaining else f" The canary stopped: {done.verdict}."
+    ended = done.verdict is Verdict.CONTINUE
+    stopped = "" if ended else f" The canary stopped: {done.verdict}."
     left = f" {count(done.remaining, 'dead letter')} remain." if done.remaining else ""
-    return f"{count(done.count, 'dead letter')} redriven.{stopped}{left}"
+    redriven = f"{count(done.count, 'dead letter')} redriven.{stopped}{left}"
+    return " ".join([redriven, *said])
 
 
 async def preview_edit(client: Client, subject: Subject) -> Preview:
@@ -122,9 +128,11 @@ async def compensate(client: Client, subject: Subject, fields: Fields) -> str:
         raise UsageError(message, next_step="Use compensated or not-needed.")
     outcome = HandOutcome(text) if text else None
     letters = await letters_of(client, subject)
-    done = await client.compensate(letters, fields["reason"], outcome)
+    said: list[str] = []
+    reason = fields["reason"]
+    done = await client.compensate(letters, reason, outcome, remark=said.append)
     word = "resolved" if outcome else "run again"
-    return f"{count(sum(done.values()), 'compensation')} {word}."
+    return " ".join([f"{count(sum(done.values()), 'compensation')} {word}.", *said])
 
 
 async def discard(client: Client, subject: Subject, fields: Fields) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from piecework import Context, PermanentError, Pipeline, Stage
 from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.model import JobStatus, iso
 from piecework.errors import UsageError, WaitTimeoutError
 from piecework_orchestrator.canary import (
     CanaryRequest,
@@ -20,7 +21,8 @@ from piecework_orchestrator.canary import (
     redrive_canary,
 )
 from piecework_orchestrator.redrive import redrive
-from tests.unit.orchestrator.simulated import Simulated, redrive_of, simulate
+from piecework_orchestrator.retry import RetryRequest, retry
+from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
 
 
 class Order(BaseModel):
@@ -158,3 +160,63 @@ def test_of_two_canaries_at_once_one_runs_and_no_chunk_runs_twice() -> None:
     said, attempts = simulate(act, [pipeline])
     assert Verdict.CONTINUE in said
     assert [1, 1, 1] == attempts
+
+
+# ── two commands reopen one job ──────────────────────────────────────────────
+
+
+async def reopening(here: Simulated) -> None:
+    """Wait until the job is being reopened."""
+    while True:
+        job = await here.rt.jobs.read(REF)
+        if job is not None and job.status is JobStatus.REOPENING:
+            return
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    ("actor", "code"),
+    [
+        ("another", "job.retry.in_progress"),
+        # It may repeat the first command, so it takes part until that one has ended.
+        ("tester", "job.retry.incomplete"),
+    ],
+)
+def test_a_command_beside_a_reopening_says_what_is_not_reopened(
+    actor: str, code: str
+) -> None:
+    pipeline = Stock().pipeline()
+
+    async def act(here: Simulated) -> tuple[int, str]:
+        letters = await with_dead_letters(here, pipeline)
+        first = asyncio.create_task(redrive(here.rt, redrive_of(letters[:1])))
+        await reopening(here)
+        with pytest.raises(UsageError) as refused:
+            await redrive(here.rt, replace(redrive_of(letters[1:]), actor=actor))
+        assert (1, 2) == await first
+        last = (await here.chunks())[-1]
+        return last.gen, refused.value.code
+
+    assert (1, code) == simulate(act, [pipeline])
+
+
+def test_an_interrupted_retry_is_repeated_at_once_also_with_a_deadline() -> None:
+    pipeline = Stock().pipeline()
+
+    async def act(here: Simulated) -> tuple[str, int, str, str]:
+        await with_dead_letters(here, pipeline)
+        asked = RetryRequest(REF, "tester", "it is fixed", here.rt.clock() + 3600.0)
+        first = asyncio.create_task(retry(here.rt, replace(asked, deadline=None)))
+        await reopening(here)
+        first.cancel()
+        with pytest.raises(UsageError) as refused:
+            await retry(here.rt, replace(asked, actor="another"))
+        await retry(here.rt, asked)
+        job = await here.rt.jobs.read(REF)
+        assert job is not None
+        gens = {chunk.gen for chunk in await here.chunks()}
+        assert {2} == gens
+        return refused.value.code, job.gen, job.deadline_at, iso(asked.deadline or 0)
+
+    code, gen, until, wanted = simulate(act, [pipeline])
+    assert ("job.retry.in_progress", 2, wanted) == (code, gen, until)

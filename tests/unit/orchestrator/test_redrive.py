@@ -110,6 +110,25 @@ async def test_an_edit_is_not_stored_for_a_job_that_runs(
     assert before == deployment.bucket.stored
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "step"),
+    [
+        ("SUCCEEDED", "job.retry.nothing_left", "piecework results a"),
+        ("PAUSED", "job.state.not_finished", "piecework jobs resume a"),
+        ("RUNNING", "job.state.not_finished", "piecework jobs watch a"),
+    ],
+)
+async def test_the_next_step_of_a_refused_retry_leads_on(
+    deployment: Deployment, status: str, code: str, step: str
+) -> None:
+    facts = ("pause_code", "pause_message", "paused_by", "paused_at")
+    deployment.job("a", status, 2, **dict.fromkeys(facts, "operator"))
+    with pytest.raises(UsageError) as refused:
+        await retry(deployment.runtime(Settings()), RetryRequest(REF, "me", "again"))
+    assert code == refused.value.code
+    assert refused.value.next_step.startswith(f"`{step}`")
+
+
 async def test_a_chunk_that_has_a_result_meanwhile_starts_no_new_generation(
     deployment: Deployment, reopened: list[list[ReopenRequest]]
 ) -> None:

@@ -225,6 +225,7 @@ def test_a_job_that_cannot_be_redriven_is_skipped(
     monkeypatch.setattr(closing, "redrive", redrive)
     done = run("dlq", "redrive", "--reason", "x", "--yes", "-o", "json")
     assert ["b"] == [row["job"] for row in json.loads(done.stdout)]
+    assert 5 == done.exit_code
     assert f"job a is skipped: {error.code}" in done.stderr
     alone = run("dlq", "redrive", "--job", "a", "--reason", "x", "--yes")
     assert exit_code == alone.exit_code
@@ -242,3 +243,39 @@ def test_the_exit_code_is_an_error_if_no_job_can_be_redriven(
     assert (2, "") == (done.exit_code, done.stdout)
     assert "is skipped" in done.stderr
     assert "error job.state.not_finished" in done.stderr
+
+
+@pytest.mark.parametrize("act", ["redrive", "compensate"])
+def test_a_dry_run_names_the_jobs_that_cannot_be_reopened_now(
+    run: Run, deployment: Deployment, act: str
+) -> None:
+    deployment.letter("a", 0, compensation="FAILED")
+    deployment.job("a", "RUNNING", 3)
+    done = run("dlq", act, "--dry-run")
+    assert 0 == done.exit_code
+    assert "job a is skipped: job.state.not_finished" in done.stderr
+
+
+def test_a_cause_whose_letters_are_closed_names_no_redrive(run: Run) -> None:
+    found = run("dlq", "stats", "--all", "--job", "a", "-o", "json")
+    steps = {row["sample"]["chunk"]: row["next"] for row in json.loads(found.stdout)}
+    assert "piecework dlq show a 2" == steps[2]
+    assert "--canary 1" in steps[1]
+
+
+def test_a_compensation_that_never_began_is_left_out_of_the_others(
+    run: Run, deployment: Deployment, redriven: list[RedriveRequest]
+) -> None:
+    deployment.letter("a", 0, compensation="ABANDONED")
+    deployment.letter("a", 1, compensation="FAILED")
+    for words in (["--dry-run", "-o", "json"], ["--reason", "x", "--yes"]):
+        done = run("dlq", "compensate", *words)
+        assert 0 == done.exit_code
+        assert "left out: The compensation of chunk" in done.stderr
+        by_hand = "dlq compensate --job a --chunk 0 --outcome compensated"
+        assert by_hand in done.stderr
+    assert [[1]] == [[letter.chunk for letter in one.letters] for one in redriven]
+    alone = ("--chunk", "0", "--reason", "x", "--yes")
+    refused = run("dlq", "compensate", "--job", "a", *alone)
+    assert (2, 1) == (refused.exit_code, len(redriven))
+    assert "error redrive.compensation.unknown" in refused.stderr

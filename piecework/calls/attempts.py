@@ -295,14 +295,14 @@ class Attempts:
                         attempts.reservation = await budgets.reserve(
                             attempts.call,
                             latest,
-                            self.progress,
                             waits=not self.gate.is_always_open,
                         )
                     if limiter is not None:
-                        start = await limiter.start(tokens, latest, self.progress)
+                        start = await limiter.start(tokens, latest)
                         held.callback(limiter.release)
                     await held.enter_async_context(self.slots)
                     await self._read_breakers(dependency)
+                self.progress()
                 # From its intent on a call is in flight: no pause interrupts it.
                 if not self._is_late(start) and self._may_start(dependency):
                     intent = await attempts.write_intent()

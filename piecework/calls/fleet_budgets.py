@@ -78,7 +78,6 @@ class Waiting:
     amount: Amount
     job: JobRef
     granted: asyncio.Future[None]
-    progress: Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -133,7 +132,6 @@ class SharedBudget:
         amount: Amount,
         job: JobRef,
         until: float,
-        progress: Callable[[], None],
         *,
         waits: bool,
     ) -> None:
@@ -150,7 +148,7 @@ class SharedBudget:
             self._go_on()
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append(Waiting(amount, job, granted, progress))
+        self.waiting.append(Waiting(amount, job, granted))
         self._go_on()
         try:
             async with asyncio.timeout_at(until):
@@ -238,8 +236,6 @@ class SharedBudget:
     async def _write(self) -> None:
         """Write the slice of this worker, and note the record as it is then."""
         loop_time, known = asyncio.get_running_loop().time, self.budget.seq
-        for progress in {call.progress for call in self.waiting}:
-            progress()
         try:
             async with asyncio.timeout(RECORD_TIMEOUT_S):
                 if self.contended:
@@ -468,9 +464,7 @@ class JobBudgets:
             found.append(self.fleet.shared(key_of_tenant(self.job.tenant), NO_CAP))
         return tuple(found)
 
-    async def reserve(
-        self, call: Call, until: float, progress: Callable[[], None], *, waits: bool
-    ) -> Reservation:
+    async def reserve(self, call: Call, until: float, *, waits: bool) -> Reservation:
         """Reserve the estimate of a call in each budget.
 
         Raises:
@@ -482,7 +476,7 @@ class JobBudgets:
         reserved: list[SharedBudget] = []
         try:
             for each in budgets:
-                await each.reserve(estimate, self.job, until, progress, waits=waits)
+                await each.reserve(estimate, self.job, until, waits=waits)
                 reserved.append(each)
         except BaseException as error:
             Reservation(tuple(reserved), estimate).release()

@@ -94,7 +94,6 @@ class Waiting:
 
     tokens: int
     start: asyncio.Future[Start]
-    progress: Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -163,12 +162,8 @@ class Limiter:
             self.quota = quota
             self._wake.set()
 
-    async def start(
-        self, tokens: int, until: float, progress: Callable[[], None]
-    ) -> Start:
+    async def start(self, tokens: int, until: float) -> Start:
         """Wait for a start, until a time of the event loop.
-
-        `progress` is called about once a second during the wait.
 
         Raises:
             PermanentError: `runtime.quota.call_too_large`.
@@ -178,7 +173,7 @@ class Limiter:
         self.arrived += 1
         self.arrived_tokens += tokens
         future: asyncio.Future[Start] = asyncio.get_running_loop().create_future()
-        self.waiting.append(Waiting(tokens, future, progress))
+        self.waiting.append(Waiting(tokens, future))
         self.peak = max(self.peak, self.in_flight + len(self.waiting))
         self._hand_out(self._now())
         self._go_on()
@@ -382,8 +377,6 @@ class Limiter:
     async def _write(self) -> None:
         """Reserve starts for the calls that wait, in one write unless others write."""
         loop_time = asyncio.get_running_loop().time
-        for progress in {call.progress for call in self.waiting}:
-            progress()
         try:
             async with asyncio.timeout(RECORD_TIMEOUT_S):
                 if self.contended and self.record is not None:

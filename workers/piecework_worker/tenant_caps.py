@@ -65,7 +65,7 @@ class TenantCaps:
             limiter.peak += 1
             return None
         until = asyncio.get_running_loop().time() + WAIT_S
-        starting = asyncio.ensure_future(limiter.start(0, until, _nothing))
+        starting = asyncio.ensure_future(limiter.start(0, until))
         stopping = asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait(

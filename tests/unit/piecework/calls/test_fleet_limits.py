@@ -9,7 +9,6 @@ import asyncio
 from asyncio import Semaphore
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -61,7 +60,7 @@ def limiter(record: MemoryQuotas, on: Dependency = MODEL, seed: int = 1) -> Limi
 async def start(on: Limiter, tokens: int = 0, within: float = FOR_EVER) -> float:
     """Wait for a start; return the seconds of the wait."""
     began = asyncio.get_running_loop().time()
-    await on.start(tokens, began + within, lambda: None)
+    await on.start(tokens, began + within)
     return asyncio.get_running_loop().time() - began
 
 
@@ -410,21 +409,6 @@ async def test_calls_that_come_together_share_a_write_and_then_cost_nothing() ->
     writes = record.writes
     await asyncio.sleep(60.0)
     assert writes == record.writes
-
-
-@virtually
-async def test_each_chunk_with_a_waiting_call_is_reported_alive() -> None:
-    process, alive = limiter(MemoryQuotas(), replace(MODEL, limits=Limits(1))), [0, 0]
-    await start(process)
-
-    def report(chunk: int) -> None:
-        alive[chunk] += 1
-
-    until = asyncio.get_running_loop().time() + 30.0
-    waits = (process.start(0, until, partial(report, chunk)) for chunk in range(2))
-    ends = await asyncio.gather(*waits, return_exceptions=True)
-    assert [True, True] == [isinstance(end, TransientError) for end in ends]
-    assert min(alive) >= 20
 
 
 @virtually

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from piecework.aws.objects import Objects
 from piecework.domain import keys
@@ -33,6 +33,7 @@ from piecework.domain.protocols import (
     Unknown,
 )
 from piecework.domain.rows import EffectRow, Row
+from piecework.errors import StoreError
 from piecework.store.claims import OWNED, ownership_values
 from piecework.store.reopen import ENDED_AS_READ
 from piecework.store.table import Action, Item, Refused, Table, Written
@@ -56,6 +57,10 @@ SAME_GEN = "gen = :gen"
 OWN_IN_PROGRESS = f"{IN_PROGRESS} AND {SAME_GEN}"
 #: DONE is final, and it also replaces the refusal of another claim.
 NOT_ENDED = f"#state IN (:intent, :unknown, :refused) AND {SAME_GEN}"
+#: Seconds between two tries to write the end of an effect during an outage, at most:
+#: doubled each time, up to the longest. A lease that is not renewed ends before.
+RETRY_S, LONGEST_RETRY_S = 1.0, 32.0
+R = TypeVar("R")
 
 
 def new_usage() -> ClaimUsage:
@@ -207,13 +212,14 @@ class EffectLedger:
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect happened, with its answer."""
         ref = self.claim.ref
-        stored = await self.objects.put_value(
-            value, keys.effect_value_key(ref.tenant, ref.job, key)
-        )
+        place = keys.effect_value_key(ref.tenant, ref.job, key)
+        stored = await self._insist(lambda: self.objects.put_value(value, place))
         facts: dict[str, Any] = {**stored}
         if paid := self.usage.effects.pop(key, None):
             facts |= {"call_usage": paid.item, "paid_fence": self.claim.fence}
-        await self._record_end(key, DONE, facts, NOT_ENDED, refused=REFUSED)
+        await self._insist(
+            lambda: self._record_end(key, DONE, facts, NOT_ENDED, refused=REFUSED)
+        )
 
     async def mark_refused(self, key: str) -> None:
         """Record that an effect was refused: it certainly did not happen.
@@ -221,9 +227,30 @@ class EffectLedger:
         After a lost claim the row stays an intent: only the next owner can decide.
         """
         action, facts = self._ending(key, REFUSED, {})
-        reply = await self.table.transact([self._check(), action])
-        if isinstance(reply, Written):
+        actions = [self._check(), action]
+        reply = await self._insist(lambda: self.table.transact(actions))
+        # A write without an answer may have been applied: then the next one is refused.
+        own = isinstance(reply, Written) or (
+            0 not in reply.refused
+            and (reply.refused.get(1) or {}).get("state") == REFUSED
+        )
+        if own:
             self._rows[key] = {**self._rows[key], **facts}
+
+    async def _insist(self, write: Callable[[], Awaitable[R]]) -> R:
+        """Write the end of an effect; repeat that during an outage.
+
+        Only this claim knows the end: for the next one the effect would be in doubt.
+        """
+        most = RETRY_S
+        while True:
+            try:
+                return await write()
+            except StoreError as error:
+                if not error.is_outage or most > LONGEST_RETRY_S:
+                    raise
+            await asyncio.sleep(self.table.rng.uniform(most / 2, most))
+            most *= 2
 
     async def mark_unknown(self, key: str, schema: str) -> None:
         """Record that it is unknown whether an effect happened.

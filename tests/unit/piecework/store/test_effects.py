@@ -8,9 +8,11 @@ from piecework.aws.objects import INLINE_LIMIT
 from piecework.domain.model import Effect, iso
 from piecework.domain.protocols import AlreadyDone, ClaimLostError, Proceed, Unknown
 from piecework.domain.rows import EffectRow
+from piecework.errors import StoreError
 from piecework.store.effects import EffectLedger
 from piecework.store.table import Refused, Written
 from tests.unit.piecework.store.tables import NOW, Paper, claim, objects, paper
+from tests.unit.virtual import run_virtually
 
 KEYED, ONCE, LOOKUP = Effect.PROVIDER_IDEMPOTENT, Effect.NON_IDEMPOTENT, Effect.LOOKUP
 
@@ -147,6 +149,28 @@ async def test_a_refusal_lets_it_begin_again() -> None:
     await kept.mark_refused("key")
     assert states(table)[-1] == "REFUSED"
     assert await kept.begin("key", "a", ONCE, 9.0) == Proceed(1)
+
+
+AWAY = StoreError("away", code="aws.service.unavailable")
+
+
+def test_the_known_end_of_an_effect_outlasts_an_outage() -> None:
+    async def main() -> None:
+        kept = ledger(paper(Written({}), AWAY, AWAY))
+        await kept.begin("key", "a", ONCE, 9.0)
+        await kept.finish("key", "1")
+        assert await kept.begin("key", "a", ONCE, 9.0) == AlreadyDone("1")
+        # The lost answer said that the first write was applied.
+        kept = ledger(paper(Written({}), AWAY, Refused(None, {1: row("REFUSED")})))
+        await kept.begin("key", "a", ONCE, 9.0)
+        await kept.mark_refused("key")
+        assert await kept.begin("key", "a", ONCE, 9.0) == Proceed(1)
+        kept = ledger(paper(Written({}), *[AWAY] * 7))
+        await kept.begin("key", "a", ONCE, 9.0)
+        with pytest.raises(StoreError):
+            await kept.finish("key", "1")
+
+    run_virtually(main())
 
 
 async def test_a_doubt_stays() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -100,7 +100,7 @@ class Deliverer:
         if delivery is None:
             return "webhook claimed elsewhere"
         webhook = await read_webhook(self.rt.table, outbox.tenant, delivery.webhook)
-        answer = await self._send(webhook, delivery)
+        answer = await self._send(webhook, delivery, outbox.tenant)
         facts: dict[str, Any] = {
             "webhook": delivery.webhook,
             "about": delivery.kind,
@@ -128,13 +128,15 @@ class Deliverer:
         )
         return "webhook retry scheduled"
 
-    async def _send(self, webhook: Webhook | None, delivery: WebhookDelivery) -> Answer:
+    async def _send(
+        self, webhook: Webhook | None, delivery: WebhookDelivery, tenant: str
+    ) -> Answer:
         """Send a delivery to the address that its webhook has now."""
         if webhook is None:
             return Answer("the webhook was removed")
         settings = self.rt.settings
         try:
-            body = self._body(delivery)
+            body = self._body(delivery, tenant)
             url, secret = read_reference(webhook.url), read_reference(webhook.secret)
             networks = read_networks(settings.webhook_networks)
         except UsageError as error:
@@ -143,16 +145,19 @@ class Deliverer:
         now = self.rt.clock()
         return await send(Post(url, secret, delivery.event, body, now))
 
-    def _body(self, delivery: WebhookDelivery) -> str:
+    def _body(self, delivery: WebhookDelivery, tenant: str) -> str:
         """Return the body of a delivery, with a link if it asks and links are on.
 
-        No table has the link: everyone with it may answer.
+        No table has the link: everyone with it may answer. An endpoint accepts only the
+        links of its tenant, which need not be that of this process.
 
         Raises:
             UsageError: As `AnswerLinks.configured`.
         """
         asks = delivery.asks
-        links = AnswerLinks.configured(self.rt.settings) if asks else None
+        if not asks:
+            return delivery.body
+        links = AnswerLinks.configured(replace(self.rt.settings, tenant=tenant))
         if links is None:
             return delivery.body
         return with_link(delivery.body, links.link(asks, to=asks["to"]))

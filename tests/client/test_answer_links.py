@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from piecework_orchestrator.cli.approvals import draw, with_link
 from piecework_orchestrator.webhooks import Subscription, set_webhook, show_webhook
 from piecework_simulation.in_process import InProcessAws, worker_beside
 
-LINKS = AnswerLinks("s" * 32, "http://127.0.0.1/answer")
+LINKS = AnswerLinks("s" * 32, "http://127.0.0.1/answer", "acme")
 ASKED: dict[str, Any] = {
     "job": "j",
     "chunk": 3,
@@ -200,7 +201,7 @@ def test_an_open_question_is_shown_with_its_link(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PIECEWORK_WEBHOOK_ANSWER_SECRET", LINKS.secret)
-    on, off = Settings(answer_url=LINKS.url), Settings()
+    on, off = Settings(answer_url=LINKS.url, tenant=LINKS.tenant), Settings()
     url = with_link(ASKED, on, "ada")["answer_url"]
     assert ("j", "ada") == (LINKS.read(token_of(url)).job, LINKS.read(token_of(url)).to)
     assert ASKED == with_link(ASKED, off, "")
@@ -218,21 +219,24 @@ async def test_the_link_of_a_webhook_answers_and_then_says_what_was_decided(
         receive_wait_s=1, cancel_poll_s=0.2, reconcile_s=0.2, answer_url=LINKS.url
     )
     aws, inbox = InProcessAws(settings), Inbox.open(tmp_path / "events.db")
+    aws.settings = replace(settings, tenant=LINKS.tenant)
+    rt = aws.runtime()
     receiver = serve("w" * 32, tmp_path / "events.db")
     url = f"http://127.0.0.1:{receiver.server_port}/"
     threading.Thread(target=receiver.serve_forever, args=(0.02,), daemon=True).start()
     async with (
         endpoint(aws) as http,
-        Client(runtime=aws.runtime(), actor="tester") as client,
+        Client(runtime=rt, actor="tester") as client,
     ):
         hook = Subscription("ops", url, "env:PIECEWORK_WEBHOOK_SECRET")
-        await set_webhook(aws.runtime(), hook, "tester")
+        await set_webhook(rt, hook, "tester")
         job = await client.submit(publishing, [Paragraph(text="b")], id="j")
+        aws.settings = settings  # the reconciler is of another tenant
         async with worker_beside(aws, {"publishing": publishing}, [__name__]):
             await asked(client)
             missing = "no variable PIECEWORK_WEBHOOK_ANSWER_SECRET"
             async with asyncio.timeout(100):
-                while missing not in str(await show_webhook(aws.runtime(), "ops")):  # noqa: ASYNC110
+                while missing not in str(await show_webhook(rt, "ops")):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
                 monkeypatch.setenv("PIECEWORK_WEBHOOK_ANSWER_SECRET", LINKS.secret)
                 while not inbox.bodies():  # noqa: ASYNC110 -- of another thread

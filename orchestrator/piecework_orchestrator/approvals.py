@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from piecework.domain.model import Chunk, ChunkRef, Job
+from piecework.domain.model import Chunk, ChunkRef, Job, JobRef
 from piecework.domain.question import QuestionRow, QuestionState
-from piecework.errors import NotFoundError, UsageError
+from piecework.errors import NotFoundError, SchemaTooNewError, UsageError
 from piecework.reading import Reading
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
@@ -40,15 +40,20 @@ class AnswerRequest:
     asked_at: str = ""
 
 
-async def open_questions(rt: Reading, job: str = "") -> AsyncIterator[Document]:
+async def open_questions(
+    rt: Reading, job: str = "", too_new: list[JobRef] | None = None
+) -> AsyncIterator[Document]:
     """Yield the open questions of a job, or of the tenant's newest jobs.
 
     Those of a job that are due first come first. Only jobs whose chunks have ever
     waited long are asked for their index. The list of active jobs is not read: it has
     those of all tenants, and a reader of one tenant may not see them.
 
+    Jobs that a newer version wrote are left out, and added to `too_new`.
+
     Raises:
         NotFoundError: `job.record.not_found`.
+        SchemaTooNewError: A newer version wrote the job `job`.
     """
     if job:
         async for document in questions_of(rt, await require_job(rt, job)):
@@ -56,11 +61,15 @@ async def open_questions(rt: Reading, job: str = "") -> AsyncIterator[Document]:
         return
     seen = 0
     async for ref in rt.jobs.listed(rt.settings.tenant):
-        record = await rt.jobs.read(ref)
-        if record is not None:
-            async for document in questions_of(rt, record):
-                yield document
         seen += 1
+        try:
+            record = await rt.jobs.read(ref)
+            if record is not None:
+                async for document in questions_of(rt, record):
+                    yield document
+        except SchemaTooNewError:
+            if too_new is not None:
+                too_new.append(ref)
         if seen == NEWEST_JOBS:
             return
 
@@ -108,7 +117,7 @@ async def linked_question(
         NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
         UsageError: `approval.question.asked_again`.
     """
-    chunk, row = await find_question(rt, ref, question)
+    chunk, row = await find_question(rt, ref, question, asked_at)
     if row.asked_at != asked_at:
         raise asked_again(ref, row)
     return shown(chunk, row, rt.clock())
@@ -130,7 +139,7 @@ async def answer(rt: Runtime, ref: ChunkRef, request: AnswerRequest) -> Document
     if not request.reason.strip():
         message = "An answer requires a reason, which is kept in the record."
         raise UsageError(message, code="cli.reason.missing")
-    _, row = await find_question(rt, ref, request.question)
+    _, row = await find_question(rt, ref, request.question, request.asked_at)
     if request.asked_at not in {"", row.asked_at}:
         raise asked_again(ref, row)
     if row.outcome(rt.clock()):
@@ -179,9 +188,11 @@ def left(chunk: Chunk, row: QuestionRow) -> UsageError:
 
 
 async def find_question(
-    rt: Reading, ref: ChunkRef, question: str
+    rt: Reading, ref: ChunkRef, question: str, asked_at: str = ""
 ) -> tuple[Chunk, QuestionRow]:
     """Return a chunk, and its named question, the open one, or the last one.
+
+    Two stages may ask questions of one name: `asked_at` tells them apart.
 
     Raises:
         NotFoundError: `job.chunk.not_found`, `approval.question.not_found`.
@@ -195,8 +206,11 @@ async def find_question(
         if not question:
             message = f"Chunk {ref} has asked no question."
         raise NotFoundError(message, code="approval.question.not_found")
-    last = max(found, key=lambda row: (row.stage == chunk.stage, row.asked_at))
-    return chunk, last
+
+    def order(row: QuestionRow) -> tuple[bool, bool, str]:
+        return row.asked_at == asked_at, row.stage == chunk.stage, row.asked_at
+
+    return chunk, max(found, key=order)
 
 
 def shown(chunk: Chunk, row: QuestionRow, now: float) -> Document:

@@ -397,7 +397,10 @@ class Client:
         return await fleet_documents(self.runtime, since)
 
     async def approvals(self) -> AsyncIterator[Document]:
-        """Yield the open questions of the 500 newest jobs; see `job.answer`."""
+        """Yield the open questions of the 500 newest jobs; see `job.answer`.
+
+        Jobs that a newer version of Piecework wrote are left out.
+        """
         async for document in open_questions(self.runtime):
             yield document
 

@@ -24,6 +24,7 @@ from piecework_orchestrator.approvals import (
     AnswerRequest,
     answer,
     chunk_question,
+    linked_question,
     open_questions,
 )
 from piecework_orchestrator.cancel import cancel
@@ -189,6 +190,26 @@ def test_a_question_is_listed_and_answered_until_its_last_moment() -> None:
         assert 0 <= late <= 5
 
     simulate(act, [brief], reconcile_s=15.0)
+
+
+def test_a_link_says_its_own_answer_although_a_later_stage_asks_by_its_name() -> None:
+    async def again(ctx: Context[Item]) -> bool:
+        return await ask_briefly(ctx)
+
+    async def act(here: Simulated) -> None:
+        ref = REF.chunk(0)
+        await here.submit(twice, asked(""))
+        await asyncio.sleep(10)
+        at = (await chunk_question(here.rt, ref))["asked_at"]
+        await say(here.rt, 0)
+        await asyncio.sleep(10)
+        was = await linked_question(here.rt, ref, "approval", at)
+        assert "ada answered" in was["outcome"]
+        with pytest.raises(UsageError, match="ada answered"):
+            await answer(here.rt, ref, AnswerRequest(YES, "bob", "me", "approval", at))
+
+    twice = Pipeline("twice", payload=Item, stages=[Stage(ask_briefly), Stage(again)])
+    simulate(act, [twice])
 
 
 class Share(BaseModel):

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from piecework.client import Client
 from piecework.domain.keys import JOIN_CHUNK
+from piecework.domain.model import JobRef
 from piecework.domain.question import StepKind
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
@@ -55,7 +56,8 @@ def list_approvals(
     """List the open questions of stages; within a job, the next due first."""
 
     async def run(rt: Reading, out: Output) -> None:
-        found, more = await take_first(open_questions(rt, job), limit)
+        too_new: list[JobRef] = []
+        found, more = await take_first(open_questions(rt, job, too_new), limit)
         columns = [
             Column("JOB", "job"),
             Column("CHUNK", chunk_cell, right=True),
@@ -68,6 +70,9 @@ def list_approvals(
         out.rows(found, columns, "no question is open")
         if more and out.table:
             out.say(f"only the first {limit} are listed; --limit 0 lists all")
+        if too_new:
+            names = ", ".join(ref.job for ref in too_new)
+            out.say(f"not listed, because a newer version wrote them: {names}")
         if found and out.table:
             first = found[0]
             chunk = chunk_cell(first)

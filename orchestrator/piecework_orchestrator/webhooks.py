@@ -196,8 +196,7 @@ async def retry_failed(
     """
     hook = await require(rt, name)
     failed = [n for n in await outbox(rt).deliveries(name) if n.state == FAILED]
-    if hook.failed_at and (not event or [n.event for n in failed] == [event]):
-        await outbox(rt).forget_failure(hook)
+    forgets = hook.failed_at and (not event or [n.event for n in failed] == [event])
     if event:
         failed = [delivery for delivery in failed if delivery.event == event]
         if not failed:
@@ -206,6 +205,8 @@ async def retry_failed(
     sent = [each for each in failed if await outbox(rt).retry_failed(each)]
     if sent:
         await rt.table.transact([act(rt, "webhook retried", name, actor, reason)])
+    if forgets:  # last: after a death before it, the views still show the failure
+        await outbox(rt).forget_failure(hook)
     return sent
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,7 +17,7 @@ from piecework.store.jobs import ActiveMarks
 from piecework.store.outbox import DELIVERED, FAILED, PENDING, Outbox
 from piecework.webhooks.delivery import JITTER, Deliverer
 from piecework.webhooks.sender import Answer, Post
-from piecework_orchestrator.webhooks import retry_failed
+from piecework_orchestrator.webhooks import list_hooks, retry_failed
 from tests.store.conftest import SETTINGS, Store
 from tests.store.deployment import LOG, runtime
 
@@ -143,7 +144,7 @@ async def test_without_a_webhook_the_end_writes_nothing_more(world: World) -> No
 
 
 async def test_nine_attempts_on_schedule_then_it_failed_and_is_sent_again_on_demand(
-    world: World,
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.subscribe()
     await world.end_job()
@@ -165,10 +166,16 @@ async def test_nine_attempts_on_schedule_then_it_failed_and_is_sent_again_on_dem
     assert len({post.event for post in world.receiver.posts}) == 1
     assert len({post.body for post in world.receiver.posts}) == 1
 
-    assert [n.event for n in await retry_failed(world.rt, "ops")] == [failed.event]
+    monkeypatch.setattr(Outbox, "retry_failed", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        await retry_failed(world.rt, "ops")
+    monkeypatch.undo()
+    monkeypatch.setenv(SECRET, "x" * 40)
+    for retried, error in (([failed.event], "HTTP 503"), ([], "")):
+        assert [hook.last_error for hook in await list_hooks(world.rt)] == [error]
+        assert [n.event for n in await retry_failed(world.rt, "ops")] == retried
     assert await world.is_listed()
     assert await world.deliver() == {"webhook delivered": 1}
-    assert await retry_failed(world.rt, "ops") == []
 
 
 async def test_of_two_processes_one_sends(world: World) -> None:

@@ -17,10 +17,10 @@ from piecework.domain.records import SCHEMA
 from piecework.domain.webhook import (
     EVENTS,
     FORMATS,
+    LOOKED_FOR,
     REFERENCE,
     TEST,
     VARIABLES,
-    WATCHED,
     Webhook,
     WebhookDelivery,
     WebhookEvent,
@@ -89,7 +89,7 @@ async def set_webhook(
     pk = keys.webhooks_pk(tenant)
     actions = [rt.table.action("Put", pk, wanted.name, item=item)]
     actions.append(act(rt, "webhook set", wanted.name, actor, reason))
-    if any(map(hook.wants, WATCHED)):
+    if any(map(hook.wants, LOOKED_FOR)):
         actions.append(watch_mark(rt.table, tenant))
     await rt.table.transact(actions)
     return shown(hook)

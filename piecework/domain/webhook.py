@@ -33,6 +33,8 @@ EVENTS: Final[Mapping[str, str]] = MappingProxyType(
 )
 #: The events of states that last: reconcilers watch for them.
 WATCHED: Final = ("job.stuck", "breaker.open")
+#: Reconcilers look for these in each tenant with a webhook for one of them.
+LOOKED_FOR: Final = (*WATCHED, "dead_letters.arrived")
 #: The end of such a state is told to the webhooks that were told of it.
 OVER: Final = ".over"
 #: The event of `piecework webhooks test`; each webhook gets its own.

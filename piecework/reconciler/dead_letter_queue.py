@@ -13,8 +13,8 @@ unchanged, until a newer worker receives it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -139,7 +139,8 @@ async def quarantine(
 #
 # One alarm is for many new dead letters, one for an old open dead letter. Each costs
 # one query of the index of open dead letters, independent of their number. All
-# reconcilers together give an alarm once in its window.
+# reconcilers together give an alarm once in its window. The first alarm is also for
+# each other tenant with a webhook that reconcilers look for.
 
 #: How often the alarms are evaluated in the shorter one of window and age.
 EVALUATIONS = 5
@@ -151,10 +152,11 @@ JOBS = 10
 
 @dataclass(slots=True)
 class DeadLetterAlarms:
-    """The alarms of a tenant, as one reconciler evaluates them.
+    """The alarms, as one reconciler evaluates them.
 
     Attributes:
-        open_count: The open dead letters, up to `COUNTED`; None: not counted yet.
+        open_count: The open dead letters of its own tenant, up to `COUNTED`; None: not
+            counted yet.
         oldest_at: The time of the oldest open dead letter; empty without one.
     """
 
@@ -163,18 +165,21 @@ class DeadLetterAlarms:
     open_count: int | None = None
     oldest_at: str = ""
     _next: float = 0.0
-    #: The last arrivals whose alarm was given, so that it is not asked for again.
-    _given: str = ""
+    #: The last arrivals of a tenant whose alarm was given: it is not asked for again.
+    _given: dict[str, str] = field(default_factory=dict)
 
-    async def evaluate(self, now: float) -> Counter[str]:
+    async def evaluate(self, now: float, tenants: Iterable[str] = ()) -> Counter[str]:
         """Evaluate the alarms if they are due on the loop's clock."""
         settings = self.rt.settings
         if now < self._next or not settings.dead_letter_alarm:
             return Counter()
         window, age = settings.dead_letter_alarm_window_s, settings.dead_letter_age_s
         self._next = now + min(window, age) / EVALUATIONS
-        given = await self._too_many(window), await self._too_old(age)
-        return Counter({"alarm given": sum(given)})
+        own = settings.tenant
+        given = await self._too_many(own, window) + await self._too_old(age)
+        for tenant in sorted({*tenants} - {own}):
+            given += await self._too_many(tenant, window)
+        return Counter({"alarm given": given})
 
     def oldest_s(self, now: float) -> float | None:
         """Return the age of the oldest open dead letter; None: not read yet."""
@@ -182,29 +187,32 @@ class DeadLetterAlarms:
             return None
         return max(0.0, now - moment(self.oldest_at)) if self.oldest_at else 0.0
 
-    async def _too_many(self, window: float) -> bool:
+    async def _too_many(self, tenant: str, window: float) -> bool:
         """Give the alarm of arrivals, and tell the webhooks, also of one pipeline."""
         rt, least = self.rt, self.rt.settings.dead_letter_alarm
-        tenant, count = rt.settings.tenant, max(COUNTED, least)
-        found = await newest(rt.dead_letters, tenant, count)
-        self.open_count = min(COUNTED, len(found))
+        found = await newest(rt.dead_letters, tenant, max(COUNTED, least))
+        if tenant == rt.settings.tenant:
+            self.open_count = min(COUNTED, len(found))
         arrived = Arrivals.find(found, least, window, rt.clock())
-        if arrived is None or arrived.newest.dead_lettered_at == self._given:
+        given = self._given.get(tenant)
+        if arrived is None or arrived.newest.dead_lettered_at == given:
             return False
         hooks = await webhooks_of(rt.table, tenant)
-        given = await self._give_arrivals(arrived, hooks)
+        is_given = await self._give_arrivals(tenant, arrived, hooks)
         for name in sorted({hook.pipeline for hook in hooks} - {""}):
             letters = [letter for letter in found if letter.pipeline == name]
             some = Arrivals.find(letters, least, window, rt.clock())
             if some is not None:
                 its = [hook for hook in hooks if hook.pipeline == name]
-                await self._give_arrivals(replace(some, pipeline=name), its)
-        return given
+                await self._give_arrivals(tenant, replace(some, pipeline=name), its)
+        return is_given
 
-    async def _give_arrivals(self, arrived: Arrivals, hooks: Sequence[Webhook]) -> bool:
+    async def _give_arrivals(
+        self, tenant: str, arrived: Arrivals, hooks: Sequence[Webhook]
+    ) -> bool:
         """Give the alarm of arrivals with its deliveries, in one transaction."""
         rt, now, pipeline = self.rt, self.rt.clock(), arrived.pipeline
-        tenant, latest = rt.settings.tenant, arrived.newest.dead_lettered_at
+        latest = arrived.newest.dead_lettered_at
         given = await raise_alarm(
             rt.dead_letters,
             tenant,
@@ -227,7 +235,7 @@ class DeadLetterAlarms:
             )
         elif now >= moment(latest) + 2 * arrived.window_s:
             # Given before, and no quiet time can hide it: do not ask again.
-            self._given = latest
+            self._given[tenant] = latest
         return given
 
     async def _too_old(self, age: float) -> bool:

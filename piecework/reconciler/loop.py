@@ -104,7 +104,7 @@ class Reconciler:
         for ref in gone:
             self._forget(ref)
         actions += await self._drain()
-        actions += await self._evaluate_alarms()
+        actions += await self._evaluate_alarms(marks.watched)
         actions += await self._expire()
         actions += await self._watch(marks.watched)
         for action, count in actions.items():
@@ -224,9 +224,10 @@ class Reconciler:
             telemetry.emit(self.log, "reconcile.drain_failed")
             return Counter({"failed": 1})
 
-    async def _evaluate_alarms(self) -> Counter[str]:
+    async def _evaluate_alarms(self, tenants: set[str]) -> Counter[str]:
         try:
-            return await self._alarms.evaluate(asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            return await self._alarms.evaluate(now, tenants)
         except Exception:  # noqa: BLE001 -- logged with its traceback
             telemetry.emit(self.log, "reconcile.alarms_failed")
             return Counter({"failed": 1})

@@ -14,7 +14,14 @@ from typing import Final
 
 from piecework.domain.model import JobRef, JobStatus, iso, moment
 from piecework.domain.occasion import Occasion, Subject
-from piecework.domain.webhook import OVER, WATCHED, Webhook, WebhookEvent, event_id
+from piecework.domain.webhook import (
+    LOOKED_FOR,
+    OVER,
+    WATCHED,
+    Webhook,
+    WebhookEvent,
+    event_id,
+)
 from piecework.explain.causes import find
 from piecework.explain.findings import Finding, Rank
 from piecework.explain.situation import read_situation
@@ -112,10 +119,12 @@ class Look:
     async def run(self) -> Counter[str]:
         """Note what begins, tell what lasts, and end what is over."""
         known = await self.store.all()
-        if not any(hook.wants(kind) for hook in self.hooks for kind in WATCHED):
+        wanted = [k for k in LOOKED_FOR if any(hook.wants(k) for hook in self.hooks)]
+        if not {*wanted}.intersection(WATCHED):
             for occasion in known.values():
                 await self._end(occasion, "is not watched any more")
-            await self.store.unwatch()
+            if not wanted:
+                await self.store.unwatch()
             return self.actions
         await self._jobs({s: o for s, o in known.items() if s.kind == STUCK})
         await self._breakers({s: o for s, o in known.items() if s.kind == BREAKER})

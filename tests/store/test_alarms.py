@@ -25,7 +25,7 @@ WINDOW, AGE = 300.0, 86_400.0
 
 
 def alarms(store: Store, **changed: Any) -> tuple[DeadLetterAlarms, Log]:
-    settings = replace(SETTINGS, tenant=store.ref.tenant, **changed)
+    settings = replace(SETTINGS, **{"tenant": store.ref.tenant, **changed})
     log: Any = Log()
     return DeadLetterAlarms(replace(runtime(store), settings=settings), log), log
 
@@ -49,7 +49,7 @@ async def put_dead_letters(
 
 async def given(store: Store, **changed: Any) -> list[str]:
     watch, log = alarms(store, **changed)
-    await watch.evaluate(1.0)
+    await watch.evaluate(1.0, {store.ref.tenant})
     return [str(facts["about"]) for name, facts in log.said if name == "dlq.alarm"]
 
 
@@ -83,8 +83,9 @@ def test_the_alarm_of_cloudwatch_has_the_same_threshold() -> None:
     assert float(facts["Period"]) == defaults.dead_letter_alarm_window_s == 300
 
 
+@pytest.mark.parametrize("of", [{}, {"tenant": "of-the-reconciler"}])
 async def test_the_alarm_writes_events_also_for_the_webhooks_of_one_pipeline(
-    store: Store,
+    store: Store, of: dict[str, str]
 ) -> None:
     tenant = store.ref.tenant
     for name, pipeline in (("all", ""), ("ours", "p"), ("other", "q")):
@@ -94,11 +95,11 @@ async def test_the_alarm_writes_events_also_for_the_webhooks_of_one_pipeline(
     await put_dead_letters(store, 1, ago=1.0, pipeline="q")
     outbox = Outbox(store.table, tenant, store.clock)
 
-    assert ["arrivals"] == await given(store)
+    assert ["arrivals"] == await given(store, **of)
     assert [delivery.webhook for delivery in await outbox.deliveries()] == ["all"]
     await put_dead_letters(store, 3, ago=2.0, pipeline="p")
     for _ in range(2):
-        assert [] == await given(store)
+        assert [] == await given(store, **of)
     assert {delivery.webhook for delivery in await outbox.deliveries()} == {
         "all",
         "ours",

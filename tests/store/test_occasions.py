@@ -17,7 +17,8 @@ from piecework.reconciler.pass_state import Activity
 from piecework.reconciler.watches import Watches
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE as PAUSED
 from piecework.store.jobs import ActiveMarks
-from piecework.store.occasions import Occasions, watch_mark
+from piecework.store.occasions import Occasions
+from piecework_orchestrator.webhooks import Subscription, set_webhook
 from tests.store.conftest import NOW, Store
 from tests.store.test_outbox import World
 
@@ -230,19 +231,22 @@ async def test_a_breaker_that_no_call_tries_any_more_is_not_told(watch: Watch) -
 
 
 async def test_without_a_webhook_for_it_nothing_is_watched(watch: Watch) -> None:
+    tenant, events = watch.store.ref.tenant, ["dead_letters.arrived"]
+    secret = "env:PIECEWORK_WEBHOOK_TEST"
+    marked = Subscription("ops", "https://hooks.example/x", secret, events=events)
+    await set_webhook(watch.world.rt, marked, "us")
     hook = await watch.world.subscribe()
-    table, tenant = watch.store.table, watch.store.ref.tenant
-    await table.transact([watch_mark(table, tenant)])
     watch.sees(await running_job(watch.store))
     await watch.look()
     assert await watch.occasions.all()
-    item = {**hook.item, "events": ["job.ended"]}
-    await watch.store.put(keys.webhooks_pk(tenant), **item)
-    await watch.look(60)
-    assert not await watch.occasions.all()
-    marks = ActiveMarks()
-    _ = [ref async for ref in watch.store.jobs.active(marks)]
-    assert tenant not in marks.watched
+    for event, is_marked in (("dead_letters.arrived", True), ("job.ended", False)):
+        item = {**hook.item, "events": [event]}
+        await watch.store.put(keys.webhooks_pk(tenant), **item)
+        await watch.look(60)
+        assert not await watch.occasions.all()
+        marks = ActiveMarks()
+        _ = [ref async for ref in watch.store.jobs.active(marks)]
+        assert (tenant in marks.watched) is is_marked
 
 
 async def test_a_lost_race_changes_nothing(watch: Watch) -> None:

@@ -197,13 +197,13 @@ class Reconciler:
         if self._next_pass.get(ref, 0.0) > now and not actions.total():
             return actions
         self._context.overdue.forget(ref)
-        if job.status.ended:
-            self._forget(ref)
-        else:
+        if not job.status.ended:
             self._next_pass[ref] = now + self.interval_s(job)
             if job.has_ladder:
                 self._climbing.add(ref)
         actions += await reconcile_job(self._context, job)
+        if job.status.ended:
+            self._forget(ref)  # nothing else would drop what this pass saw
         if ref in self._context.quiet.jobs:
             self._next_pass[ref] = now + self.interval_s(job, at_least=POLL_S)
         return actions

@@ -175,6 +175,7 @@ def test_a_job_that_has_ended_is_forgotten(
         here.request_pass()
         assert (await here.run_pass()).total() == 0
         assert not here.leases.is_watching
+        assert not here._context.activity
 
     run_virtually(passes())
     assert len(times_read) == 1

@@ -219,10 +219,12 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
     newer: list[ChunkRef] = []
     order = BlockedChunks()
     groups = await groups_to_read(rt.tallies, job)
-    quiet = context.quiet.of(job, rt.clock()) & groups
-    open_chunks, awake = len(quiet), 0
+    found = context.quiet.of(job, rt.clock())
+    quiet = {group: found[group] for group in groups & found.keys()}
+    open_chunks, awake = sum(quiet.values()), 0
+    context.note_at_rest(job.ref, open_chunks)
     may_rest = job.has_waits and not (job.is_ordered or held)
-    groups -= quiet
+    groups -= quiet.keys()
     if held:
         groups &= {keys.partition_of(chunk) for chunk in job.sample}
     context.leases.keep_only(job.ref, groups)
@@ -263,26 +265,28 @@ class Resting:
 
     Attributes:
         due_at: The first time; empty: there is none, or another chunk is open.
+        open: The chunks of the group that have not ended.
     """
 
     job: Job
     due_at: str = ""
+    open: int = 0
     awake: bool = False
 
     def note(self, chunk: Chunk) -> None:
         """Add a chunk that was read."""
-        if chunk.status.terminal or self.awake:
+        if chunk.status.terminal:
             return
-        self.awake = chunk.status is not ChunkStatus.WAITING or not chunk.due_at
-        if self.awake:
-            self.due_at = ""
-        else:
-            self.due_at = min(filter(None, (self.due_at, chunk.due_at)))
+        self.open += 1
+        rests = chunk.status is ChunkStatus.WAITING and bool(chunk.due_at)
+        self.awake = self.awake or not rests
+        first = min(filter(None, (self.due_at, chunk.due_at)), default="")
+        self.due_at = "" if self.awake else first
 
     def end(self, context: PassContext, group: int, *, unless: bool) -> None:
         """Record whether the group needs no read until its first chunk is due."""
         due_at = "" if unless else self.due_at
-        context.quiet.note(self.job, group, due_at, context.rt.clock())
+        context.quiet.note(self.job, group, due_at, self.open, context.rt.clock())
 
 
 async def on_all_ended(

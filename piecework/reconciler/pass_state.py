@@ -123,15 +123,17 @@ class Activity:
     """What the last pass saw of a job.
 
     Attributes:
-        open: The chunks that have not ended, of those that were read.
+        open: The chunks that have not ended, also those of quiet groups.
         runs: Whether a worker has a valid lease on one of them.
         blocked_on: What chunks wait for: dependencies, and other causes of a wait.
+        at_rest: Those of the open chunks that wait in the index of long waits.
     """
 
     job: Job
     open: int = 0
     runs: bool = False
     blocked_on: set[str] = field(default_factory=set)
+    at_rest: int = 0
 
     def note(self, chunk: Chunk, now: float) -> None:
         """Record a chunk that was read."""
@@ -140,11 +142,17 @@ class Activity:
             self.runs = self.runs or moment(chunk.claim_expires_at) > now
         elif chunk.status is ChunkStatus.WAITING:
             self.blocked_on.add(chunk.blocked_on)
+            self.at_rest += bool(chunk.due_at) and moment(chunk.due_at) > now
+
+    @property
+    def could_go_on(self) -> bool:
+        """Whether an open chunk waits for no moment and no person."""
+        return self.open > self.at_rest
 
     @property
     def is_quiet(self) -> bool:
-        """Whether chunks are open, and no worker runs one."""
-        return self.open > 0 and not self.runs and self.job.status in ACTING
+        """Whether chunks could go on, and no worker runs one."""
+        return self.could_go_on and not self.runs and self.job.status in ACTING
 
     @property
     def state(self) -> str:
@@ -168,18 +176,21 @@ class QuietGroups:
 
     #: The jobs of which no open chunk needs a read.
     jobs: set[JobRef] = field(default_factory=set)
-    _until: dict[tuple[JobRef, int], dict[int, float]] = field(default_factory=dict)
+    #: Until when each group is quiet, and its open chunks.
+    _until: dict[tuple[JobRef, int], dict[int, tuple[float, int]]] = field(
+        default_factory=dict
+    )
 
-    def of(self, job: Job, now: float) -> set[int]:
-        """Return the quiet groups of a job at a time in seconds since 1970."""
+    def of(self, job: Job, now: float) -> dict[int, int]:
+        """Return the quiet groups of a job at a time, with their open chunks."""
         groups = self._until.get((job.ref, job.gen), {})
-        return {group for group, until in groups.items() if until > now}
+        return {group: open_ for group, (until, open_) in groups.items() if until > now}
 
-    def note(self, job: Job, group: int, due_at: str, now: float) -> None:
+    def note(self, job: Job, group: int, due_at: str, open_: int, now: float) -> None:
         """Record a group that was read; empty: a chunk of it does not wait long."""
         groups = self._until.setdefault((job.ref, job.gen), {})
         if due_at:
-            groups[group] = min(moment(due_at), now + QUIET_S)
+            groups[group] = min(moment(due_at), now + QUIET_S), open_
         else:
             groups.pop(group, None)
 
@@ -229,6 +240,13 @@ class PassContext:
         seen = self.activity.get(chunk.ref.of)
         if seen is not None:
             seen.note(chunk, self.rt.clock())
+
+    def note_at_rest(self, ref: JobRef, chunks: int) -> None:
+        """Record the open chunks of the groups that this pass does not read."""
+        seen = self.activity.get(ref)
+        if seen is not None:
+            seen.open += chunks
+            seen.at_rest += chunks
 
     async def dispatch(self, job: Job, ref: ChunkRef, gen: int) -> None:
         """Give a chunk of a job to the local worker; otherwise queue its message."""

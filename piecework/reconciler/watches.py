@@ -24,7 +24,7 @@ from piecework.domain.webhook import (
 )
 from piecework.explain.causes import find
 from piecework.explain.findings import Finding, Rank
-from piecework.explain.situation import read_situation
+from piecework.explain.situation import Situation, read_situation
 from piecework.reconciler.pass_state import Activity
 from piecework.resilience.breaker import BreakerPhase
 from piecework.runtime import Runtime
@@ -145,7 +145,11 @@ class Look:
             if occasion is None:
                 if seen.is_quiet and self._hooks_of(subject):
                     await self.store.begin(subject, iso(self.rt.clock()), seen.state)
-            elif occasion.state != seen.state or self.watches.keeps_running(ref, seen):
+            elif (
+                occasion.state != seen.state
+                or not seen.could_go_on
+                or self.watches.keeps_running(ref, seen)
+            ):
                 acts = seen.job.status is JobStatus.RUNNING
                 how = "makes progress" if acts else f"is {seen.job.status}"
                 await self._end(occasion, how)
@@ -154,7 +158,7 @@ class Look:
         for subject, occasion in known.items():
             if subject not in jobs:
                 job = await self.rt.jobs.read(JobRef(self.tenant, subject.name))
-                if job is None or job.status.ended:
+                if job is None or job.status.ended or job.status.gone:
                     await self._end(occasion, f"is {job.status if job else 'deleted'}")
 
     async def _explain(
@@ -167,10 +171,11 @@ class Look:
         job = await self.rt.jobs.read(ref)
         if job is None:
             return True
-        findings = find(await read_situation(self.rt, job))
+        situation = await read_situation(self.rt, job)
+        findings = find(situation)
         if any(finding.kind.code == "job.progressing" for finding in findings):
             await self._end(occasion, "makes progress")
-        elif (cause := cause_of(findings, seen.open)) is not None:
+        elif (cause := cause_of(findings, situation)) is not None:
             lasted_s = self.rt.clock() - moment(occasion.since)
             facts = {
                 "since": occasion.since,
@@ -193,17 +198,21 @@ class Look:
             return
         fleet = await read_fleet(self.rt.table)
         waiting = self._pipelines_by_blocker()
+        lasting = dict(known)
+        for subject, occasion in known.items():
+            now = fleet.breakers.get(subject.name)
+            closed = now is None or now.phase is BreakerPhase.CLOSED
+            if closed or fleet.closed_since(subject.name, occasion.since):
+                how = "is closed" if closed else "was closed, and opened again"
+                await self._end(occasion, how)
+                del lasting[subject]
         for name, state in fleet.breakers.items():
             if state.phase is BreakerPhase.CLOSED:
                 continue
             # A breaker that no call tries any more stays open, and stops no job.
             if waiting.get(name) or state.open_until > self.rt.clock():
                 for pipeline in ("", *waiting.get(name, ())):
-                    await self._open(Subject(BREAKER, name, pipeline), known, fleet)
-        for subject, occasion in known.items():
-            now = fleet.breakers.get(subject.name)
-            if now is None or now.phase is BreakerPhase.CLOSED:
-                await self._end(occasion, "is closed")
+                    await self._open(Subject(BREAKER, name, pipeline), lasting, fleet)
 
     def _pipelines_by_blocker(self) -> dict[str, set[str]]:
         """Return the pipelines with chunks that wait, by what they wait for."""
@@ -303,8 +312,10 @@ class Look:
         return event_id(self.tenant, *occasion.subject, occasion.since, end)
 
 
-def cause_of(findings: Sequence[Finding], open_: int) -> Finding | None:
+def cause_of(findings: Sequence[Finding], situation: Situation) -> Finding | None:
     """Return why a quiet job is stuck; None: all its open chunks are meant to wait."""
+    join = situation.join
+    open_ = situation.open.number + (join is not None and not join.status.terminal)
     meant = sum(finding.chunks for finding in findings if finding.kind.intended)
     causes = (
         finding

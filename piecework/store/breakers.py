@@ -209,16 +209,27 @@ class FleetRecord:
 
     Attributes:
         opened_at: When each breaker opened last, ISO 8601; empty: never.
+        closed_at: When it closed last.
     """
 
     breakers: Mapping[str, BreakerSnapshot]
     opened_at: Mapping[str, str]
     quotas: Mapping[str, Quota]
+    closed_at: Mapping[str, str]
+
+    def closed_since(self, name: str, since: str) -> bool:
+        """Return whether an open breaker was closed after a time at which it was open.
+
+        Workers write the times, and their clocks differ: a breaker that has not opened
+        since was not closed.
+        """
+        closed = self.closed_at.get(name, "")
+        return since < closed <= self.opened_at.get(name, "")
 
 
 async def read_fleet(table: Table) -> FleetRecord:
     """Read the breakers and the limits of all dependencies; skip newer rows."""
-    breakers, opened_at, quotas = {}, {}, {}
+    breakers, quotas, opened_at, closed_at = {}, {}, {}, {}
     async for row in table.query(keys.BREAKERS_PK, any_version=True):
         if is_newer(row) or row["sk"].startswith(keys.BUDGET_PREFIX):
             continue
@@ -228,7 +239,8 @@ async def read_fleet(table: Table) -> FleetRecord:
         elif (found := snapshot(row)) is not None:
             breakers[name] = found
             opened_at[name] = read_optional_text(row, "opened_at") or ""
-    return FleetRecord(breakers, opened_at, quotas)
+            closed_at[name] = read_optional_text(row, "closed_at") or ""
+    return FleetRecord(breakers, opened_at, quotas, closed_at)
 
 
 def snapshot(row: Item | None) -> BreakerSnapshot | None:

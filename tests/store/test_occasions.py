@@ -23,6 +23,7 @@ from tests.store.conftest import NOW, Store
 from tests.store.test_outbox import World
 
 AFTER_S = 900
+SLEEPS = {"status": "WAITING", "blocked_on": "timer"}
 
 
 @dataclass
@@ -75,12 +76,11 @@ async def watch(store: Store) -> Watch:
     return Watch(world)
 
 
-async def running_job(store: Store) -> Any:
+async def running_job(store: Store, status: JobStatus = JobStatus.RUNNING) -> Any:
     """Lay down a job whose one chunk waits for a worker, and no worker runs."""
     sent = iso(NOW - 30)
-    return await store.put_job(
-        JobStatus.RUNNING, chunks=4, sent_at=sent, opened_at=sent, created_at=sent
-    )
+    times = dict.fromkeys(("sent_at", "opened_at", "created_at"), sent)
+    return await store.put_job(status, chunks=4, **times)
 
 
 async def test_a_stuck_job_is_told_once_with_its_finding_and_then_its_end(
@@ -140,56 +140,64 @@ async def test_an_attempt_between_two_looks_is_not_progress(watch: Watch) -> Non
         watch.sees(job, runs=runs)
         await watch.look(AFTER_S / 2)
         assert len(await watch.occasions.all()) == 1
-    watch.sees(job, runs=True)
-    await watch.look(60)
-    assert not await watch.occasions.all()
+    for runs, at_rest, noted in ((True, 0, 0), (False, 0, 1), (False, 1, 0)):
+        watch.sees(job, runs=runs)
+        watch.watches.activity[job.ref].at_rest = at_rest
+        await watch.look(60)
+        assert len(await watch.occasions.all()) == noted
 
 
 @pytest.mark.parametrize(
     ("facts", "kinds"),
     [
         # The job waits because its pipeline wants it.
-        ({"status": "WAITING", "blocked_on": "timer"}, []),
+        (SLEEPS, []),
         ({"status": "WAITING", "blocked_on": "answer", "question": "approval"}, []),
         # An operator paused its dependency.
         ({"status": "WAITING", "blocked_on": "fax", "error_code": PAUSED}, []),
         # A worker runs the chunk, although the passes have not seen it.
         ({"status": "RUNNING", "claimed_by": "w", "fence": 1}, []),
         ({"status": "WAITING", "error_code": "tool.http.500"}, ["job.stuck"]),
+        # A chunk beside one that sleeps could go on, and so could a join.
+        ({**SLEEPS, "beside": 4}, ["job.stuck"]),
+        ({**SLEEPS, "beside": keys.JOIN_CHUNK}, ["job.stuck"]),
     ],
-    ids=["sleeps", "asks", "dependency paused", "runs", "retries"],
+    ids=["sleeps", "asks", "dependency paused", "runs", "retries", "beside", "join"],
 )
 async def test_a_job_that_is_meant_to_wait_is_not_stuck(
     watch: Watch, facts: dict[str, Any], kinds: list[str]
 ) -> None:
     await watch.world.subscribe()
     later = iso(NOW + 5 * AFTER_S)
+    beside = watch.store.ref.chunk(facts.get("beside", 3))
+    pending = {"status": "PENDING", "gen": 2, "fence": 0, "attempts": 0}
+    await watch.store.put(beside.pk, beside.sk, **pending)
     until = "claim_expires_at" if "claimed_by" in facts else "retry_at"
     await watch.store.put_chunk(**facts, **{until: later})
     pause = {"pause_code": "operator", "pause_message": "price change"}
     pause |= {"paused_by": "me", "paused_at": iso(NOW)}
     await watch.store.put(keys.BREAKERS_PK, keys.limits_sk("fax"), **pause)
-    job = await running_job(watch.store)
+    status = JobStatus.FINALIZING if beside.is_join else JobStatus.RUNNING
+    job = await running_job(watch.store, status)
     for _ in range(2):
         watch.sees(job)
         await watch.look(AFTER_S)
     assert [kind for _, kind in await watch.told()] == kinds
 
 
-async def test_an_occasion_ends_with_its_job(watch: Watch) -> None:
+@pytest.mark.parametrize("status", [JobStatus.CANCELLED, JobStatus.DELETED])
+async def test_an_occasion_ends_with_its_job(watch: Watch, status: JobStatus) -> None:
     await watch.world.subscribe()
     job = await running_job(watch.store)
     watch.sees(job)
     await watch.look()
     await watch.look(AFTER_S)
-    await watch.world.end_job()
+    await watch.store.put_job(status)
     watch.watches.activity.clear()  # type: ignore[attr-defined]
     await watch.look(60)
     told = await watch.told()
-    assert told == [
-        ("ops", kind) for kind in ("job.ended", "job.stuck", "job.stuck.over")
-    ]
-    assert "is CANCELLED" in (await watch.body("job.stuck.over"))["text"]
+    assert told == [("ops", "job.stuck"), ("ops", "job.stuck.over")]
+    assert f"is {status}" in (await watch.body("job.stuck.over"))["text"]
 
 
 async def test_an_open_breaker_is_told_to_all_and_to_the_pipelines_that_wait(
@@ -213,11 +221,19 @@ async def test_an_open_breaker_is_told_to_all_and_to_the_pipelines_that_wait(
         await watch.look(AFTER_S / 2)
     assert await watch.told() == [("ops", "breaker.open"), ("ours", "breaker.open")]
 
+    # It was closed and opened again between two looks. The clocks of workers differ.
+    breaker["closed_at"] = iso(NOW + 1)
+    for opened, number in ((NOW, 2), (NOW + AFTER_S, 4), (NOW + AFTER_S, 6)):
+        breaker["opened_at"] = iso(opened)
+        await watch.store.put(keys.BREAKERS_PK, name, **breaker)
+        await watch.look(2 * AFTER_S if number == 6 else 60)
+        assert len(await watch.told()) == number
+
     closed = {"breaker_state": "closed", "gen": 2}
     await watch.store.put(keys.BREAKERS_PK, name, **closed)
     await watch.look(60)
     ends = [each for each in await watch.told() if each[1] == "breaker.open.over"]
-    assert [webhook for webhook, _ in ends] == ["ops", "ours"]
+    assert [webhook for webhook, _ in ends] == ["ops", "ops", "ours", "ours"]
 
 
 async def test_a_breaker_that_no_call_tries_any_more_is_not_told(watch: Watch) -> None:

@@ -18,6 +18,7 @@ from piecework.reconciler.jobs import (
     finish_submit,
     reconcile_chunk,
     reconcile_chunks,
+    reconcile_job,
     send_join,
 )
 from tests.store.conftest import NOW, SETTINGS, Store
@@ -129,6 +130,21 @@ async def test_what_an_opened_job_did_not_send_is_sent(
     job = await running_job(store, **facts)
     await reconcile_chunks(pass_context(store), job)
     assert begun == asked
+
+
+async def test_a_group_at_rest_is_not_read_again_and_its_chunks_count(
+    store: Store,
+) -> None:
+    await store.put_chunk(status="WAITING", due_at=iso(NOW + 9_000))
+    other = store.ref.chunk(keys.PARTITION_SIZE)
+    facts = {"chunks": keys.PARTITION_SIZE + 1, "has_waits": True, "sent_at": RECENT}
+    job, here = await running_job(store, **facts), pass_context(store)
+    for status, number in (("PENDING", 2), ("PENDING", 2), ("SUCCEEDED", 1)):
+        await store.put(other.pk, other.sk, status=status, gen=2, fence=0, attempts=0)
+        await reconcile_job(here, job)
+        seen = here.activity[job.ref]
+        assert {0: 1} == here.quiet.of(job, NOW)
+        assert (number, 1, number == 2) == (seen.open, seen.at_rest, seen.is_quiet)
 
 
 # ── a cancel ────────────────────────────────────────────────────────────────

@@ -80,8 +80,8 @@ def test_what_was_seen_in_a_spared_group_is_dropped() -> None:
 def test_the_quiet_groups_of_a_job_that_has_ended_are_forgotten() -> None:
     quiet, again = QuietGroups(), job(1, gen=2)
     for each in job(1), again:
-        quiet.note(each, 0, iso(60.0), 0.0)
+        quiet.note(each, 0, iso(60.0), 1, 0.0)
 
     quiet.forget(REF)
 
-    assert set() == quiet.of(job(1), 0.0) | quiet.of(again, 0.0)
+    assert {} == quiet.of(job(1), 0.0) | quiet.of(again, 0.0)

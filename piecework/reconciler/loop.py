@@ -201,7 +201,12 @@ class Reconciler:
             self._next_pass[ref] = now + self.interval_s(job)
             if job.has_ladder:
                 self._climbing.add(ref)
-        actions += await reconcile_job(self._context, job)
+        try:
+            actions += await reconcile_job(self._context, job)
+        except Exception:
+            # To the watches, a part of the open chunks would look like progress.
+            self._context.activity.pop(ref, None)
+            raise
         if job.status.ended:
             self._forget(ref)  # nothing else would drop what this pass saw
         if ref in self._context.quiet.jobs:

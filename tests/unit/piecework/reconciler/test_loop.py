@@ -198,6 +198,17 @@ def test_jobs_that_left_the_list_since_are_forgotten(times_read: list[float]) ->
     assert len(times_read) == 4
 
 
+def test_what_half_a_pass_saw_is_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def saw(context: Any, job: Job) -> Counter[str]:
+        context.note(Chunk.read(job.ref.chunk(0), {"status": "PENDING", "gen": 1}))
+        raise StoreError("The table does not answer.")
+
+    monkeypatch.setattr(jobs, "reconcile_chunks", saw)
+    here = reconciler(World(JobStatus.RUNNING))
+    assert run_virtually(here.run_pass()) == {"failed": 1}
+    assert not here._context.activity
+
+
 def test_a_job_that_left_the_list_is_not_overdue_for_ever(
     monkeypatch: pytest.MonkeyPatch, times_read: list[float]
 ) -> None:

@@ -52,6 +52,8 @@ class CallCounts:
     #: 0: never.
     breaker_deferrals: int = 0
     breaker_since: float = 0.0
+    #: How often of these because the retry budget was exhausted.
+    budget_deferrals: int = 0
     #: How many probes of open breakers failed in the chunk's earlier claims, and how
     #: one failed in this claim.
     failed_probes: int = 0

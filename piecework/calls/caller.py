@@ -388,8 +388,8 @@ class Caller:
     def start_compensating(self) -> None:
         """Give the compensation its own retry time, whatever the stages have used.
 
-        After `MAX_BUDGET_DEFERRALS` deferrals the retry budget is not enforced any
-        more: a compensation that never succeeds must come to an end.
+        After `MAX_BUDGET_DEFERRALS` deferrals for it, the retry budget is not enforced
+        any more: a compensation that never succeeds must come to an end.
         """
         # It stopped the stage; it must not stop the compensation.
         if isinstance(self.stop_reason, CancelRequestedError | WaitRequestedError):
@@ -398,7 +398,7 @@ class Caller:
         self.gate.keep_open()
         self.attempts.retry_time = replace(self.attempts.retry_time, spent=0.0)
         self.attempts.enforce_retry_budget = (
-            self.counts.deferrals < MAX_BUDGET_DEFERRALS
+            self.counts.budget_deferrals < MAX_BUDGET_DEFERRALS
         )
 
     def progress(self) -> None:

@@ -197,6 +197,11 @@ class ChunkRow:
         return self._optional("breaker_since")
 
     @property
+    def budget_deferrals(self) -> int:
+        """How often of these because the retry budget was exhausted."""
+        return int(self.item.get("budget_deferrals", 0))
+
+    @property
     def failed_probes(self) -> int:
         """How many probes of open breakers failed in its claims."""
         return int(self.item.get("failed_probes", 0))

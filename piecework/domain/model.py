@@ -19,6 +19,7 @@ COUNTS = frozenset(
     {
         "attempts",
         "breaker_deferrals",
+        "budget_deferrals",
         "deferrals",
         "failed_probes",
         "fence",

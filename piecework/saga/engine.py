@@ -115,6 +115,7 @@ async def recover(
         pivot=pivot,
         rng=limits.rng,
         deferrals=counts.deferrals,
+        budget_deferrals=counts.budget_deferrals,
         probed=counts.has_failed_probe,
         declared_s=pipeline.retry_delay_s(ctx.attempt),
     )

@@ -186,7 +186,8 @@ def failure_to_decide(
     It is another one if the chunk must not wait any longer: the failure of its probe,
     the failure that was not retried, or the story of its deferrals.
     """
-    if failure.code == BUDGET_CODE and counts.deferrals >= MAX_BUDGET_DEFERRALS:
+    spent = counts.budget_deferrals >= MAX_BUDGET_DEFERRALS
+    if failure.code == BUDGET_CODE and spent:
         return counts.unretried.get(failure.dependency, failure)
     if failure.code != OPEN_CODE or not failure.dependency:
         return failure
@@ -236,7 +237,7 @@ def exhausted_failure(
     )
 
 
-def decide(
+def decide(  # noqa: PLR0913 -- facts of the chunk
     failure: ErrorEnvelope,
     *,
     attempts_left: int,
@@ -244,17 +245,19 @@ def decide(
     pivot: Pivot,
     rng: Random,
     deferrals: int = 0,
+    budget_deferrals: int = 0,
     probed: bool = False,
     declared_s: float | None = None,
 ) -> Decision:
     """Return the decision for a chunk whose stage failed after all variants.
 
-    `deferrals`: how often the chunk was deferred before without spending an attempt.
+    `deferrals`: how often the chunk was deferred before without spending an attempt;
+    `budget_deferrals`: how often of these because the retry budget was exhausted.
     `probed`: as for `deferral_delay`. `declared_s`: as for `backoff`.
     """
     dependency = blocked_on(failure)
-    may_defer = failure.code in WAITS_FOR_THE_FLEET or deferrals < MAX_BUDGET_DEFERRALS
-    if dependency and may_defer:
+    has_budget_left = budget_deferrals < MAX_BUDGET_DEFERRALS
+    if dependency and (failure.code in WAITS_FOR_THE_FLEET or has_budget_left):
         wait = deferral_delay(failure, attempt, deferrals, rng, probed=probed)
         return RetryLater(wait, dependency)
     may_pass = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}

@@ -29,6 +29,7 @@ from piecework.domain.outcome import (
     leaves_queue,
 )
 from piecework.resilience.breaker import OPEN_CODE
+from piecework.resilience.retry import BUDGET_CODE
 from piecework.settings import Settings
 from piecework.store.cancellation import cancelled_at_stage
 from piecework.store.claims import OWNED, ownership_values
@@ -124,6 +125,9 @@ class Settlements:
             more += ", breaker_deferrals = :waits, breaker_since = :since"
             values["waits"] = claim.chunk.breaker_deferrals + 1
             values["since"] = since or iso(self.clock())
+        if deferred.failure.code == BUDGET_CODE:
+            more += ", budget_deferrals = :budget"
+            values["budget"] = claim.chunk.budget_deferrals + 1
         if deferred.probe_failed:
             more += ", failed_probes = :probes"
             values["probes"] = claim.chunk.failed_probes + 1

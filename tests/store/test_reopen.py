@@ -50,7 +50,12 @@ async def test_a_new_generation_has_all_attempts_and_waits_first(
 ) -> None:
     names = ("releases", "takeovers", "deferrals", "outages")
     spent: dict[str, Any] = dict.fromkeys((*names, "recoveries", "redispatches"), 9)
-    spent |= {"breaker_deferrals": 9, "breaker_since": iso(NOW), "failed_probes": 2}
+    spent |= {
+        "breaker_deferrals": 9,
+        "budget_deferrals": 9,
+        "breaker_since": iso(NOW),
+        "failed_probes": 2,
+    }
     chunk = await store.put_chunk(status="DEAD", attempts=3, fence=7, **spent)
     await store.put_job(JobStatus.REOPENING, gen=5)
     assert await reopen_chunk(store.table, chunk, 5) is True

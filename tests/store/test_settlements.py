@@ -20,6 +20,7 @@ from piecework.domain.outcome import (
 from piecework.domain.protocols import ClaimLostError
 from piecework.domain.rows import EffectRow, StageRow
 from piecework.questions import Approval, declare
+from piecework.resilience.retry import BUDGET_CODE
 from piecework.store.checkpoints import Work
 from piecework.store.settlements import Calls
 from tests.store.conftest import NOW, Store
@@ -42,6 +43,8 @@ from tests.store.writes import (
     schedule_retry,
     succeed,
 )
+
+EXHAUSTED = FAILURE.model_copy(update={"code": BUDGET_CODE})
 
 
 async def test_a_complete_stage_moves_the_cursor_and_keeps_its_value(
@@ -257,6 +260,7 @@ async def test_a_chunk_that_waits_for_a_dependency_never_pays_for_it(
         ({"failed_probes": 1}, {"probe_failed": True}, (iso(NOW), 2)),
         ({"failed_probes": 1}, {}, (iso(NOW), 1)),
         ({}, {"failure": FAILURE, "blocked_on": STORE}, (None, None)),
+        ({"budget_deferrals": 9}, {"failure": EXHAUSTED}, (None, None)),
     ],
 )
 async def test_a_deferral_keeps_when_the_chunk_began_to_wait(
@@ -270,6 +274,7 @@ async def test_a_deferral_keeps_when_the_chunk_began_to_wait(
     await store.settlements.defer(claim, deferred, calls=Calls(0))
     item = await store.item()
     assert expected == (item.get("breaker_since"), item.get("failed_probes"))
+    assert item.get("budget_deferrals", 0) == 10 * ("budget_deferrals" in known)
 
 
 QUESTION = declare("ok", "?", Approval, 60.0, (), (), None).at("first", "ok", NOW)

@@ -46,6 +46,7 @@ CHUNK = (
         "deferrals",
         "breaker_deferrals",
         "breaker_since",
+        "budget_deferrals",
         "failed_probes",
         "outages",
         "pivot_untried_fence",

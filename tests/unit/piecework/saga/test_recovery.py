@@ -99,8 +99,9 @@ def test_a_deferred_chunk_spends_no_attempt_up_to_the_limit(
 ) -> None:
     failure = envelope(ErrorClass.TRANSIENT, code=code, dependency="bank")
     rules: dict[str, Any] = {"attempt": 1, "pivot": Pivot.AHEAD, "rng": Lowest()}
-    some = recovery.decide(failure, attempts_left=1, deferrals=deferrals, **rules)
-    none = recovery.decide(failure, attempts_left=0, deferrals=deferrals, **rules)
+    rules |= {"deferrals": 1_000, "budget_deferrals": deferrals}
+    some = recovery.decide(failure, attempts_left=1, **rules)
+    none = recovery.decide(failure, attempts_left=0, **rules)
     assert expected == getattr(some, "blocked_on", None)
     assert none == (some if expected else Compensate())
 

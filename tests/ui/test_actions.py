@@ -70,7 +70,7 @@ async def test_a_job_is_paused_with_a_reason_and_resumed(
     text = await perform(page, "/actions/pause?job=j-1", reason="price change")
     assert "Job j-1 is PAUSED" in text
     _, shown = await page.get("/jobs/j-1")
-    assert "person: price change (by ann@desk" in shown
+    assert "operator: price change (by ann@desk" in shown
     assert "/actions/pause" not in shown
     text = await perform(page, "/actions/resume?job=j-1", reason="agreed")
     assert "Job j-1 is RUNNING" in text

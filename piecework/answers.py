@@ -123,7 +123,7 @@ def accepts(name: str, text: str) -> bool:
 def problems(error: ValidationError) -> str:
     """Return what is wrong with an answer, field by field; no value is quoted."""
     found = error.errors(include_input=False, include_url=False)
-    told = [f"{'.'.join(map(str, e['loc'])) or 'it'}: {e['msg']}" for e in found]
+    told = [f"{'.'.join(map(str, e['loc'])) or 'answer'}: {e['msg']}" for e in found]
     return "; ".join(told[:SHOWN])
 
 

@@ -138,11 +138,7 @@ async def resolve(
     resolution = Resolution(request.actor, request.reason, iso(rt.clock()), answer)
     store = resolve_effect if row.state in IN_DOUBT else correct_effect
     if not await store(rt.table, chunk, row, resolution):
-        message = (
-            f"The effect of stage {row.stage!r} was not resolved: chunk {ref} is "
-            f"{chunk.status} at stage {chunk.stage!r}, or it changed meanwhile."
-        )
-        raise UsageError(message, code="job.effect.not_resolved")
+        raise not_resolved(chunk, row)
     state = REFUSED if answer is None else DONE
     facts = {"chunk": ref.chunk, "effect_key": row.key, "state": state}
     author = {"actor": request.actor, "reason": request.reason}
@@ -153,6 +149,23 @@ async def resolve(
         "stage": row.stage,
         **facts,
     }
+
+
+def not_resolved(chunk: Chunk, row: EffectRow) -> UsageError:
+    """Return the error of a resolution that was not stored."""
+    step = f"`piecework chunks show {chunk.ref.job} {chunk.ref.chunk}` shows both."
+    if row.state in IN_DOUBT:
+        must = "The effect can be resolved while the chunk is DEAD or CANCELLED"
+    elif keys.is_compensation_stage(row.stage):
+        must = "The resolution of an effect of a compensation is final"
+    else:
+        must = (
+            "A resolution can be corrected while the chunk is DEAD or CANCELLED at "
+            f"stage {row.stage!r}"
+        )
+    now = f"{chunk.ref} is {chunk.status} at stage {chunk.stage!r}"
+    message = f"{must}; {now}, or the effect changed meanwhile."
+    return UsageError(message, code="job.effect.not_resolved", next_step=step)
 
 
 async def find_effect(
@@ -172,8 +185,9 @@ async def find_effect(
     if resolved and not found:
         facts = resolved[0].item
         message = (
-            f"{facts['resolved_by']} resolved the effect at {facts['resolved_at']} as "
-            f"{facts['state']}: {facts['resolve_reason']}."
+            f"{facts['resolved_by']} resolved the effect at {facts['resolved_at']}: it "
+            f"{'happened' if facts['state'] == DONE else 'did not happen'}; "
+            f"{facts['resolve_reason']}."
         )
         step = "Add --correct (`correct=True`) if that is wrong."
         raise UsageError(message, code="job.effect.not_resolved", next_step=step)
@@ -194,5 +208,5 @@ def require_fitting(row: EffectRow, answer: str) -> None:
     from piecework.answers import misfit  # loads pydantic: only writers need it
 
     if wrong := misfit(row.answer_schema, answer):
-        message = f"The answer is not what the call of {row.stage!r} returns: {wrong}."
+        message = f"The call of stage {row.stage!r} returns another answer: {wrong}."
         raise UsageError(message, code="job.effect.answer_invalid")

@@ -25,12 +25,13 @@ from piecework.errors import PieceworkError, UsageError
 from piecework.jobs.order import chunks_behind, start_next
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
-from piecework.store.checkpoints import read_work
+from piecework.store.checkpoints import read_effects, read_work
 from piecework.store.compensations import FailedCompensation
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN, Closing, DeadLetters
 from piecework.store.order import has_settled, skipping
 from piecework.store.reopen import Patched
+from piecework_orchestrator.effects import IN_DOUBT
 from piecework_orchestrator.letters import read_payload
 from piecework_orchestrator.retry import (
     INCOMPLETE,
@@ -133,7 +134,7 @@ async def edit_payload(
     """Return the new payload for a dead letter; None: the edit changes nothing.
 
     Raises:
-        UsageError: `redrive.payload.invalid`.
+        UsageError: `redrive.payload.invalid`, `redrive.effect.unresolved`.
         PieceworkError: The payload to patch cannot be read.
     """
     if not letter.payload:
@@ -149,6 +150,7 @@ async def edit_payload(
     new = edit.apply(old)
     if is_same_json(new, old):
         return None
+    await require_resolved(rt, letter)
     try:
         content = json.dumps(new, ensure_ascii=False, allow_nan=False).encode()
         read_json(content, Bounds(MOST_BYTES))  # as the worker will
@@ -160,6 +162,24 @@ async def edit_payload(
     place = PayloadRef(pack, 0, len(content))
     patch = patch_text(edit.value if not edit.whole else make_patch(old, new))
     return EditedPayload(content, pack, Patched(str(place), sha256, patch))
+
+
+async def require_resolved(rt: Runtime, letter: DeadLetterRow) -> None:
+    """Refuse another payload while an effect of the chunk is in doubt.
+
+    A call with other arguments is another call, so the effect could happen twice.
+
+    Raises:
+        UsageError: `redrive.effect.unresolved`.
+    """
+    for row in await read_effects(rt.table, letter.ref):
+        if row.state in IN_DOUBT:
+            message = (
+                f"An effect of stage {row.stage!r} of chunk {letter.ref} is in doubt: "
+                "with another payload its call would be made, too."
+            )
+            step = f"`piecework effects list {letter.job.job}` lists what to resolve."
+            raise UsageError(message, code="redrive.effect.unresolved", next_step=step)
 
 
 async def payload_of(rt: Runtime, letter: DeadLetterRow, *, required: bool) -> Any:
@@ -235,6 +255,7 @@ async def redrive(rt: Runtime, request: RedriveRequest) -> tuple[int, int]:
     Raises:
         NotFoundError: `job.record.not_found`.
         UsageError: `job.state.not_finished`; `redrive.payload.invalid`;
+            `redrive.effect.unresolved`: another payload, and an effect in doubt;
             `redrive.compensation.unknown`; `redrive.selection.empty`: all of them are
             closed; `job.retry.in_progress`, `job.retry.incomplete`.
     """

@@ -1171,6 +1171,13 @@ ROWS: Final = (
         "Correct the JSON of `--edit` or `--patch`; `--dry-run` checks it.",
     ),
     Code(
+        "redrive.effect.unresolved",
+        PERMANENT,
+        "A dead-lettered chunk has an effect in doubt, and another payload would make "
+        "its call once more.",
+        "Resolve the effect first: `piecework effects list JOB` lists it.",
+    ),
+    Code(
         "redrive.compensation.unknown",
         PERMANENT,
         "The compensation of a dead chunk cannot run again: the chunk died before it "

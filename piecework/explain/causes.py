@@ -578,8 +578,8 @@ def letters_open(view: View) -> Iterator[Finding]:
         if letters.in_doubt:
             job = view.at.job.ref.job
             message += (
-                f" {letters.in_doubt} died of an effect in doubt: resolve it before a "
-                f"redrive. `piecework effects list {job}` has the key and the command."
+                f" {letters.in_doubt} died of an effect in doubt: before a redrive "
+                f"resolve what `piecework effects list {job}` lists."
             )
         message += climbed(letters.climbs)
         yield view.finding(name, message, letters.number, since=letters.since)

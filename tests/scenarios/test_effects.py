@@ -49,6 +49,9 @@ async def test_an_effect_resolved_as_happened_is_not_repeated(
     warned = (await piecework(*redrive)).stderr
     assert f"effects resolve job-1 0 {key[:16]} --outcome happened --answer" in warned
     assert "compensat" not in warned
+    patch = ("--patch", '{"n": 8}', "--pipeline", "tests.scenarios.pipelines:faxing")
+    patched = await piecework(*redrive, *patch)
+    assert "error redrive.effect.unresolved" in patched.stderr
     resolve = ("effects", "resolve", "job-1", "0", key[:12], *HAPPENED, *WHY)
     done = await piecework(*resolve, "--answer", '"sent 7"')
     assert (0, "DONE") == (done.exit_code, "DONE" if "DONE" in done.stdout else "")
@@ -70,7 +73,9 @@ async def test_a_wrong_resolution_is_refused_or_corrected_until_its_stage_is_com
         refused = await piecework(*resolve, "--answer", wrong)
         assert 2 == refused.exit_code
         assert "error job.effect.answer_invalid" in refused.stderr
-        assert "it: Input should be a valid string" in " ".join(refused.stderr.split())
+        assert "answer: Input should be a valid string" in " ".join(
+            refused.stderr.split()
+        )
     assert 0 == (await piecework(*resolve, "--answer", '"sent 8"')).exit_code
     again = await piecework(*resolve, "--answer", '"sent 7"')
     assert "job.effect.not_resolved" in again.stderr
@@ -80,7 +85,7 @@ async def test_a_wrong_resolution_is_refused_or_corrected_until_its_stage_is_com
     assert 0 == corrected.exit_code
     assert ["sent 7"] == await redriven(scenario)
     late = await piecework(*resolve, "--answer", '"sent 8"', "--correct")
-    assert "chunk job-1/0 is SUCCEEDED at stage" in " ".join(late.stderr.split())
+    assert "at stage 'send_fax'; job-1/0 is SUCCEEDED" in " ".join(late.stderr.split())
     assert "job.effect.not_resolved" in late.stderr
     events = await piecework("jobs", "events", "job-1", "-o", "json")
     done = [e for e in events.document if e["event"] == "effect resolved"]

@@ -83,6 +83,7 @@ async def test_a_pause_says_what_it_replaces_and_whether_anything_has_the_name(
     for said in ("no limit: check the name", "in 3 seconds\n"):
         told = await piecework("limits", "set", "scarce", "--requests-per-minute", "60")
         assert " ".join(told.stderr.split()).endswith(said.strip())
+        assert "known" not in told.stdout
     for noun, name, typo in (
         ("limits", "scarce", "scarc"),
         ("pipelines", "scraping", "scrapping"),

@@ -112,7 +112,10 @@ def warn_of_edit(out: Output, selection: Selection, payloads: NewPayloads) -> No
     """Write what a new payload does not change, and which effects it may repeat."""
     if not payloads:
         return
-    out.say("completed stages keep their results; the other stages get the new payload")
+    out.say(
+        "completed stages keep their results; the other stages get the new payload, "
+        "and make each call whose arguments differ"
+    )
     if count := count_not_compensated(selection.letters):
         out.say(
             f"warning: {count} of them have effects that were not compensated, and a "

@@ -29,6 +29,7 @@ from piecework_orchestrator.cli.output import Column, Output, facts
 from piecework_orchestrator.cli.run import confirm, run_client, run_connected
 from piecework_orchestrator.effects import effects_in_doubt, require_reason
 from piecework_orchestrator.inspector import require_job
+from piecework_orchestrator.letters import chunk_name
 
 
 def list_effects(
@@ -46,7 +47,7 @@ def list_effects(
         only = parse_chunk(chunk) if chunk else None
         found, more = await take_first(effects_in_doubt(rt, record, only), limit)
         columns = [
-            Column("CHUNK", "chunk", right=True),
+            Column("CHUNK", lambda row: chunk_name(row["chunk"]), right=True),
             Column("STATUS", "status"),
             Column("STAGE", "stage"),
             Column("STATE", "state"),

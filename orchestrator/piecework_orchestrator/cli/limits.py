@@ -86,6 +86,8 @@ def set_limits(
         limits = Limits(requests_per_minute, tokens_per_minute, concurrent)
         if bool(limits) == unset:
             message = "Name at least one limit, or --unset."
+            if unset:
+                message = "--unset removes all limits: it excludes the other options."
             step = f"piecework limits set {dependency} --requests-per-minute 500"
             if dependency.startswith(TENANT_LIMIT):
                 step = f"piecework limits set {dependency} --concurrent 20"
@@ -135,7 +137,9 @@ def resume_dependency(
 
 def show(out: Output, document: dict[str, Any], seen: str) -> None:
     """Write the limits of a dependency after a change, and when workers see it."""
-    out.document(document, lambda console: console.print(facts(document.items())))
+    told = {"replaced", "known", "similar"}  # by a sentence below the table
+    rows = [(name, value) for name, value in document.items() if name not in told]
+    out.document(document, lambda console: console.print(facts(rows)))
     if out.table:
         out.say(seen)
 

@@ -9,13 +9,13 @@ from piecework.jobs.fan_out import Progress
 from piecework.jobs.pausing import resume_job
 from piecework.jobs.pipeline_pauses import require_running_pipeline
 from piecework.runtime import Runtime
+from piecework_orchestrator.inspector import job_facts, pause_command
 
 #: What an operator does next with a job that cannot be paused, by its status.
 STEPS = {
     JobStatus.SUBMITTING: "Wait until `piecework jobs show {job}` says RUNNING.",
     JobStatus.REOPENING: "Wait until `piecework jobs show {job}` says RUNNING.",
     JobStatus.FINALIZING: "Its chunks have all ended, and its join runs.",
-    JobStatus.PAUSED: "End this pause with `piecework jobs resume {job}` first.",
 }
 
 
@@ -37,6 +37,8 @@ async def pause(rt: Runtime, ref: JobRef, *, actor: str, reason: str) -> Job:
     if job is None:
         raise not_found(ref)
     step = STEPS.get(job.status, "See `piecework jobs show {job}`.")
+    if job.pause is not None:
+        step = f"End this pause with `{pause_command(job_facts(job, rt.clock()))}`."
     message = f"Job {ref.job} is {status_text(job)}: it cannot be paused."
     raise UsageError(
         message, code="job.state.not_pausable", next_step=step.format(job=ref.job)

@@ -106,7 +106,8 @@ def claim_spans(chunk: Chunk, now: str) -> Iterator[Document]:
             "attempt": chunk.attempts,
             "worker": chunk.claimed_by or chunk.ended_by,
             "end": str(chunk.status).lower(),
-            "code": chunk.error_code,
+            # That of a claim that goes on would be the error of an earlier one.
+            "code": chunk.error_code if chunk.status.terminal else "",
         }
         end = chunk.settled_at or now
         yield span(name, "claim", chunk.claimed_at, end, **facts)

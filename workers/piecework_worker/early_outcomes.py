@@ -129,7 +129,8 @@ def outcome_of_interrupt(chunk_run: ChunkRun, settings: Settings) -> Outcome:
         case InterruptReason.PAUSED:
             return Paused(pivot_untried(chunk_run))
         case InterruptReason.STALLED:
-            reason = f"No call or stage ended for {settings.stall_timeout_s:g} s."
+            seconds = f"{settings.stall_timeout_s:g} s"
+            reason = f"No call ended and no `ctx.progress()` came for {seconds}."
             return retry_after_timeout(chunk_run, "runtime.stage.stalled", reason)
         case InterruptReason.TIMEOUT:
             reason = f"The chunk ran for more than {settings.max_runtime_s:g} s."

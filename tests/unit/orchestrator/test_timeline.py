@@ -46,6 +46,7 @@ def story() -> dict[str, Any]:
         done = await fleet.driver.submit(REF, parcels, [Parcel()], mortal=False)
         assert done == "done"
         await asyncio.sleep(80.0)  # the second attempt runs
+        second = await chunk_timeline(fleet.rt, await fleet.job(), REF.chunk(0))
         fleet.kill()
         fleet.worker(parcels)
         await asyncio.sleep(400.0)
@@ -53,6 +54,7 @@ def story() -> dict[str, Any]:
         assert job.status.ended
         ref = REF.chunk(0)
         return {
+            "second": second["spans"],
             "chunk": await chunk_timeline(fleet.rt, job, ref),
             "job": await job_timeline(fleet.rt, job),
             "events": await job_events(fleet.rt, job),
@@ -79,6 +81,8 @@ def test_each_attempt_and_each_wait_has_start_end_and_reason() -> None:
         "runtime.worker.lost",
     ]
     assert waits[0]["seconds"] >= 30.0
+    running = [span for span in told["second"] if span["kind"] == "claim"][-1]
+    assert ("running", None) == (running["end"], running.get("code"))
     assert [c["to"] for c in claims[:2]] == [w["from"] for w in waits]
     assert [c["from"] for c in claims[1:]] == [w["to"] for w in waits]
 

@@ -308,19 +308,21 @@ def test_a_large_cancel_reports_when_it_is_on_record(
 
 
 @pytest.mark.parametrize(
-    ("command", "status", "code", "step"),
+    ("command", "status", "by", "step"),
     [
-        ("resume", "CANCELLED", "job.state.not_paused", "piecework jobs retry a"),
-        ("resume", "RUNNING", "job.state.not_paused", "piecework jobs show a"),
-        ("pause", "FAILED", "job.state.not_pausable", "piecework jobs show a"),
-        ("pause", "FINALIZING", "job.state.not_pausable", "its join runs"),
-        ("pause", "PAUSED", "job.state.not_pausable", "piecework jobs resume a"),
+        ("resume", "CANCELLED", "operator", "piecework jobs retry a"),
+        ("resume", "RUNNING", "operator", "piecework jobs show a"),
+        ("pause", "FAILED", "operator", "piecework jobs show a"),
+        ("pause", "FINALIZING", "operator", "its join runs"),
+        ("pause", "PAUSED", "operator", "piecework jobs resume a"),
+        ("pause", "PAUSED", "pipeline", "piecework pipelines resume toy"),
     ],
 )
 def test_a_pause_and_a_resume_name_the_command_that_fits_the_status(
-    run: Run, deployment: Deployment, command: str, status: str, code: str, step: str
+    run: Run, deployment: Deployment, command: str, status: str, by: str, step: str
 ) -> None:
-    pause = {"pause_code": "operator", "pause_message": "x", "paused_by": "you"}
+    code = f"job.state.not_{'pausable' if command == 'pause' else 'paused'}"
+    pause = {"pause_code": by, "pause_message": "x", "paused_by": "you"}
     deployment.job("a", status, 1, **pause, paused_at=SETTLED)
     done = run("jobs", command, "a", "--reason", "x")
     assert 2 == done.exit_code

@@ -6,6 +6,7 @@ ctx.call = key -> stored? -> intent -> attempts -> stored
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -61,6 +62,7 @@ class Context(Generic[P]):
         shared: The stages whose results a stage has read, and may have changed.
         closed: Whether the stage has ended; code that it left behind cannot call.
         current: The context that the present or last run of a stage received.
+        thread: The thread of the event loop that makes the calls.
     """
 
     payload: P
@@ -78,6 +80,7 @@ class Context(Generic[P]):
     shared: set[str] = field(default_factory=set, repr=False)
     closed: bool = field(default=False, repr=False)
     current: Self | None = field(default=None, repr=False)
+    thread: int = field(default_factory=threading.get_ident, repr=False)
 
     def for_stage(self) -> Self:
         """Return the context for one run of a stage, with its own copy of the payload.
@@ -123,7 +126,8 @@ class Context(Generic[P]):
         Raises:
             UsageError: `pipeline.call.indistinct`: a lambda, a function in a function
                 or a method of an object; `pipeline.argument.indistinct`: an argument
-                whose content cannot be seen, such as a generator. Nothing was sent.
+                whose content cannot be seen, such as a generator;
+                `pipeline.call.in_thread`. Nothing was sent.
             Exception: The error of the last attempt, when the retries are spent.
             PermanentError: `runtime.effect.unknown`: an effect of an earlier attempt
                 may have happened, and its result is unknown.
@@ -143,9 +147,7 @@ class Context(Generic[P]):
             raise UsageError(
                 message, code="pipeline.declaration.invalid", next_step=step
             )
-        if self.closed:
-            message = f"{path_of(function)} is called after the end of its stage."
-            raise RuntimeError(message)
+        self._require_stage(path_of(function), "is called")
         scope = CallScope(
             self.tenant, self.job, self.chunk, self.stage, self.pipeline.name
         )
@@ -180,7 +182,7 @@ class Context(Generic[P]):
 
         Raises:
             UsageError: `pipeline.sleep.invalid`: a compensation sleeps, or the moment
-                has no zone.
+                has no zone; `pipeline.call.in_thread`.
             RuntimeError: The stage has ended, and code that it left behind sleeps.
         """
         scope = self._scope_of_wait("pipeline.sleep.invalid")
@@ -221,7 +223,7 @@ class Context(Generic[P]):
         Raises:
             PermanentError: `runtime.wait.timed_out`; `runtime.answer.invalid`: the
                 model refuses the stored answer. A redrive asks again.
-            UsageError: `pipeline.wait.invalid`.
+            UsageError: `pipeline.wait.invalid`; `pipeline.call.in_thread`.
             RuntimeError: The stage has ended, and code that it left behind asks.
         """
         scope = self._scope_of_wait("pipeline.wait.invalid")
@@ -233,18 +235,32 @@ class Context(Generic[P]):
         """Return the scope of a wait.
 
         Raises:
-            UsageError: `code`: a compensation waits.
+            UsageError: `code`: a compensation waits; `pipeline.call.in_thread`.
             RuntimeError: The stage has ended.
         """
-        if self.closed:
-            message = "A wait begins after the end of its stage."
-            raise RuntimeError(message)
+        self._require_stage("A wait", "begins")
         if keys.is_compensation_stage(self.stage):
             message = f"The compensation {self.stage!r} waits: it must not."
             raise UsageError(message, code=code)
         return CallScope(
             self.tenant, self.job, self.chunk, self.stage, self.pipeline.name
         )
+
+    def _require_stage(self, what: str, begins: str) -> None:
+        """Require that the stage runs, and that its event loop makes the call.
+
+        Another thread has a loop of its own, which no answer would reach.
+
+        Raises:
+            UsageError: `pipeline.call.in_thread`.
+            RuntimeError: The stage has ended.
+        """
+        if self.closed:
+            message = f"{what} {begins} after the end of its stage."
+            raise RuntimeError(message)
+        if threading.get_ident() != self.thread:
+            message = f"{what} {begins} in a thread of the stage {self.stage!r}."
+            raise UsageError(message, code="pipeline.call.in_thread")
 
     @property
     def fallbacks_used(self) -> tuple[FallbackUsed, ...]:

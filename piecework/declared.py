@@ -149,7 +149,8 @@ def pipeline(  # noqa: PLR0913 -- facts of the pipeline, and of its stage
     `@dependency.call` functions inside it are remembered and retried.
 
     Args:
-        function: `async def` or `def`; a plain function runs in a thread.
+        function: `async def` or `def`; a plain function runs in a thread, and makes no
+            calls.
         name: The name of the pipeline; default: the function's name.
         owner: As for `Pipeline`.
         runbook: As for `Pipeline`.

@@ -886,6 +886,13 @@ ROWS: Final = (
         f"and generators first. Then run {REDRIVE}.",
     ),
     Code(
+        "pipeline.call.in_thread",
+        PERMANENT,
+        "A stage calls, sleeps or asks in a thread, such as that of a plain `def` "
+        "function. Nothing was sent.",
+        f"Make the stage `async def`, and await the call in it. Then run {REDRIVE}.",
+    ),
+    Code(
         "pipeline.call.indistinct",
         PERMANENT,
         "A call of a lambda, of a function in a function, or of a method of an object: "

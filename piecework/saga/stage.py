@@ -141,9 +141,9 @@ def invoke(function: Callable[..., Any], ctx: Context[Any]) -> Awaitable[Any]:
     """Return the awaitable call of a stage function.
 
     A coroutine function runs on the loop, a plain function in a thread. Declared calls
-    on the loop go through the context.
+    go through the context, which refuses them in a thread.
     """
-    CURRENT.set(ctx if inspect.iscoroutinefunction(function) else None)
+    CURRENT.set(ctx)
     if inspect.iscoroutinefunction(function):
         return on_loop(function, ctx)
     return invoke_plain(function, ctx)
@@ -154,9 +154,9 @@ async def invoke_plain(function: Callable[..., Any], ctx: Context[Any]) -> Any:
 
     It may return a coroutine: a decorator and a lambda hide that of another function.
     """
-    value = await ctx.caller.run_to_completion(in_thread(function, ctx))
-    CURRENT.set(ctx)
-    return await await_result(value)
+    return await await_result(
+        await ctx.caller.run_to_completion(in_thread(function, ctx))
+    )
 
 
 def encode_value(stage: Stage, variant: str, value: Any) -> str:

@@ -20,6 +20,7 @@ from piecework import (
     UsageError,
     pipeline,
 )
+from piecework.domain.outcome import DeadLettered
 from piecework.loading import load_pipeline
 from piecework.testing import run_in_memory
 
@@ -127,6 +128,24 @@ async def test_a_coroutine_that_a_plain_function_returns_calls_through_the_chunk
 
 async def test_a_plain_function_is_a_pipeline() -> None:
     assert (await run_in_memory(plain, [Text(text="a")])).results == {0: "A"}
+
+
+async def run_in_thread(part: Text) -> int:
+    return await asyncio.to_thread(asyncio.run, count_words(part.text))
+
+
+def run_on_own_loop(part: Text) -> int:
+    return asyncio.run(count_words(part.text))
+
+
+@pytest.mark.parametrize("function", [run_in_thread, run_on_own_loop])
+async def test_a_call_in_a_thread_is_refused_before_it_is_sent(function: Any) -> None:
+    run = await run_in_memory(pipeline(function), [Text(text="a b")])
+    outcome = run.outcomes[0]
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.failure.code == "pipeline.call.in_thread"
+    assert asked == []
+    assert await asyncio.to_thread(run_on_own_loop, Text(text="a b")) == 2
 
 
 def test_a_declared_pipeline_is_loaded_by_its_name_and_by_its_module() -> None:

@@ -149,6 +149,18 @@ async def test_exhausted_memory_has_its_own_code() -> None:
     assert "runtime.stage.out_of_memory" == ended.failure.code
 
 
+async def test_a_call_in_a_thread_of_the_child_is_refused() -> None:
+    def on_own_loop(ctx: Context[Clause]) -> int:
+        return asyncio.run(ctx.call(MODEL, ask, 2))
+
+    async with bench(on_own_loop) as b:
+        ended = await b.run()
+
+    assert ended.failure is not None
+    assert "pipeline.call.in_thread" == ended.failure.code
+    assert [] == SAW
+
+
 async def test_an_outage_of_our_own_tables_is_no_failure_of_the_stage() -> None:
     class Out(Diary):
         async def begin(self, *_: Any) -> Any:

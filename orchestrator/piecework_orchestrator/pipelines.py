@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
-from piecework.domain.keys import is_name
+from piecework.domain.keys import is_name, similar_names
 from piecework.domain.model import Job
 from piecework.errors import UsageError
 from piecework.jobs.pipeline_pauses import PausedJobs, pause_pipeline, resume_pipeline
@@ -81,7 +80,7 @@ async def pause_one(
         **followed(paused),
         "replaced": paused.replaced and paused.replaced.document(),
         "known": pipeline in used or bool(paused.jobs),
-        "similar": get_close_matches(pipeline, used),
+        "similar": similar_names(pipeline, used),
     }
 
 

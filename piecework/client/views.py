@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Generic, Self, TypeVar
 
+from piecework.domain.keys import similar_names
 from piecework.domain.model import JobStatus, iso
 from piecework.resilience.budget import on_day
 from piecework.store.breakers import FleetRecord
@@ -139,7 +139,7 @@ def known_dependency(
     used = {*before.breakers, *limited, *called}
     return {
         "known": dependency in used,
-        "similar": get_close_matches(dependency, sorted(used)),
+        "similar": similar_names(dependency, sorted(used)),
     }
 
 

@@ -37,6 +37,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Collection
+from difflib import get_close_matches
 
 JOIN_CHUNK = -1
 #: The largest numbers that fit the fixed width, which keeps keys in numeric order.
@@ -53,6 +55,12 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 def is_name(text: object) -> bool:
     """Return whether a text is a safe part of a key: no separator, no path."""
     return isinstance(text, str) and _NAME.match(text) is not None
+
+
+def similar_names(name: str, known: Collection[str]) -> list[str]:
+    """Return the known names that resemble a name, in any case; the best first."""
+    near = get_close_matches(name.casefold(), {each.casefold() for each in known})
+    return [each for like in near for each in known if each.casefold() == like]
 
 
 def is_queue_name(text: object) -> bool:

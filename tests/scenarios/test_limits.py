@@ -85,7 +85,7 @@ async def test_a_pause_says_what_it_replaces_and_whether_anything_has_the_name(
         assert " ".join(told.stderr.split()).endswith(said.strip())
         assert "known" not in told.stdout
     for noun, name, typo in (
-        ("limits", "scarce", "scarc"),
+        ("limits", "scarce", "SCARC"),
         ("pipelines", "scraping", "scrapping"),
     ):
         first = await piecework(noun, "pause", name, "--reason", "costs", "-o", "json")

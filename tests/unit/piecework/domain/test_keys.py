@@ -23,6 +23,11 @@ def test_a_path_or_a_hidden_file_may_not_name_an_artifact(text: str) -> None:
     assert keys.is_file_name(text) is False
 
 
+def test_a_name_resembles_one_in_another_case_and_the_best_comes_first() -> None:
+    known = ["GPT-4x", "gpt", "Gpt", "bank"]
+    assert keys.similar_names("GPT", known) == ["gpt", "Gpt", "GPT-4x"]
+
+
 def test_the_first_partition_is_the_jobs_and_the_next_is_separate() -> None:
     assert keys.job_pk("acme", "j") == keys.chunk_pk("acme", "j", 255)
     assert keys.chunk_pk("acme", "j", 256) == "T#acme#J#j#G#0001"

@@ -41,7 +41,7 @@ UNCONDITIONAL = {
     ("outbox.py", "due_mark"): "goes with the write of its delivery",
     ("occasions.py", "watch_mark"): "goes with a webhook; the last token counts",
     ("outbox.py", "rung_mark"): "goes with its dead letter; same id, same row",
-    ("pipelines.py", "set"): "the mark goes with the conditional write of its row",
+    ("pipelines.py", "_write"): "the mark goes with the conditional write of its row",
     ("outbox.py", "outbox_mark"): "goes with a delivery; the last token counts",
     ("compensations.py", "puts"): "goes with the conditional reopening of its chunk",
     ("compensations.py", "resolve_by_hand"): "goes with the chunk and its letter",

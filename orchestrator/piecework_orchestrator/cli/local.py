@@ -123,7 +123,7 @@ def doctor(
 ) -> None:
     """Check everything that a run needs.
 
-    It finds the queues of running workers, and all queues of an embedded AWS.
+    It finds the queues of running workers; --queue names others.
 
     The exit code is 2 if a check fails.
     """

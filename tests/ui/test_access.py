@@ -54,7 +54,7 @@ def test_loopback_allows_all_with_a_token_of_its_own(host: str) -> None:
 
 
 def test_elsewhere_the_page_only_reads_and_hides_payloads() -> None:
-    access = make_access(("10.0.0.5", 80), TOKEN, allowed_hosts=["ops.example"])
+    access = make_access(("10.0.0.5", 80), TOKEN, allowed_hosts=["Ops.example"])
     assert (access.actions, access.payloads) == (False, False)
     assert access.hosts == {"10.0.0.5:80", "ops.example"}
     opened = make_access(

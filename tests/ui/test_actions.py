@@ -182,7 +182,12 @@ async def test_an_effect_in_doubt_is_resolved(
     _, shown = await page.get("/jobs/j-1")
     assert "Effects in doubt" in shown
     path = f"/actions/resolve?job=j-1&chunk=0&effect={effect['effect_key']}"
-    fields = {"happened": "on", "answer": '"paid 100"', "reason": "bank statement"}
+    fields = {"answer": '"paid 100"', "reason": "bank statement"}
+    for outcome, answer in (("", ""), ("did-not-happen", "1"), ("happened", "")):
+        posted = {"outcome": outcome, "answer": answer, "reason": "unsure"}
+        status, _ = await page.post(path, **posted)
+        assert 422 == status
+    fields["outcome"] = "happened"
     assert "The effect is" in await perform(page, path, **fields)
     assert [row async for row in job.effects()] == []
 

@@ -61,7 +61,7 @@ def gauges(services: WorkerServices) -> Iterator[Gauge]:
     yield Gauge("ChunksInProgress", len(services.lease_renewer.leases))
     yield Gauge("CallsInFlight", services.call_limiter.in_use)
     since = services.breakers.clock() - UNTRIED_S
-    known = services.breakers.by_name.items()
+    known = list(services.breakers.by_name.items())  # another thread may ask
     open_names = [name for name, each in known if is_open(each.state, since)]
     yield Gauge("BreakersOpen", len(open_names))
     for name in open_names:

@@ -55,6 +55,7 @@ class Environment:
         command_parameters: Values from this command; at least one of its stacks must
             declare each parameter.
         part_parameters: Values for one stack.
+        option_parameters: Values that options such as `--image` set in this command.
         tags: Tags of every stack; CloudFormation sets them on its resources, too.
         role_arn: The role with which CloudFormation works; empty: the caller's.
     """
@@ -67,6 +68,7 @@ class Environment:
     part_parameters: Mapping[Part, Mapping[str, str]] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     role_arn: str = ""
+    option_parameters: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -83,9 +85,12 @@ class Environment:
         return stack_name(self.app, self.env, part)
 
     def parameters_for(self, part: Part) -> dict[str, str]:
-        """Return the user's parameters; the stack may not declare all of them."""
-        own = self.part_parameters.get(part, {})
-        return {**self.shared_parameters, **self.command_parameters, **own}
+        """Return the user's parameters; the stack may not declare all of them.
+
+        Those of this command override those of the file.
+        """
+        file = {**self.shared_parameters, **self.part_parameters.get(part, {})}
+        return {**file, **self.option_parameters, **self.command_parameters}
 
     def input_parts(self, part: Part) -> list[Part]:
         """Return the stacks whose outputs become parameters of this stack.
@@ -117,8 +122,7 @@ def resolve_environment(options: Options) -> Environment:
     settings = _load_settings(options.app or file.app, options.env or file.env)
     shared = {name: as_text(value) for name, value in file.common_parameters.items()}
     from_file = {name: as_text(getattr(file, name)) for name in OPTION_PARAMETERS}
-    shorthand = {**from_file, **{k: v for k, v in options.shorthand.items() if v}}
-    shared |= {OPTION_PARAMETERS[k]: value for k, value in shorthand.items() if value}
+    shared |= {OPTION_PARAMETERS[k]: value for k, value in from_file.items() if value}
     return Environment(
         settings.app,
         settings.env,
@@ -131,6 +135,7 @@ def resolve_environment(options: Options) -> Environment:
         },
         file.tags | parse_tags(options.tags),
         options.role_arn or file.role_arn,
+        {OPTION_PARAMETERS[k]: v for k, v in options.shorthand.items() if v},
     )
 
 

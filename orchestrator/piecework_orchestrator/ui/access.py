@@ -147,7 +147,9 @@ def make_access(
         raise UsageError(message, next_step=step)
     names = {"127.0.0.1", "localhost", "[::1]"} if local else {host}
     return Access(
-        frozenset({f"{name}:{port}" for name in names}.union(allowed_hosts)),
+        frozenset(
+            {f"{name}:{port}" for name in names}.union(map(str.lower, allowed_hosts))
+        ),
         token or secrets.token_urlsafe(32),
         actions=local or allow_actions,
         payloads=local or show_payloads,

@@ -111,6 +111,13 @@ async def delete(client: Client, subject: Subject, fields: Fields) -> str:
 # ── an effect in doubt ────────────────────────────────────────────────────────
 
 
+OUTCOMES = (
+    ("", "choose"),
+    ("happened", "The effect happened"),
+    ("did-not-happen", "The effect did not happen"),
+)
+
+
 async def preview_resolve(client: Client, subject: Subject) -> Preview:
     """Show an effect in doubt, and ask whether it happened."""
     job = client.job(subject.job)
@@ -121,23 +128,33 @@ async def preview_resolve(client: Client, subject: Subject) -> Preview:
         rows,
         ("stage", "effect", "started_at", "effect_key"),
         (
-            Field("happened", "The effect happened", "checkbox"),
+            Field("outcome", "Outcome", "select", options=OUTCOMES, required=True),
             Field(
                 "answer",
                 "Its answer",
                 "json",
                 "The JSON value that the call returned; only if it happened.",
-                "null",
             ),
         ),
     )
 
 
 async def resolve(client: Client, subject: Subject, fields: Fields) -> str:
-    """Record whether an effect in doubt happened."""
-    happened = fields.get("happened") == "on"
+    """Record whether an effect in doubt happened.
+
+    Raises:
+        UsageError: `cli.usage.invalid`: no outcome, or an answer that does not fit it.
+    """
+    outcome, text = fields.get("outcome"), fields.get("answer", "").strip()
+    if outcome not in {"happened", "did-not-happen"}:
+        message = "Choose whether the effect happened."
+        raise UsageError(message)
+    happened = outcome == "happened"
+    if happened is not bool(text):
+        message = "An effect that happened has an answer; one that did not has none."
+        raise UsageError(message)
     try:
-        answer = json.loads(fields.get("answer") or "null")
+        answer = json.loads(text) if happened else None
     except ValueError as error:
         message = f"The answer is not JSON: {error}."
         raise UsageError(message) from None

@@ -61,14 +61,15 @@ def test_an_option_overrides_the_file(file: Path) -> None:
         region="us-east-1",
         config=file,
         shorthand={"image": "other", "vpc": ""},
+        parameters=["OnDemandBase=7"],
     )
 
     found = resolve_environment(options)
 
     assert ("piecework-beta", "us-east-1") == (found.name, found.region)
-    assert ("other", "vpc-1") == (
-        found.shared_parameters["Image"],
-        found.shared_parameters["VpcId"],
+    service = found.parameters_for(Part.SERVICE)
+    assert ("other", "vpc-1", "7", "info") == tuple(
+        service[name] for name in ("Image", "VpcId", "OnDemandBase", "LogLevel")
     )
 
 

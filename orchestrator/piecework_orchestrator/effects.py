@@ -73,9 +73,8 @@ async def effects_in_doubt(
     With `only`, yield those of this chunk, whatever its status.
     """
     if only is not None:
-        for row in await read_in_doubt(
-            rt, await require_chunk(rt, job.ref.chunk(only))
-        ):
+        named = await require_chunk(rt, job.ref.chunk(only))
+        for row in await read_in_doubt(rt, named):
             yield row
         return
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):

@@ -157,7 +157,7 @@ def create_change_set(
         InfraError: `infra.change.refused`.
     """
     kept: dict[str, Any] = {"RoleARN": role_arn} if role_arn else {}
-    if tags:
+    if tags is not None:
         kept["Tags"] = [{"Key": key, "Value": value} for key, value in tags.items()]
     with translated_aws_errors(stack.name):
         reply = stack.client.create_change_set(

@@ -358,7 +358,7 @@ def propose_stack(
     values = resolve_parameters(template, environment, inherited, present)
     if values.missing:
         return Proposal(part, stack, template, found, None, values.missing)
-    same_tags = found is not None and environment.tags.items() <= found.tags.items()
+    same_tags = found is not None and environment.tags in (None, found.tags)
     if found and same_tags and _is_current(stack, template, values, found):
         return Proposal(part, stack, template, found, None)
     name = f"piecework-{uuid4().hex[:12]}"

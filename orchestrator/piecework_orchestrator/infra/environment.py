@@ -56,7 +56,8 @@ class Environment:
             declare each parameter.
         part_parameters: Values for one stack.
         option_parameters: Values that options such as `--image` set in this command.
-        tags: Tags of every stack; CloudFormation sets them on its resources, too.
+        tags: All tags of every stack; CloudFormation sets them on its resources, too.
+            None: a stack keeps its tags.
         role_arn: The role with which CloudFormation works; empty: the caller's.
     """
 
@@ -66,7 +67,7 @@ class Environment:
     shared_parameters: Mapping[str, str] = field(default_factory=dict)
     command_parameters: Mapping[str, str] = field(default_factory=dict)
     part_parameters: Mapping[Part, Mapping[str, str]] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] | None = None
     role_arn: str = ""
     option_parameters: Mapping[str, str] = field(default_factory=dict)
 
@@ -133,7 +134,7 @@ def resolve_environment(options: Options) -> Environment:
             part: {name: as_text(value) for name, value in values.items()}
             for part, values in file.parameters.items()
         },
-        file.tags | parse_tags(options.tags),
+        (file.tags or {}) | parse_tags(options.tags) if options.tags else file.tags,
         options.role_arn or file.role_arn,
         {OPTION_PARAMETERS[k]: v for k, v in options.shorthand.items() if v},
     )
@@ -204,7 +205,7 @@ class EnvironmentFile(BaseModel):
     vpc: str = ""
     subnets: list[str] = Field(default_factory=list)
     security_group: str = ""
-    tags: dict[str, str] = Field(default_factory=dict)
+    tags: dict[str, str] | None = None
     role_arn: str = ""
     common_parameters: dict[str, Value] = Field(default_factory=dict)
     parameters: dict[Part, dict[str, Value]] = Field(default_factory=dict)

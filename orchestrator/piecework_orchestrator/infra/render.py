@@ -72,6 +72,10 @@ def _commands(template: Template, environment: Environment) -> Iterator[str]:
         f"--parameter-overrides file://{part}.parameters.json",
         "--no-fail-on-empty-changeset",
     ]
+    if environment.role_arn:
+        words.append(f"--role-arn {shlex.quote(environment.role_arn)}")
+    if tags := environment.tags:
+        words.append(f"--tags {shlex.join(f'{k}={v}' for k, v in tags.items())}")
     if template.capabilities:
         words.append(f"--capabilities {' '.join(template.capabilities)}")
     yield " \\\n  ".join(words)

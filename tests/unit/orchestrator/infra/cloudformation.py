@@ -127,7 +127,7 @@ class CloudFormation:
             self.ends or f"{verb}_COMPLETE",
             Parameters=values,
             Outputs=outputs,
-            Tags=asked.get("Tags", []),
+            Tags=asked.get("Tags", self.stacks[name].get("Tags", [])),
         )
         self.templates[name] = asked["TemplateBody"]
         for resource, status, reason in self.failing or [("Thing", "DONE", "")]:

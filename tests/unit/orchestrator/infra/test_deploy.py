@@ -43,7 +43,7 @@ def proposals(cloudformation: CloudFormation) -> dict[str, dict[str, Any]]:
     return {r["StackName"]: r for verb, r in cloudformation.calls if verb == "propose"}
 
 
-def test_tags_and_role_are_given_and_a_new_tag_is_a_change(
+def test_tags_and_role_are_given_and_another_tag_is_a_change(
     cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
 ) -> None:
     arn = "arn:aws:iam::111122223333:role/cfn"
@@ -58,9 +58,13 @@ def test_tags_and_role_are_given_and_a_new_tag_is_a_change(
     cloudformation.calls.clear()
     deploy(session_of(cloudformation), DeployRequest(tagged), interaction)
     assert {} == proposals(cloudformation)
-    more = replace(tagged, tags={"team": "shop", "cost": "17"})
-    deploy(session_of(cloudformation), DeployRequest(more), interaction)
-    assert len(Part) == len(proposals(cloudformation))
+    deploy(session_of(cloudformation), DeployRequest(prod), interaction)
+    assert {} == proposals(cloudformation)
+    for tags in ({"team": "shop", "cost": "17"}, {"cost": "17"}, {}):
+        other = replace(tagged, tags=tags)
+        deploy(session_of(cloudformation), DeployRequest(other), interaction)
+        found = [state["Tags"] for state in cloudformation.stacks.values()]
+        assert [[{"Key": k, "Value": v} for k, v in tags.items()]] * len(Part) == found
 
 
 def test_an_empty_account_gets_every_stack_in_its_order(

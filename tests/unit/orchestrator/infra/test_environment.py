@@ -53,6 +53,14 @@ def test_an_environment_file_sets_options_and_parameters(file: Path) -> None:
     values = {"OnDemandBase": "1", "LogLevel": "info"}
     assert values == found.part_parameters[Part.SERVICE]
     assert found.uses_existing_vpc
+    assert found.tags is None
+
+
+def test_a_tag_of_the_command_is_added_to_those_of_the_file(file: Path) -> None:
+    file.write_text(f"{FILE}\ntags: {{}}")
+    tags = [("cost=17",), ()]
+    found = [resolve_environment(Options(config=file, tags=words)) for words in tags]
+    assert [{"cost": "17"}, {}] == [each.tags for each in found]
 
 
 def test_an_option_overrides_the_file(file: Path) -> None:

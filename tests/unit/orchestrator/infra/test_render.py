@@ -64,10 +64,11 @@ def test_with_an_existing_vpc_no_network_template_is_rendered(
     )
 
 
-def test_every_command_names_the_region() -> None:
-    files = render(DeployRequest(Environment("a", "b", "eu-central-1"), (Part.DATA,)))
-    commands = files["commands.txt"]
+def test_every_command_names_the_region_and_a_deploy_role_and_tags() -> None:
+    found = Environment("a", "b", "eu-central-1", tags={"x": "y z"}, role_arn="arn:r")
+    commands = render(DeployRequest(found, (Part.DATA,)))["commands.txt"]
 
+    assert "--role-arn arn:r \\\n  --tags 'x=y z'\n" in commands
     assert commands.count("aws cloudformation") == commands.count(
         "--region eu-central-1"
     )

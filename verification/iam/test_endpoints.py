@@ -23,6 +23,7 @@ SERVICES = {
     "ModelEndpoint": "bedrock",
 }
 ROLES = roles(**EVERYTHING)
+MODEL = "bedrock:InvokeModel"
 US = {"aws:principalaccount": ACCOUNT}
 
 
@@ -51,17 +52,30 @@ def test_what_a_task_is_granted_passes_the_fence(actor: str) -> None:
             assert Decision.ALLOWED is decide(wanted, through[service]), grant
 
 
-def test_a_parameter_that_is_a_secret_passes_the_fence() -> None:
-    given = f"arn:aws:ssm:us-east-1:{ACCOUNT}:parameter/token"
-    granted = roles(**{**EVERYTHING, "SecretArns": given})["execution"].grants
-    wanted = Request("ssm:GetParameters", given, US)
+@pytest.mark.parametrize(
+    ("actor", "parameter", "action", "given"),
+    [
+        ("execution", "SecretArns", "ssm:GetParameters", "parameter/token"),
+        ("worker", "ModelArns", MODEL, "inference-profile/us.some.model"),
+        ("worker", "ModelArns", MODEL, "application-inference-profile/1"),
+        ("worker", "ModelArns", MODEL, "provisioned-model/1"),
+    ],
+)
+def test_what_a_parameter_names_passes_the_fence(
+    actor: str, parameter: str, action: str, given: str
+) -> None:
+    service = action.partition(":")[0]
+    arn = f"arn:aws:{service}:us-east-1:{ACCOUNT}:{given}"
+    wanted = Request(action, arn, US)
+    granted = roles(**{**EVERYTHING, parameter: arn})[actor].grants
     assert Decision.ALLOWED is decide(wanted, granted)
-    assert Decision.ALLOWED is decide(wanted, fences()["ssm"])
+    assert Decision.ALLOWED is decide(wanted, fences()[service])
 
 
 @pytest.mark.parametrize(
     ("service", "action", "resource", "account"),
     [
+        ("bedrock", MODEL, "arn:aws:bedrock:us-east-1:9:imported-model/1", ACCOUNT),
         ("s3", "s3:PutObject", "arn:aws:s3:::elsewhere/x", ACCOUNT),
         (
             "s3",

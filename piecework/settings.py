@@ -16,8 +16,9 @@ from piecework.errors import UsageError
 
 PREFIX: Final = "PIECEWORK_"
 #: A bucket name joins both with the account and the region; S3 allows 63 characters.
-_APP = r"^[a-z][a-z0-9-]{0,19}$"
-_ENV = r"^[a-z][a-z0-9-]{0,13}$"
+#: A hyphen could end either: the deploy role of `prod` would reach that of `prod-eu`.
+_APP = r"^[a-z][a-z0-9]{0,19}$"
+_ENV = r"^[a-z][a-z0-9]{0,13}$"
 
 #: Seconds for which a worker may keep a message hidden, from its receive: the 12 hours
 #: of SQS, less a margin for the waits of at most 15 minutes in the queue.

@@ -31,6 +31,7 @@ GROUP = "arn:aws:ec2:us-east-1:000000000000:security-group"
 TO_ECS = "to=ecs-tasks.amazonaws.com"
 STOP = "ecs:StopServiceDeployment"
 SERVICE = "arn:aws:ecs:us-east-1:000000000000:service"
+BOARD = "arn:aws:cloudwatch::000000000000:dashboard/piecework-prod"
 ROLE = "arn:aws:iam::000000000000:role/piecework-prod"
 #: The words of a row's condition, and the keys that IAM has for them.
 KEYS = {
@@ -210,6 +211,8 @@ DECISIONS = [
     ("deploy", "*", STOP, f"{SERVICE}-deployment/piecework-prod/w/1", "", NO),
     ("deploy", "*", "iam:GetRole", f"{ROLE}-worker", VIA_CFN, YES),
     ("deploy", "*", "iam:GetRole", f"{ROLE}-deploy", VIA_CFN, NO),
+    ("deploy", "*", "cloudwatch:PutDashboard", BOARD, VIA_CFN, YES),
+    ("deploy", "*", "cloudwatch:PutDashboard", f"{BOARD}2", VIA_CFN, NO),
     ("deploy", "*", "sns:Unsubscribe", "*", VIA_CFN, YES),
     ("deploy", "*", "sns:Unsubscribe", "*", "", NO),
     ("deploy", "*", "s3:GetReplicationConfiguration", BUCKET, VIA_CFN, YES),

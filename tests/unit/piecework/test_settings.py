@@ -70,9 +70,10 @@ def test_one_receive_must_suffice_for_the_longest_run() -> None:
     ("name", "value"),
     [
         ("app", "Upper"),
-        ("app", "-a"),
+        ("app", "a-b"),
         ("app", "a" * 21),
         ("env", "a" * 15),
+        ("env", "prod-eu"),
         ("env", "a\n"),
         ("tenant", "a#b"),
         ("tenant", ""),

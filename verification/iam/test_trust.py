@@ -26,7 +26,9 @@ TOKEN = "token.actions.githubusercontent.com"
 SUBJECT = "repo:ours/app:environment:prod"
 WORKFLOW = {f"{TOKEN}:aud": "sts.amazonaws.com", f"{TOKEN}:sub": SUBJECT}
 TAGGED = "${aws:PrincipalTag/tenant}"
-TO_ALICE = {"OperatorPrincipals": ALICE[1], "DeployPrincipals": ALICE[1]}
+TO_ALICE = {
+    f"{who}Principals": ALICE[1] for who in ("Operator", "Deploy", "Reconciler")
+}
 
 WHO: list[tuple[str, dict[str, str], tuple[str, str], dict[str, str], Decision]] = [
     # tasks: of this account and region, and of no other service
@@ -37,6 +39,12 @@ WHO: list[tuple[str, dict[str, str], tuple[str, str], dict[str, str], Decision]]
     ("worker", {}, ("Service", "ec2.amazonaws.com"), OURS, NO),
     ("worker", {}, ALICE, MFA, NO),
     ("reconciler", {}, TASKS, OURS, YES),
+    # people who reconcile by hand
+    ("reconciler", {}, ALICE, MFA, NO),
+    ("reconciler", TO_ALICE, ALICE, MFA, YES),
+    ("reconciler", TO_ALICE, ALICE, {}, NO),
+    ("reconciler", {**TO_ALICE, "RequireMfa": "false"}, ALICE, {}, YES),
+    ("reconciler", TO_ALICE, SUBMITTER, MFA, NO),
     ("execution", {}, TASKS, OURS, YES),
     ("execution", {}, TASKS, {}, NO),
     ("orchestrator", {}, TASKS, OURS, YES),

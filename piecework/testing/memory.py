@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
 from piecework.answers import encode_answer
-from piecework.calls.attempts import Attempts, plain_execution
+from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call
 from piecework.calls.caller import Caller
 from piecework.calls.equal_calls import EqualCalls
@@ -40,21 +40,23 @@ from piecework.domain.outcome import (
 from piecework.domain.protocols import (
     AlreadyDone,
     MissingChunk,
-    NoQuestions,
     Proceed,
     StoredResult,
     Unknown,
+    WaitRequestedError,
 )
 from piecework.domain.question import Question, QuestionRow, QuestionState
 from piecework.errors import ErrorEnvelope
 from piecework.idempotency.stores import MemoryIdempotency
-from piecework.pipelines import JOIN, Pipeline
+from piecework.pipelines import JOIN, Pipeline, Stage
 from piecework.resilience.retry import RetryTime
 from piecework.saga import engine
 from piecework.saga.recovery import RecoveryLimits
-from piecework.saga.stage import invoke
+from piecework.saga.stage import run_variant
 from piecework.telemetry.emit import quiet_log
 from piecework.testing.faults import ChunkFaults, Fault, never_happened
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -248,11 +250,12 @@ async def run_in_memory(
     of what the stage asks. The time of a question without an answer ends.
 
     Isolated stages run in this process, too, and know no memory limit. Each chunk has
-    each of the faults. A chunk without a result stops its order key: the later chunks
-    of the key are cancelled.
+    each of the faults, and so has the join. A chunk without a result stops its order
+    key: the later chunks of the key are cancelled.
 
     Raises:
-        AssertionError: A fault happened in no chunk; its name may be misspelt.
+        AssertionError: A fault happened nowhere; its name may be misspelt.
+        Exception: The join raised it.
     """
     pipeline = as_pipeline(pipeline)
     run, rng = MemoryRun(), Random(seed)
@@ -260,6 +263,11 @@ async def run_in_memory(
     operations = MemoryIdempotency(clock=limits.clock)
     stored, missing = [], []
     happened, stopped = set[Fault](), set[str]()
+
+    def chunk_of(number: int) -> MemoryChunk:
+        known = ChunkFaults(faults), MemoryQuestions(answers), operations
+        return MemoryChunk(pipeline, number, limits, run, *known)
+
     for number, payload in enumerate(payloads):
         label = pipeline.label(payload) if pipeline.label else ""
         key = read_order_key(pipeline.ordered_by, payload, f"payload {number}")
@@ -267,9 +275,7 @@ async def run_in_memory(
             run.outcomes[number] = Cancelled(pipeline.stages[0].name)
             missing.append(MissingChunk(number, label, "CANCELLED", STOPPED_CODE))
             continue
-        questions = MemoryQuestions(answers)
-        known = ChunkFaults(faults), questions, operations
-        chunk = MemoryChunk(pipeline, number, limits, run, *known)
+        chunk = chunk_of(number)
         outcome, checkpoints = await chunk.run(payload)
         happened |= chunk.faults.happened.keys()
         run.outcomes[number] = outcome
@@ -281,16 +287,14 @@ async def run_in_memory(
         else:
             missing.append(_missing(number, label, outcome))
             stopped |= {key} - {""}
+    if pipeline.join is not None:
+        function: Callable[..., Any] = pipeline.join
+        chunk, join = chunk_of(keys.JOIN_CHUNK), Stage(function, name=JOIN)
+        value = await chunk.join(join, MemoryJobResults(stored, missing, run.artifacts))
+        happened |= chunk.faults.happened.keys()
+        run.join_value = values.decode(pipeline.join, value)
     if never := [fault for fault in faults if fault not in happened]:
         raise AssertionError(never_happened(never))
-    if pipeline.join is not None:
-        ctx = _join_context(
-            pipeline, MemoryJobResults(stored, missing, run.artifacts), limits
-        )
-        value = await invoke(pipeline.join, ctx)
-        run.join_value = values.decode(
-            pipeline.join, values.encode(pipeline.join, value)
-        )
     return run
 
 
@@ -319,46 +323,69 @@ class MemoryChunk:
         attempt, limits = 1, replace(self.limits, clock=self.clock)
         while True:
             checkpoints.reached_stage = checkpoints.cursor
-            ctx = Context(
-                payload=payload,
-                pipeline=self.pipeline,
-                tenant="memory",
-                job="memory",
-                chunk=self.number,
-                attempt=attempt,
-                caller=_caller(journal, limits, self),
-                log=quiet_log(),
-            )
+            ctx = Context(payload=payload, attempt=attempt, **self.facts(journal))
             work = engine.run(self.pipeline, ctx, checkpoints, limits)
-            self.faults.worker = asyncio.create_task(work)
-            outcome = await self.end_of(self.faults.worker)
-            if isinstance(outcome, Succeeded) and self.killed_at_end():
-                outcome = None
-            if isinstance(outcome, Sleeping):
-                self.slept_s = outcome.until - self.limits.clock()
-            if isinstance(outcome, Asking) and not self.questions.ask(outcome.question):
-                self.slept_s = moment(outcome.question.until) - self.limits.clock()
-            if outcome is None or isinstance(outcome, Sleeping | Asking):
+            outcome, last = await self.live(work), names[-1]
+            ended = isinstance(outcome, Succeeded)
+            if outcome is None or (ended and self.faults.due("after stage", last)):
                 continue
             open_ = isinstance(outcome, Retry | Deferred)
             if not open_ or attempt == self.limits.max_attempts:
                 return outcome, checkpoints
             attempt += 1
 
-    def killed_at_end(self) -> bool:
-        """Return whether the worker is killed before it stores the last value."""
-        return self.faults.due("after stage", self.pipeline.stages[-1].name) is not None
+    async def join(self, join: Stage, job_results: MemoryJobResults) -> str:
+        """Run the join until it ends; return its value as JSON.
 
-    async def end_of(self, work: asyncio.Task[Outcome]) -> Outcome | None:
-        """Return the outcome of an attempt; None: its worker was killed."""
+        Raises:
+            Exception: The join raised it: no attempt follows, so that a test sees it.
+        """
+        journal = MemoryJournal()
+        while True:
+            facts = self.facts(journal)
+            ctx: Results[Any] = Results(
+                payload=None, attempt=1, stage=JOIN, job_results=job_results, **facts
+            )
+            value = await self.live(run_variant(join, ctx))
+            if value is not None and not self.faults.due("after stage", JOIN):
+                return value
+
+    def facts(self, journal: MemoryJournal) -> dict[str, Any]:
+        """Return what the context of each attempt has."""
+        return {
+            "pipeline": self.pipeline,
+            "tenant": "memory",
+            "job": "memory",
+            "chunk": self.number,
+            "caller": _caller(journal, self),
+            "log": quiet_log(),
+        }
+
+    async def live(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Return the end of an attempt; None: a wait, or a kill of its worker."""
+        worker = asyncio.create_task(work)
+        self.faults.worker = worker
         try:
-            return await work
+            end: T | Sleeping | Asking = await worker
+        except WaitRequestedError as request:
+            end = request.wait
         except asyncio.CancelledError:
             if not self.faults.killed:
-                work.cancel()
+                worker.cancel()
                 raise
             self.faults.killed = False
             return None
+        if isinstance(end, Sleeping | Asking):
+            self.wait(end)
+            return None
+        return end
+
+    def wait(self, wait: Sleeping | Asking) -> None:
+        """Let the time of a sleep pass, or that of a question without an answer."""
+        if isinstance(wait, Sleeping):
+            self.slept_s = wait.until - self.limits.clock()
+        elif not self.questions.ask(wait.question):
+            self.slept_s = moment(wait.question.until) - self.limits.clock()
 
     @asynccontextmanager
     async def execution(self, call: Call, key: str) -> AsyncIterator[None]:
@@ -372,48 +399,27 @@ class MemoryChunk:
         await self.faults.kill_if_due("in call", name)
 
 
-def _join_context(
-    pipeline: Pipeline, job_results: MemoryJobResults, limits: RecoveryLimits
-) -> Results:
-    return Results(
-        payload=None,
-        pipeline=pipeline,
-        tenant="memory",
-        job="memory",
-        chunk=keys.JOIN_CHUNK,
-        attempt=1,
-        caller=_caller(MemoryJournal(), limits, None),
-        log=quiet_log(),
-        stage=JOIN,
-        job_results=job_results,
-    )
-
-
-def _caller(
-    journal: MemoryJournal, limits: RecoveryLimits, chunk: MemoryChunk | None
-) -> Caller:
+def _caller(journal: MemoryJournal, chunk: MemoryChunk) -> Caller:
     async def at_once(_: float) -> None:
         await asyncio.sleep(0)
 
     attempts = Attempts(
         retry_time=RetryTime(60.0),
         slots=asyncio.Semaphore(64),
-        rng=limits.rng,
-        clock=limits.clock,
+        rng=chunk.limits.rng,
+        clock=chunk.clock,
         log=quiet_log(),
         sleep=at_once,
-        usage=UsageReporter(chunk.whole.note_usage) if chunk else UsageReporter(),
-        execution=chunk.execution if chunk else plain_execution,
+        usage=UsageReporter(chunk.whole.note_usage),
+        execution=chunk.execution,
     )
-    questions = chunk.questions if chunk else NoQuestions()
-    store = chunk.operations if chunk else MemoryIdempotency(clock=limits.clock)
     return Caller(
         journal=journal,
         ledger=journal,
         gen=1,
         attempts=attempts,
-        equal_calls=EqualCalls(attempts, store),
-        questions=questions,
+        equal_calls=EqualCalls(attempts, chunk.operations),
+        questions=chunk.questions,
     )
 
 

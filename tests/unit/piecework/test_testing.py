@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from piecework.context import Results
 from piecework.declared import pipeline as declare
-from piecework.dependency import Dependency
+from piecework.dependency import Dependency, Usage
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.domain.outcome import Cancelled, Compensation, DeadLettered, Succeeded
@@ -16,7 +16,7 @@ from piecework.errors import PermanentError, PolicyError, SemanticError, Transie
 from piecework.pipelines import Pipeline, Stage
 from piecework.resilience.retry import RetryPolicy
 from piecework.standalone import TimeWindow
-from piecework.testing import run_in_memory
+from piecework.testing import killed_after, killed_in, run_in_memory
 from tests.unit.piecework.fakes import Clause
 
 MODEL = Dependency("model", retry=RetryPolicy(attempts=2, base=20.0, cap=30.0))
@@ -106,6 +106,31 @@ async def test_a_plain_join_runs_too() -> None:
 
     run = await run_in_memory(pipeline(Stage(fails_on_b), join=join), CLAUSES)  # type: ignore[arg-type]
     assert run.join_value == 1
+
+
+async def test_a_join_makes_calls_with_faults_and_waits_as_a_stage_does() -> None:
+    shop = Dependency("shop", usage=lambda _: Usage(tokens_in=2))
+
+    @named_call("sell")
+    async def sell() -> str:
+        return "sold"
+
+    async def join(ctx: Results) -> str:
+        sold = await ctx.call(shop, sell)
+        await ctx.sleep(hours=2)
+        approval = await ctx.wait_for("approval", ask="?", timeout=60)
+        return f"{sold} {approval.approved}"
+
+    faults = killed_in("sell"), killed_after("join")
+    run = await run_in_memory(
+        pipeline(Stage(upper), join=join),
+        CLAUSES,
+        faults=faults,
+        answers={"approval": {"approved": True}},
+    )
+    assert run.join_value == "sold True"
+    assert (run.calls("sell"), run.effects("sell")) == (2, 1)
+    assert run.paid == [("shop", Usage(tokens_in=2))]
 
 
 async def test_a_chunk_is_retried_until_its_attempts_are_exhausted() -> None:

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel
+from pydantic.fields import FieldInfo
 
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.extras import naming_extras
@@ -70,7 +71,7 @@ def csv_rows(path: Path, origin: str, limits: IntakeLimits) -> Iterator[Row]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file, strict=True)
-            refuse_doubled(origin, table.fieldnames or ())
+            refuse_doubled(f"Line 1 of {origin}", table.fieldnames or (), origin)
             last = table.line_num
             for row in table:
                 last = table.line_num
@@ -83,8 +84,8 @@ def csv_rows(path: Path, origin: str, limits: IntakeLimits) -> Iterator[Row]:
         raise unreadable(origin, reason_of(error)) from error
 
 
-def refuse_doubled(origin: str, columns: Sequence[str]) -> None:
-    """Refuse a header with two columns of one name: one of them would be lost.
+def refuse_doubled(what: str, columns: Sequence[str], origin: str) -> None:
+    """Refuse two columns of one name: one of them would be lost.
 
     Raises:
         UsageError: `input.rows.invalid_line`.
@@ -92,11 +93,10 @@ def refuse_doubled(origin: str, columns: Sequence[str]) -> None:
     doubled = sorted({name for name in columns if columns.count(name) > 1})
     if doubled:
         raise UsageError(
-            f"Line 1 of {origin} has several columns {', '.join(doubled)}.",
+            f"{what} has several columns {', '.join(doubled)}.",
             code="input.rows.invalid_line",
             next_step="Give each column a name of its own, then submit again.",
             origin=origin,
-            line=1,
         )
 
 
@@ -104,7 +104,8 @@ def parquet_rows(path: Path, origin: str) -> Iterator[Row]:
     """Yield the rows of a Parquet file.
 
     Raises:
-        UsageError: `input.file.unreadable`, `cli.extra.missing`.
+        UsageError: `input.file.unreadable`, `input.rows.invalid_line`,
+            `cli.extra.missing`.
     """
     with naming_extras():
         import pyarrow as pa  # slow to load
@@ -112,21 +113,34 @@ def parquet_rows(path: Path, origin: str) -> Iterator[Row]:
 
     try:
         with parquet.ParquetFile(path) as file:
+            refuse_doubled(origin, file.schema_arrow.names, origin)
             number = 0
             for batch in file.iter_batches(BATCH_ROWS):
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
+        # Python has no value for a time of nanoseconds, or for one after the year 9999.
         raise unreadable(origin, reason_of(error)) from error
 
 
 def validate_cells(model: type[BaseModel], row: dict[str, Any]) -> BaseModel:
     """Return the payload of text cells; an empty cell becomes the default, if any."""
-    fields = model.model_fields
-    optional = {n for n, each in fields.items() if not each.is_required()}
+    optional = {
+        column
+        for name, field in model.model_fields.items()
+        for column in (name, *aliases(field))
+        if not field.is_required()
+    }
     given = {n: cell for n, cell in row.items() if cell or n not in optional}
     return model.model_validate_strings(given)
+
+
+def aliases(field: FieldInfo) -> list[str]:
+    """Return the other names by which a model reads a field."""
+    alias = field.validation_alias
+    names = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    return [name for name in names if isinstance(name, str)]
 
 
 def validate_row(model: type[BaseModel], row: dict[str, Any]) -> BaseModel:

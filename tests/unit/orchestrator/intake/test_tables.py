@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel, Field
 
 from piecework import Context, Pipeline, Stage
 from piecework.errors import UsageError
 from piecework_orchestrator.intake.source import chunk_inputs
+from piecework_orchestrator.intake.tables import validate_cells
 from tests.unit.orchestrator.intake.test_s3 import Client
 
 
@@ -51,6 +52,35 @@ async def test_the_columns_of_csv_are_the_fields(tmp_path: Path) -> None:
         {"name": "Smith, Ann", "price": 1.5, "due": "2026-11-23", **none},
         {"name": "two\r\nlines", "price": 2.0, "due": None, **none},
     ]
+
+
+async def test_an_empty_cell_of_an_alias_becomes_the_default() -> None:
+    class Aliased(BaseModel):
+        pages: int = Field(1, alias="Pages")
+        rest: int = Field(2, validation_alias=AliasChoices("Rest", "R"))
+        name: str = Field(alias="Name")
+
+    cells = {"Pages": "", "R": "", "Name": ""}
+    found = validate_cells(Aliased, cells).model_dump()
+    assert found == {"pages": 1, "rest": 2, "name": ""}
+
+
+@pytest.mark.parametrize(
+    ("column", "names", "code", "words"),
+    [
+        (pa.array([1]), "aa", "input.rows.invalid_line", "several columns a"),
+        (pa.array([1], pa.timestamp("ns")), "ab", "input.file.unreadable", "table"),
+        (pa.array([2**62], pa.timestamp("us")), "ab", "input.file.unreadable", "table"),
+    ],
+)
+async def test_parquet_that_would_lose_a_column_or_a_time_is_refused(
+    tmp_path: Path, column: pa.Array, names: str, code: str, words: str
+) -> None:
+    path = tmp_path / "o.parquet"
+    parquet.write_table(pa.Table.from_arrays([column, column], list(names)), path)
+    with pytest.raises(UsageError, match=words) as refused:
+        await payloads(path)
+    assert refused.value.code == code
 
 
 async def test_parquet_keeps_the_types_of_its_columns(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ NOT_CODE: Final = {
 FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
-    "files": 373,
+    "files": 376,
     "lines": 48_900,
     "test_lines": 73_900,
     "circles": 0,

@@ -15,8 +15,8 @@ from piecework.domain import keys
 from piecework.domain.model import JobRef, iso
 from piecework.domain.rows import WorkerRow
 from piecework.errors import SchemaTooNewError, StoreError
-from piecework.explain.causes import View
 from piecework.explain.situation import read_situation
+from piecework.explain.view import View
 from piecework.resilience.breaker import BreakerPhase
 from piecework.runtime import Runtime
 from piecework.store.breakers import FleetRecord, read_fleet

@@ -1,0 +1,225 @@
+"""The causes of some chunks: what they wait for, and who should run them.
+
+Each cause is one function; `causes.py` lists them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from piecework.domain import keys
+from piecework.domain.model import MICROS, iso, moment
+from piecework.domain.rows import LATE_S
+from piecework.explain.findings import Finding
+from piecework.explain.view import CLAIM_S, NAMED, View, by_blocker, chunks_for, first
+from piecework.explain.waiting import WaitReason
+from piecework.resilience.breaker import BreakerPhase
+from piecework.resilience.limits import AHEAD
+
+# ── versions and dependencies ─────────────────────────────────────────────────
+
+
+def newer_needed(view: View) -> Iterator[Finding]:
+    """Find chunks that only a newer version can run or read."""
+    waiting = chunks_for(view, WaitReason.NEWER_WORKERS)
+    chunks = [*waiting, *range(view.at.open.newer)]
+    if chunks:
+        message = "A newer version of Piecework wrote these chunks."
+        yield view.finding("version.newer_needed", message, chunks)
+
+
+def dependencies_paused(view: View) -> Iterator[Finding]:
+    """Find dependencies that an operator has paused."""
+    for name, chunks in by_blocker(view, WaitReason.PAUSED).items():
+        why = view.pause_of(name)
+        if why is not None:
+            message = f"Dependency {name} is paused" + (f": {why}." if why else ".")
+            yield view.finding("dependency.paused", message, chunks, dependency=name)
+
+
+def breakers_open(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for an open circuit breaker, by dependency."""
+    fleet = view.at.fleet
+    for name, chunks in by_blocker(view, WaitReason.BREAKER).items():
+        state = fleet.breakers.get(name) if fleet else None
+        is_open = state is not None and state.phase is not BreakerPhase.CLOSED
+        code = state.failure_code if state and is_open else chunks[0].error_code
+        next_try = min(moment(chunk.retry_at) for chunk in chunks)
+        until = max(next_try, state.open_until if state and is_open else 0.0)
+        opened = fleet.opened_at.get(name, "") if fleet and is_open else ""
+        verb = "is" if is_open or fleet is None else "was"
+        message = f"The circuit breaker of dependency {name} {verb} open"
+        message += f" after {code}." if is_open else "."
+        yield view.finding(
+            "breaker.open",
+            message,
+            chunks,
+            since=opened or first(chunk.breaker_since for chunk in chunks),
+            until=iso(until),
+            error_code=code,
+        )
+
+
+def limits_reached(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for quota, or after a rate limit, by dependency."""
+    for name, chunks in by_blocker(
+        view, WaitReason.QUOTA, WaitReason.RATE_LIMIT
+    ).items():
+        until = first(chunk.retry_at for chunk in chunks)
+        if name:
+            message = f"Dependency {name} allows no more calls now."
+        else:
+            message = f"A dependency refused calls with {chunks[0].error_code}."
+        shown = name or "DEPENDENCY"
+        yield view.finding(
+            "limit.reached", message, chunks, until=until, dependency=shown
+        )
+
+
+def limits_used(view: View) -> Iterator[Finding]:
+    """Find limits without a free start, of dependencies that the workers call."""
+    fleet, now = view.at.fleet, round(view.at.now * MICROS)
+    for name, quota in fleet.quotas.items() if fleet and view.running else ():
+        next_start = quota.next_start(now)
+        called = any(name in worker.dependencies for worker in view.serving)
+        if called and next_start - now > AHEAD / 2:
+            message = f"The limits of dependency {name} are fully used."
+            until = iso(next_start / MICROS)
+            yield view.finding("limit.used", message, view.running, until=until)
+
+
+def equal_calls(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for an equal call of another chunk, by dependency."""
+    for name, chunks in by_blocker(view, WaitReason.EQUAL_CALL).items():
+        message = f"Equal calls to dependency {name} are in progress for other chunks."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("call.in_progress", message, chunks, until=until)
+
+
+# ── moments, people and AWS ───────────────────────────────────────────────────
+
+
+def retries_waiting(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for their next attempt."""
+    chunks = chunks_for(view, WaitReason.RETRY)
+    # A chunk finds the end of a pause at its next attempt.
+    paused = chunks_for(view, WaitReason.PAUSED)
+    chunks += [each for each in paused if view.pause_of(each.blocked_on) is None]
+    if chunks:
+        codes = sorted({chunk.error_code for chunk in chunks} - {""})
+        after = f" after {codes[0]}" if codes else ""
+        more = f" and {len(codes) - 1} other codes" if len(codes) > 1 else ""
+        message = f"Chunks wait for their next attempt{after}{more}."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("retry.waiting", message, chunks, until=until)
+
+
+def timers_waiting(view: View) -> Iterator[Finding]:
+    """Find chunks whose stage sleeps."""
+    chunks = chunks_for(view, WaitReason.TIMER)
+    if chunks:
+        message = "Stages of the pipeline sleep until a moment of their own."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("timer.waiting", message, chunks, until=until)
+
+
+def people_asked(view: View) -> Iterator[Finding]:
+    """Find chunks whose stage waits for the answer of a person."""
+    chunks = chunks_for(view, WaitReason.ANSWER)
+    if chunks:
+        names = sorted({chunk.question for chunk in chunks})
+        more = f" and {len(names) - 1} other questions" if len(names) > 1 else ""
+        message = f"Stages wait for the answer of a person: {names[0]}{more}."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("answer.waiting", message, chunks, until=until)
+
+
+def aws_unavailable(view: View) -> Iterator[Finding]:
+    """Find chunks that an outage of AWS deferred."""
+    chunks = chunks_for(view, WaitReason.AWS)
+    if chunks:
+        message = f"AWS refused the workers of these chunks: {chunks[0].error_code}."
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("aws.unavailable", message, chunks, until=until)
+
+
+# ── the order of a key ────────────────────────────────────────────────────────
+
+
+def keys_stopped(view: View) -> Iterator[Finding]:
+    """Find chunks behind the dead letter of an earlier chunk of their order key."""
+    chunks = chunks_for(view, WaitReason.ORDER_STOPPED)
+    if chunks:
+        number = len({chunk.order_key for chunk in chunks})
+        what = "An order key is" if number == 1 else f"{number} order keys are"
+        message = f"{what} stopped by a dead letter; its later chunks wait."
+        since = view.at.letters.since
+        yield view.finding("order.stopped", message, chunks, since=since)
+
+
+def keys_in_order(view: View) -> Iterator[Finding]:
+    """Find chunks that wait for an earlier chunk of their order key."""
+    chunks = chunks_for(view, WaitReason.ORDER)
+    if chunks:
+        message = "Chunks wait for an earlier chunk of their order key."
+        yield view.finding("order.waiting", message, chunks)
+
+
+# ── workers ───────────────────────────────────────────────────────────────────
+
+
+def leases_expiring(view: View) -> Iterator[Finding]:
+    """Find chunks of workers that died, froze or were cut off."""
+    chunks = view.abandoned
+    if chunks:
+        owners = sorted({chunk.claimed_by for chunk in chunks})
+        more = f" and {len(owners) - NAMED} more" if len(owners) > NAMED else ""
+        who = ", ".join(owners[:NAMED]) + more
+        message = f"Worker {who} no longer renews its leases."
+        if len(owners) > 1:
+            message = f"Workers {who} no longer renew their leases."
+        until = max(chunk.claim_expires_at for chunk in chunks)  # as text they sort
+        yield view.finding("lease.expiring", message, chunks, until=until)
+
+
+def chunks_unclaimed(view: View) -> Iterator[Finding]:
+    """Find due chunks that a worker with free slots has not received."""
+    overdue = [c for c in view.due if view.at.now - view.due_since(c) > CLAIM_S]
+    since = min(map(view.due_since, overdue), default=view.at.now)
+    free = [
+        worker
+        for worker in view.serving
+        if not worker.is_full and moment(worker.reported_at) > since + LATE_S
+    ]
+    is_held = view.moves or slots_used(view, view.at.job.ref.tenant)
+    if overdue and free and not is_held:
+        message = f"Worker {free[0].worker} has free slots, but received no message."
+        yield view.finding(
+            "chunks.unclaimed",
+            message,
+            overdue,
+            since=iso(since),
+            until=first(chunk.redispatch_at for chunk in overdue),
+        )
+
+
+def tenant_capped(view: View) -> Iterator[Finding]:
+    """Find due chunks that wait for a slot of their tenant."""
+    tenant = view.at.job.ref.tenant
+    used = slots_used(view, tenant)
+    due = [chunk for chunk in view.due if not chunk.ref.is_join]
+    if used and due:  # a join needs no slot
+        message = f"The chunks of tenant {tenant} use its cap of {used} at once."
+        yield view.finding("tenant.capped", message, due, tenant=tenant)
+
+
+def slots_used(view: View, tenant: str) -> int:
+    """Return the slots of a tenant's cap if workers use them all, otherwise 0."""
+    quotas = view.at.fleet.quotas if view.at.fleet else {}
+    quota = quotas.get(keys.tenant_limit(tenant))
+    cap = quota.limits.concurrent if quota else None
+    if quota is None or cap is None:
+        return 0
+    now = round(view.at.now * MICROS)
+    used = sum(share.calls for share in quota.shares.values() if share.until > now)
+    return cap if used >= cap else 0

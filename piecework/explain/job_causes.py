@@ -1,0 +1,205 @@
+"""The causes of the job itself: its writing, pauses, workers, join, letters and end.
+
+Each cause is one function; `causes.py` lists them all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from piecework.domain import keys
+from piecework.domain.job_row import SUBMIT_TIMEOUT_S, PauseCode
+from piecework.domain.ladder import Climb
+from piecework.domain.model import ChunkStatus, JobStatus, moment
+from piecework.explain.findings import Finding
+from piecework.explain.view import NAMED, View
+from piecework.explain.waiting import wait_of
+
+# ── what stops the whole job ──────────────────────────────────────────────────
+
+
+def submit_unfinished(view: View) -> Iterator[Finding]:
+    """Find a submit or a retry without progress."""
+    job = view.at.job
+    writing = job.status in {JobStatus.SUBMITTING, JobStatus.REOPENING}
+    sent = job.sent_at or job.reopened_at
+    sending = job.status is JobStatus.RUNNING and not sent
+    quiet_s = view.at.now - moment(job.progress_at)
+    if (writing or sending) and quiet_s >= SUBMIT_TIMEOUT_S:
+        verb = "retry" if job.status is JobStatus.REOPENING else "submit"
+        message = f"The {verb} of the job stopped before all its chunks were sent."
+        yield view.finding(
+            "submit.unfinished", message, job.chunks, since=job.progress_at
+        )
+
+
+def job_paused(view: View) -> Iterator[Finding]:
+    """Find that the job is paused."""
+    pause = view.at.job.pause
+    if pause is not None and pause.code == PauseCode.BUDGET:
+        message = f"{pause.message[:1].upper()}{pause.message[1:]}."
+        yield view.finding(
+            "tenant.budget_spent" if pause.until else "job.budget_spent",
+            message,
+            view.chunks,
+            since=pause.at,
+            until=pause.until,
+            tenant=view.at.job.ref.tenant,
+            unit=pause.unit,
+        )
+    elif pause is not None and pause.code == PauseCode.PIPELINE:
+        pipeline = view.at.job.pipeline
+        message = f"{pause.actor} paused pipeline {pipeline}: {pause.why}"
+        yield view.finding(
+            "pipeline.paused", message, view.chunks, since=pause.at, pipeline=pipeline
+        )
+    elif pause is not None:
+        message = f"{pause.actor} paused the job: {pause.why}"
+        if pause.code == PauseCode.SAMPLE:
+            message = f"The job is paused after its sample: {pause.message}."
+        yield view.finding("job.paused", message, view.chunks, since=pause.at)
+
+
+def workers_missing(view: View) -> Iterator[Finding]:
+    """Find that no worker can take the chunks: none runs, or all are busy."""
+    if view.at.workers is None or not view.needs_worker:
+        return
+    chunks, pipeline = view.chunks or view.at.job.chunks, view.at.job.pipeline
+    having = [worker for worker in view.live if pipeline in worker.pipelines]
+    if not view.live:
+        reports = [worker.reported_at for worker in view.at.workers]
+        since = max(reports, default="")
+        message = "No worker runs in this deployment."
+        yield view.finding("workers.none", message, chunks, since=since)
+    elif having and not view.serving:
+        queue = view.at.job.queue or keys.DEFAULT_QUEUE
+        message = f"No worker with pipeline {pipeline} receives from queue {queue}."
+        yield view.finding("workers.queue_missing", message, chunks, queue=queue)
+    elif not view.serving:
+        names = ", ".join(worker.worker for worker in view.live[:NAMED])
+        message = f"No worker has pipeline {pipeline}; those that run: {names}."
+        yield view.finding("workers.pipeline_missing", message, chunks)
+    elif view.due and not view.moves and all(each.is_full for each in view.serving):
+        full = len(view.serving)
+        whose = "The worker" if full == 1 else f"All {full} workers"
+        message = (
+            f"{whose} with pipeline {pipeline} had no free slot at the last report."
+        )
+        since = min(worker.reported_at for worker in view.serving)
+        yield view.finding("workers.busy", message, view.due, since=since)
+
+
+# ── what is left after the chunks ─────────────────────────────────────────────
+
+
+def join_open(view: View) -> Iterator[Finding]:
+    """Find that the join waits, or that it failed."""
+    join, job = view.at.join, view.at.job
+    if join is None:
+        return
+    if job.status.ended and join.status is ChunkStatus.DEAD:
+        message = f"The join failed with {join.error_code}."
+        yield view.finding("join.failed", message, 1, since=join.settled_at)
+    wait = wait_of(join, view.at.now)
+    if wait is not None and wait.until:
+        after = f" after {join.error_code}" if join.error_code else ""
+        message = f"All chunks have ended; the join waits{after}."
+        yield view.finding("join.waiting", message, 1, until=wait.until)
+
+
+def cancel_unfinished(view: View) -> Iterator[Finding]:
+    """Find a cancel whose chunks have not all ended."""
+    job = view.at.job
+    if job.status is JobStatus.CANCELLING:
+        message = "The job is cancelled; its last chunks are ending."
+        since = job.cancelled_at
+        yield view.finding("cancel.unfinished", message, view.chunks, since=since)
+
+
+# ── what does not hold the job up ─────────────────────────────────────────────
+
+
+def progressing(view: View) -> Iterator[Finding]:
+    """Find that workers run chunks, or that chunks are being written."""
+    job = view.at.job
+    if job.status.ended or job.status is JobStatus.CANCELLING:
+        return
+    if job.status is JobStatus.PAUSED and not view.running:
+        return
+    writing = job.status in {JobStatus.SUBMITTING, JobStatus.REOPENING}
+    quiet_s = view.at.now - moment(job.progress_at)
+    if view.running:
+        what = "the join" if view.running[-1].ref.is_join else "chunks of the job"
+        yield view.finding("job.progressing", f"Workers run {what}.", view.running)
+    elif writing and quiet_s < SUBMIT_TIMEOUT_S:
+        message = "The chunks are being written."
+        yield view.finding("job.progressing", message, job.chunks)
+
+
+def about_to_continue(view: View) -> Iterator[Finding]:
+    """Find that a worker is about to act; only beside no other cause."""
+    if not view.chunks and not view.at.job.status.ended:
+        message = "All chunks have ended; a worker is about to end the job."
+        yield view.finding("job.progressing", message, 0)
+    elif view.sent and (view.serving or view.at.workers is None):
+        message = "The chunks were sent; a worker is about to claim them."
+        yield view.finding("job.progressing", message, 0)
+
+
+def letters_open(view: View) -> Iterator[Finding]:
+    """Find open dead letters."""
+    letters, ended = view.at.letters, view.at.job.status.ended
+    if letters.number:
+        name = "dead_letters.left" if ended else "dead_letters.open"
+        few = "" if letters.complete else "At least "
+        noun = "dead letter is" if letters.number == 1 else "dead letters are"
+        message = f"{few}{letters.number} {noun} open."
+        if letters.in_doubt:
+            job = view.at.job.ref.job
+            message += (
+                f" {letters.in_doubt} died of an effect in doubt: before a redrive "
+                f"resolve what `piecework effects list {job}` lists."
+            )
+        message += climbed(letters.climbs)
+        yield view.finding(name, message, letters.number, since=letters.since)
+
+
+def climbed(climbs: Sequence[Climb]) -> str:
+    """Return which rungs dead letters have reached, and which one comes next when."""
+    last = Counter(
+        each.rungs[each.position - 1].name for each in climbs if each.position
+    )
+    ahead = [each.next for each in climbs if each.next is not None]
+    reached = ", ".join(f"{name} ({number})" for name, number in last.items())
+    text = f" Rungs reached: {reached}." if reached else ""
+    if ahead:
+        first = min(ahead, key=lambda rung: rung.due_at)
+        text += f" Next rung: {first.name} at {first.due_at[:19]}Z."
+    return text
+
+
+def webhooks_failed(view: View) -> Iterator[Finding]:
+    """Find webhooks of which an event failed finally."""
+    for hook in view.at.webhooks or ():
+        if hook.failed_at and hook.pipeline in ("", view.at.job.pipeline):
+            message = f"Webhook {hook.name} did not accept an event: {hook.last_error}."
+            since = hook.failed_at
+            yield view.finding(
+                "webhook.failed", message, 0, since=since, webhook=hook.name
+            )
+
+
+def fleet_unreadable(view: View) -> Iterator[Finding]:
+    """Find that this operator cannot read the record of the fleet."""
+    if view.at.fleet is None or view.at.workers is None:
+        message = "Your role cannot read the workers, breakers and limits."
+        yield view.finding("fleet.unreadable", message, 0)
+
+
+def ended(view: View) -> Iterator[Finding]:
+    """Find that the job has ended."""
+    job = view.at.job
+    if job.status.ended:
+        message = f"The job has ended {job.status}."
+        yield view.finding("job.ended", message, 0, since=job.finished_at)

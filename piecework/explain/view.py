@@ -1,0 +1,232 @@
+"""What the causes need of a situation: its chunks by state and wait, its workers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from piecework.domain import keys
+from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso, moment
+from piecework.domain.rows import WorkerRow
+from piecework.explain.findings import FINDINGS, Finding
+from piecework.explain.situation import Situation
+from piecework.explain.waiting import Wait, WaitReason, wait_of
+
+#: Seconds within which a worker with a free slot claims a chunk that is due.
+CLAIM_S: Final = 30.0
+#: The part of a lease that is left at least while its worker lives: it renews the lease
+#: each third of it. What is missing to two thirds is margin.
+LEFT_OF_LEASE: Final = 0.5
+#: Workers that a message names.
+NAMED: Final = 3
+#: The waits that no worker ends. A chunk behind another one waits as that one does.
+AT_REST: Final = {WaitReason.TIMER, WaitReason.ANSWER, WaitReason.ORDER_STOPPED}
+
+
+@dataclass(frozen=True)
+class View:
+    """A situation, and what several causes need of it."""
+
+    at: Situation
+
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The chunks that have not ended, with the join."""
+        join = self.at.join
+        open_ = join is not None and not join.status.terminal
+        chunks = tuple(self.at.open.chunks)
+        return (*chunks, join) if open_ and join else chunks
+
+    @cached_property
+    def waits(self) -> list[tuple[Chunk, Wait]]:
+        """The WAITING and the blocked chunks, each with its wait; without the join."""
+        stopped = self.at.letters.stopped_keys
+        found = (
+            (chunk, wait_of(chunk, self.at.now, stopped))
+            for chunk in self.at.open.chunks
+        )
+        # A chunk that a pause of its job gave back waits for a worker after the resume.
+        return [
+            (chunk, wait)
+            for chunk, wait in found
+            if wait is not None and wait != Wait(WaitReason.PAUSED)
+        ]
+
+    @cached_property
+    def due(self) -> list[Chunk]:
+        """The chunks that a worker may claim now."""
+        return [c for c in self.chunks if self.due_since(c) <= self.at.now]
+
+    @cached_property
+    def sent(self) -> bool:
+        """Whether chunks are with the workers, and each wait is for one or an order."""
+        waiting = [
+            chunk
+            for chunk, wait in self.waits
+            if chunk.blocked_by is None and wait.reason is not WaitReason.WORKER
+        ]
+        unblocked = any(chunk.blocked_by is None for chunk in self.chunks)
+        return unblocked and not (waiting or self.abandoned)
+
+    @cached_property
+    def running(self) -> list[Chunk]:
+        """The chunks whose owner renews its lease."""
+        return [
+            chunk
+            for chunk in self.chunks
+            if chunk.status is ChunkStatus.RUNNING and not self.is_abandoned(chunk)
+        ]
+
+    @cached_property
+    def abandoned(self) -> list[Chunk]:
+        """The chunks whose owner does not renew its lease any more."""
+        running = (c for c in self.chunks if c.status is ChunkStatus.RUNNING)
+        return [chunk for chunk in running if self.is_abandoned(chunk)]
+
+    @cached_property
+    def silent(self) -> set[str]:
+        """The workers that own an abandoned chunk."""
+        return {chunk.claimed_by for chunk in self.abandoned}
+
+    @cached_property
+    def live(self) -> list[WorkerRow]:
+        """The workers that reported in time, and that would have claimed due chunks."""
+        return [worker for worker in self.at.workers or () if self.is_live(worker)]
+
+    @cached_property
+    def serving(self) -> list[WorkerRow]:
+        """The live workers that have the pipeline of the job, and its queue."""
+        return [worker for worker in self.live if self.may_serve(worker)]
+
+    @cached_property
+    def needs_worker(self) -> bool:
+        """Whether the job cannot continue unless a worker does something."""
+        status = self.at.job.status
+        paused = status is JobStatus.PAUSED
+        return not (status.ended or paused or self.running or self.is_at_rest)
+
+    @cached_property
+    def moves(self) -> bool:
+        """Whether a worker may have claimed or ended a chunk of the job a moment ago.
+
+        Between two chunks of a worker, none of them runs. Of a large job that has
+        begun, the groups in which chunks run may not be in the sample.
+        """
+        open_ = self.at.open
+        times = [*open_.times.claimed, *(end for _, end in open_.times.spans)]
+        if not open_.exact and (times or open_.full_groups):
+            return True
+        return self.at.now - max(times, default=0.0) < CLAIM_S
+
+    @cached_property
+    def is_at_rest(self) -> bool:
+        """Whether each open chunk waits for a moment, a person or a dead letter."""
+        reasons = {chunk.ref: wait.reason for chunk, wait in self.waits}
+        found = {
+            reasons.get(chunk.ref)
+            for chunk in self.chunks
+            if not self.at.job.waits_for_sample(chunk.ref.chunk)
+        }
+        return bool(found & AT_REST) and found <= {*AT_REST, WaitReason.ORDER}
+
+    @cached_property
+    def owners(self) -> dict[str, WorkerRow]:
+        """All workers that reported, by name."""
+        return {worker.worker: worker for worker in self.at.workers or ()}
+
+    def due_since(self, chunk: Chunk) -> float:
+        """Return since when a chunk may be claimed; infinite: it may not."""
+        job = self.at.job
+        if chunk.blocked_by is not None or job.waits_for_sample(chunk.ref.chunk):
+            return float("inf")
+        if chunk.status is ChunkStatus.RUNNING or job.status is JobStatus.PAUSED:
+            return float("inf")
+        sent = job.finalizing_at if chunk.ref.is_join else job.dispatched_at
+        # `due_at` alone: an answer has ended the wait of the chunk.
+        since = chunk.retry_at or chunk.due_at or sent or job.created_at
+        return moment(max(since, chunk.given_back_at, job.resumed_at))
+
+    def is_abandoned(self, chunk: Chunk) -> bool:
+        """Return whether the owner of a RUNNING chunk missed a renewal or a report.
+
+        If it renewed the lease after the report was due, only the report failed.
+        """
+        owner = self.owners.get(chunk.claimed_by)
+        lease_s = self.at.lease_s if owner is None else owner.lease_s
+        if not chunk.claim_expires_at:
+            return True
+        now, until = self.at.now, moment(chunk.claim_expires_at)
+        if owner and owner.is_late(now) and until - lease_s <= moment(owner.due_at):
+            return True
+        return until - now < lease_s * LEFT_OF_LEASE
+
+    def pause_of(self, dependency: str) -> str | None:
+        """Return why a dependency is paused; empty: unknown; None: it is not."""
+        if self.at.fleet is None:
+            return ""
+        quota = self.at.fleet.quotas.get(dependency)
+        return quota.paused or None if quota else None
+
+    def may_serve(self, worker: WorkerRow) -> bool:
+        """Return whether a worker has the pipeline of the job, and its queue."""
+        job = self.at.job
+        has_queue = (job.queue or keys.DEFAULT_QUEUE) in worker.queues
+        return has_queue and job.pipeline in worker.pipelines
+
+    def is_live(self, worker: WorkerRow) -> bool:
+        """Return whether a worker takes chunks, as far as its reports show.
+
+        A lease that is not renewed shows a death before the next report is late. An
+        idle worker reports rarely. If a chunk has been due for long since its last
+        report, it may be dead.
+        """
+        if not worker.is_live(self.at.now) or worker.worker in self.silent:
+            return False
+        if worker.in_progress or not self.may_serve(worker):
+            return True
+        since = min(map(self.due_since, self.due), default=self.at.now)
+        ignored = self.at.now - since > CLAIM_S
+        return not (ignored and moment(worker.reported_at) < since)
+
+    def finding(
+        self,
+        code: str,
+        message: str,
+        chunks: Sequence[object] | int,
+        *,
+        since: str = "",
+        until: str = "",
+        **named: str,
+    ) -> Finding:
+        """Return a finding; `chunks`: those that were read, or their exact number."""
+        kind, job, open_ = FINDINGS[code], self.at.job, self.at.open
+        exact = isinstance(chunks, int) or open_.exact
+        number = chunks if isinstance(chunks, int) else open_.estimate(len(chunks))
+        command = kind.command.format(job=job.ref.job, **named)
+        until = until if until > iso(self.at.now) else ""
+        return Finding(kind, message, number, exact, since, until, command)
+
+
+# ── chunks by what they wait for ──────────────────────────────────────────────
+
+
+def chunks_for(view: View, reason: WaitReason) -> list[Chunk]:
+    """Return the chunks that wait for a reason."""
+    return [chunk for chunk, wait in view.waits if wait.reason is reason]
+
+
+def by_blocker(view: View, *reasons: WaitReason) -> dict[str, list[Chunk]]:
+    """Return the chunks that wait for these reasons, by the dependency of each."""
+    found = defaultdict(list)
+    for reason in reasons:
+        for chunk in chunks_for(view, reason):
+            found[chunk.blocked_on].append(chunk)
+    return found
+
+
+def first(times: Iterable[str]) -> str:
+    """Return the earliest of some times; the empty text without any."""
+    return min(filter(None, times), default="")

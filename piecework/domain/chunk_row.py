@@ -150,6 +150,13 @@ class ChunkRow:
         found = self.item.get("history", ())
         return [dict(entry) for entry in found if isinstance(entry, Mapping)]
 
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Those of them that failed in this generation and were to be tried again."""
+        gen = self.item.get("gen")
+        mine = (entry for entry in self.history if entry.get("gen") == gen)
+        return [entry for entry in mine if entry.get("end") == "retry"]
+
     def history_with(
         self, worker: str, to: str, end: str, **more: str
     ) -> list[dict[str, Any]]:

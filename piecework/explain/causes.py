@@ -31,6 +31,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     chunk_causes.equal_calls,
     chunk_causes.tenant_capped,
     chunk_causes.retries_waiting,
+    chunk_causes.retries_running,
     chunk_causes.people_asked,
     chunk_causes.timers_waiting,
     chunk_causes.keys_stopped,

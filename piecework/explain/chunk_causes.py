@@ -5,6 +5,7 @@ Each cause is one function; `causes.py` lists them all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from piecework.domain import keys
@@ -112,6 +113,28 @@ def retries_waiting(view: View) -> Iterator[Finding]:
         message = f"Chunks wait for their next attempt{after}{more}."
         until = first(chunk.retry_at for chunk in chunks)
         yield view.finding("retry.waiting", message, chunks, until=until)
+
+
+def retries_running(view: View) -> Iterator[Finding]:
+    """Find chunks that run again at the stage at which their last attempt failed.
+
+    The record of a chunk has no failed call of the attempt that runs.
+    """
+    failed = [(chunk, chunk.failures) for chunk in view.running]
+    # A checkpoint starts the next stage later than the claim.
+    again = [
+        (c, found) for c, found in failed if found and c.started_at == c.claimed_at
+    ]
+    if again:
+        last = Counter((c.stage, found[-1].get("code", "")) for c, found in again)
+        [((stage, code), _)] = last.most_common(1)
+        times = max(len(found) for _, found in again)
+        tries = "1 failed attempt" if times == 1 else f"up to {times} failed attempts"
+        message = f"Chunks run stage {stage} again after {tries}, the last with {code}."
+        since = first(found[0].get("to", "") for _, found in again)
+        yield view.finding(
+            "retry.running", message, again, since=since, error_code=code
+        )
 
 
 def timers_waiting(view: View) -> Iterator[Finding]:

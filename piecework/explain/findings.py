@@ -258,6 +258,14 @@ FINDINGS: Final = {
             "piecework jobs watch {job}",
         ),
         Kind(
+            "retry.running",
+            Rank.NOTE,
+            "Chunks run again at the stage at which their last attempt failed.",
+            "Wait, or read the code. If the time is too short, raise `timeout_s` of "
+            "the dependency or `PIECEWORK_STALL_TIMEOUT_S`, or pause the job.",
+            "piecework explain-code {error_code}",
+        ),
+        Kind(
             "dead_letters.open",
             Rank.NOTE,
             "Some chunks are dead letters. Only chunks of the same order key wait for "

@@ -28,6 +28,8 @@ UNRENEWED_S: Final = 22.0
 SILENT_S: Final = 90.0
 #: Seconds after which a reconciler has given back the chunks of a dead worker.
 GIVEN_BACK_S: Final = 150.0
+#: Seconds after which a stage without progress has stalled, and runs again.
+STALLED_S: Final = 400.0
 #: How many chunks the larger and the smaller cause of a pair has.
 MORE, FEWER = 6, 2
 
@@ -211,6 +213,12 @@ async def deferred(
     await asyncio.sleep(SETTLED_S)
 
 
+async def stalled(fleet: Fleet) -> None:
+    """Let the chunks of a job stall, and run again."""
+    await runs(fleet, "slow", "slow")
+    await asyncio.sleep(STALLED_S)
+
+
 NEWER: Final = (NEWER_WORKERS, "runtime.record.schema_too_new")
 PAUSED: Final = ("bank", "runtime.dependency.paused")
 EQUAL: Final = ("bank", "idempotency.key.in_progress")
@@ -218,6 +226,7 @@ AWS: Final = (STORE, "aws.access.denied")
 
 SINGLE: Final = (
     Exercise("healthy", lambda fleet: runs(fleet, "slow", "slow"), "job.progressing"),
+    Exercise("stalled", stalled, "job.progressing", "retry.running"),
     Exercise("no worker", no_worker, "workers.none"),
     Exercise("idle worker died", idle_worker_died, "workers.none"),
     Exercise("other pipeline", other_pipeline, "workers.pipeline_missing"),

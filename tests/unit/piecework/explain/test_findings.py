@@ -90,6 +90,23 @@ def test_a_finding_has_its_numbers_its_times_and_its_command() -> None:
     assert (second["code"], second["chunks"]) == ("dead_letters.open", 1)
 
 
+def test_a_stage_that_runs_again_says_how_often_and_why_it_failed() -> None:
+    whole = named("stalled")
+    _, again = find(whole)
+    assert again.message == (
+        "Chunks run stage work again after 1 failed attempt, "
+        "the last with runtime.stage.stalled."
+    )
+    assert again.command == "piecework explain-code runtime.stage.stalled"
+    assert again.chunks == 2
+    assert again.since
+    # It has a stage more than before its last failure, or failed before a redrive.
+    for more in ({"started_at": iso(whole.now)}, {"gen": 2}):
+        chunks = [replace(c, item={**c.item, **more}) for c in whole.open.chunks]
+        passed = replace(whole, open=replace(whole.open, chunks=chunks))
+        assert codes_of(passed) == ["job.progressing"]
+
+
 def test_without_rights_on_the_fleet_the_chunks_are_still_explained() -> None:
     whole = situation_of("limit", "limit", "limit")
     blind = replace(whole, fleet=None, workers=None)

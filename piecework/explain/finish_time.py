@@ -31,8 +31,6 @@ MAX_PLAYED: Final = 400
 MAX_DRAWN: Final = 300
 #: The least relative error of a rate: workers and dependencies do not keep one.
 LEAST_ERROR: Final = 0.12
-#: The part of the durations, the longest, that tells how much longer one may be.
-TAIL_SHARE: Final = 0.1
 #: The rest of a chunk that has run longer than all others, as a share of its time.
 OVERDUE_SHARE: Final = 0.25
 #: Seconds of the shortest duration: claim and end may be in one millisecond.
@@ -152,36 +150,16 @@ def estimate(
     rng = Random(left)
     drawn = min(len(throughput.durations), MAX_DRAWN)
     played = min(left, MAX_PLAYED)
-    ends = sorted(
-        (
-            (left - played) / throughput.rate
-            + play(
-                played,
-                elapsed,
-                sorted(
-                    rng.choice(throughput.durations) * stretch for _ in range(drawn)
-                ),
-                slots,
-                rng,
-            )
+    ends = []
+    for _ in range(PLAYS):
+        durations = sorted(
+            rng.choice(throughput.durations) * stretch for _ in range(drawn)
         )
-        * math.exp(rng.gauss(0.0, error))
-        for _ in range(PLAYS)
-    )
+        seconds = play(played, elapsed, durations, slots, rng)
+        seconds += (left - played) / throughput.rate
+        ends.append(seconds * math.exp(rng.gauss(0.0, error)))
+    ends.sort()
     return FinishTime(ends[len(ends) // 2], ends[len(ends) * 9 // 10])
-
-
-def longer_ones(durations: Sequence[float], drawn: int, rng: Random) -> list[float]:
-    """Return how long chunks may take that take longer than all so far.
-
-    The next chunk is the longest of n + 1 with a chance of one in n + 1. How much
-    longer it is follows from the longest durations.
-    """
-    ordered = sorted(durations)
-    tail = ordered[-max(2, round(TAIL_SHARE * len(ordered))) :]
-    excess = mean_of(tail) - tail[0]
-    number = round(drawn / len(ordered) + rng.random() - 0.5)
-    return [tail[-1] + rng.expovariate(1.0) * excess for _ in range(number)]
 
 
 def play(

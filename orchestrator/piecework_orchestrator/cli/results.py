@@ -66,6 +66,9 @@ def results(
         if to and follow:
             message = "--follow prints results as they come, and --to writes a file."
             raise UsageError(message, next_step="Remove one of the two options.")
+        if to and output is not None:
+            message = "--to writes a file, and its ending gives the format."
+            raise UsageError(message, next_step="Remove -o.")
         if follow and out.format is not Format.JSONL:
             message = "--follow writes one line per chunk, and requires -o jsonl."
             raise UsageError(message, next_step="Remove -o, or use -o jsonl.")

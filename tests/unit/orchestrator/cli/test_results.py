@@ -141,6 +141,7 @@ def test_following_an_ended_job_prints_all_and_ends(
 def test_follow_requires_jsonl(run: Run, deployment: Deployment) -> None:
     deployment.job("a", "RUNNING", 1)
     assert 2 == run("results", "a", "--follow", "-o", "json").exit_code
+    assert 2 == run("results", "a", "--to", "a.csv", "-o", "json").exit_code
 
 
 async def test_a_follower_finds_each_chunk_once_and_again_after_another_end(

@@ -86,7 +86,7 @@ class Settings:
     #: asyncio's own steps take milliseconds; ten seconds are a stage that blocks.
     loop_blocked_s: float = setting(10.0, ge=0.1)
     #: Seconds that one run of a chunk may wait in retries of its calls.
-    retry_budget_s: float = setting(60.0, ge=0)
+    retry_time_s: float = setting(60.0, ge=0)
     #: Seconds that a call may wait in the worker until the limits of its dependency let
     #: it start. Then its chunk is deferred, and another chunk uses the worker.
     quota_wait_s: float = setting(300.0, gt=0)

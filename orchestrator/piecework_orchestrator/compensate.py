@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import JobRef, iso
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework.store.checkpoints import read_work
@@ -38,9 +38,9 @@ class HandOutcome(StrEnum):
     NOT_NEEDED = "not-needed"
 
     @property
-    def result(self) -> Compensation:
+    def result(self) -> CompensationResult:
         """The result of the compensation that the record keeps."""
-        return Compensation(self.value.replace("-", "_").upper())
+        return CompensationResult(self.value.replace("-", "_").upper())
 
 
 async def select_uncompensated(
@@ -109,7 +109,7 @@ async def leave_out_unbegun(
     """
     kept, error = [], None
     for letter in selection.letters:
-        if letter.compensation == Compensation.ABANDONED:
+        if letter.compensation == CompensationResult.ABANDONED:
             work = await read_work(rt.table, letter.ref)
             if FailedCompensation.read(work, letter.gen) is None:
                 error = never_began(letter)
@@ -136,7 +136,7 @@ async def resolve(
     for letter in letters:
         work, at = await read_work(rt.table, letter.ref), iso(rt.clock())
         stages = tuple(stages_left(letter, work))
-        abandoned = letter.compensation == Compensation.ABANDONED
+        abandoned = letter.compensation == CompensationResult.ABANDONED
         undone = outcome is HandOutcome.COMPENSATED
         first = stages[0] if stages and abandoned and undone else ""
         statement = HandResolution(outcome.result, stages, closing, at, first)

@@ -372,7 +372,7 @@ class Caller:
         """Run work that is not cut off if its stage is about to be compensated."""
         return await self.effect_drain.run_to_completion(work, self.drains_effects)
 
-    async def drain(self) -> None:
+    async def wait_for_calls(self) -> None:
         """Wait until no call is in flight.
 
         A stage that failed may have left some. Their answers are paid for, and no

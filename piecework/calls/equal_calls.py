@@ -131,7 +131,7 @@ class EqualCalls:
     def _request(self, call: Call, slot: Slot, gen: int) -> BeginRequest:
         """Return the request to begin a call; its lease covers retries and waits."""
         policy, dependency = call.policy, call.dependency
-        longest = policy.attempts * dependency.timeout_s + policy.budget
+        longest = policy.attempts * dependency.timeout_s + policy.retry_time
         token = keys.provider_key(call.key, gen)
         ttl_s = dependency.by.ttl_s if dependency.by else 0.0
         return BeginRequest(slot, token, max(longest, self.claim_s), ttl_s)

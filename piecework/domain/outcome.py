@@ -33,13 +33,13 @@ def leaves_queue(wait_s: float) -> bool:
 NEWER_WORKERS = "newer workers"
 #: `Deferred.blocked_on` when AWS does not answer this worker, or refuses it.
 STORE = "AWS"
-#: What a chunk waits for whose job is paused; it has no due time.
+#: A chunk waits for this while its job is paused; it has no due time.
 PAUSE = "pause"
-#: What a chunk waits for whose stage sleeps, until its due time.
+#: A chunk waits for this while its stage sleeps, until its due time.
 TIMER = "timer"
-#: What a chunk waits for whose stage asks a person, until its due time.
+#: A chunk waits for this while its stage asks a person, until its due time.
 ANSWER = "answer"
-#: Why a chunk has no result whose order key was stopped until the end of its job.
+#: The code of a chunk that a stopped order key left without a result.
 STOPPED_CODE = "runtime.order.stopped"
 
 
@@ -133,10 +133,10 @@ class Cancelled:
     """
 
     stage: str
-    compensation: Compensation | None = None
+    compensation: CompensationResult | None = None
 
 
-class Compensation(StrEnum):
+class CompensationResult(StrEnum):
     """The result of compensating the stages of a chunk that ended without a result."""
 
     #: No completed stage needs compensation.
@@ -147,7 +147,7 @@ class Compensation(StrEnum):
     FAILED = "FAILED"
     #: A cancel without compensation stopped the chunk: its effects remain.
     NOT_REQUESTED = "NOT_REQUESTED"
-    #: The pivot (the point of no return) was passed: compensation is not allowed.
+    #: The pivot was passed: compensation is not allowed.
     PAST_PIVOT = "PAST_PIVOT"
     #: The pivot may have been passed: an operator decides.
     PIVOT_UNKNOWN = "PIVOT_UNKNOWN"
@@ -164,7 +164,7 @@ class DeadLettered:
     """
 
     failure: ErrorEnvelope
-    compensation: Compensation
+    compensation: CompensationResult
     uncompensated_stages: tuple[str, ...] = field(default=())
 
 

@@ -168,7 +168,7 @@ class Proceed:
         seconds: The time since that start.
     """
 
-    epoch: int
+    gen: int
     in_doubt: bool = False
     seconds: float = 0.0
 
@@ -229,8 +229,9 @@ class MissingChunk:
     """A chunk without a result, with its status and error code.
 
     Attributes:
-        compensation: The result of its compensation, as `Compensation` names it: only
-            with `COMPENSATED` and `NOT_NEEDED` no effect of its stages remains.
+        compensation: The result of its compensation, as `CompensationResult`
+            names it. Only with `COMPENSATED` and `NOT_NEEDED` no effect of its
+            stages remains.
     """
 
     chunk: int

@@ -431,7 +431,7 @@ ROWS: Final = (
         "when.",
     ),
     Code(
-        "runtime.budget.deferrals_exhausted",
+        "runtime.deferral.exhausted",
         PERMANENT,
         "A dependency could not be called for so long that the chunk does not wait "
         "any longer. The message says how often it was deferred, and since when.",

@@ -1,9 +1,9 @@
 """Estimate when a job ends: the seconds left, as P50 and P90.
 
-Nothing here reads or writes. The estimate plays the rest of the job many times: chunks
-with durations that were observed enter as many slots as the observed rate of ends needs
-(Little's law). So it follows the limit that binds, whichever it is: slots of workers,
-the limits of a dependency, or waits between attempts.
+Nothing here reads or writes. The estimate simulates the rest of the job many times:
+chunks with durations that were observed enter as many slots as the observed rate of
+ends needs (Little's law). So it follows the limit that binds: slots of
+workers, the limits of a dependency, or waits between attempts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MIN_ENDED: Final = 8
 #: fewest of them.
 RECENT_SHARE: Final = 1 / 3
 MIN_RECENT: Final = 20
-#: Plays of the rest; the chunks of a play, after which the rest follows the rate; and
-#: the durations that a play draws from.
-PLAYS: Final = 80
-MAX_PLAYED: Final = 400
+#: Simulations of the rest; the chunks of one, after which the rest follows the rate;
+#: and the durations that one draws from.
+SIMULATIONS: Final = 80
+MAX_SIMULATED: Final = 400
 MAX_DRAWN: Final = 300
 #: The least relative error of a rate: workers and dependencies do not keep one.
 LEAST_ERROR: Final = 0.12
@@ -149,27 +149,27 @@ def estimate(
     error = max(LEAST_ERROR, spread / math.sqrt(throughput.chunks))
     rng = Random(left)
     drawn = min(len(throughput.durations), MAX_DRAWN)
-    played = min(left, MAX_PLAYED)
+    simulated = min(left, MAX_SIMULATED)
     ends = []
-    for _ in range(PLAYS):
+    for _ in range(SIMULATIONS):
         durations = sorted(
             rng.choice(throughput.durations) * stretch for _ in range(drawn)
         )
-        seconds = play(played, elapsed, durations, slots, rng)
-        seconds += (left - played) / throughput.rate
+        seconds = simulated_end(simulated, elapsed, durations, slots, rng)
+        seconds += (left - simulated) / throughput.rate
         ends.append(seconds * math.exp(rng.gauss(0.0, error)))
     ends.sort()
     return FinishTime(ends[len(ends) // 2], ends[len(ends) * 9 // 10])
 
 
-def play(
+def simulated_end(
     left: int,
     elapsed: Sequence[float],
     durations: Sequence[float],
     slots: int,
     rng: Random,
 ) -> float:
-    """Return when the last of the chunks ends in one play; `durations` are sorted."""
+    """Return when the last chunk ends in one simulation; `durations` are sorted."""
     free = [0.0] * slots
     for place in range(left):
         begin = heapq.heappop(free)

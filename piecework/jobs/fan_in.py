@@ -270,7 +270,7 @@ def encode(certificate: Certificate) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StoredJobResults:
-    """The harvest of one job, whose chunks have all ended."""
+    """The results of one job, whose chunks have all ended."""
 
     table: Table
     objects: Objects

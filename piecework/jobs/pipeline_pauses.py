@@ -20,9 +20,6 @@ from piecework.jobs.pausing import resume_job
 from piecework.runtime import Runtime
 from piecework.store.pipelines import PipelineState
 
-#: Jobs of a pipeline that a command pauses or resumes at once.
-JOBS_AT_ONCE = 8
-
 
 @dataclass(frozen=True, slots=True)
 class PausedJobs:

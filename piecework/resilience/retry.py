@@ -47,7 +47,7 @@ class RetryPolicy:
         attempts: Attempts in all, the first included.
         base: The limit of the first delay; it doubles with each further delay.
         cap: The upper limit of every delay.
-        budget: The retry time of one call: its delays in all.
+        retry_time: The retry time of one call: its delays in all.
         retry_ratio: The retries that a worker may make for each call that succeeds.
 
     Raises:
@@ -57,17 +57,17 @@ class RetryPolicy:
     attempts: int = 5
     base: float = 0.25
     cap: float = 30.0
-    budget: float = 30.0
+    retry_time: float = 30.0
     retry_ratio: float = 0.2
 
     def __post_init__(self) -> None:
         """Refuse values with which no call would be made, or no delay would fit."""
-        smallest = min(self.budget, self.retry_ratio)
+        smallest = min(self.retry_time, self.retry_ratio)
         if self.attempts < 1 or not 0 < self.base <= self.cap or smallest < 0:
             raise UsageError(
                 f"{self} is not valid.",
                 code="pipeline.declaration.invalid",
-                next_step="Keep attempts >= 1, 0 < base <= cap, budget >= 0 and "
+                next_step="Keep attempts >= 1, 0 < base <= cap, retry_time >= 0 and "
                 "retry_ratio >= 0.",
             )
 
@@ -212,7 +212,7 @@ class Retries:
         delay = self._draw_delay(failure)
         if self.attempts >= self.policy.attempts:
             return None
-        if self.delayed + delay > self.policy.budget or not self.run.fits(delay):
+        if self.delayed + delay > self.policy.retry_time or not self.run.fits(delay):
             return None
         if not self.may_retry():
             return None

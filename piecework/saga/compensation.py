@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from piecework import telemetry
 from piecework.context import Context
 from piecework.domain.model import ChunkRef, iso
-from piecework.domain.outcome import Cancelled, Compensation, DeadLettered
+from piecework.domain.outcome import Cancelled, CompensationResult, DeadLettered
 from piecework.domain.protocols import Checkpoints
 from piecework.errors import ErrorEnvelope
 from piecework.errors.codes import ErrorClass
@@ -202,9 +202,13 @@ class CompensationRun:
         steps = self.steps()
         left = tuple(step.stage.name for step in steps if step.state in UNRESOLVED)
         compensated = any(step.stage.compensate for step in steps)
-        result = Compensation.COMPENSATED if compensated else Compensation.NOT_NEEDED
+        result = (
+            CompensationResult.COMPENSATED
+            if compensated
+            else CompensationResult.NOT_NEEDED
+        )
         if left:
-            result = Compensation.FAILED
+            result = CompensationResult.FAILED
         if not needs_nothing(steps):
             telemetry.emit(
                 self.ctx.log,

@@ -35,7 +35,7 @@ from typing import Any, TypeAlias
 from piecework.calls.call import CallCounts
 from piecework.context import Context
 from piecework.domain.model import iso
-from piecework.domain.outcome import MAX_BUDGET_DEFERRALS, Compensation
+from piecework.domain.outcome import MAX_BUDGET_DEFERRALS, CompensationResult
 from piecework.domain.protocols import Checkpoints
 from piecework.errors import ErrorEnvelope
 from piecework.errors.codes import ErrorClass
@@ -51,14 +51,14 @@ POST_EFFECT_CODES = {
     "runtime.value.unreadable",
 }
 #: The code of a chunk that was deferred too often or for too long.
-EXHAUSTED_CODE = "runtime.budget.deferrals_exhausted"
+EXHAUSTED_CODE = "runtime.deferral.exhausted"
 #: The next attempt waits `uniform(0, min(CAP, BASE * 2**attempt))` seconds: full
 #: jitter, as in the AWS Architecture Blog's "Exponential Backoff and Jitter".
 BASE = 2.0
 CAP = 300.0
-#: The longest wait is so much of the declared one: not all chunks return at once.
+#: The jitter, as a share of the declared wait: not all chunks return at once.
 DECLARED_JITTER = 0.1
-#: The cap where the retry budget is exhausted: the budget fills up again soon.
+#: The cap in seconds where the retry budget is exhausted: it fills up again soon.
 DEFERRAL_CAP = 30.0
 #: The cap where AWS does not answer the worker, or refuses it: long enough to be cheap
 #: for hours, short enough that the chunks continue soon after the outage.
@@ -118,7 +118,7 @@ class Compensate:
 class DeadLetter:
     """Write a dead letter without compensation, for the given reason."""
 
-    reason: Compensation
+    reason: CompensationResult
 
 
 Decision: TypeAlias = RetryLater | Compensate | DeadLetter
@@ -181,10 +181,10 @@ def next_variant(
 def failure_to_decide(
     failure: ErrorEnvelope, counts: CallCounts, limits: RecoveryLimits
 ) -> ErrorEnvelope:
-    """Return the failure on which a chunk is decided that a dependency may block.
+    """Return the failure to decide on; a dependency may block the chunk.
 
     It is another one if the chunk must not wait any longer: the failure of its probe,
-    the failure that was not retried, or the story of its deferrals.
+    the failure that was not retried, or the count of its deferrals.
     """
     spent = counts.budget_deferrals >= MAX_BUDGET_DEFERRALS
     if failure.code == BUDGET_CODE and spent:
@@ -213,7 +213,7 @@ def exhausted_failure(
     *,
     times: int = 1,
 ) -> ErrorEnvelope | None:
-    """Return the story of a chunk that waited too often or for too long for a breaker.
+    """Return the failure of a chunk that waited too often or too long for a breaker.
 
     `times`: a factor on both limits. None: it may be deferred again.
     """
@@ -267,9 +267,9 @@ def decide(  # noqa: PLR0913 -- facts of the chunk
         case Pivot.AHEAD:
             return Compensate()
         case Pivot.IN_DOUBT:
-            return DeadLetter(Compensation.PIVOT_UNKNOWN)
+            return DeadLetter(CompensationResult.PIVOT_UNKNOWN)
         case Pivot.BEHIND:
-            return DeadLetter(Compensation.PAST_PIVOT)
+            return DeadLetter(CompensationResult.PAST_PIVOT)
 
 
 def backoff(

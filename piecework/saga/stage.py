@@ -98,18 +98,18 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
         with context_of_run(ctx) as own:
             value = await run(stage, own, variant)
     except WaitRequestedError:
-        await caller.drain()
+        await caller.wait_for_calls()
         raise
     except (Exception, BaseExceptionGroup) as error:
         end = caller.stop_reason
         if isinstance(end, WaitRequestedError):
-            await caller.drain()
+            await caller.wait_for_calls()
         if end is not None and end is not error:
             raise end from error
         if not isinstance(error, StoreError):
-            await caller.drain()
+            await caller.wait_for_calls()
         raise
-    await caller.drain()
+    await caller.wait_for_calls()
     if caller.stop_reason is not None:
         raise caller.stop_reason
     if variant != COMPENSATE:

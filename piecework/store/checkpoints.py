@@ -71,7 +71,7 @@ class ChunkCheckpoints:
     #: When the present stage started; empty: with the claim.
     _started_at: str = ""
     _completed: dict[str, str] = field(default_factory=dict)
-    _undone: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
+    _compensated: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
     _calls_gen: int | None = None
 
     @property
@@ -87,7 +87,7 @@ class ChunkCheckpoints:
     @property
     def compensated(self) -> Mapping[str, ErrorEnvelope | None]:
         """The compensated stages, each with the error of its compensation, if any."""
-        return self._undone
+        return self._compensated
 
     @property
     def compensation_gen(self) -> int:
@@ -121,7 +121,7 @@ class ChunkCheckpoints:
         if cause is not None:
             began = CompensationRow(cause)
             self.failure, self._calls_gen = began.cause, began.calls_gen
-        self._undone = {
+        self._compensated = {
             row.stage: row.failure for row in work.compensated_in(self.claim.gen)
         }
 
@@ -224,7 +224,7 @@ class ChunkCheckpoints:
             values={"back": COMPENSATING, "code": failure.code},
         )
         row = compensation_put(self.table, ref, self.claim.gen, stage, failure)
-        await self._both(check, row)
+        await self._write(check, row)
         self.failure = failure
 
     async def record_compensation(
@@ -248,10 +248,10 @@ class ChunkCheckpoints:
         effects = [] if failure else self.ledger.compensation_updates(stage)
         while len(effects) > EFFECTS_AT_ONCE:
             some, effects = effects[:EFFECTS_AT_ONCE], effects[EFFECTS_AT_ONCE:]
-            await self._both(check, *some)
+            await self._write(check, *some)
         put = self.table.action("Put", ref.pk, sk, item=item)
-        await self._both(check, put, *effects)
-        self._undone[stage] = failure
+        await self._write(check, put, *effects)
+        self._compensated[stage] = failure
 
     def _on_chunk(self, kind: str, *, values: dict[str, str], **parts: str) -> Action:
         ref = self.claim.ref
@@ -263,7 +263,7 @@ class ChunkCheckpoints:
             **parts,
         )
 
-    async def _both(self, *actions: Action) -> None:
+    async def _write(self, *actions: Action) -> None:
         if not isinstance(await self.table.transact(actions), Written):
             raise ClaimLostError
 

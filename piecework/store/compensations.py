@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef, ChunkStatus
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from piecework.domain.rows import CompensatedRow, CompensationRow
 from piecework.store.cancellation import compensation_put
 from piecework.store.checkpoints import EFFECTS_AT_ONCE, Work
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
 
 #: The results of a compensation after which effects may remain.
-UNCOMPENSATED = frozenset({Compensation.FAILED, Compensation.ABANDONED})
+UNCOMPENSATED = frozenset({CompensationResult.FAILED, CompensationResult.ABANDONED})
 
 #: No redrive has reopened the chunk since its dead letter was read, and no operator has
 #: resolved its compensation.
@@ -93,7 +93,7 @@ class HandResolution:
         resume_at: The stage at which a redrive continues; empty: as stored.
     """
 
-    result: Compensation
+    result: CompensationResult
     stages: tuple[str, ...]
     by: Closing
     at: str
@@ -113,7 +113,7 @@ async def resolve_by_hand(
     stages again: their effects start anew. With NOT_NEEDED it finds their effects done.
     """
     ref, gen = letter.ref, letter.gen
-    undone = resolution.result is Compensation.COMPENSATED
+    undone = resolution.result is CompensationResult.COMPENSATED
     effects = effect_updates(table, ref, work, resolution) if undone else []
     while len(effects) > EFFECTS_AT_ONCE:
         some, effects = effects[:EFFECTS_AT_ONCE], effects[EFFECTS_AT_ONCE:]

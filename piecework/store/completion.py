@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from piecework.domain.protocols import MissingChunk
 from piecework.domain.records import is_newer, require_known
 from piecework.store.table import Action, Table, Written
@@ -201,7 +201,7 @@ class SnapshotCache:
             return None
         builder = SnapshotBuilder([])
         async for chunk in all_chunks(table, job.ref, job.chunks):
-            if not has_ended(chunk):
+            if not chunk.status.terminal:
                 self._open = chunk.ref
                 return None
             builder.add(chunk)
@@ -212,7 +212,7 @@ class SnapshotCache:
         if ref is None or ref.of != job.ref:
             return False
         chunk = await read_chunk(table, ref)
-        return chunk is not None and not has_ended(chunk)
+        return chunk is not None and not chunk.status.terminal
 
     def keep(self, job: Job, snapshot: JobSnapshot) -> None:
         """Keep a snapshot for the join of this generation.
@@ -240,12 +240,9 @@ def compensation_of(chunk: Chunk) -> str:
     if chunk.compensation or chunk.status is not ChunkStatus.CANCELLED:
         return chunk.compensation
     started = chunk.fence > 0
-    return Compensation.NOT_REQUESTED if started else Compensation.NOT_NEEDED
-
-
-def has_ended(chunk: Chunk) -> bool:
-    """Return whether the chunk has ended."""
-    return chunk.status.terminal
+    return (
+        CompensationResult.NOT_REQUESTED if started else CompensationResult.NOT_NEEDED
+    )
 
 
 # ── tallies of ended chunks ───────────────────────────────────────────────────

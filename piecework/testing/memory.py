@@ -152,7 +152,7 @@ class MemoryJournal:
         if in_doubt and effect is Effect.NON_IDEMPOTENT:
             return Unknown()
         self.effects[key], self.stages[key] = None, stage
-        return Proceed(epoch=1, in_doubt=in_doubt)
+        return Proceed(gen=1, in_doubt=in_doubt)
 
     def stages_with_effects(self) -> set[str]:
         """Return the stages that have effects."""

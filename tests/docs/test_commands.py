@@ -20,7 +20,7 @@ import piecework_simulation.dev_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
 from piecework.domain.keys import JOIN_CHUNK
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.settings import Settings
 from piecework.store.dead_letters import OPEN
@@ -110,7 +110,11 @@ VALUE = re.compile(r"\{.*?(\w+)\W*?\}|\b(?:N|USD|CHUNK)\b|…")
 VALUES = {"unit": ("usd", "tokens"), "part": ("data",)}
 #: A dead letter, and the deaths whose next commands have parts of their own.
 LETTER = {"job": "j", "state": OPEN, "error_code": "x"}
-DEATHS = ({}, {"error_code": EFFECT_IN_DOUBT}, {"compensation": Compensation.FAILED})
+DEATHS = (
+    {},
+    {"error_code": EFFECT_IN_DOUBT},
+    {"compensation": CompensationResult.FAILED},
+)
 
 
 def texts_of(node: ast.AST) -> Iterator[str]:

@@ -96,7 +96,7 @@ def test_a_chunk_waits_for_a_long_outage_and_its_dead_letter_says_so() -> None:
     took, letters = simulate(act, [foreseeing], max_attempts=3, max_deferred_s=AN_HOUR)
 
     assert AN_HOUR < took < 1.5 * AN_HOUR
-    assert {"runtime.budget.deferrals_exhausted"} == {x.error_code for x in letters}
+    assert {"runtime.deferral.exhausted"} == {x.error_code for x in letters}
     assert 22 == len(letters)
     assert 1 == len({letter.fingerprint for letter in letters})
     for letter in letters:

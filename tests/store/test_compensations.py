@@ -9,7 +9,7 @@ import pytest
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, JobStatus, iso
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from piecework.store.checkpoints import read_work
 from piecework.store.compensations import (
     FailedCompensation,
@@ -45,7 +45,7 @@ async def die(store: Store, *, undone: bool = False) -> DeadLetterRow:
 async def resolve(
     store: Store,
     letter: DeadLetterRow,
-    result: Compensation = Compensation.COMPENSATED,
+    result: CompensationResult = CompensationResult.COMPENSATED,
 ) -> bool:
     work = await read_work(store.table, store.chunk)
     statement = HandResolution(
@@ -58,10 +58,13 @@ async def resolve(
 
 @pytest.mark.parametrize(
     ("result", "state"),
-    [(Compensation.COMPENSATED, "COMPENSATED"), (Compensation.NOT_NEEDED, "INTENT")],
+    [
+        (CompensationResult.COMPENSATED, "COMPENSATED"),
+        (CompensationResult.NOT_NEEDED, "INTENT"),
+    ],
 )
 async def test_a_resolution_changes_chunk_letter_stage_and_effects_together(
-    store: Store, result: Compensation, state: str
+    store: Store, result: CompensationResult, state: str
 ) -> None:
     letter = await die(store)
     assert await resolve(store, letter, result) is True

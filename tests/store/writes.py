@@ -13,7 +13,7 @@ from piecework.domain.claim import Claim
 from piecework.domain.model import Effect
 from piecework.domain.outcome import (
     Cancelled,
-    Compensation,
+    CompensationResult,
     DeadLettered,
     Deferred,
     Paused,
@@ -30,8 +30,8 @@ FAILURE = envelope(stage="second", code="llm.content.filtered")
 REFUSED = envelope(
     ErrorClass.TRANSIENT, stage="second", code=OPEN_CODE, dependency="model"
 )
-DEAD = DeadLettered(FAILURE, Compensation.COMPENSATED, ("first",))
-CANCELLED = Cancelled("second", Compensation.COMPENSATED)
+DEAD = DeadLettered(FAILURE, CompensationResult.COMPENSATED, ("first",))
+CANCELLED = Cancelled("second", CompensationResult.COMPENSATED)
 Write = Callable[[Store, Claim], Awaitable[Any]]
 
 

@@ -19,7 +19,7 @@ free = Dependency("free", layer="llm")
 metered = Dependency(
     "metered",
     layer="llm",
-    retry=RetryPolicy(attempts=10, budget=600.0),
+    retry=RetryPolicy(attempts=10, retry_time=600.0),
     limits=Limits(requests_per_minute=REQUESTS),
 )
 

@@ -17,7 +17,7 @@ from tests.unit.virtual import run_virtually
 from verification.flow.fleet import Fleet, usage
 from verification.flow.provider import Provider
 
-PATIENT: Final = RetryPolicy(attempts=10, budget=600.0)
+PATIENT: Final = RetryPolicy(attempts=10, retry_time=600.0)
 MODEL: Final = Dependency(
     "model", layer="llm", retry=PATIENT, usage=usage, adaptive_rate=True
 )

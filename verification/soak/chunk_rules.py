@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from piecework.domain import keys
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from verification.soak.record import Change, Item
 from verification.soak.world import (
     CHUNK_ENDED,
@@ -109,7 +109,7 @@ def no_claim_in_an_ended_job(world: World, change: Change) -> Iterator[str]:
 def compensated_whole(world: World, change: Change) -> Iterator[str]:
     """I8: who says that all was undone left nothing standing before the pivot."""
     _, new = pair(world, change)
-    undone = new.get("compensation") == Compensation.COMPENSATED
+    undone = new.get("compensation") == CompensationResult.COMPENSATED
     if new["status"] not in CHUNK_ENDED or not undone:
         return
     stages, pivot = world.pipeline(change.job)

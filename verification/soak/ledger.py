@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from piecework.domain import keys
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from verification.soak.record import Change, Effect, Item
 from verification.soak.world import NOTHING
 
@@ -17,11 +17,11 @@ UNDONE_BY = {"reserve": "release", "hold": "drop"}
 STANDING = ("charge", "deliver")
 DONE = (*UNDONE_BY, *STANDING)
 #: What "a person has to" look at before the chunk is taken up again.
-FOR_A_PERSON = (Compensation.FAILED, Compensation.ABANDONED)
+FOR_A_PERSON = (CompensationResult.FAILED, CompensationResult.ABANDONED)
 #: What stands for certain where a chunk died at its pivot or behind it.
 BEFORE_THE_END = {
-    Compensation.PIVOT_UNKNOWN: ("reserve", "hold"),
-    Compensation.PAST_PIVOT: ("reserve", "hold", "charge"),
+    CompensationResult.PIVOT_UNKNOWN: ("reserve", "hold"),
+    CompensationResult.PAST_PIVOT: ("reserve", "hold", "charge"),
 }
 
 
@@ -89,7 +89,10 @@ def may_stand(chunk: Item, op: str) -> set[int]:
     """
     if chunk["status"] == "SUCCEEDED":
         return {1}
-    if chunk.get("compensation") in {Compensation.COMPENSATED, Compensation.NOT_NEEDED}:
+    if chunk.get("compensation") in {
+        CompensationResult.COMPENSATED,
+        CompensationResult.NOT_NEEDED,
+    }:
         return {0}
     certain = BEFORE_THE_END.get(chunk.get("compensation", ""), ())
     return {1} if op in certain else {0, 1}

@@ -8,7 +8,7 @@ import pytest
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef, ChunkStatus
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from verification.soak.crew import Death
 from verification.soak.ledger import duplicates, left_to_a_person, paid_twice, settle_up
 from verification.soak.quiet import quiets
@@ -92,13 +92,13 @@ def test_a_chunk_that_succeeded_has_every_effect_once() -> None:
 
 
 def test_a_compensated_chunk_has_none_standing() -> None:
-    chunk = {"status": "DEAD", "compensation": Compensation.COMPENSATED}
+    chunk = {"status": "DEAD", "compensation": CompensationResult.COMPENSATED}
     assert 0 == unsettled(chunk, "reserve", "release")
     assert 1 == unsettled(chunk, "reserve", "hold", "release")
 
 
 def test_a_chunk_that_died_behind_its_pivot_keeps_what_was_before() -> None:
-    chunk = {"status": "DEAD", "compensation": Compensation.PAST_PIVOT}
+    chunk = {"status": "DEAD", "compensation": CompensationResult.PAST_PIVOT}
     assert 0 == unsettled(chunk, "reserve", "hold", "charge")
     assert 1 == unsettled(chunk, "reserve", "charge")
 
@@ -123,7 +123,7 @@ def test_a_dead_chunk_has_one_letter_that_was_not_redriven(
 
 
 def test_a_chunk_whose_undoing_failed_is_left_to_a_person() -> None:
-    dead = {"status": "DEAD", "compensation": Compensation.ABANDONED}
+    dead = {"status": "DEAD", "compensation": CompensationResult.ABANDONED}
     told = [Change(0, 1.0, "T#default#J#saga-0", "CHUNK#00000000", dead)]
     persons = left_to_a_person(told)
     assert {("saga-0", 0)} == persons

@@ -1,4 +1,4 @@
-"""Build the objects that a claimed chunk runs with; nothing is read or written here."""
+"""Load what a claimed chunk needs, and build the objects that it runs with."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def build_run(
         ledger.cancel = CancelRequest.read(claim.chunk.item)
     attempts = Attempts(
         retry_time=RetryTime(
-            rt.settings.retry_budget_s, max_delay=rt.settings.longest_wait_s
+            rt.settings.retry_time_s, max_delay=rt.settings.longest_wait_s
         ),
         slots=services.call_limiter,
         rng=rt.rng,
@@ -305,7 +305,7 @@ class WorkerStageRunner:
         try:
             with services.blocked_loop.watch(stage, ctx):
                 async with (
-                    services.solitude.alone(self.lease.waiting)
+                    services.exclusive.alone(self.lease.waiting)
                     if alone
                     else nullcontext()
                 ):

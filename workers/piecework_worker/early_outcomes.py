@@ -16,7 +16,7 @@ from piecework.domain.outcome import (
     NEWER_WORKERS,
     STORE,
     Cancelled,
-    Compensation,
+    CompensationResult,
     DeadLettered,
     Deferred,
     Outcome,
@@ -84,7 +84,8 @@ def outcome_of_unreadable(chunk_run: ChunkRun, failure: ErrorEnvelope) -> Outcom
         or chunk_run.checkpoints.reached_stage == chunk_run.pipeline.stages[0].name
     )
     return DeadLettered(
-        failure, Compensation.NOT_NEEDED if untouched else Compensation.ABANDONED
+        failure,
+        CompensationResult.NOT_NEEDED if untouched else CompensationResult.ABANDONED,
     )
 
 
@@ -190,7 +191,7 @@ async def compensate_cancelled(chunk_run: ChunkRun, stage: str) -> Outcome:
 
     An effect in flight is drained first: it must not happen after its compensation.
     """
-    await chunk_run.ctx.caller.drain()
+    await chunk_run.ctx.caller.wait_for_calls()
     if chunk_run.checkpoints.failure is None:
         failure = cancellation_cause(
             chunk_run.claim.ref, stage, chunk_run.limits.clock()

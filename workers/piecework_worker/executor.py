@@ -33,7 +33,7 @@ from piecework.domain.claim import (
 from piecework.domain.model import Chunk, ChunkRef, Job, JobRef, JobStatus
 from piecework.domain.outcome import (
     Cancelled,
-    Compensation,
+    CompensationResult,
     DeadLettered,
     Outcome,
     Paused,
@@ -117,8 +117,8 @@ async def execute(
     own message, or this one reappears and finds an ended chunk.
     """
     if job.status is JobStatus.PAUSED:
-        # Only a pause that is newer than the message says that a resume follows, which
-        # sends the message again.
+        # A resume sends the message again. Only a pause that is newer than the message
+        # is followed by such a resume.
         job = await services.fresh_job(work_item.ref.of) or job
     if reason := await reason_not_to_claim(
         work_item.ref, work_item.gen, job, services.rt, services.cancelled_groups
@@ -204,7 +204,7 @@ async def release_expired(chunk: Chunk, services: WorkerServices) -> None:
 
 async def set_unclaimed_direction(
     chunk: Chunk, pipeline: Pipeline, services: WorkerServices
-) -> bool:
+) -> None:
     """Set the direction of an unclaimed chunk whose cancel requests compensation.
 
     A chunk past its pivot goes forward. At its pivot, the intent of the pivot decides.
@@ -213,7 +213,7 @@ async def set_unclaimed_direction(
     back = may_compensate(pipeline, stage)
     failure = cancellation_cause(chunk.ref, stage, rt.clock()) if back else None
     otherwise = AT_PIVOT if stage == pipeline.pivot_name else FORWARD
-    return await set_direction(rt.table, chunk, failure, otherwise)
+    await set_direction(rt.table, chunk, failure, otherwise)
 
 
 async def run_claim(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> None:
@@ -260,7 +260,7 @@ async def load_state_or_end(
     claim, failure = chunk_run.claim, chunk_run.checkpoints.failure
     if claim.is_recovery and claim.recoveries > MAX_RECOVERIES:
         cause = failure or last_failure(chunk_run)
-        return DeadLettered(cause, Compensation.ABANDONED)
+        return DeadLettered(cause, CompensationResult.ABANDONED)
     ledger, untried = chunk_run.ledger, chunk_run.ctx.caller.counts.untried
     if ledger.cancel and (untried or ledger.pivot_was_refused):
         return Cancelled(ledger.pivot)
@@ -318,8 +318,8 @@ async def keep_for_next_attempt(
     """Hide the message until the next attempt; send one if there is none.
 
     A chunk that waits long leaves the queue. Its record already says when it is due, so
-    a worker that dies before the deletion loses nothing. So does a `paused` chunk,
-    unless its job was resumed before the chunk was given back.
+    a worker that dies before the deletion loses nothing. A paused chunk leaves the
+    queue, too, unless its job was resumed before the chunk was given back.
     """
     if paused and await is_paused(work_item.ref.of, services):
         return MessageAction.DISCARD

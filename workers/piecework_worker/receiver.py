@@ -210,7 +210,7 @@ class Receiver:
 
         The receives in flight may fill the slots that they have reserved.
         """
-        paused = self.paused or self.services.solitude.wanted
+        paused = self.paused or self.services.exclusive.wanted
         taken = self.active_count() + self.reserved_slots
         return bool(paused) or taken >= self._max_active
 

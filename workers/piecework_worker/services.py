@@ -42,11 +42,11 @@ from piecework.telemetry.metrics import BY_FIELD
 from piecework.telemetry.traces import Traces, open_traces
 from piecework_worker.cancel_watcher import apply_status
 from piecework_worker.cancelled_jobs import CancelledGroups
+from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.lease import LeaseRenewer
 from piecework_worker.loop_watchdog import BlockedLoop
 from piecework_worker.next_chunks import NextChunks
-from piecework_worker.solitude import Solitude
 from piecework_worker.tenant_caps import TenantCaps
 
 # ── gauges of a worker's metrics ──────────────────────────────────────────────
@@ -198,7 +198,7 @@ class WorkerServices:
     #: Runs isolated stages; None: they run in this process.
     isolation: Isolation | None = None
     #: Lets a suspect run alone that cannot run in a child.
-    solitude: Solitude = field(default_factory=Solitude)
+    exclusive: ExclusiveClaims = field(default_factory=ExclusiveClaims)
     #: Knows which stage runs on the event loop, and which stages have blocked it.
     blocked_loop: BlockedLoop = field(default_factory=BlockedLoop)
     #: The running stage of each claim, by token, and the durations of earlier stages.

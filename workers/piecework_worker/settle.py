@@ -85,7 +85,7 @@ async def settle_once(
         await chunk_run.journal.write_late()
         raise ClaimLostError
     acquired_at = chunk_run.ctx.caller.in_flight.acquired_at
-    announce(chunk_run, asyncio.get_running_loop().time() - acquired_at)
+    emit_end(chunk_run, asyncio.get_running_loop().time() - acquired_at)
     if isinstance(outcome, Deferred):
         await services.note_blocked(job, outcome)
     match outcome:
@@ -227,7 +227,7 @@ async def job_end(
 # ── emit the event of a claim's end once it is written ────────────────────────
 
 
-def announce(chunk_run: ChunkRun, seconds: float) -> None:
+def emit_end(chunk_run: ChunkRun, seconds: float) -> None:
     """Emit the event of a claim's end, and `job.finished` for the join's claim."""
     counts, log = chunk_run.ctx.caller.counts, chunk_run.ctx.log
     facts: dict[str, Any] = {

@@ -47,9 +47,9 @@ class Worker:
 
     Attributes:
         stop: Set when the worker must stop.
-        closing: The drain has ended: tasks that start now would not be awaited.
+        closing: The shutdown grace is over: tasks that start now would not be awaited.
         grace_s: Seconds from the stop until chunks are interrupted; a shorter time
-            counts during the drain, too.
+            counts during the shutdown grace, too.
     """
 
     services: WorkerServices
@@ -102,7 +102,7 @@ class Worker:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             self.stop.set()
-            await drain(self, tasks[0])
+            await finish_or_release(self, tasks[0])
         finally:
             for task in tasks:
                 task.cancel()
@@ -235,7 +235,7 @@ class Worker:
         if free_slot is None:
             return await leave_until_slot(work_item, job, services)
         try:
-            async with services.solitude.shared():
+            async with services.exclusive.shared():
                 with (
                     services.rt.cost.working(job.ref, ends=work_item.ref.is_join),
                     services.tracing(work_item.ref, job, work_item.message_id),
@@ -294,7 +294,7 @@ class Worker:
             return
         self.start_task(self.perform(WorkItem(join, gen), job))
 
-    # What the processes beside the worker use: its reconciler and its ECS protection.
+    # Called by the tasks beside the worker: its reconciler and its ECS protection.
 
     async def offer_chunk(self, ref: ChunkRef, gen: int) -> bool:
         """Start a chunk without a message if a slot is free; return whether it did.
@@ -343,12 +343,12 @@ POLL_S = 0.1
 #: Seconds to write the release of interrupted chunks, then to count ended chunks.
 RELEASE_S = 5.0
 ACK_FLUSH_S = 2.0
-#: Seconds from the end of the drain to the exit, whatever was active then:
+#: Seconds from the end of the shutdown grace to the exit, whatever was active then:
 #: `shutdown_grace_s` plus this must be less than the platform's `stopTimeout`.
 SHUTDOWN_MARGIN_S = RELEASE_S + ACK_FLUSH_S + 2.0
 
 
-async def drain(worker: Worker, receiving: asyncio.Task[None]) -> None:
+async def finish_or_release(worker: Worker, receiving: asyncio.Task[None]) -> None:
     """Wait for the active tasks; release each chunk that does not end in time."""
     services, active_tasks = worker.services, worker.active_tasks
     telemetry.emit(services.log, "worker.stopping", in_progress=len(active_tasks))

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from piecework.aws.objects import MOST_BYTES
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
@@ -22,10 +22,10 @@ from piecework_orchestrator.redrive import Edit, edit_payload
 
 #: Compensation states in which effects of the dead chunk are still in force, or may be.
 NOT_COMPENSATED = {
-    Compensation.FAILED,
-    Compensation.PAST_PIVOT,
-    Compensation.PIVOT_UNKNOWN,
-    Compensation.ABANDONED,
+    CompensationResult.FAILED,
+    CompensationResult.PAST_PIVOT,
+    CompensationResult.PIVOT_UNKNOWN,
+    CompensationResult.ABANDONED,
 }
 #: The new payload of each dead letter that gets one, by its position in the list.
 NewPayloads: TypeAlias = dict[int, Any]

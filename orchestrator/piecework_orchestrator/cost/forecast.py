@@ -17,9 +17,9 @@ from piecework.domain.call_usage import CallUsage
 from piecework.explain.finish_time import (
     LEAST_ERROR,
     LEAST_S,
-    MAX_PLAYED,
+    MAX_SIMULATED,
     mean_of,
-    play,
+    simulated_end,
 )
 from piecework.resilience.limits import Limits
 
@@ -29,7 +29,7 @@ FEW: Final = 10
 WIDE: Final = 1.3
 #: Samples that are drawn again for amounts; and for times, which are played.
 DRAWS: Final = 400
-PLAYS: Final = 60
+SIMULATIONS: Final = 60
 #: The correlation of an amount with the size of the payloads from which on the size
 #: corrects it, and the fewest chunks that show one.
 CORRELATED: Final = 0.6
@@ -176,12 +176,12 @@ def forecast_seconds(
     longest = mean_at(pairs, rest.largest, by_size=by_size)
     stretch = longer / mean_of([seconds for _, seconds in pairs])
     rng, times, limited = Random(len(pairs)), [], 0
-    for _ in range(PLAYS):
+    for _ in range(SIMULATIONS):
         drawn = rng.choices(sample, k=len(sample))
         durations = sorted(max(LEAST_S, c.seconds) * stretch for c in drawn)
-        played = min(rest.chunks, MAX_PLAYED)
+        played = min(rest.chunks, MAX_SIMULATED)
         by_slots = (rest.chunks - played) * mean_of(durations) / slots
-        by_slots += play(played, [], durations, slots, rng)
+        by_slots += simulated_end(played, [], durations, slots, rng)
         # The largest chunk may start at any time, and is hardly in the sample.
         by_slots = max(by_slots, rng.random() * by_slots + longest)
         by_limits = max((seconds_of(bound, drawn, rest) for bound in bounds), default=0)
@@ -189,11 +189,11 @@ def forecast_seconds(
         error = math.exp(rng.gauss(0.0, LEAST_ERROR))
         times.append(max(by_slots, by_limits) * error)
     times.sort()
-    found = Range(times[PLAYS // 2], times[PLAYS * 9 // 10])
+    found = Range(times[SIMULATIONS // 2], times[SIMULATIONS * 9 // 10])
     slowest = max(
         bounds, key=lambda bound: seconds_of(bound, sample, rest), default=None
     )
-    by_limit = slowest is not None and limited > PLAYS / 2
+    by_limit = slowest is not None and limited > SIMULATIONS / 2
     return found, slowest.dependency if slowest and by_limit else "workers"
 
 

@@ -18,7 +18,7 @@ from itertools import zip_longest
 from multiprocessing import get_context
 
 from piecework.domain.model import ChunkStatus
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from piecework_simulation.crash_points.fault_points import FaultInjector, InjectedFault
 from piecework_simulation.crash_points.run import Job, Run, run, run_without_fault
 from piecework_simulation.crash_points.scenario_driver import Snapshot
@@ -96,7 +96,7 @@ def unresolved_chunks(
             (stage == "write" and end.code == UNKNOWN_EFFECT)
             or (
                 stage in {"flight", "hotel", "pay"}
-                and end.compensation == Compensation.PIVOT_UNKNOWN
+                and end.compensation == CompensationResult.PIVOT_UNKNOWN
                 and end.code == expected.chunks[n].code
             )
         )

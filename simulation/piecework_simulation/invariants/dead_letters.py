@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from piecework.domain.model import ChunkStatus, JobRef
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from piecework.store.dead_letters import DISCARDED, OPEN, REDRIVEN
 from piecework.store.serialization import from_item
 from piecework_simulation.aws.dynamodb import Change
@@ -62,7 +62,7 @@ class DeadLetterInvariants:
             for (_, sk), item in self.letters.items()
             if (item["tenant"], item["job"], item["state"])
             == (ref.tenant, ref.job, OPEN)
-            and item["compensation"] == Compensation.FAILED
+            and item["compensation"] == CompensationResult.FAILED
             and self.compensable[item["pipeline"]] >= {*item["uncompensated_stages"]}
         ]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from piecework.domain.model import ChunkStatus
-from piecework.domain.outcome import Compensation
+from piecework.domain.outcome import CompensationResult
 from piecework.store.effects import INTENT, MAY_HAVE_HAPPENED
 
 Item = Mapping[str, Any]
@@ -48,7 +48,7 @@ class PivotInvariants:
 
     def check_chunk(self, job_pk: str, chunk: Item) -> None:
         """Check that a compensated chunk has no effect of its pivot."""
-        compensated = chunk.get("compensation") == Compensation.COMPENSATED
+        compensated = chunk.get("compensation") == CompensationResult.COMPENSATED
         cancelled = chunk["status"] == ChunkStatus.CANCELLED
         if cancelled and compensated and self.acted[job_pk, chunk["chunk"]]:
             name = f"{chunk['job']}/{chunk['chunk']}"

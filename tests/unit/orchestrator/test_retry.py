@@ -9,7 +9,7 @@ import pytest
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job
-from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.errors import StoreError
 from piecework.jobs.fan_out import PROGRESS_WRITE_S
 from piecework.settings import Settings
@@ -43,7 +43,7 @@ def test_what_is_kept_of_a_chunk_is_enough_to_reopen_it(more: dict[str, Any]) ->
 
 def test_what_is_kept_of_a_dead_letter_is_enough_to_close_it() -> None:
     letters = DeadLetters(paper(), Settings(), lambda: 0.0)
-    death = DeadLettered(envelope(), Compensation.NOT_NEEDED)
+    death = DeadLettered(envelope(), CompensationResult.NOT_NEEDED)
     item = letters.row(claim(), death, [], pipeline="review", owner="")
     letter, by = DeadLetterRow(item, REF, 1), Closing("me", "why")
     slim = letter.to_close()

@@ -8,7 +8,7 @@ from typing import Any
 
 from piecework.dependency import Dependency
 from piecework.domain.model import Effect
-from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.errors import ErrorEnvelope
 from piecework.pipelines import Pipeline, Stage
 from tests.unit.piecework.fakes import Clause
@@ -57,7 +57,7 @@ class Script:
         return [did for did in self.did if did.startswith("undo")]
 
 
-def dead(outcome: Any, compensation: Compensation) -> ErrorEnvelope:
+def dead(outcome: Any, compensation: CompensationResult) -> ErrorEnvelope:
     assert isinstance(outcome, DeadLettered)
     assert compensation is outcome.compensation
     return outcome.failure

@@ -44,8 +44,12 @@ def numbers(name: str, key: str, stack: str = DATA) -> list[float]:
         ("waits of a model call", delays(MODEL_RETRY), [1.0, 2.0, 4.0]),
         ("the policy of a model", MODEL.retry, MODEL_RETRY),
         ("the longest wait", (TOOL.retry.cap, MODEL_RETRY.cap), (30.0, 30.0)),
-        ("waiting in a call", (TOOL.retry.budget, MODEL_RETRY.budget), (30.0, 30.0)),
-        ("waiting in a run", SETTINGS.retry_budget_s, 60.0),
+        (
+            "waiting in a call",
+            (TOOL.retry.retry_time, MODEL_RETRY.retry_time),
+            (30.0, 30.0),
+        ),
+        ("waiting in a run", SETTINGS.retry_time_s, 60.0),
         ("share of retries", TOOL.retry.retry_ratio, 0.2),
         (
             "the breaker opens",

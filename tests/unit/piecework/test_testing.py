@@ -10,7 +10,12 @@ from piecework.declared import pipeline as declare
 from piecework.dependency import Dependency, Usage
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
-from piecework.domain.outcome import Cancelled, Compensation, DeadLettered, Succeeded
+from piecework.domain.outcome import (
+    Cancelled,
+    CompensationResult,
+    DeadLettered,
+    Succeeded,
+)
 from piecework.domain.protocols import MissingChunk
 from piecework.errors import PermanentError, PolicyError, SemanticError, TransientError
 from piecework.pipelines import Pipeline, Stage
@@ -145,7 +150,7 @@ async def test_a_chunk_is_retried_until_its_attempts_are_exhausted() -> None:
     assert tried == [1, 2, 3, 4]
     outcome = run.outcomes[0]
     assert isinstance(outcome, DeadLettered)
-    assert outcome.compensation is Compensation.NOT_NEEDED
+    assert outcome.compensation is CompensationResult.NOT_NEEDED
 
 
 async def test_an_attempt_continues_from_the_checkpoint_and_the_journal() -> None:
@@ -266,7 +271,7 @@ async def test_a_pivot_that_an_earlier_attempt_started_is_in_doubt() -> None:
     run = await run_in_memory(pipeline(*stages), CLAUSES[:1])
     outcome = run.outcomes[0]
     assert isinstance(outcome, DeadLettered)
-    assert outcome.compensation is Compensation.PIVOT_UNKNOWN
+    assert outcome.compensation is CompensationResult.PIVOT_UNKNOWN
 
 
 async def test_variants_run_in_memory_too() -> None:

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from piecework.domain.model import Chunk, iso
-from piecework.domain.outcome import Cancelled, Compensation, DeadLettered, Succeeded
+from piecework.domain.outcome import (
+    Cancelled,
+    CompensationResult,
+    DeadLettered,
+    Succeeded,
+)
 from piecework.domain.protocols import CancelRequest
 from piecework.saga.compensation import cancellation_cause
 from piecework.store.completion import SnapshotBuilder
@@ -97,7 +102,7 @@ async def test_a_chunk_past_its_pivot_only_records_a_cancel() -> None:
 async def test_a_started_chunk_is_compensated_and_cancelled() -> None:
     one = chunk_run(reached_stage="first")
     outcome = await compensate_cancelled(one, "first")
-    assert outcome == Cancelled("first", Compensation.COMPENSATED)
+    assert outcome == Cancelled("first", CompensationResult.COMPENSATED)
     assert DID == ["undo"]
     assert one.checkpoints.failure.code == "job.cancel.requested"
 
@@ -122,7 +127,7 @@ async def test_a_compensated_stage_is_not_compensated_again() -> None:
     one.checkpoints.failure = cancellation_cause(one.claim.ref, "first", 0.0)
     one.checkpoints.compensated = {"first": None}
     assert await compensate_cancelled(one, "first") == Cancelled(
-        "first", Compensation.COMPENSATED
+        "first", CompensationResult.COMPENSATED
     )
     assert DID == []
     assert iso(0.0) == one.checkpoints.failure.at  # nor turned back again
@@ -135,7 +140,7 @@ async def test_a_failed_compensation_is_dead_lettered() -> None:
     outcome = await compensate_cancelled(one, "first")
     assert isinstance(outcome, DeadLettered)
     assert (outcome.compensation, outcome.uncompensated_stages) == (
-        Compensation.FAILED,
+        CompensationResult.FAILED,
         ("first",),
     )
 
@@ -147,7 +152,7 @@ async def test_a_failed_compensation_is_dead_lettered() -> None:
         (Cancelled("first"), None, UNDO, True),
         (Cancelled("first"), PLAIN, None, False),
         (Cancelled("first"), None, None, False),
-        (Cancelled("first", Compensation.ABANDONED), UNDO, None, False),
+        (Cancelled("first", CompensationResult.ABANDONED), UNDO, None, False),
         (Succeeded("1"), UNDO, None, False),
     ],
 )
@@ -165,7 +170,9 @@ async def test_a_cancel_with_compensation_compensates(
     one = chunk_run(reached_stage="first")
     one.lease.cancel, one.checkpoints.cancel = by_lease, by_checkpoint
     monkeypatch.setattr(executor.engine, "run", run)
-    expected = Cancelled("first", Compensation.COMPENSATED) if compensates else outcome
+    expected = (
+        Cancelled("first", CompensationResult.COMPENSATED) if compensates else outcome
+    )
     assert await ran(one) == expected
     assert (DID == ["undo"]) is compensates
     assert one.calls_after_cancel == (0 if by_lease or by_checkpoint else None)

@@ -9,7 +9,7 @@ import pytest
 
 from piecework.domain.claim import MAX_RECOVERIES
 from piecework.domain.outcome import (
-    Compensation,
+    CompensationResult,
     DeadLettered,
     Paused,
     Retry,
@@ -100,13 +100,13 @@ CORRUPT = PermanentError("not what was submitted", code="runtime.payload.corrupt
 @pytest.mark.parametrize(
     ("facts", "compensation"),
     [
-        ({"fence": 1}, Compensation.NOT_NEEDED),
-        ({"reached_stage": "first"}, Compensation.NOT_NEEDED),
-        ({}, Compensation.ABANDONED),
+        ({"fence": 1}, CompensationResult.NOT_NEEDED),
+        ({"reached_stage": "first"}, CompensationResult.NOT_NEEDED),
+        ({}, CompensationResult.ABANDONED),
     ],
 )
 async def test_an_unreadable_chunk_is_dead_lettered_as_abandoned_if_started(
-    monkeypatch: pytest.MonkeyPatch, facts: Any, compensation: Compensation
+    monkeypatch: pytest.MonkeyPatch, facts: Any, compensation: CompensationResult
 ) -> None:
     loading(monkeypatch, CORRUPT)
     outcome = await ran(chunk_run(**facts))

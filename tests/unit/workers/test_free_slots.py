@@ -10,9 +10,9 @@ import pytest
 
 from piecework.aws.queue import BATCH
 from piecework.settings import Settings
+from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.next_chunks import NextChunks
 from piecework_worker.receiver import GATHER_S
-from piecework_worker.solitude import Solitude
 from piecework_worker.worker import Worker
 from tests.unit.workers.virtual_leases import time, virtually
 
@@ -21,7 +21,11 @@ def worker(most: int, *durations: float) -> Any:
     """Return a worker with tasks of these durations."""
     rt = SimpleNamespace(settings=Settings(max_chunks=most))
     services: Any = SimpleNamespace(
-        next_chunks=NextChunks(), queues=[""], rt=rt, log=None, solitude=Solitude()
+        next_chunks=NextChunks(),
+        queues=[""],
+        rt=rt,
+        log=None,
+        exclusive=ExclusiveClaims(),
     )
     one = Worker(services, asyncio.Event())
     for seconds in durations:

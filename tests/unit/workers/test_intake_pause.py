@@ -25,9 +25,9 @@ from piecework_worker.ecs import (
     Protection,
     ProtectionPolicy,
 )
+from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.next_chunks import NextChunks
 from piecework_worker.receiver import GATHER_S
-from piecework_worker.solitude import Solitude
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log, NoBacklogs
 from tests.unit.virtual import run_virtually
@@ -103,7 +103,7 @@ def services(aws: Aws) -> Any:
         ),
         lease_renewer=SimpleNamespace(leases={}),
         liveness=Liveness(),
-        solitude=Solitude(),
+        exclusive=ExclusiveClaims(),
         unknown_in_a_row=0,
         queues=[""],
         message_received=asyncio.Event(),

@@ -16,10 +16,10 @@ from piecework.errors import StoreError
 from piecework.health import Liveness
 from piecework.settings import Settings
 from piecework_worker.draws import Draws
+from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.next_chunks import NextChunks
 from piecework_worker.polls import MAX_RECEIVES
 from piecework_worker.receiver import OUTAGE_S, Receiver
-from piecework_worker.solitude import Solitude
 from tests.unit.piecework.fakes import Log, NoBacklogs
 from tests.unit.workers.virtual_leases import time, virtually
 
@@ -102,7 +102,7 @@ async def receiving(
             backlogs=NoBacklogs(),
         ),
         liveness=Liveness(),
-        solitude=Solitude(),
+        exclusive=ExclusiveClaims(),
         message_received=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),

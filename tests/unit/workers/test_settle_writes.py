@@ -13,7 +13,7 @@ from piecework.domain.claim import Claim
 from piecework.domain.outcome import (
     NEWER_WORKERS,
     Cancelled,
-    Compensation,
+    CompensationResult,
     DeadLettered,
     Deferred,
     Released,
@@ -93,7 +93,7 @@ async def written(run: Any) -> tuple[str, dict[str, Any]]:
         (Released(), "release", "chunk.released"),
         (Cancelled("first"), "cancel", "chunk.cancelled"),
         (
-            DeadLettered(envelope(stage="first"), Compensation.NOT_NEEDED),
+            DeadLettered(envelope(stage="first"), CompensationResult.NOT_NEEDED),
             "dead_letter",
             "chunk.dead_lettered",
         ),
@@ -141,10 +141,10 @@ async def test_only_a_deferral_is_noted_on_the_job(
 
 
 @pytest.mark.parametrize(
-    ("compensation", "stage"), [(None, None), (Compensation.COMPENSATED, "first")]
+    ("compensation", "stage"), [(None, None), (CompensationResult.COMPENSATED, "first")]
 )
 async def test_only_a_compensated_chunk_resumes_at_another_stage(
-    compensation: Compensation | None, stage: str | None
+    compensation: CompensationResult | None, stage: str | None
 ) -> None:
     outcome = Cancelled("second", compensation)
     run = chunk_run(outcome, completed={"first": "1"}, compensated={"first": None})
@@ -183,7 +183,7 @@ async def test_a_dead_letter_is_counted_in_the_generation_of_its_claim() -> None
     counting = SimpleNamespace(counting_failure=lambda ref, gen: (ref, gen))
     services.rt = SimpleNamespace(transitions=counting)
     cached = SimpleNamespace(**{**vars(JOB), "tolerated_chunks": 1})
-    outcome = DeadLettered(envelope(stage="first"), Compensation.NOT_NEEDED)
+    outcome = DeadLettered(envelope(stage="first"), CompensationResult.NOT_NEEDED)
     assert await write(chunk_run(outcome, owned=LATER), cached, services)  # type: ignore[arg-type]
     [(_, facts)] = services.settlements.asked
     assert facts["also"] == [(JOB.ref, LATER.gen)]

@@ -10,10 +10,10 @@ from piecework.context import Context
 from piecework.pipelines import Pipeline, Stage
 from piecework.settings import Settings
 from piecework_worker.assembly import WorkerStageRunner, latest_start
+from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.lease import Lease
 from piecework_worker.loop_watchdog import BlockedLoop
 from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
-from piecework_worker.solitude import Solitude
 from tests.unit.piecework.fakes import Clause, context
 from tests.unit.workers.virtual_leases import LEASE, new_lease, time, virtually
 
@@ -35,7 +35,7 @@ def services(isolation: Any = None) -> Any:
         isolation=isolation,
         running_stages={},
         stage_durations=StageDurations(),
-        solitude=Solitude(),
+        exclusive=ExclusiveClaims(),
         blocked_loop=BlockedLoop(),
         leases={},
     )
@@ -65,7 +65,7 @@ async def run(
     pipeline = Pipeline(name="review", payload=Clause, stages=[stage])
     ctx = context(pipeline, stage=stage.name)
     claim: Any = SimpleNamespace(token=claimed, is_suspect=suspect)
-    async with place.solitude.shared():
+    async with place.exclusive.shared():
         now = asyncio.get_running_loop().time()
         lease = place.leases[claimed] = Lease(claim, None, LEASE, now, now)
         return await WorkerStageRunner(lease, place).run(stage, ctx, variant)

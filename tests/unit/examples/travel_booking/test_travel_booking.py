@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.pipelines import lint_stage_order
 from piecework.testing import MemoryRun, run_in_memory
 from piecework_examples.travel_booking import __main__ as command
@@ -48,7 +48,7 @@ async def test_a_refused_payment_compensates_car_hotel_and_flight_once(
 
     assert BOOKED + UNDONE == done(book)
     assert isinstance(outcome, DeadLettered)
-    assert ("tool.http.4xx_rejected", Compensation.COMPENSATED) == (
+    assert ("tool.http.4xx_rejected", CompensationResult.COMPENSATED) == (
         outcome.failure.code,
         outcome.compensation,
     )
@@ -78,7 +78,7 @@ async def test_a_refused_mail_compensates_nothing(book: Book) -> None:
 
     assert [*BOOKED, "bank charged 90000"] == done(book)
     assert isinstance(outcome, DeadLettered)
-    assert Compensation.PAST_PIVOT == outcome.compensation
+    assert CompensationResult.PAST_PIVOT == outcome.compensation
 
 
 def test_what_came_under_a_key_is_answered_once(book: Book) -> None:

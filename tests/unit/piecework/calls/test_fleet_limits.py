@@ -38,7 +38,7 @@ from tests.unit.virtual import run_virtually
 from verification.flow.fleet import Fleet, MemoryQuotas, Silent, usage
 from verification.flow.provider import Provider
 
-PATIENT = RetryPolicy(attempts=10, budget=600.0)
+PATIENT = RetryPolicy(attempts=10, retry_time=600.0)
 MODEL = Dependency("model", retry=PATIENT, limits=Limits(requests_per_minute=600))
 FOR_EVER = 1e9
 #: An argument of 25 tokens.

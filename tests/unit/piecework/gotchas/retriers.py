@@ -13,7 +13,7 @@ from tests.unit.piecework.retrying import Call, ending
 #: Makes a call, and returns the seconds that it waited in between.
 Retrier = Callable[[Call, Random], Awaitable[list[float]]]
 
-PATIENT = RetryPolicy(attempts=20, base=1.0, cap=30.0, budget=math.inf)
+PATIENT = RetryPolicy(attempts=20, base=1.0, cap=30.0, retry_time=math.inf)
 
 
 def ours(policy: RetryPolicy) -> Retrier:

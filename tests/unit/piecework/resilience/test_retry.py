@@ -140,7 +140,7 @@ async def test_a_cancellation_during_the_wait_ends_it() -> None:
         {"attempts": 0},
         {"base": 0.0},
         {"base": 2.0, "cap": 1.0},
-        {"budget": -1.0},
+        {"retry_time": -1.0},
         {"base": float("nan")},
     ],
 )

@@ -30,7 +30,7 @@ def test_a_ceiling_can_be_asked_for_however_many_attempts() -> None:
 
 
 async def test_jitter_is_spread_evenly_from_zero_to_the_ceiling() -> None:
-    policy = RetryPolicy(attempts=4, base=1.0, cap=30.0, budget=60.0)
+    policy = RetryPolicy(attempts=4, base=1.0, cap=30.0, retry_time=60.0)
     rounds = 600
     run = Run(seconds=1e9, seed=2026)
     for _ in range(rounds):
@@ -83,7 +83,7 @@ async def test_a_wait_that_fits_no_budget_is_not_begun(
 ) -> None:
     errors = [TransientError(f"in {each} s", retry_after=each) for each in asked]
     run, call = Run(seconds=run_time), Call(*errors)
-    policy = RetryPolicy(base=0.5, budget=policy_budget)
+    policy = RetryPolicy(base=0.5, retry_time=policy_budget)
 
     if waits == len(asked):
         assert await run(call, policy) == "answer"
@@ -135,7 +135,7 @@ def test_retry_time_gives_what_fits_and_nothing_else(
 async def test_a_wait_beyond_the_lease_is_none_of_the_worker_s() -> None:
     run = Run(seconds=600.0)
     run.retry_time.max_delay = 34.0
-    policy = RetryPolicy(attempts=2, cap=300.0, budget=300.0)
+    policy = RetryPolicy(attempts=2, cap=300.0, retry_time=300.0)
     with pytest.raises(TransientError):
         await run(Call(*failures(1, retry_after=120.0)), policy)
     assert [] == run.slept

@@ -9,7 +9,7 @@ import pytest
 
 from piecework.domain.outcome import (
     MAX_BUDGET_DEFERRALS,
-    Compensation,
+    CompensationResult,
     DeadLettered,
     Deferred,
     Retry,
@@ -52,7 +52,7 @@ async def test_the_deferrals_of_a_compensation_are_bounded() -> None:
     assert {"bank"} == {w.blocked_on for w in waited if isinstance(w, Deferred)}
     assert MAX_BUDGET_DEFERRALS == len([w for w in waited if isinstance(w, Deferred)])
     assert isinstance(last, DeadLettered)
-    assert (Compensation.FAILED, ("a",)) == (
+    assert (CompensationResult.FAILED, ("a",)) == (
         last.compensation,
         last.uncompensated_stages,
     )

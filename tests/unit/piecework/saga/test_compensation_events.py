@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.errors import PermanentError
 from piecework.saga.compensation import StepState, compensation_plan, preview
 from tests.unit.piecework.fakes import Log, checkpoints_of, context, envelope, run
@@ -50,7 +50,7 @@ async def test_a_failed_compensation_is_emitted_and_the_others_still_run() -> No
     outcome = await run(script.pipeline, ctx=context(script.pipeline, log=log))
 
     assert isinstance(outcome, DeadLettered)
-    assert (Compensation.FAILED, ("b",)) == (
+    assert (CompensationResult.FAILED, ("b",)) == (
         outcome.compensation,
         outcome.uncompensated_stages,
     )

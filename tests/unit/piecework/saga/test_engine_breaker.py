@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.outcome import Compensation, DeadLettered, Deferred, Retry
+from piecework.domain.outcome import CompensationResult, DeadLettered, Deferred, Retry
 from piecework.errors import PermanentError, TransientError
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import breaker_open_error
@@ -58,8 +58,8 @@ async def test_a_chunk_is_deferred_a_limited_number_of_times_and_seconds(
         assert isinstance(outcome, Deferred)
         assert outcome.has_progress is ("made" in counts)
         return
-    failure = dead(outcome, Compensation.COMPENSATED)
-    assert "runtime.budget.deferrals_exhausted" == failure.code
+    failure = dead(outcome, CompensationResult.COMPENSATED)
+    assert "runtime.deferral.exhausted" == failure.code
     for told in (
         f"{counts['breaker_deferrals']} times",
         "since 2023-11-1",
@@ -104,7 +104,7 @@ async def test_a_compensation_is_deferred_twice_as_long_and_then_fails() -> None
         assert isinstance(await run(script.pipeline, kept, ctx=ctx), Deferred)
     one.counts.breaker_deferrals = 4_000
     letter = await run(script.pipeline, kept, ctx=ctx)
-    dead(letter, Compensation.FAILED)
+    dead(letter, CompensationResult.FAILED)
     assert ("a",) == letter.uncompensated_stages
 
 
@@ -143,7 +143,7 @@ async def test_a_pivot_that_only_the_breaker_refused_can_still_say_no() -> None:
     one.counts.untried = "c"
     ctx = context(script.pipeline, caller=one)
     at = checkpoints_of(script.pipeline, **kept)
-    assert dead(await run(script.pipeline, at, ctx=ctx), Compensation.COMPENSATED)
+    assert dead(await run(script.pipeline, at, ctx=ctx), CompensationResult.COMPENSATED)
 
 
 async def test_a_pivot_that_an_earlier_claim_tried_was_tried() -> None:
@@ -163,5 +163,7 @@ async def test_a_compensation_is_deferred_and_continues() -> None:
     assert "bank" == outcome.blocked_on
     assert ["undo d", "undo c", "undo b"] == script.compensated()
     del script.fails["undo b"]
-    assert dead(await run(script.pipeline, kept, attempt=3), Compensation.COMPENSATED)
+    assert dead(
+        await run(script.pipeline, kept, attempt=3), CompensationResult.COMPENSATED
+    )
     assert ["undo b", "undo a"] == script.compensated()[3:]

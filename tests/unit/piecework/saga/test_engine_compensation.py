@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from piecework.domain.identity import named_call
-from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError, TransientError
 from piecework.pipelines import Pipeline, Stage
 from piecework.testing.memory import MemoryCheckpoints
@@ -29,7 +29,10 @@ async def test_a_permanent_failure_compensates_the_started_stages_in_reverse(
     failing: str,
 ) -> None:
     script = Script(fails={failing: PermanentError("no")})
-    assert dead(await run(script.pipeline), Compensation.COMPENSATED).stage == failing
+    assert (
+        dead(await run(script.pipeline), CompensationResult.COMPENSATED).stage
+        == failing
+    )
     begun = "abcd"[: "abcd".index(failing) + 1]
     assert script.did[: len(begun)] == list(begun)
     assert script.compensated() == [f"undo {name}" for name in reversed(begun)]
@@ -44,7 +47,7 @@ async def test_only_stages_with_a_compensation_are_compensated() -> None:
 async def test_without_a_compensation_none_is_needed() -> None:
     script = Script(undoable="", fails={"d": PermanentError("no")})
     kept = checkpoints_of(script.pipeline)
-    assert dead(await run(script.pipeline, kept), Compensation.NOT_NEEDED)
+    assert dead(await run(script.pipeline, kept), CompensationResult.NOT_NEEDED)
     assert kept.failure is not None
 
 
@@ -84,7 +87,7 @@ async def test_a_failed_compensation_is_recorded_and_the_others_still_run() -> N
     script = Script(fails={"c": PermanentError("no"), "undo b": TransientError("oh")})
     kept = checkpoints_of(script.pipeline)
     outcome = await run(script.pipeline, kept)
-    assert dead(outcome, Compensation.FAILED).stage == "c"
+    assert dead(outcome, CompensationResult.FAILED).stage == "c"
     assert outcome.uncompensated_stages == ("b",)
     assert script.compensated() == ["undo c", "undo b", "undo a"]
     failed = kept.compensated["b"]
@@ -184,7 +187,7 @@ async def test_the_worker_after_a_dead_one_continues_the_compensation(
     kept.reached_stage = kept.cursor
     script.did.append("next worker")
     outcome = await run(script.pipeline, kept, attempt=2)
-    assert dead(outcome, Compensation.COMPENSATED).stage == "c"
+    assert dead(outcome, CompensationResult.COMPENSATED).stage == "c"
     assert kept.log == ["c", "b", "a"]
     after_death = script.did[script.did.index("next worker") + 1 :]
     if on_record:
@@ -202,7 +205,9 @@ async def test_a_compensation_in_which_a_worker_dies_runs_again(
     begun = script.compensated()
     del script.fails[dying]
     script.did.clear()
-    assert dead(await run(script.pipeline, kept, attempt=2), Compensation.COMPENSATED)
+    assert dead(
+        await run(script.pipeline, kept, attempt=2), CompensationResult.COMPENSATED
+    )
     assert script.did[0] == dying == begun[-1]
     assert begun[:-1] + script.did == ["undo c", "undo b", "undo a"]
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, Effect, Pipeline, Stage, named_call
-from piecework.domain.outcome import Cancelled, Compensation, Retry
+from piecework.domain.outcome import Cancelled, CompensationResult, Retry
 from piecework.domain.protocols import CancelRequestedError, ClaimLostError
 from piecework.errors import PermanentError, StateError, StoreError, TransientError
 from piecework.testing.memory import MemoryCheckpoints
@@ -47,7 +47,9 @@ async def test_a_lost_state_is_tried_again_from_the_checkpoint() -> None:
 async def test_the_last_attempt_is_not_retried() -> None:
     script = Script(fails={"c": TransientError("later")})
     outcome = await run(script.pipeline, attempt=3, max_attempts=3)
-    assert dead(outcome, Compensation.COMPENSATED).code == "runtime.stage.transient"
+    assert (
+        dead(outcome, CompensationResult.COMPENSATED).code == "runtime.stage.transient"
+    )
 
 
 async def test_the_last_attempt_but_one_is_retried() -> None:
@@ -59,7 +61,7 @@ async def test_the_last_attempt_but_one_is_retried() -> None:
 async def test_a_failure_is_described_with_its_place_and_time() -> None:
     script = Script(fails={"b": PermanentError("no", code="llm.content.filtered")})
     ctx = context(script.pipeline, attempt=2)
-    failure = dead(await run(script.pipeline, ctx=ctx), Compensation.COMPENSATED)
+    failure = dead(await run(script.pipeline, ctx=ctx), CompensationResult.COMPENSATED)
     assert (failure.stage, failure.attempt) == ("b", 2)
     assert failure.correlation_id == "job/7"
     assert failure.at == "2023-11-14T22:13:20.000Z"
@@ -71,7 +73,7 @@ async def test_an_unreadable_checkpoint_is_a_failure_and_not_a_crash() -> None:
         script.pipeline, completed={"a": '"1"', "b": "not json"}, reached_stage="c"
     )
     outcome = await run(script.pipeline, kept)
-    failure = dead(outcome, Compensation.COMPENSATED)
+    failure = dead(outcome, CompensationResult.COMPENSATED)
     assert (failure.code, failure.stage) == ("runtime.value.unreadable", "b")
     assert script.did == ["undo c", "undo b", "undo a"]
 
@@ -84,7 +86,9 @@ async def test_an_unreadable_checkpoint_does_not_stop_compensation() -> None:
         failure=envelope(stage="c"),
     )
     ctx = context(script.pipeline)
-    assert dead(await run(script.pipeline, kept, ctx=ctx), Compensation.COMPENSATED)
+    assert dead(
+        await run(script.pipeline, kept, ctx=ctx), CompensationResult.COMPENSATED
+    )
     assert script.compensated() == ["undo c", "undo b", "undo a"]
     assert ctx.values == {"b": "2"}
 
@@ -139,7 +143,7 @@ async def test_an_unrequested_cancellation_is_a_transient_failure() -> None:
 
 async def test_a_group_of_the_stages_own_errors_is_its_failure() -> None:
     script = Script(fails={"b": ExceptionGroup("two", [ValueError(), KeyError()])})
-    assert dead(await run(script.pipeline), Compensation.COMPENSATED)
+    assert dead(await run(script.pipeline), CompensationResult.COMPENSATED)
 
 
 async def test_a_cancel_stops_the_chunk_at_the_stage_boundary() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from piecework.domain.model import iso
-from piecework.domain.outcome import MAX_BUDGET_DEFERRALS, Compensation
+from piecework.domain.outcome import MAX_BUDGET_DEFERRALS, CompensationResult
 from piecework.errors.classify_http import retry_after
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import OPEN_CODE, PROBE_RETRY_S
@@ -20,8 +20,8 @@ from tests.unit.piecework.fakes import Highest, Lowest, envelope
 COMES_BACK = {ErrorClass.TRANSIENT, ErrorClass.STATE}
 AT_LAST = {
     Pivot.AHEAD: Compensate(),
-    Pivot.IN_DOUBT: DeadLetter(Compensation.PIVOT_UNKNOWN),
-    Pivot.BEHIND: DeadLetter(Compensation.PAST_PIVOT),
+    Pivot.IN_DOUBT: DeadLetter(CompensationResult.PIVOT_UNKNOWN),
+    Pivot.BEHIND: DeadLetter(CompensationResult.PAST_PIVOT),
 }
 
 

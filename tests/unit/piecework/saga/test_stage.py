@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
 from piecework.domain.identity import named_call
-from piecework.domain.outcome import Compensation, Sleeping, Succeeded
+from piecework.domain.outcome import CompensationResult, Sleeping, Succeeded
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, StoreError
 from tests.unit.piecework.fakes import (
@@ -59,7 +59,7 @@ def test_code_that_a_stage_left_behind_cannot_call_during_compensation() -> None
         await asyncio.sleep(9)
 
     script = Script(fails={"b": fails, "undo b": undo})
-    assert dead(run_virtually(run(script.pipeline)), Compensation.COMPENSATED)
+    assert dead(run_virtually(run(script.pipeline)), CompensationResult.COMPENSATED)
     assert ["a", "b", "undo b", "undo a"] == script.did
     assert "after the end of its stage" in str(left[0].exception())
 
@@ -84,7 +84,7 @@ def test_a_compensation_that_failed_has_ended_when_its_calls_have() -> None:
         await asyncio.gather(*calls)
 
     script = Script(fails={"b": PermanentError("no"), "undo b": undo})
-    assert dead(run_virtually(run(script.pipeline)), Compensation.FAILED)
+    assert dead(run_virtually(run(script.pipeline)), CompensationResult.FAILED)
     assert ["a", "b", "undo b", "back", "undo a"] == script.did
 
 
@@ -102,7 +102,7 @@ async def test_a_compensation_is_done_though_it_looks_like_a_plain_function() ->
 
     stages = [Stage(book, compensate=lambda ctx: cancel(ctx, "room")), Stage(fails)]
     pipeline = Pipeline(name="trip", payload=Clause, stages=stages)
-    assert dead(await run(pipeline), Compensation.COMPENSATED)
+    assert dead(await run(pipeline), CompensationResult.COMPENSATED)
     assert ["room"] == undone
 
 
@@ -171,7 +171,9 @@ async def test_an_error_does_not_quote_data_that_a_stage_derived() -> None:
         raise PermanentError(ctx.payload.text)
 
     pipeline = Pipeline(name="cave", payload=Clause, stages=[Stage(decrypt)])
-    assert "sesame" not in dead(await run(pipeline), Compensation.NOT_NEEDED).message
+    assert (
+        "sesame" not in dead(await run(pipeline), CompensationResult.NOT_NEEDED).message
+    )
 
 
 class Broken(Diary):

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, Effect, PermanentError, Pipeline, Stage
-from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.resilience.retry import RetryTime
 from piecework.testing import run_in_memory
 from tests.unit.piecework.fakes import caller
@@ -44,15 +44,15 @@ async def fail(ctx: Context[Order]) -> None:
 @pytest.mark.parametrize(
     ("stages", "expected"),
     [
-        ([Stage(charge), Stage(fail)], (Compensation.FAILED, ("charge",))),
+        ([Stage(charge), Stage(fail)], (CompensationResult.FAILED, ("charge",))),
         (
             [Stage(charge, compensate=refund), Stage(fail)],
-            (Compensation.COMPENSATED, ()),
+            (CompensationResult.COMPENSATED, ()),
         ),
-        ([Stage(think), Stage(fail)], (Compensation.NOT_NEEDED, ())),
+        ([Stage(think), Stage(fail)], (CompensationResult.NOT_NEEDED, ())),
         (
             [Stage(charge, compensate=refund), Stage(think), Stage(fail)],
-            (Compensation.COMPENSATED, ()),
+            (CompensationResult.COMPENSATED, ()),
         ),
     ],
 )

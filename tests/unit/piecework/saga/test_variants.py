@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
-from piecework.domain.outcome import Compensation, DeadLettered, Retry, Succeeded
+from piecework.domain.outcome import CompensationResult, DeadLettered, Retry, Succeeded
 from piecework.errors import (
     ErrorEnvelope,
     PermanentError,
@@ -135,7 +135,7 @@ async def test_the_whole_table(
         assert Succeeded(f'"{other}"') == outcome
         assert ["work", other] == play.did
     elif pivot is Pivot.AHEAD:
-        assert (DeadLettered, Compensation.COMPENSATED) == (
+        assert (DeadLettered, CompensationResult.COMPENSATED) == (
             type(outcome),
             outcome.compensation,
         )
@@ -144,8 +144,8 @@ async def test_the_whole_table(
         assert isinstance(outcome, DeadLettered)
         assert ["work"] == play.did
         assert {
-            Pivot.IN_DOUBT: Compensation.PIVOT_UNKNOWN,
-            Pivot.BEHIND: Compensation.PAST_PIVOT,
+            Pivot.IN_DOUBT: CompensationResult.PIVOT_UNKNOWN,
+            Pivot.BEHIND: CompensationResult.PAST_PIVOT,
         }[pivot] is outcome.compensation
 
 
@@ -169,7 +169,7 @@ async def test_after_the_last_replan_the_failure_is_permanent() -> None:
     errors: list[Exception] = [SemanticError("x") for _ in range(9)]
     play = Play([SemanticError("x")], errors, replan=True, max_replans=2)
     outcome = await play.run()
-    assert Compensation.COMPENSATED is outcome.compensation
+    assert CompensationResult.COMPENSATED is outcome.compensation
     assert ["work", "again", "again", "unbook"] == play.did
 
 

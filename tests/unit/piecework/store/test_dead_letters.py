@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from piecework.cost.units import item_size
-from piecework.domain.outcome import Compensation, DeadLettered
+from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.domain.rows import ErrorRow
 from piecework.settings import Settings
 from piecework.store.dead_letters import DeadLetters
@@ -27,7 +27,7 @@ async def test_a_chunk_with_very_many_errors_can_still_be_dead_lettered() -> Non
     errors = [envelope(**LONG, attempt=n).model_dump_json() for n in range(1, 600)]
     row = letters.row(
         claim(gen=200, fence=600),
-        DeadLettered(envelope(**LONG, attempt=600), Compensation.NOT_NEEDED),
+        DeadLettered(envelope(**LONG, attempt=600), CompensationResult.NOT_NEEDED),
         [ErrorRow({"error": error, "worker": "worker"}) for error in errors],
         pipeline="review",
         owner="",

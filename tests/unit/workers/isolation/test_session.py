@@ -227,7 +227,7 @@ async def test_a_call_that_the_stage_cancels_is_cancelled_in_the_child() -> None
 
     async with bench(gives_up) as b:
         ended = await b.run()
-        await b.ctx.caller.drain()
+        await b.ctx.caller.wait_for_calls()
 
     assert '"gave up"' == ended.value
     assert ["begun 64", "cut off"] == SAW
@@ -408,7 +408,7 @@ async def test_an_effect_is_drained_although_its_stage_is_cancelled() -> None:
             await running
         left = bool(session.attempts)
         go.set()
-        await b.ctx.caller.drain()
+        await b.ctx.caller.wait_for_calls()
         await session.attempts.wait_until_idle()
         await seen("stage cut off")
         session.close()

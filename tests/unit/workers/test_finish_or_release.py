@@ -16,7 +16,7 @@ from piecework_worker.worker import (
     RELEASE_S,
     SHUTDOWN_MARGIN_S,
     Worker,
-    drain,
+    finish_or_release,
 )
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
@@ -75,7 +75,7 @@ async def drained(
         worker.start_task(chunk(name))
     receiving = asyncio.create_task(asyncio.sleep(0))
     began_at = time()
-    await drain(worker, receiving)
+    await finish_or_release(worker, receiving)
     return time() - began_at
 
 
@@ -131,7 +131,7 @@ async def test_a_stop_ends_in_time_even_if_nothing_ends_or_answers() -> None:
     worker.acks = SimpleNamespace(flush=for_ever)
     began_at = time()
 
-    await drain(worker, long_poll)
+    await finish_or_release(worker, long_poll)
 
     assert DRAIN + RELEASE_S + ACK_FLUSH_S == pytest.approx(time() - began_at)
     assert DRAIN + SHUTDOWN_MARGIN_S > time() - began_at
@@ -163,7 +163,7 @@ async def test_a_claim_after_the_drain_is_released() -> None:
 
     worker.start_task(late())
     began_at = time()
-    await drain(worker, asyncio.create_task(asyncio.sleep(0)))
+    await finish_or_release(worker, asyncio.create_task(asyncio.sleep(0)))
 
     assert InterruptReason.STOPPING is lease.reason
     assert set() == worker.active_tasks

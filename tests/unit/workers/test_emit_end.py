@@ -9,7 +9,7 @@ import pytest
 
 from piecework.domain.outcome import (
     Cancelled,
-    Compensation,
+    CompensationResult,
     DeadLettered,
     Deferred,
     Released,
@@ -17,7 +17,7 @@ from piecework.domain.outcome import (
     Succeeded,
 )
 from piecework.telemetry import BOUND, EVENTS
-from piecework_worker.settle import announce
+from piecework_worker.settle import emit_end
 from tests.unit.piecework.fakes import Log, envelope
 from tests.unit.piecework.store.tables import claim
 
@@ -57,7 +57,7 @@ def said(
             ),
         ),
     )
-    announce(run, 1.5)
+    emit_end(run, 1.5)
     assert all(fields.keys() <= EVENTS[n].fields | BOUND for n, fields in log.said)
     facts = log.said[0][1]
     common = {name: facts.pop(name) for name in COMMON}
@@ -86,7 +86,9 @@ def test_a_released_chunk_is_not_reported_as_compensated() -> None:
 
 def test_a_dead_letter_names_its_error_and_the_compensated_stages() -> None:
     undone = {"first": None, "second": FAILURE}
-    done = said(DeadLettered(FAILURE, Compensation.COMPENSATED), compensated=undone)
+    done = said(
+        DeadLettered(FAILURE, CompensationResult.COMPENSATED), compensated=undone
+    )
     assert done == {
         "chunk.dead_lettered": DIED,
         "chunk.compensated": {"stages": ["first", "second"], "failed": ["second"]},
@@ -94,7 +96,7 @@ def test_a_dead_letter_names_its_error_and_the_compensated_stages() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [Succeeded("1"), DeadLettered(FAILURE, Compensation.COMPENSATED)]
+    "outcome", [Succeeded("1"), DeadLettered(FAILURE, CompensationResult.COMPENSATED)]
 )
 def test_the_end_of_a_join_is_that_of_its_job(outcome: Any) -> None:
     certificate = SimpleNamespace(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Solitude:
+class ExclusiveClaims:
     """Counts the claims of a worker, and serves those that must run alone.
 
     Attributes:

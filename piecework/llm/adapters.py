@@ -12,11 +12,10 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from piecework.errors.classify_llm import raise_for_stop_reason
 from piecework.llm.request import ModelAnswer, ModelRequest, malformed_answer
 from piecework.llm.schema import closed
 
@@ -189,32 +188,28 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
         }
         opened = await open_client(client)
         answer = await invoke(opened.converse, merged(body, request.options))
-        # A guardrail or a filter may answer without a message.
-        raise_if_no_message(answer)
-        try:
-            blocks = answer["output"]["message"]["content"]
-            text = text_of(blocks, lambda each, part: each.get(part))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise malformed_answer(provider, error) from error
         usage = answer.get("usage", {})
         read = int(usage.get("cacheReadInputTokens") or 0)
         written = int(usage.get("cacheWriteInputTokens") or 0)
-        return ModelAnswer(
-            text=text,
+        found = ModelAnswer(
+            text="",
             stop_reason=answer.get("stopReason") or "",
             tokens_in=int(usage.get("inputTokens") or 0) + read + written,
             tokens_out=int(usage.get("outputTokens") or 0),
             cached_tokens_in=read,
             cache_write_tokens_in=written,
         )
+        # A guardrail or a filter may answer, and be paid, without a message.
+        if not answer.get("output") and found.stopped_early():
+            return found
+        try:
+            blocks = answer["output"]["message"]["content"]
+            text = text_of(blocks, lambda each, part: each.get(part))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise malformed_answer(provider, error) from error
+        return replace(found, text=text)
 
     return Adapter(provider, send)
-
-
-def raise_if_no_message(answer: Mapping[str, Any]) -> None:
-    """Raise the error of an answer that has a stop reason in place of a message."""
-    if not answer.get("output"):
-        raise_for_stop_reason(answer)
 
 
 def bedrock_format(request: ModelRequest) -> dict[str, Any]:

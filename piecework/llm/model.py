@@ -10,6 +10,7 @@ repair is remembered only if it fits, so that a redrive repairs again.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -19,11 +20,18 @@ from pydantic import BaseModel, ValidationError
 
 from piecework.calls.usage import CHARACTERS_PER_TOKEN
 from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
-from piecework.domain.identity import named_call, path_of
+from piecework.domain.budget import NANO
+from piecework.domain.identity import declare_text, function_text, named_call, path_of
 from piecework.errors import StageError, UsageError
 from piecework.llm.prices import Priced
 from piecework.llm.request import ModelAnswer, ModelCaller, ModelRequest, Turn
-from piecework.llm.schema import invalid_answer, read_answer, repair_text, schema_of
+from piecework.llm.schema import (
+    CLASSES_KEPT,
+    invalid_answer,
+    read_answer,
+    repair_text,
+    schema_of,
+)
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -95,7 +103,7 @@ class Model:
         self.provider = str(getattr(caller, "provider", "") or path_of(caller))
         self.fallback = tuple(fallback)
         ours: dict[str, Any] = {"layer": "llm", "usage": self.usage_of}
-        ours["estimate"] = estimated_tokens
+        ours["estimate"] = self.estimated_tokens
         ours |= {"provider": self.provider, "model": self.model_id}
         if price is not None:
             ours["estimate_usd"] = self.estimated_usd
@@ -110,7 +118,7 @@ class Model:
         self.complete: Callable[..., Awaitable[ModelAnswer]] = declared(self._send)
         self.complete.__name__ = name  # in events, errors and counts of tests
         self._first = DeclaredCall(self.dependency, self.complete)
-        self._repairs: dict[type[BaseModel], DeclaredCall[Any, ModelAnswer]] = {}
+        self.repair_call = functools.lru_cache(CLASSES_KEPT)(self._repair_call)
         self._by_name = {each.name: each for each in (self, *self.fallback)}
 
     @overload
@@ -160,7 +168,7 @@ class Model:
             text: What the model works on.
             returns: The pydantic model of the answer; default: the answer's text.
             context: For the validators of `returns`, as `info.context`.
-            max_tokens: The most tokens that the answer may have.
+            max_tokens: The most tokens of the answer; None: the asked model's own.
             temperature: None: the provider's default.
             prompt_version: Another version asks again, although the texts are equal.
             options: Further parameters, as the provider's method names them.
@@ -180,6 +188,7 @@ class Model:
             temperature=temperature,
             options=dict(options or {}),
             prompt_version=prompt_version,
+            own_limit=not max_tokens,
         )
         if returns is str:
             return (await self._first(request)).text
@@ -196,7 +205,7 @@ class Model:
         said = Turn("assistant", answer.text or "(no text)")
         turns = (*request.turns, said, repair)
         answering = self._by_name.get(answer.answered_by, self)
-        call = answering.repair_call(returns)
+        call = answering.repair_call(cast("Hashable", returns))
         answer = await call(replace(request, turns=turns), context)
         return _fitting(answer, returns, context)
 
@@ -204,7 +213,12 @@ class Model:
         self, request: ModelRequest, *, idempotency_key: str = ""
     ) -> ModelAnswer:
         """Send a request; raise the error of an answer that is not complete."""
-        request = replace(request, model=self.model_id, idempotency_key=idempotency_key)
+        request = replace(
+            request,
+            max_tokens=self.limit_of(request),
+            model=self.model_id,
+            idempotency_key=idempotency_key,
+        )
         said = await self.caller(request)
         answer = ModelAnswer(said) if isinstance(said, str) else said
         if not isinstance(answer, ModelAnswer):
@@ -214,7 +228,8 @@ class Model:
             )
         if wrong := answer.misfit():
             raise self._wrong_caller(
-                f"answered with {wrong}", "Let it count tokens and money from 0."
+                f"answered with {wrong}",
+                "Let it count tokens and money from 0, and tokens_in with the cache.",
             )
         answer = replace(answer, answered_by=self.name)
         if (error := answer.stopped_early()) is not None:
@@ -226,29 +241,27 @@ class Model:
         code = "pipeline.declaration.invalid"
         return UsageError(message, code=code, next_step=step)
 
-    def repair_call(self, returns: type[BaseModel]) -> DeclaredCall[Any, ModelAnswer]:
+    def _repair_call(self, returns: type[BaseModel]) -> DeclaredCall[Any, ModelAnswer]:
         """Return the call that repairs an answer: it answers only what fits."""
-        found = self._repairs.get(returns)
-        if found is None:
 
-            async def repair(
-                request: ModelRequest,
-                context: Mapping[str, Any] | None,
-                *,
-                idempotency_key: str = "",
-            ) -> ModelAnswer:
-                answer = await self._send(request, idempotency_key=idempotency_key)
-                try:
-                    _fitting(answer, returns, context)
-                except StageError as error:
-                    raise self._paid(error, answer) from error.__cause__
-                return answer
+        async def repair(
+            request: ModelRequest,
+            context: Mapping[str, Any] | None,
+            *,
+            idempotency_key: str = "",
+        ) -> ModelAnswer:
+            answer = await self._send(request, idempotency_key=idempotency_key)
+            try:
+                _fitting(answer, returns, context)
+            except StageError as error:
+                raise self._paid(error, answer) from error.__cause__
+            return answer
 
-            repair.__name__ = self.name
-            declared = named_call(f"repair {self.name}", version=self._identity)
-            found = DeclaredCall(self._alone, declared(repair))
-            self._repairs[returns] = found
-        return found
+        repair.__name__ = self.name
+        declared = named_call(f"repair {self.name}", version=self._identity)(repair)
+        # A repair that was made again, after it was forgotten, does the same.
+        declare_text(declared, function_text(declared), (self.name, returns))
+        return DeclaredCall(self._alone, declared)
 
     def _paid(self, error: StageError, answer: ModelAnswer) -> StageError:
         """Return an error with the usage of the answer: it has been paid for."""
@@ -257,22 +270,30 @@ class Model:
 
     def usage_of(self, answer: ModelAnswer) -> Usage:
         """Return what an answer cost; without a price: tokens and no money."""
-        usd = answer.usd
-        if usd is None and self.price is not None:
+        by, usd = self._by_name.get(answer.answered_by, self), answer.usd
+        if by is not self:  # a fallback, whose answer was remembered as this model's
+            return by.usage_of(answer)
+        counted = answer.tokens_in or answer.tokens_out
+        if usd is None and self.price is not None and counted:
             usd = self.price.usd(answer)
-        return Usage(answer.tokens_in, answer.tokens_out, usd or 0.0, self.model_id)
+        # In the records 0 is an unknown price: one of nothing is the smallest amount.
+        usd = 0.0 if usd is None else max(usd, 1 / NANO)
+        return Usage(answer.tokens_in, answer.tokens_out, usd, self.model_id)
 
     def estimated_usd(self, request: ModelRequest, *_: Any) -> float:
         """Return the most dollars that a request is likely to cost, by the price."""
         if self.price is None:
             return 0.0
-        texts, most = estimated_tokens_in(request), request.max_tokens
+        texts, most = estimated_tokens_in(request), self.limit_of(request)
         return self.price.usd(ModelAnswer("", tokens_in=texts, tokens_out=most))
 
+    def estimated_tokens(self, request: ModelRequest, *_: Any) -> int:
+        """Return the most tokens that a request is likely to use, in and out."""
+        return estimated_tokens_in(request) + self.limit_of(request)
 
-def estimated_tokens(request: ModelRequest, *_: Any) -> int:
-    """Return the most tokens that a request is likely to use, in and out."""
-    return estimated_tokens_in(request) + request.max_tokens
+    def limit_of(self, request: ModelRequest) -> int:
+        """Return the most tokens of an answer: by `ask`, else this model's own."""
+        return self.max_tokens if request.own_limit else request.max_tokens
 
 
 def estimated_tokens_in(request: ModelRequest) -> int:

@@ -32,6 +32,7 @@ class ModelRequest:
         schema_name: The name of the answer's type.
         options: Further parameters, as the provider names them.
         prompt_version: The declared version of the prompt; its text counts anyway.
+        own_limit: Whether `max_tokens` is the model's own: a fallback has another.
     """
 
     system: str
@@ -44,6 +45,7 @@ class ModelRequest:
     prompt_version: str = ""
     model: str = ""
     idempotency_key: str = ""
+    own_limit: bool = False
 
     @property
     def text(self) -> str:
@@ -74,7 +76,7 @@ class ModelAnswer:
     answered_by: str = ""
 
     def misfit(self) -> str:
-        """Return which count is not a number from 0; empty: all counts are."""
+        """Return which count is not a number from 0, or below its part; empty: none."""
         counts: dict[str, Any] = {
             "tokens_in": self.tokens_in,
             "tokens_out": self.tokens_out,
@@ -85,7 +87,8 @@ class ModelAnswer:
         for name, count in counts.items():
             if not (isinstance(count, int | float) and 0 <= count < inf):
                 return f"{name}={count!r}"
-        return ""
+        cached = self.cached_tokens_in + self.cache_write_tokens_in
+        return f"tokens_in={self.tokens_in}" if self.tokens_in < cached else ""
 
     def stopped_early(self) -> StageError | None:
         """Return the error of an answer that is cut off or refused; None: complete."""

@@ -287,17 +287,9 @@ async def test_bedrock_converse_sends_and_reads_converse() -> None:
     }
 
 
-REFUSED = objects(
-    {
-        "choices": [
-            {
-                "finish_reason": "stop",
-                "message": {"content": None, "refusal": "I cannot."},
-            }
-        ],
-        "usage": None,
-    }
-)
+GUARDED = {"stopReason": "guardrail_intervened", "usage": {"inputTokens": 20}}
+NO = {"finish_reason": "stop", "message": {"content": None, "refusal": "I cannot."}}
+REFUSED = objects({"choices": [NO], "usage": None})
 
 
 @pytest.mark.parametrize(
@@ -307,10 +299,7 @@ REFUSED = objects(
         (openai_chat(Client(objects({"choices": []}))), "llm.http.malformed_body"),
         (anthropic_messages(Client(objects({}))), "llm.http.malformed_body"),
         (bedrock_converse(Client({"ResponseMetadata": {}})), "llm.http.malformed_body"),
-        (
-            bedrock_converse(Client({"stopReason": "guardrail_intervened"})),
-            "llm.policy.content_filtered",
-        ),
+        (bedrock_converse(Client(GUARDED)), "llm.policy.content_filtered"),
     ],
     ids=["refusal", "no choice", "no content", "no output", "guardrail"],
 )
@@ -320,6 +309,7 @@ async def test_an_answer_without_a_message_has_its_code(
     with pytest.raises(Exception, match=r"\w") as caught:
         await Model("m", adapter).ask("", "a")
     assert envelope_of(caught.value).code == code
-    assert isinstance(caught.value, TransientError) is (
-        code == "llm.http.malformed_body"
-    )
+    malformed = code == "llm.http.malformed_body"
+    assert isinstance(caught.value, TransientError) is malformed
+    if "filtered" in code:
+        assert vars(caught.value)["facts"]["usage"].tokens_in == 20

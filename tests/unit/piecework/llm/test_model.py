@@ -22,6 +22,7 @@ from piecework.errors import TransientError
 from piecework.errors.codes import REGISTRY
 from piecework.llm import Model, ModelAnswer, ModelRequest, Price
 from piecework.llm.model import FALLBACK_CODES
+from piecework.llm.schema import CLASSES_KEPT
 from piecework.testing import Piecework, killed_after, killed_in, run_in_memory
 
 
@@ -89,6 +90,7 @@ def asking(model: Model, **parameters: Any) -> Pipeline:
     [
         ({"total": 3}, "returned a dict"),
         (ModelAnswer("3", tokens_in=-5), "answered with tokens_in=-5"),
+        (ModelAnswer("3", "", 9, cached_tokens_in=10), "answered with tokens_in=9"),
         (ModelAnswer("3", usd=float("nan")), "answered with usd=nan"),
     ],
 )
@@ -139,6 +141,20 @@ async def test_an_answer_that_does_not_fit_is_repaired_once_and_both_are_paid() 
     assert [(name, each.tokens_in, each.usd) for name, each in run.paid] == [
         ("mini", 1_000, 0.002)
     ] * 2
+
+
+async def test_a_repair_is_the_same_after_it_was_forgotten() -> None:
+    model = Model("mini", Provider(BAD, GOOD))
+
+    @pipeline
+    async def read_twice(doc: Doc) -> int:
+        await model.ask("Read.", doc.text, returns=Invoice)
+        for number in range(CLASSES_KEPT + 1):
+            model.repair_call(type(f"Made{number}", (BaseModel,), {}))
+        return (await model.ask("Read.", doc.text, returns=Invoice)).total
+
+    assert (await run_in_memory(read_twice, [DOC])).results == {0: 3}
+    assert model.repair_call.cache_info().currsize == CLASSES_KEPT
 
 
 async def test_a_validator_sees_the_context() -> None:
@@ -192,12 +208,14 @@ async def test_a_fallback_is_asked_and_its_answer_is_remembered(
     first: Any, asked: int
 ) -> None:
     small, large = Provider(first), Provider(BAD, GOOD)
-    model = Model("small", small, fallback=[Model("large", large)])
+    model = Model("small", small, fallback=[Model("large", large, max_tokens=9)])
     run = await run_in_memory(asking(model), [DOC], faults=[killed_after("read")])
 
     assert run.results == {0: 3}
+    assert {each.max_tokens for each in large.requests} == {9}
     assert (len(small.requests), len(large.requests)) == (asked, 2)
     assert large.requests[1].turns[1].text == '{"total": -1}'
+    assert model.usage_of(ModelAnswer("", answered_by="large")).model == "large"
 
 
 async def test_an_error_of_the_request_has_no_fallback() -> None:

@@ -17,7 +17,7 @@ from piecework import telemetry
 from piecework.calls.call import Call, CallCounts
 from piecework.dependency import Dependency, Usage
 from piecework.domain import values
-from piecework.domain.call_usage import CallUsage
+from piecework.domain.call_usage import CallUsage, UsageKind
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError
 from piecework.errors.location import raised_text
@@ -63,15 +63,18 @@ class ClaimUsage:
     def note(self, call: Call, answered: AnswerSource, usage: Usage) -> None:
         """Add the usage of an answer."""
         model, amounts = usage.model or call.dependency.name, [1, *usage.whole_amounts]
-        self.whole.add(answered, model, amounts)
-        if answered != "paid":
-            return
-        pure = call.dependency.effect is Effect.PURE
-        stored = self.pure if pure else self.effects[call.key]
-        stored.add("paid", model, amounts)
-        if self.may_be_paid(call):
-            self.whole.add("possibly_paid", model, amounts)
-            stored.add("possibly_paid", model, amounts)
+        kinds: list[UsageKind] = [answered]
+        stored = [self.whole]
+        if answered == "paid":
+            pure = call.dependency.effect is Effect.PURE
+            stored.append(self.pure if pure else self.effects[call.key])
+            if self.may_be_paid(call):
+                kinds.append("possibly_paid")
+            if (usage.tokens_in or usage.tokens_out) and not amounts[-1]:
+                kinds.append("unpriced")
+        for each in stored:
+            for kind in kinds:
+                each.add(kind, model, amounts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 #: How a call was answered: by the dependency, from the journal, from the shared cache.
 #: A call that is possibly paid is paid, too; a lost claim may have paid for it before.
-UsageKind: TypeAlias = Literal["paid", "possibly_paid", "replayed", "cached"]
-KINDS: Final[tuple[UsageKind, ...]] = ("paid", "possibly_paid", "replayed", "cached")
+#: An unpriced one is paid, too: it has tokens, and its price is unknown.
+UsageKind: TypeAlias = Literal[
+    "paid", "possibly_paid", "unpriced", "replayed", "cached"
+]
+KINDS: Final[tuple[UsageKind, ...]] = get_args(UsageKind)
 #: The amounts of one model, in the order in which they are stored.
 AMOUNTS: Final = ("calls", "tokens_in", "tokens_out", "nano_usd")
 #: Models of one claim: above this number, another model is counted as `others`. And
-#: characters of a model's name, because the names are stored, too.
+#: characters of a model's name, because the names are stored, too: the last ones,
+#: because all ARNs of an account begin alike.
 MAX_MODELS: Final = 20
 NAME_LENGTH: Final = 48
 OTHERS: Final = "others"
@@ -36,7 +40,7 @@ class CallUsage:
     def add(self, kind: UsageKind, model: str, amounts: Iterable[int]) -> None:
         """Add amounts to those of a model, in the order of `AMOUNTS`."""
         models = self.by_kind.setdefault(kind, {})
-        name = model[:NAME_LENGTH]
+        name = model[-NAME_LENGTH:]
         if name not in models and len(models) >= MAX_MODELS:
             name = OTHERS
         found = models.setdefault(name, [0] * len(AMOUNTS))

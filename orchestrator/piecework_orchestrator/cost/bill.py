@@ -134,20 +134,23 @@ def call_lines(
     usage: CallUsage, prices: Prices, kind: UsageKind = "paid"
 ) -> Iterator[BillLine]:
     """Yield the calls of each model, priced by reported cost, else by their tokens."""
+    unpriced = usage.models("unpriced") if kind == "paid" else {}
     for model, amounts in sorted(usage.models(kind).items()):
-        calls = amounts["calls"]
-        if amounts["nano_usd"]:
-            usd = amounts["nano_usd"] / NANO / calls
-            yield BillLine("models", model, calls, "calls", usd)
-            continue
-        yield BillLine("models", model, calls, "calls", None)
+        rest = amounts
+        if nano_usd := amounts["nano_usd"]:
+            rest = unpriced.get(model, {"calls": 0})
+            calls = max(1, amounts["calls"] - rest["calls"])
+            yield BillLine("models", model, calls, "calls", nano_usd / NANO / calls)
+            if not rest["calls"]:
+                continue
+        yield BillLine("models", model, rest["calls"], "calls", None)
         known = prices.model_prices(model)
         for measure, direction in (("tokens_in", "in"), ("tokens_out", "out")):
-            if amounts[measure]:
+            if rest[measure]:
                 price = known.get(measure)  # type: ignore[call-overload]
                 unit_price = None if price is None else price.unit_price
                 item = f"{model}, {direction}"
-                yield BillLine("models", item, amounts[measure], "tokens", unit_price)
+                yield BillLine("models", item, rest[measure], "tokens", unit_price)
 
 
 def sum_counts(rows: Iterable[Counts]) -> dict[str, int]:

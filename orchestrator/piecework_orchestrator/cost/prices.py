@@ -83,7 +83,7 @@ class Prices(BaseModel):
 
     def model_prices(self, name: str) -> dict[Tokens, Price]:
         """Return the prices of a model by its name as in the records."""
-        found = {known[:NAME_LENGTH]: prices for known, prices in self.models.items()}
+        found = {known[-NAME_LENGTH:]: prices for known, prices in self.models.items()}
         return found.get(name, {})
 
 

@@ -98,5 +98,20 @@ def test_calls_are_billed_by_reported_cost_else_by_tokens() -> None:
     }
 
 
+def test_calls_of_a_model_without_a_reported_cost_are_billed_by_their_tokens() -> None:
+    paid = {"large-1": [4, 50, 9, 3_000_000_000]}
+    usage = CallUsage.read({"paid": paid, "unpriced": {"large-1": [1, 10, 4]}})
+    found = [(line.count, line.usd) for line in call_lines(usage, PRICES)]
+    assert found == [(3, 3.0), (1, None), (10, 5.0), (4, 6.0)]
+
+
+def test_two_profiles_of_an_account_have_their_own_lines_and_prices() -> None:
+    arn = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/"
+    models = {f"{arn}{n:012}": {"tokens_in": Price(usd=n)} for n in (1, 2)}
+    usage = CallUsage.read({"paid": {name: [1, 10] for name in models}})
+    lines = call_lines(usage, PRICES.model_copy(update={"models": models}))
+    assert [line.usd for line in lines] == [None, 10.0, None, 20.0]
+
+
 def test_counts_are_added_up_by_name() -> None:
     assert {"a": 3, "b": 3} == sum_counts([{"a": 1, "b": 3}, {"a": 2}])

@@ -82,19 +82,15 @@ def test_a_missing_price_is_an_error_that_lists_the_known_regions(
         ("dated: 2027-01-01\nmore: 1", "more"),
         ("a: [", "cannot be read"),
         ("- 1", "the file"),
+        ("", "cannot be read"),  # a missing file
     ],
 )
 def test_an_invalid_table_of_prices_is_refused_with_the_problem(
     tmp_path: Path, text: str, problem: str
 ) -> None:
+    path = write_prices(tmp_path, text) if text else tmp_path / "none.yaml"
     with pytest.raises(UsageError) as refused:
-        load_prices(write_prices(tmp_path, text))
+        load_prices(path)
 
     assert "config.prices.invalid" == refused.value.code
     assert problem in refused.value.message
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as refused:
-        load_prices(tmp_path / "none.yaml")
-    assert "config.prices.invalid" == refused.value.code

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from piecework.calls.usage import UsageReporter
+from piecework.calls.usage import ClaimUsage, UsageReporter
 from piecework.dependency import Dependency, Usage
 from piecework.resilience.retry import RetryPolicy
 from tests.unit.piecework.fakes import Diary, Log, caller
@@ -59,6 +59,17 @@ async def test_only_the_answer_of_a_retried_call_is_counted() -> None:
 
     assert 3 == len(provider.keys)
     assert 1 == len(bill.told)
+
+
+async def test_the_calls_of_which_only_tokens_are_known_are_unpriced_too() -> None:
+    claim, made_by = ClaimUsage(), caller()
+    made_by.attempts.usage = UsageReporter(claim.note)
+    usages = iter([Usage(10, 3, 0.5), Usage(20, 6), Usage()])
+    plain = Dependency("m", usage=lambda _: next(usages))
+    for text in ("a", "b", "c"):
+        await call(made_by, plain, Provider(), text)
+    found = {"paid": {"m": [3, 30, 9, 500_000_000]}, "unpriced": {"m": [1, 20, 6]}}
+    assert [claim.whole.item, claim.pure.item] == [found] * 2
 
 
 async def test_a_dependency_that_says_nothing_is_counted_without_tokens() -> None:

@@ -421,9 +421,7 @@ class Attempts:
         used = None if call.dependency.usage is None else usage
         level = self.answered_level
         attempts.end(self.log, ended_at, "answered", used=used, level=level)
-        if call.dependency.usage is not None:
-            self._correct(attempts, usage)
-        attempts.correct_budgets(None)
+        self._correct(attempts, usage)
         if self.counts.forward:
             self.counts.end_times.append(self.clock())
         try:
@@ -432,11 +430,18 @@ class Attempts:
             return self._own(attempts, error)
 
     def _correct(self, attempts: CallAttempts, usage: Usage) -> None:
-        """Correct the fleet's schedule and the budgets by what an answer has used."""
+        """Correct the fleet's schedule and the budgets by what an answer has used.
+
+        A usage without an amount is not known: the estimate stands.
+        """
+        amounts = usage.whole_amounts
+        if not any(amounts):
+            attempts.correct_budgets(None)
+            return
         used = usage.tokens_in + usage.tokens_out
         if attempts.limiter is not None:
             attempts.limiter.correct(attempts.estimate, used)
-        attempts.correct_budgets(Amount(used, usage.whole_amounts[2]))
+        attempts.correct_budgets(Amount(used, amounts[2]))
 
     def _failed(self, attempts: CallAttempts, end: Failed) -> Failed:
         """Return the end of a call that is not retried: its last failure, or a limit.

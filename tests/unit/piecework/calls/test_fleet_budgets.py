@@ -247,6 +247,15 @@ async def test_a_worker_that_stops_reports_what_its_calls_used() -> None:
 
 
 @virtually
+async def test_an_answer_whose_usage_is_not_known_counts_as_its_estimate() -> None:
+    worker, model = Worker(Record(), Cap(1_000)), replace(MODEL, usage=cast("Any", len))
+    made_by = caller(clock=worker.clock, budgets=worker.budgets)
+    await call_service(made_by, model, Provider(answer=3), "a")
+    await worker.budgets.fleet.close()
+    assert worker.record.budget.spent == Amount(10, 1)
+
+
+@virtually
 async def test_a_call_that_waits_alone_gets_new_room() -> None:
     worker = Worker(Record(), Cap(10))
     await worker.spend(10)

@@ -86,11 +86,11 @@ class MemoryIdempotency:
         self._records[slot.key, slot.number] = record
 
     def _sweep(self, now: float) -> None:
-        """Delete expired records from time to time: a process may run for months."""
+        """Delete what does not count any more: a process may run for months."""
         if len(self._records) < self._sweep_at:
             return
         for place, record in list(self._records.items()):
-            if expired(record, now):
+            if record.state is State.RELEASED or expired(record, now):
                 del self._records[place]
         self._sweep_at = max(SWEEP_SIZE, 2 * len(self._records))
 

@@ -147,6 +147,8 @@ class TableIdempotency:
             facts |= valid_until(now + request.ttl_s)
             if value is not None and len(value.encode()) <= INLINE_LIMIT:
                 facts["value"] = value
+        elif state is State.RELEASED:
+            facts |= valid_until(now)  # as good as no record
         assignments = ", ".join(f"#{name} = :{name}" for name in facts)
         end = self.table.action(
             "Update",
@@ -173,15 +175,16 @@ class TableIdempotency:
 
     async def release(self, slot: Slot) -> bool:
         """Write that an operation in doubt did not happen; False: not in doubt."""
-        record = read(await self.table.get(*self._place(slot)))
-        if record is None or not in_doubt(record, self.clock()):
+        now, record = self.clock(), read(await self.table.get(*self._place(slot)))
+        if record is None or not in_doubt(record, now):
             return False
         action = self.table.action(
             "Update",
             *self._place(slot),
             condition=AS_READ,
-            update="SET #state = :released",
-            values={"released": State.RELEASED, **as_seen(record)},
+            update="SET #state = :released, #valid_until = :valid_until, "
+            "#expires_at = :expires_at",
+            values={"released": State.RELEASED, **valid_until(now), **as_seen(record)},
         )
         reply = await self.table.update(action, returning="NONE")
         return isinstance(reply, Written)

@@ -91,8 +91,9 @@ async def test_an_expired_operation_starts_anew_before_its_deletion(
 
 async def test_a_refused_operation_starts_anew(store: Store) -> None:
     ops = operations(store)
-    await ops.begin(OURS)
+    await ops.begin(replace(OURS, repeatable=False))
     await ops.settle(OURS, State.RELEASED)
+    assert (await row(store))["expires_at"] == int(NOW) + 86_400
     assert await ops.begin(replace(ONCE, slot=replace(SLOT, payload="other"))) == (
         Granted()
     )
@@ -299,6 +300,7 @@ async def test_what_is_in_doubt_can_be_released(store: Store, *, cut_off: bool) 
         await ops.settle(ONCE, State.UNKNOWN)
     store.now = NOW + (65 if cut_off else 0)
     assert await ops.release(SLOT) is True
+    assert (await row(store))["expires_at"] == int(store.now) + 86_400
     assert await ops.begin(replace(ONCE, owner_token="next")) == Granted()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from piecework.errors import PermanentError, UsageError
 from piecework.standalone import MemoryIdempotency, SequenceNumbers, TimeWindow
 from tests.unit.piecework.idempotency.guarding import Airline, Clock, guard
+from tests.unit.piecework.provider import RefusedError
 
 
 class Account:
@@ -139,3 +141,7 @@ async def test_a_process_does_not_keep_what_is_over() -> None:
         clock.now += 1
         await notify(f"LH {number}")
     assert len(store._records) < 1100
+    airline.errors = [RefusedError(422) for _ in range(3000)]
+    book = guard(airline.book, store, in_doubt="raise")
+    await asyncio.gather(*map(book, map(str, range(3000))), return_exceptions=True)
+    assert len(store._records) < 2100

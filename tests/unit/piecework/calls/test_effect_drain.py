@@ -44,7 +44,7 @@ async def cut_off(one: Any, provider: Gate, *args: Any) -> None:
 async def test_an_in_flight_effect_is_drained_before_compensation() -> None:
     one, provider = caller(Diary(), drains_effects=lambda: True), Gate()
     await cut_off(one, provider)
-    landed = asyncio.create_task(one.drain())
+    landed = asyncio.create_task(one.wait_for_calls())
     await asyncio.sleep(0)
     assert (provider.landed, landed.done()) == (0, False)
     provider.open.set()
@@ -56,7 +56,7 @@ async def test_an_effect_of_a_plain_cancel_is_cut_off_with_its_stage() -> None:
     one, provider = caller(Diary()), Gate()
     await cut_off(one, provider)
     provider.open.set()
-    await one.drain()
+    await one.wait_for_calls()
     assert provider.landed == 0
 
 
@@ -67,7 +67,7 @@ async def test_what_was_let_go_on_is_cut_off_with_the_claim() -> None:
     one.effect_drain.abandon()
     for provider in providers:
         provider.open.set()
-    await one.drain()
+    await one.wait_for_calls()
     assert [0, 0] == [provider.landed for provider in providers]
 
 
@@ -76,7 +76,7 @@ async def test_an_effect_that_fails_during_the_drain_blocks_nothing() -> None:
     await cut_off(one, provider)
     provider.errors = [OSError()]
     provider.open.set()
-    await one.drain()
+    await one.wait_for_calls()
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -124,7 +124,7 @@ async def test_a_call_that_waits_for_its_turn_is_waited_for_too() -> None:
     provider, turn = Provider(), asyncio.Event()
     one.attempts.pacer = SimpleNamespace(wait_turn=turn.wait)
     asked = asyncio.create_task(call(one, KEYED, provider))
-    landed = asyncio.create_task(one.drain())
+    landed = asyncio.create_task(one.wait_for_calls())
     for _ in range(3):
         await asyncio.sleep(0)
     assert not landed.done()
@@ -141,7 +141,7 @@ async def test_a_call_that_is_cut_off_before_its_turn_blocks_no_other() -> None:
     asked = asyncio.create_task(call(one, KEYED, provider))
     await asyncio.sleep(0)
     asked.cancel()
-    await one.drain()
+    await one.wait_for_calls()
     assert [] == provider.keys
 
 
@@ -150,5 +150,5 @@ async def test_a_drained_effect_is_in_the_ledger() -> None:
     one = caller(diary, drains_effects=lambda: True)
     await cut_off(one, provider)
     provider.open.set()
-    await one.drain()
+    await one.wait_for_calls()
     assert ["begin", "finish"] == diary.said

@@ -22,6 +22,8 @@ from tests.infra.alarm_template import (
 )
 from tests.infra.check.samples import ACCOUNT, REGION
 from verification.scaling import metric_math
+from verification.scaling.alarm import Source, read_alarm
+from verification.scaling.metric_math import Series
 
 HEADINGS = [
     "What it means",
@@ -113,6 +115,18 @@ def test_no_alarm_watches_metrics_of_dynamodb() -> None:
     spaces = {m.namespace for alarm in ALARMS.values() for m in watched_by(alarm)}
 
     assert {"Piecework", "AWS/SQS", "ECS/ContainerInsights"} == spaces
+
+
+def test_a_message_that_each_pass_receives_in_vain_starts_the_alarm() -> None:
+    watched = read_alarm(ALARMS["DeadLetterQueueAlarm"])
+    figures: dict[Source, Series] = {
+        source: [
+            float((minute % 3 == 0) is (name == "visible")) for minute in range(15)
+        ]
+        for name, source in watched.sources.items()
+    }
+
+    assert watched.breaching_value(figures) == 1
 
 
 @pytest.mark.parametrize("missing", ["as 0", "as missing"])

@@ -38,6 +38,9 @@ WHO: list[tuple[str, dict[str, str], tuple[str, str], dict[str, str], Decision]]
     ("worker", {}, TASKS, {**OURS, "aws:sourcearn": "arn:aws:ecs:us-east-1:9:x"}, NO),
     ("worker", {}, ("Service", "ec2.amazonaws.com"), OURS, NO),
     ("worker", {}, ALICE, MFA, NO),
+    # a fleet elsewhere
+    ("worker", {"WorkerPrincipals": SUBMITTER[1]}, SUBMITTER, {}, YES),
+    ("worker", {"WorkerPrincipals": SUBMITTER[1]}, ALICE, MFA, NO),
     ("reconciler", {}, TASKS, OURS, YES),
     # people who reconcile by hand
     ("reconciler", {}, ALICE, MFA, NO),

@@ -24,6 +24,7 @@ GIVEN: dict[str, Any] = {
     "Pipelines": ["reviews", "trips.booking:trip"],
     "Queue1": "gpu",
     "Queue3": "slow",
+    "ReconcilerPrincipals": [ROLE],
     "RepositoryArn": f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/reviews",
     "Secret1": f"KEY_ONE=arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:one-AbCdEf",
     "Secret2": f"KEY_TWO=arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:two-AbCdEf",
@@ -34,6 +35,7 @@ GIVEN: dict[str, Any] = {
     "SubnetIds": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"],
     "Tenant": "acme",
     "VpcId": "vpc-0123456789abcdef0",
+    "WorkerPrincipals": [ROLE],
 }
 
 #: What a choice needs to have an effect.

@@ -73,44 +73,21 @@ def test_what_a_parameter_names_passes_the_fence(
 
 
 @pytest.mark.parametrize(
-    ("service", "action", "resource", "account"),
+    ("action", "resource", "account"),
     [
-        ("bedrock", MODEL, "arn:aws:bedrock:us-east-1:9:imported-model/1", ACCOUNT),
-        ("s3", "s3:PutObject", "arn:aws:s3:::elsewhere/x", ACCOUNT),
-        (
-            "s3",
-            "s3:PutObject",
-            "arn:aws:s3:::piecework-prod-000000000000-us-east-1/x",
-            "9",
-        ),
-        (
-            "sqs",
-            "sqs:SendMessage",
-            f"arn:aws:sqs:us-east-1:{ACCOUNT}:elsewhere",
-            ACCOUNT,
-        ),
-        (
-            "sqs",
-            "sqs:SendMessage",
-            "arn:aws:sqs:us-east-1:9:piecework-prod-work",
-            ACCOUNT,
-        ),
-        (
-            "ssm",
-            "ssm:GetParameters",
-            "arn:aws:ssm:us-east-1:9:parameter/token",
-            ACCOUNT,
-        ),
-        (
-            "dynamodb",
-            "dynamodb:PutItem",
-            f"arn:aws:dynamodb:us-east-1:{ACCOUNT}:table/piecework-prod-checkpoints",
-            "9",
-        ),
+        (MODEL, "us-east-1:9:imported-model/1", ACCOUNT),
+        ("s3:PutObject", "::elsewhere/x", ACCOUNT),
+        ("s3:PutObject", "::piecework-prod-000000000000-us-east-1/x", "9"),
+        ("sqs:SendMessage", f"us-east-1:{ACCOUNT}:elsewhere", ACCOUNT),
+        ("sqs:SendMessage", "us-east-1:9:piecework-prod-work", ACCOUNT),
+        ("ssm:GetParameters", "us-east-1:9:parameter/token", ACCOUNT),
+        ("dynamodb:PutItem", f"us-east-1:{ACCOUNT}:table/piecework-prod-x", "9"),
     ],
 )
 def test_nothing_else_passes_the_fence(
-    service: str, action: str, resource: str, account: str
+    action: str, resource: str, account: str
 ) -> None:
-    wanted = Request(action, resource, {"aws:principalaccount": account})
+    service = action.partition(":")[0]
+    arn = f"arn:aws:{service}:{resource}"
+    wanted = Request(action, arn, {"aws:principalaccount": account})
     assert Decision.NOT_ALLOWED is decide(wanted, fences()[service])

@@ -12,6 +12,7 @@ ROLE = f"arn:aws:iam::{ACCOUNT}:role/somebody"
 #: What somebody might give; parameters that are not here keep their defaults.
 GIVEN: dict[str, Any] = {
     "AccessLogBucket": "logs-of-the-account",
+    "AlarmTenant": "acme",
     "DeployPrincipals": [ROLE],
     "FlowLogBucketArn": "arn:aws:s3:::logs-of-the-account/flows",
     "GitHubSubject": "repo:owner/name:environment:prod",

@@ -149,6 +149,8 @@ def only_what_is_read(container: Properties, _: Stack) -> bool:
 
 def knows_whose_it_is(container: Properties, stack: Stack) -> bool:
     given = {f"PIECEWORK_{k.upper()}": stack.parameters[k] for k in ("App", "Env")}
+    if container["Name"] == "reconciler":
+        given["PIECEWORK_TENANT"] = stack.parameters["AlarmTenant"]
     said = told(container)
     return given.items() <= said.items() and "AWS_DEFAULT_REGION" in said
 

@@ -47,7 +47,6 @@ WHO: list[tuple[str, dict[str, str], tuple[str, str], dict[str, str], Decision]]
     ("reconciler", TO_ALICE, ALICE, MFA, YES),
     ("reconciler", TO_ALICE, ALICE, {}, NO),
     ("reconciler", {**TO_ALICE, "RequireMfa": "false"}, ALICE, {}, YES),
-    ("reconciler", TO_ALICE, SUBMITTER, MFA, NO),
     ("execution", {}, TASKS, OURS, YES),
     ("execution", {}, TASKS, {}, NO),
     ("orchestrator", {}, TASKS, OURS, YES),

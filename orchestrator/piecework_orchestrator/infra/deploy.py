@@ -361,12 +361,11 @@ def propose_stack(
     same_tags = found is not None and environment.tags in (None, found.tags)
     if found and same_tags and _is_current(stack, template, values, found):
         return Proposal(part, stack, template, found, None)
-    name = f"piecework-{uuid4().hex[:12]}"
     change_set = create_change_set(
         stack,
         template,
         values.to_request(),
-        name=name,
+        name=f"piecework-{uuid4().hex[:12]}",
         new=found is None,
         tags=environment.tags,
         role_arn=environment.role_arn,

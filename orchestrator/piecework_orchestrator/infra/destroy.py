@@ -8,6 +8,7 @@ deleted by a command; `destroy` prints how to delete them by hand.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
@@ -188,24 +189,20 @@ def delete_by_name(
 
 
 def _delete_queue(sqs: Any, url: str) -> None:
-    try:
+    with suppress(sqs.exceptions.QueueDoesNotExist):
         sqs.delete_queue(QueueUrl=url)
-    except sqs.exceptions.QueueDoesNotExist:
-        return
 
 
 def _delete_table(
     session: AwsSession, dynamodb: Any, name: str, interaction: Interaction
 ) -> None:
-    try:
+    with suppress(dynamodb.exceptions.ResourceNotFoundException):
         table = _wait_until_active(session, dynamodb, name)
         if table.get("DeletionProtectionEnabled"):
             interaction.report(f"{name}: turning off deletion protection")
             dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
             _wait_until_active(session, dynamodb, name)
         dynamodb.delete_table(TableName=name)
-    except dynamodb.exceptions.ResourceNotFoundException:
-        return
 
 
 def _wait_until_active(session: AwsSession, dynamodb: Any, name: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +136,7 @@ async def forecast_job(rt: Runtime, job: Job, prices: Path | None = None) -> Doc
         if job.pipeline in worker.pipelines and worker.is_live(now)
     ]
     workers = Workers(len(live), sum(worker.max_chunks for worker in live))
-    used = CallUsage()
+    used = CallUsage(most=sys.maxsize)
     for each in sample:
         used.merge(each.usage)
     lines = list(call_lines(used, table))

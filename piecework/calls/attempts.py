@@ -434,14 +434,10 @@ class Attempts:
 
         A usage without an amount is not known: the estimate stands.
         """
-        amounts = usage.whole_amounts
-        if not any(amounts):
-            attempts.correct_budgets(None)
-            return
-        used = usage.tokens_in + usage.tokens_out
-        if attempts.limiter is not None:
-            attempts.limiter.correct(attempts.estimate, used)
-        attempts.correct_budgets(Amount(used, amounts[2]))
+        used = Amount(usage.tokens_in + usage.tokens_out, usage.whole_amounts[2])
+        if used and attempts.limiter is not None:
+            attempts.limiter.correct(attempts.estimate, used.tokens)
+        attempts.correct_budgets(used or None)
 
     def _failed(self, attempts: CallAttempts, end: Failed) -> Failed:
         """Return the end of a call that is not retried: its last failure, or a limit.

@@ -29,9 +29,14 @@ OTHERS: Final = "others"
 
 @dataclass(slots=True)
 class CallUsage:
-    """Calls, tokens and money, by kind and model."""
+    """Calls, tokens and money, by kind and model.
+
+    Attributes:
+        most: The most models; a usage that is not stored may have any number.
+    """
 
     by_kind: dict[UsageKind, dict[str, list[int]]] = field(default_factory=dict)
+    most: int = MAX_MODELS
 
     def __bool__(self) -> bool:
         """Return whether any call is counted."""
@@ -41,7 +46,7 @@ class CallUsage:
         """Add amounts to those of a model, in the order of `AMOUNTS`."""
         models = self.by_kind.setdefault(kind, {})
         name = model[-NAME_LENGTH:]
-        if name not in models and len(models) >= MAX_MODELS:
+        if name not in models and len(models) >= self.most:
             name = OTHERS
         found = models.setdefault(name, [0] * len(AMOUNTS))
         for index, amount in enumerate(amounts):

@@ -6,6 +6,7 @@ runs, has it on its last page of the journal and on the effects that it complete
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -40,6 +41,11 @@ class Paid:
     on_dead_chunks: CallUsage = field(default_factory=CallUsage)
     lost_claims: int = 0
     unrepeated: int = 0
+
+    def __post_init__(self) -> None:
+        """Let the sums have all models: each chunk may have others."""
+        for each in (self.usage, self.twice, self.on_dead_chunks):
+            each.most = sys.maxsize
 
     def add(self, chunk: Chunk, found: tuple[CallUsage, CallUsage]) -> None:
         """Add a chunk with its usage, and the part of it that was paid twice."""

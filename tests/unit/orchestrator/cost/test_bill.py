@@ -4,7 +4,8 @@ from datetime import date
 
 import pytest
 
-from piecework.domain.call_usage import CallUsage
+from piecework.domain.call_usage import MAX_MODELS, CallUsage
+from piecework.store.paid import Paid
 from piecework_orchestrator.cost.bill import (
     BILLED,
     BillLine,
@@ -111,6 +112,13 @@ def test_two_profiles_of_an_account_have_their_own_lines_and_prices() -> None:
     usage = CallUsage.read({"paid": {name: [1, 10] for name in models}})
     lines = call_lines(usage, PRICES.model_copy(update={"models": models}))
     assert [line.usd for line in lines] == [None, 10.0, None, 20.0]
+
+
+def test_each_model_of_a_job_has_a_line_however_many_its_chunks_use() -> None:
+    paid = Paid()
+    for n in range(2 * MAX_MODELS):
+        paid.usage.merge(CallUsage.read({"paid": {f"m{n}": [1]}}))
+    assert len([*call_lines(paid.usage, PRICES)]) == 2 * MAX_MODELS
 
 
 def test_counts_are_added_up_by_name() -> None:

@@ -66,7 +66,8 @@ class ChunkFaults:
         """Return the fault that happens at a place now, and count it."""
         for fault in self.faults:
             here = (fault.place, fault.name) == (place, name)
-            if here and self.happened[fault] < fault.times:
+            # Equal faults of a run add up: they are one key of `happened`.
+            if here and self.happened[fault] < fault.times * self.faults.count(fault):
                 self.happened[fault] += 1
                 return fault
         return None

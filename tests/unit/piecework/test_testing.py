@@ -126,7 +126,7 @@ async def test_a_join_makes_calls_with_faults_and_waits_as_a_stage_does() -> Non
         approval = await ctx.wait_for("approval", ask="?", timeout=60)
         return f"{sold} {approval.approved}"
 
-    faults = killed_in("sell"), killed_after("join")
+    faults = killed_in("sell"), killed_in("sell"), killed_after("join")
     run = await run_in_memory(
         pipeline(Stage(upper), join=join),
         CLAUSES,
@@ -134,7 +134,7 @@ async def test_a_join_makes_calls_with_faults_and_waits_as_a_stage_does() -> Non
         answers={"approval": {"approved": True}},
     )
     assert run.join_value == "sold True"
-    assert (run.calls("sell"), run.effects("sell")) == (2, 1)
+    assert (run.calls("sell"), run.effects("sell")) == (3, 1)
     assert run.paid == [("shop", Usage(tokens_in=2))]
 
 

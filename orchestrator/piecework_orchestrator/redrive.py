@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from piecework.aws.objects import MOST_BYTES, PayloadRef
-from piecework.domain import keys
+from piecework.domain import keys, values
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.domain.records import Bounds, read_json
@@ -106,10 +106,10 @@ class Edit:
             return found
         model = self.pipeline.payload
         try:
-            valid = model.model_validate_json(json.dumps(found))
+            valid = values.read_payload(model, json.dumps(found))
             # As a submit writes it: by alias, and without computed fields.
             text = valid.model_dump_json(by_alias=True, round_trip=True)
-            model.model_validate_json(text)
+            values.read_payload(model, text)
         except ValidationError as error:
             fields = {".".join(map(str, e["loc"])) or "payload" for e in error.errors()}
             message = (

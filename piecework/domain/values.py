@@ -16,14 +16,16 @@ import json
 import types
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from piecework.domain.mismatch import describe_mismatch, name_of, unfinished
 from piecework.domain.records import DEPTH, KIB, MIB, Bounds, require_bounded
 from piecework.errors import PermanentError
+
+M = TypeVar("M", bound=BaseModel)
 
 #: Bytes of a value as JSON; memory holds several copies of it at once.
 VALUE_LIMIT = 16 * MIB
@@ -72,6 +74,15 @@ def encode(function: Callable[..., Any], value: Any) -> str:
     except ValueError as error:
         message = f"The value of {name} cannot be stored: {error}."
         raise PermanentError(message, code="runtime.value.unserialisable") from error
+
+
+def read_payload(model: type[M], content: str | bytes) -> M:
+    """Return the payload that a submit has written, by aliases and names of its fields.
+
+    A submit writes a field by its name if only its reading has an alias. Without names
+    such a field would become its default.
+    """
+    return model.model_validate_json(content, by_alias=True, by_name=True)
 
 
 def encode_non_finite(function: Callable[..., Any], value: Any) -> str | None:

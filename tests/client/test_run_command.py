@@ -127,19 +127,19 @@ def test_a_wrong_line_is_named_and_nothing_runs(project: Path) -> None:
 ASKING = """
 from datetime import timedelta
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from piecework import Context, Pipeline, Stage
 
 
 class Refund(BaseModel):
-    euros: int
+    euros: int = Field(0, validation_alias="Euros")
 
 
 async def approve(ctx: Context[Refund]) -> bool:
     days = timedelta(days=3)
     answer = await ctx.wait_for("approval", ask=ctx.payload.euros, timeout=days)
-    return answer.approved
+    return answer.approved and ctx.payload.euros == 1
 
 
 refunds = Pipeline("refunds", payload=Refund, stages=[Stage(approve)])
@@ -148,7 +148,7 @@ refunds = Pipeline("refunds", payload=Refund, stages=[Stage(approve)])
 
 def test_an_option_answers_the_questions_of_a_run(project: Path) -> None:
     (project / "asking.py").write_text(ASKING, encoding="utf-8")
-    (project / "rows.jsonl").write_text('{"euros": 1}\n', encoding="utf-8")
+    (project / "rows.jsonl").write_text('{"Euros": 1}\n', encoding="utf-8")
     line = ("asking:refunds", "rows.jsonl", "--answer")
 
     done = run_command(project, *line, 'approval={"approved": true}')

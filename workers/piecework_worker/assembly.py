@@ -21,6 +21,7 @@ from piecework.calls.caller import Caller
 from piecework.calls.equal_calls import EqualCalls
 from piecework.calls.usage import ClaimUsage, UsageReporter
 from piecework.context import Context, Results
+from piecework.domain import values
 from piecework.domain.claim import Claim
 from piecework.domain.model import Job, moment
 from piecework.domain.outcome import Outcome, Released
@@ -416,7 +417,7 @@ async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
     )
     try:
         read_json(content, BOUNDS)
-        chunk_run.ctx.payload = model.model_validate_json(content)
+        chunk_run.ctx.payload = values.read_payload(model, content)
         note_payload(chunk_run.ctx.payload)
     except JsonRefusedError as error:
         message = f"The payload cannot be read: {error}."

@@ -12,6 +12,7 @@ from pydantic_core.core_schema import ErrorType
 
 from piecework.domain.order_key import read_order_key
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
+from piecework.domain.values import read_payload
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.location import raised_text
 from piecework.pipelines import Pipeline
@@ -89,17 +90,19 @@ def _encoded(
     pipeline: Pipeline,
     limits: IntakeLimits,
 ) -> bytes:
-    """Return JSON that the worker's validation accepts.
+    """Return JSON that the worker reads as the same payload.
 
-    A model can write JSON that it does not accept: infinity as null, a field by name
-    that it reads by alias, or a value that was set without validation.
+    A model can write JSON that it does not accept: infinity as null, or a value that
+    was set without validation. It can lose a field, too, whose aliases differ.
     """
     try:
-        text = payload.model_dump_json(by_alias=True, round_trip=True, warnings="error")
+        text = as_json(payload)
         encoded = text.encode()
         # Read as the worker does; the caller reports the size with a better message.
         read_json(encoded, Bounds(max(limits.payload_bytes, len(encoded))))
-        pipeline.payload.model_validate_json(encoded)
+        read = read_payload(pipeline.payload, encoded)
+        # Private attributes and sets may differ although the JSON is the same.
+        is_same = read == payload or as_json(read) == text
     except PieceworkError:
         raise
     except JsonRefusedError as error:
@@ -109,7 +112,14 @@ def _encoded(
     except Exception as error:
         reason = f"its JSON does not validate: {describe_payload_error(error)}"
         raise _invalid(reason, location) from error
+    if not is_same:
+        raise _invalid("a worker would read another payload from its JSON", location)
     return encoded
+
+
+def as_json(payload: BaseModel) -> str:
+    """Return a payload as it is stored; a worker reads it by `read_payload`."""
+    return payload.model_dump_json(by_alias=True, round_trip=True, warnings="error")
 
 
 def _invalid(reason: str, location: SourceLocation) -> UsageError:

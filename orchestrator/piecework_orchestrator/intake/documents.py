@@ -156,7 +156,6 @@ CONVERSIONS = {
     ".rtf": "Save it as .docx.",
     ".markdown": "Rename it to .md.",
     ".json": "Write one chunk per line, as .jsonl.",
-    ".csv": "Write one chunk per line, as .jsonl.",
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from piecework.aws.objects import INLINE_LIMIT
+from piecework.domain import values
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
@@ -67,7 +68,7 @@ async def read_payloads(pipeline: Pipeline, source: str) -> list[BaseModel]:
     """Read the first chunks of an input."""
     payloads: list[BaseModel] = []
     async for chunk in chunk_inputs(source, pipeline, s3=None):
-        payloads.append(pipeline.payload.model_validate_json(chunk.payload))
+        payloads.append(values.read_payload(pipeline.payload, chunk.payload))
         if len(payloads) == MAX_READ_CHUNKS:
             break
     return payloads

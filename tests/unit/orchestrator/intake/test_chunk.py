@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Self
 
 import pytest
-from pydantic import BaseModel, Field, computed_field, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, computed_field, model_validator
 
 from piecework import PermanentError, Pipeline
+from piecework.domain.values import read_payload
 from piecework.errors import UsageError
 from piecework_orchestrator.intake.chunk import ChunkInput, SourceLocation, chunk_input
 from piecework_orchestrator.intake.limits import IntakeLimits
@@ -40,6 +41,29 @@ def test_a_payload_is_compact_json_that_validates_again(pipeline: Pipeline) -> N
     chunk = encode(given, pipeline)
     assert ChunkInput("a.md #3", '{"Text":"é"}'.encode()) == chunk
     assert given == Aliased.model_validate_json(chunk.payload)
+
+
+class Inner(BaseModel):
+    rest: int = Field(2, validation_alias="R")
+
+
+class Outer(BaseModel):
+    inner: Inner
+    _private: object = PrivateAttr(default_factory=object)
+
+
+class Crossed(BaseModel):
+    rest: int = Field(2, validation_alias="R", serialization_alias="r")
+
+
+def test_a_worker_reads_the_same_payload_or_the_submit_refuses_it(
+    pipeline: Pipeline,
+) -> None:
+    given = Outer(inner=Inner(R=5))
+    read = read_payload(Outer, encode(given, pipeline).payload)
+    assert read.inner == given.inner
+    with pytest.raises(UsageError, match="would read another payload"):
+        encode(Crossed(R=5), pipeline)
 
 
 def test_a_value_without_a_json_form_is_refused(pipeline: Pipeline) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from piecework.domain.keys import is_name, similar_names
 from piecework.domain.model import Job
 from piecework.errors import UsageError
+from piecework.explain.situation import if_readable
 from piecework.jobs.pipeline_pauses import PausedJobs, pause_pipeline, resume_pipeline
 from piecework.runtime import Runtime
 from piecework.store.pipelines import PipelineState
@@ -74,12 +75,13 @@ async def pause_one(
     """
     require_name(pipeline)
     paused = await pause_pipeline(rt, tenant, pipeline, actor=actor, reason=reason)
-    rows = await list_pipelines(rt, tenant)
-    used = [row["pipeline"] for row in rows if row["workers"] or row["jobs"]]
+    # A role of one tenant cannot read the reports of workers.
+    rows = await if_readable(list_pipelines(rt, tenant))
+    used = [row["pipeline"] for row in rows or () if row["workers"] or row["jobs"]]
     return {
         **followed(paused),
         "replaced": paused.replaced and paused.replaced.document(),
-        "known": pipeline in used or bool(paused.jobs),
+        "known": rows is None or pipeline in used or bool(paused.jobs),
         "similar": similar_names(pipeline, used),
     }
 

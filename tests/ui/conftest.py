@@ -54,7 +54,9 @@ class Deployment:
     async def submit(self, job: str, *texts: str) -> JobHandle[int]:
         """Submit paragraphs."""
         rows = [Paragraph(text=text) for text in texts]
-        return await self.client.submit(self.pipeline, rows, id=job)
+        return await self.client.submit(
+            self.pipeline, rows, id=job, budget_tokens=7_000
+        )
 
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[None]:
@@ -84,6 +86,12 @@ class Page:
         headers = {"Origin": origin or self.address}
         async with self.http.post(path, data=form, headers=headers) as reply:
             return reply.status, await reply.text()
+
+
+def kept_in(form: str, name: str) -> str:
+    """Return the value of a hidden field of a form; empty: it has none."""
+    _, _, rest = form.partition(f'name="{name}" value="')
+    return rest.partition('"')[0]
 
 
 @pytest.fixture

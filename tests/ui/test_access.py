@@ -10,6 +10,7 @@ from tests.ui.conftest import TOKEN, Deployment, Page, serve
 
 HOST = "127.0.0.1:8321"
 ACCESS = Access(frozenset({HOST}), TOKEN, actions=True, payloads=True)
+EVIL = "http://evil.example"
 OWN = Request("POST", HOST, f"http://{HOST}", cookie=TOKEN)
 
 
@@ -26,10 +27,7 @@ OWN = Request("POST", HOST, f"http://{HOST}", cookie=TOKEN)
         (Request("GET", "evil.example", token=TOKEN), Verdict.WRONG_HOST),
         (Request("GET", "", cookie=TOKEN), Verdict.WRONG_HOST),
         (OWN, Verdict.ALLOW),
-        (
-            Request("POST", HOST, "http://evil.example", cookie=TOKEN),
-            Verdict.FOREIGN_FORM,
-        ),
+        (Request("POST", HOST, EVIL, cookie=TOKEN), Verdict.FOREIGN_FORM),
         (Request("POST", HOST, "null", cookie=TOKEN), Verdict.FOREIGN_FORM),
         (Request("POST", HOST, cookie=TOKEN), Verdict.FOREIGN_FORM),
     ],
@@ -57,9 +55,8 @@ def test_elsewhere_the_page_only_reads_and_hides_payloads() -> None:
     access = make_access(("10.0.0.5", 80), TOKEN, allowed_hosts=["Ops.example"])
     assert (access.actions, access.payloads) == (False, False)
     assert access.hosts == {"10.0.0.5:80", "ops.example"}
-    opened = make_access(
-        ("10.0.0.5", 80), TOKEN, allow_actions=True, show_payloads=True
-    )
+    both = {"allow_actions": True, "show_payloads": True}
+    opened = make_access(("10.0.0.5", 80), TOKEN, **both)
     assert (opened.actions, opened.payloads) == (True, True)
 
 
@@ -99,7 +96,7 @@ async def test_a_form_of_another_start_changes_nothing(
     path = "/actions/cancel?job=j-1"
     refused = await page.post(path, reason="x", form_token="0" * 64)
     assert refused[0] == 403
-    assert (await page.post(path, origin="http://evil.example", reason="x"))[0] == 403
+    assert (await page.post(path, origin=EVIL, reason="x"))[0] == 403
     assert (await job.facts()).status == "RUNNING"
 
 
@@ -118,11 +115,7 @@ async def test_hidden_payloads_are_on_no_page(deployment: Deployment) -> None:
             "/jobs/j-1/chunks/1",
         ):
             status, text = await page.get(path)
-            assert (status, "secret" in text, "/actions/" in text) == (
-                200,
-                False,
-                False,
-            )
+            assert (status, "secret" in text, "/actions/" in text) == (200, 0, 0)
         assert (await page.get("/jobs/j-1/results"))[0] == 403
         assert (await page.get("/actions/retry?job=j-1"))[0] == 403
         assert (await page.post("/actions/retry?job=j-1", reason="x"))[0] == 403

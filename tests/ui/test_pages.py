@@ -11,10 +11,14 @@ import pytest
 
 from piecework.cost.meter import CostMeter
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.model import iso, moment
+from piecework.errors import StoreError
+from piecework.explain.situation import ACCESS_DENIED
 from piecework.store.breakers import Breakers
+from piecework.store.table import Table
 from piecework_orchestrator.ui.grid import MAX_CELLS, make_grid
 from piecework_orchestrator.ui.pacing import Pacing
+from piecework_orchestrator.ui.reading import JobReads
 from piecework_orchestrator.ui.timeline import make_timeline
 from tests.ui.conftest import SCRIPT, TOKEN, Deployment, Page, serve
 
@@ -55,6 +59,7 @@ async def test_a_stuck_job_says_why_and_a_worker_appears(
     await deployment.submit("j-1", "hold")
     _, shown = await page.get("/jobs/j-1")
     assert "workers.none" in shown
+    assert "0 of 7,000 tokens spent" in shown
     assert "No worker has reported" in (await page.get("/workers"))[1]
     async with deployment.worker():
         deployment.go_on.set()
@@ -89,7 +94,9 @@ async def test_values_of_users_are_text_on_every_page(
     assert "broken &lt;script&gt;" in chunk
 
 
-async def test_a_saved_page_needs_no_server(deployment: Deployment, page: Page) -> None:
+async def test_an_ended_job_is_saved_and_read_until_its_costs_are_recorded(
+    deployment: Deployment, page: Page
+) -> None:
     job = await deployment.submit("j-1", "one", "broken")
     async with deployment.worker():
         await job.wait(timeout=20)
@@ -100,6 +107,17 @@ async def test_a_saved_page_needs_no_server(deployment: Deployment, page: Page) 
     assert "DEAD <strong>1</strong>" in text
     for needed in ("src=", "href=", "<script", "<form"):
         assert needed not in text
+    record = await deployment.client.runtime.jobs.read(job.ref)
+    assert record is not None
+    now = moment(record.finished_at)
+    rt = replace(deployment.client.runtime, clock=lambda: now)
+    reads = JobReads(rt, Pacing(rt))
+    early = await reads.table(record)
+    now += 36
+    recorded = await reads.table(record)
+    assert recorded is not early
+    now += 3600
+    assert recorded is await reads.table(record)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +127,10 @@ async def test_a_saved_page_needs_no_server(deployment: Deployment, page: Page) 
         ("/jobs/j-1/chunks/9", 404, "job.chunk.not_found"),
         ("/jobs/j-1/live-not", 404, "cannot be shown"),
         ("/tasks/9", 404, "not known any more"),
+        ("/jobs/j-1/chunks/0/question?name=x", 404, "approval.question.not_found"),
+        ("/jobs/j-1/chunks/join/question", 404, "job.chunk.not_found"),
+        ("/jobs/j-1/chunks/x/question", 400, "is not the number"),
+        ("/questions?job=none", 404, "job.record.not_found"),
     ],
 )
 async def test_an_address_without_a_page_says_so(
@@ -153,12 +175,8 @@ async def test_the_first_page_sums_the_fleet_up_and_says_what_needs_attention(
 ) -> None:
     client = deployment.client
     rt = client.runtime
-    hook = {
-        "format": "json",
-        "url": "https://x.example",
-        "failed_at": iso(rt.clock()),
-        "last_error": "HTTP 503",
-    }
+    hook = {"format": "json", "url": "https://x.example", "last_error": "HTTP 503"}
+    hook["failed_at"] = iso(rt.clock())
     pk = keys.webhooks_pk(rt.settings.tenant)
     await rt.table.put(rt.table.action("Put", pk, "pager", item=hook))
     await Breakers(rt.table, "w", rt.clock).open("bank", 0, rt.clock() + 60, "a.b.c")
@@ -178,6 +196,32 @@ async def test_the_first_page_sums_the_fleet_up_and_says_what_needs_attention(
         "Webhook pager did not accept an event:</strong> HTTP 503",
     ):
         assert words in text, words
+
+
+async def test_a_role_of_one_tenant_sees_what_it_may_read(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await deployment.submit("j-1", "one")
+    read = Table._pages
+
+    def only_own(table: Table, send: Any, request: dict[str, Any]) -> Any:
+        pk = request.get("ExpressionAttributeValues", {}).get(":pk", {"S": ""})["S"]
+        if pk.startswith("T#") or pk == keys.ACTIVE_PK:
+            return read(table, send, request)
+        raise StoreError("denied", code=ACCESS_DENIED)
+
+    monkeypatch.setattr(Table, "_pages", only_own)
+    async with serve(deployment.client) as page:
+        _, first = await page.get(f"/?token={TOKEN}")
+        assert "the dead letters of all jobs, workers, breakers and limits." in first
+        assert "<span>cannot be read</span>" in first
+        for path in ("/", "/dead-letters", "/workers"):
+            status, text = await page.get(path)
+            found = [words in text for words in ("cannot read", "No dead", "No worker")]
+            assert (status, found) == (200, [True, False, False])
+        path = "/actions/pause-pipeline?pipeline=word-count"
+        _, done = await page.post(path, reason="a look")
+        assert "1 job of pipeline word-count paused." in done
 
 
 async def test_the_page_of_a_chunk_draws_its_attempts_waits_and_takeovers() -> None:

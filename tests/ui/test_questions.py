@@ -15,7 +15,7 @@ from piecework import Approval, Context, Escalate, Pipeline, Stage
 from piecework.client import JobHandle
 from piecework_examples.quickstart import Paragraph
 from piecework_simulation.in_process import worker_beside
-from tests.ui.conftest import SCRIPT, TOKEN, Deployment, Page, serve
+from tests.ui.conftest import SCRIPT, TOKEN, Deployment, Page, kept_in, serve
 from tests.ui.test_actions import perform
 
 HOUR = timedelta(hours=1)
@@ -75,11 +75,6 @@ def question_at(chunk: int) -> str:
     return f"/jobs/j-1/chunks/{chunk}/question"
 
 
-def asked_at(form: str) -> str:
-    """Return what the form of a question keeps: when the question was asked."""
-    return form.split('name="asked_at" value="')[1].split('"', maxsplit=1)[0]
-
-
 async def test_one_of_two_answers_counts_and_the_page_says_whose(
     deployment: Deployment, page: Page
 ) -> None:
@@ -104,7 +99,11 @@ async def test_one_of_two_answers_counts_and_the_page_says_whose(
         status, refused = await page.post(path, reason="no choice", decision="maybe")
         assert (status, "approval.answer.invalid" in refused) == (422, True)
         assert 'value="no choice"' in refused
-        yes = {"decision": "yes", "reason": "checked", "asked_at": asked_at(form)}
+        yes = {
+            "decision": "yes",
+            "reason": "checked",
+            "asked_at": kept_in(form, "asked_at"),
+        }
         old = await page.post(path, **{**yes, "asked_at": "2020-01-01T00:00:00.000Z"})
         assert (old[0], "approval.question.asked_again" in old[1]) == (422, True)
         assert "The answer counts: ann@desk answered" in await perform(
@@ -194,20 +193,3 @@ async def test_a_page_that_only_reads_or_hides_payloads_answers_nothing(
             _, text = await page.get(path)
             assert "ann@desk" in text
             assert ("secret too" in text) == (allowed == "payloads")
-
-
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("/jobs/j-1/chunks/0/question?name=none", 404),
-        ("/jobs/j-1/chunks/join/question", 404),
-        ("/jobs/j-1/chunks/x/question", 400),
-        ("/questions?job=none", 404),
-    ],
-)
-async def test_a_question_that_does_not_exist_is_not_found(
-    deployment: Deployment, page: Page, path: str, status: int
-) -> None:
-    await deployment.submit("j-1", "one")
-    found, text = await page.get(path)
-    assert (found, "Traceback" in text) == (status, False)

@@ -110,7 +110,7 @@ def bill_notes(
     notes = []
     if not job.status.ended:
         notes.append("the job has not ended: this is the cost recorded so far")
-    elif rt.clock() - moment(job.finished_at) < QUIET_S + POLL_S:
+    elif not is_recorded(job.finished_at, rt.clock()):
         notes.append("the job just ended: workers record AWS's last counts within 35 s")
     if lost := counts.get("lost_writes", 0):
         notes.append(f"the counters of {lost} writes to AWS were lost")
@@ -125,6 +125,11 @@ def bill_notes(
             f" {paid.unrepeated}; no figure has what it had in flight"
         )
     return notes
+
+
+def is_recorded(finished_at: str, now: float) -> bool:
+    """Return whether the workers have recorded the last counts of an ended job."""
+    return now >= moment(finished_at) + QUIET_S + POLL_S
 
 
 def price_notes(lines: Sequence[BillLine]) -> list[str]:

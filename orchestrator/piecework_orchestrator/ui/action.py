@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from piecework.client import Client
-from piecework.domain.keys import JOIN_CHUNK
+from piecework.errors import UsageError
 from piecework_orchestrator.inspector import Document
+from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.selection import LetterFilter
 
-#: The join of a job in addresses, as in commands.
-JOIN: Final = "join"
+#: What an address can name beside a chunk.
+NAMES: Final = ("job", "fingerprint", "effect", "question", "pipeline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Preview:
         sentences: For the operator, before the form.
         rows: The things that it touches, as documents with the keys of `columns`.
         fields: The fields of the form, without the reason.
+        shown: The mark of the dead letters that it would touch; empty: none.
         question: The question that it answers; None: it answers no question.
         is_closed: There is nothing left to do, so it has no form.
     """
@@ -51,6 +53,7 @@ class Preview:
     rows: tuple[Document, ...] = ()
     columns: tuple[str, ...] = ()
     fields: Sequence[Field] = ()
+    shown: str = ""
     question: Document | None = None
     is_closed: bool = False
 
@@ -74,11 +77,25 @@ class Subject:
     @property
     def query(self) -> dict[str, str]:
         """The query of the address."""
-        found = {"job": self.job, "fingerprint": self.fingerprint}
-        found |= {"effect": self.effect, "question": self.question}
-        found |= {"pipeline": self.pipeline}
-        found |= {} if self.chunk is None else {"chunk": chunk_name(self.chunk)}
+        found = {name: getattr(self, name) for name in NAMES} | {"chunk": self.named}
         return {name: value for name, value in found.items() if value}
+
+    @property
+    def named(self) -> str:
+        """Its chunk as addresses and people name it; empty: it has none."""
+        return "" if self.chunk is None else str(chunk_name(self.chunk))
+
+    @property
+    def one_chunk(self) -> int:
+        """The number of its chunk.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: the address names no chunk.
+        """
+        if self.chunk is None:
+            message = "This action is about one chunk, and its address names none."
+            raise UsageError(message, next_step="Choose it on the page of the chunk.")
+        return self.chunk
 
     @property
     def filters(self) -> LetterFilter:
@@ -92,12 +109,10 @@ class Subject:
 
     def __str__(self) -> str:
         """Return the subject in words."""
-        words = [f"job {self.job}"] if self.job else []
-        words += [] if self.chunk is None else [f"chunk {chunk_name(self.chunk)}"]
-        words += [f"cause {self.fingerprint}"] if self.fingerprint else []
-        words += [f"question {self.question}"] if self.question else []
-        words += [f"pipeline {self.pipeline}"] if self.pipeline else []
-        return ", ".join(words) or "all jobs"
+        words = {"job": self.job, "chunk": self.named, "cause": self.fingerprint}
+        words |= {"question": self.question, "pipeline": self.pipeline}
+        found = [f"{word} {name}" for word, name in words.items() if name]
+        return ", ".join(found) or "all jobs"
 
 
 Fields = Mapping[str, str]
@@ -124,24 +139,6 @@ class Action:
     is_final: bool = False
     shows_payload: bool = False
     page: str = "action.html"
-
-
-def chunk_name(number: int) -> str:
-    """Return the number of a chunk as addresses have it; the join has a word."""
-    return JOIN if number == JOIN_CHUNK else str(number)
-
-
-def chunk_number(name: str) -> int:
-    """Return the number of a chunk in an address.
-
-    Raises:
-        ValueError: It is not one.
-    """
-    if name == JOIN:
-        return JOIN_CHUNK
-    if name.isascii() and name.isdigit():
-        return int(name)
-    raise ValueError(name)
 
 
 def count(number: int, noun: str) -> str:

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from piecework.client import Client
 from piecework.domain.model import iso
 from piecework.errors import PieceworkError
+from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.times import format_ago, format_between, format_span
 from piecework_orchestrator.ui.access import (
     SECURITY_HEADERS,
@@ -34,7 +35,7 @@ from piecework_orchestrator.ui.access import (
     Verdict,
     cookie_name,
 )
-from piecework_orchestrator.ui.action import chunk_name, count
+from piecework_orchestrator.ui.action import count
 from piecework_orchestrator.ui.pages import Pages
 from piecework_orchestrator.ui.tasks import Tasks
 

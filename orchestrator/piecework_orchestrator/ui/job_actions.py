@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from piecework.client import Client
+from piecework.client import Client, JobView
 from piecework.domain.model import ChunkStatus
 from piecework.errors import UsageError
 from piecework.store.dead_letters import DISCARDED
@@ -15,21 +15,21 @@ async def preview_cancel(client: Client, subject: Subject) -> Preview:
     """Count the chunks that a cancel stops, and those that keep their results."""
     view = await client.job(subject.job).view()
     kept = view.counts.get(ChunkStatus.SUCCEEDED, 0)
-    ended = sum(view.counts.get(each, 0) for each in ChunkStatus if each.terminal)
+    label = "Compensate the effects of open chunks"
+    help_ = "Their completed stages are undone, the last one first."
     return Preview(
         (
-            f"{count(view.chunks - ended, 'open chunk')} will be stopped.",
+            f"{open_chunks(view)} will be stopped.",
             f"{count(kept, 'chunk')} with a result will keep it.",
         ),
-        fields=(
-            Field(
-                "compensate",
-                "Compensate the effects of open chunks",
-                "checkbox",
-                "Their completed stages are undone, the last one first.",
-            ),
-        ),
+        fields=(Field("compensate", label, "checkbox", help_),),
     )
+
+
+def open_chunks(view: JobView) -> str:
+    """Return how many chunks of a job have not ended, in words."""
+    ended = sum(view.counts.get(each, 0) for each in ChunkStatus if each.terminal)
+    return count(view.chunks - ended, "open chunk")
 
 
 async def cancel(client: Client, subject: Subject, fields: Fields) -> str:
@@ -44,7 +44,8 @@ async def preview_reopen(client: Client, subject: Subject) -> Preview:
     job = client.job(subject.job)
     view = await job.view()
     letters = await job.dead_letters(closed=True)
-    discarded = len({one.chunk for one in letters if one.state == DISCARDED})
+    closed = (one for one in letters if one.state == DISCARDED and not one.ref.is_join)
+    discarded = len({one.chunk for one in closed})
     left = view.chunks - view.counts.get(ChunkStatus.SUCCEEDED, 0) - discarded
     sentences = [f"{count(left, 'chunk')} without a result will run again."]
     sentences += ["Chunks with a result keep it; answered calls are not paid again."]
@@ -62,9 +63,8 @@ async def retry(client: Client, subject: Subject, fields: Fields) -> str:
 async def preview_pause(client: Client, subject: Subject) -> Preview:
     """Count the chunks that a pause keeps waiting."""
     view = await client.job(subject.job).view()
-    ended = sum(view.counts.get(each, 0) for each in ChunkStatus if each.terminal)
-    sentence = f"{count(view.chunks - ended, 'open chunk')} will wait"
-    return Preview((f"{sentence}; calls in flight finish. Its deadline goes on.",))
+    sentence = f"{open_chunks(view)} will wait; calls in flight finish."
+    return Preview((f"{sentence} Its deadline goes on.",))
 
 
 async def pause(client: Client, subject: Subject, fields: Fields) -> str:
@@ -75,9 +75,11 @@ async def pause(client: Client, subject: Subject, fields: Fields) -> str:
 
 async def preview_resume(client: Client, subject: Subject) -> Preview:
     """Say why the job is paused."""
-    paused = (await client.job(subject.job).facts()).document.get("pause", {})
-    why = f"{paused.get('code', '')}: {paused.get('message', '')}"
-    return Preview((f"It was paused by {paused.get('actor', '')}: {why}.",))
+    paused = (await client.job(subject.job).facts()).document.get("pause")
+    if paused is None:
+        return Preview(("It is not paused.",))
+    why = f"{paused['code']}: {paused['message']}"
+    return Preview((f"It was paused by {paused['actor']}: {why}.",))
 
 
 async def resume(client: Client, subject: Subject, fields: Fields) -> str:
@@ -111,8 +113,8 @@ async def delete(client: Client, subject: Subject, fields: Fields) -> str:
 # ── an effect in doubt ────────────────────────────────────────────────────────
 
 
+ANSWER_HELP = "The JSON value that the call returned; only if it happened."
 OUTCOMES = (
-    ("", "choose"),
     ("happened", "The effect happened"),
     ("did-not-happen", "The effect did not happen"),
 )
@@ -121,20 +123,15 @@ OUTCOMES = (
 async def preview_resolve(client: Client, subject: Subject) -> Preview:
     """Show an effect in doubt, and ask whether it happened."""
     job = client.job(subject.job)
-    found = [row async for row in job.effects(subject.chunk)]
-    rows = tuple(row for row in found if row["effect_key"] == subject.effect)
+    found = [row async for row in job.effects(subject.one_chunk)]
+    rows = tuple(row for row in found if row["effect_key"].startswith(subject.effect))
     return Preview(
         ("Check in the other system whether this effect happened.",),
         rows,
         ("stage", "effect", "started_at", "effect_key"),
         (
             Field("outcome", "Outcome", "select", options=OUTCOMES, required=True),
-            Field(
-                "answer",
-                "Its answer",
-                "json",
-                "The JSON value that the call returned; only if it happened.",
-            ),
+            Field("answer", "Its answer", "json", ANSWER_HELP),
         ),
     )
 
@@ -159,7 +156,7 @@ async def resolve(client: Client, subject: Subject, fields: Fields) -> str:
         message = f"The answer is not JSON: {error}."
         raise UsageError(message) from None
     done = await client.job(subject.job).resolve_effect(
-        subject.chunk or 0,
+        subject.one_chunk,
         subject.effect,
         fields["reason"],
         happened=happened,

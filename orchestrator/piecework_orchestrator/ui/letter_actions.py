@@ -1,51 +1,95 @@
-"""The actions on dead letters: of a cause, of a job, or of one chunk."""
+"""The actions on dead letters: of a cause, of a job, or of one chunk.
+
+An action changes exactly the dead letters that its page counted: the form has their
+mark, and the action is refused if others match by then.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
 
 from piecework.client import Client, Edit, HandOutcome, RedriveOptions
+from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.errors import UsageError
 from piecework_orchestrator.canary import Verdict
 from piecework_orchestrator.compensate import only_uncompensated
+from piecework_orchestrator.letters import chunk_name
+from piecework_orchestrator.redrive import NOTHING_LEFT
 from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject, count
 
 #: Dead letters that a preview lists.
 MAX_LISTED = 20
 #: Seconds that a canary waits for all of its waves.
 CANARY_TIMEOUT_S = 3600.0
+#: The hidden field with the mark of the dead letters that a page has counted.
+SHOWN: Final = "shown"
 
 
-async def letters_of(client: Client, subject: Subject) -> list[Any]:
+async def letters_of(client: Client, subject: Subject) -> list[DeadLetterRow]:
     """Return the open dead letters of a subject, the newest first."""
     if subject.job:
         return await client.job(subject.job).dead_letters(**subject.filters)
     return await client.dead_letters(**subject.filters)
 
 
-def of_jobs(subject: Subject) -> tuple[str, ...]:
-    """Return the column of the job, unless the subject names one."""
-    return () if subject.job else ("job",)
+async def shown_letters(
+    client: Client,
+    subject: Subject,
+    fields: Fields,
+    pick: Callable[[Sequence[DeadLetterRow]], list[DeadLetterRow]] = list,
+) -> list[DeadLetterRow]:
+    """Return the dead letters that the page of a form has counted, the newest first.
+
+    Raises:
+        UsageError: `redrive.selection.empty`: all are closed; `cli.usage.invalid`:
+            these are others, which the operator has not seen.
+    """
+    found = pick(await letters_of(client, subject))
+    if not found:
+        message = f"No dead letter of {subject} is open any more."
+        raise UsageError(message, code=NOTHING_LEFT)
+    if fields.get(SHOWN) != mark_of(found):
+        message = "The dead letters have changed since the page was shown."
+        step = "Look at them again, then repeat the action."
+        raise UsageError(message, next_step=step)
+    return found
+
+
+def mark_of(letters: Sequence[DeadLetterRow]) -> str:
+    """Return a hash that only these dead letters have, in any order."""
+    names = sorted(f"{letter.ref} {letter.gen}" for letter in letters)
+    return keys.sha256("\n".join(names).encode())
+
+
+def list_letters(
+    subject: Subject, letters: Sequence[DeadLetterRow], *columns: str, which: str = ""
+) -> Preview:
+    """Count the dead letters that will change, and list the first of them."""
+    names = (*(() if subject.job else ("job",)), "chunk", *columns)
+    rows = tuple(
+        {name: letter.facts.get(name, "") for name in names}
+        | {"chunk": chunk_name(letter.chunk)}
+        for letter in letters[:MAX_LISTED]
+    )
+    number = count(len(letters), "open dead letter")
+    sentences = [f"{number} of {subject}{which} will change."]
+    if len(letters) > MAX_LISTED:
+        sentences.append(f"Not listed: {len(letters) - MAX_LISTED:,} more.")
+    return Preview(tuple(sentences), rows, names, shown=mark_of(letters))
 
 
 async def preview_letters(client: Client, subject: Subject) -> Preview:
     """List the open dead letters that match."""
     found = await letters_of(client, subject)
-    columns = (*of_jobs(subject), "chunk", "label", "error_code", "error")
-    rows = tuple(
-        {name: letter.facts.get(name, "") for name in columns}
-        for letter in found[:MAX_LISTED]
-    )
-    more = len(found) - len(rows)
-    sentences = [f"{count(len(found), 'open dead letter')} of {subject} will change."]
-    sentences += [f"{count(more, 'more')[:-1]} are not listed."] if more > 0 else []
-    return Preview(tuple(sentences), rows, columns)
+    return list_letters(subject, found, "label", "error_code", "error")
 
 
 async def preview_redrive(client: Client, subject: Subject) -> Preview:
     """List the dead letters, and ask for the size of the first wave."""
-    found = await preview_letters(client, subject)
     first = Field(
         "canary",
         "Chunks in the first wave",
@@ -53,21 +97,22 @@ async def preview_redrive(client: Client, subject: Subject) -> Preview:
         "Further waves follow if no chunk of it dies of the same cause. "
         "0 redrives all at once.",
         "1",
+        required=True,
     )
-    return Preview(found.sentences, found.rows, found.columns, (first,))
+    return replace(await preview_letters(client, subject), fields=(first,))
 
 
 async def redrive(client: Client, subject: Subject, fields: Fields) -> str:
     """Redrive dead letters, all at once or in the waves of a canary."""
-    text = fields.get("canary") or "0"
+    text = fields.get("canary", "")
     if not text.isascii() or not text.isdigit():
-        message = f"{text} is not a number of chunks."
+        message = f"{text!r} is not a number of chunks."
         raise UsageError(message, next_step="Use 0, 1 or more.")
     said: list[str] = []
     options = RedriveOptions(
         canary=int(text), timeout_s=CANARY_TIMEOUT_S, remark=said.append
     )
-    letters = await letters_of(client, subject)
+    letters = await shown_letters(client, subject, fields)
     done = await client.redrive(letters[::-1], fields["reason"], options)
     ended = done.verdict is Verdict.CONTINUE
     stopped = "" if ended else f" The canary stopped: {done.verdict}."
@@ -78,13 +123,16 @@ async def redrive(client: Client, subject: Subject, fields: Fields) -> str:
 
 async def preview_edit(client: Client, subject: Subject) -> Preview:
     """Show the payload of a dead chunk, to be changed."""
-    letter = await client.job(subject.job).dead_letter(subject.chunk or 0)
+    found = await letters_of(client, subject)
+    letter = await client.job(subject.job).dead_letter(subject.one_chunk)
+    sentences = [f"{subject} will run again with this payload.".capitalize()]
     text = json.dumps(letter.get("payload"), indent=2, ensure_ascii=False)
+    if why := letter.get("payload_error"):
+        sentences.append(f"Its present payload cannot be read: {why}.")
+        text = ""
     help_ = "The worker validates it; the record keeps the difference."
-    return Preview(
-        (f"{subject} will run again with this payload.".capitalize(),),
-        fields=(Field("payload", "Payload", "json", help_, text),),
-    )
+    field = Field("payload", "Payload", "json", help_, text, required=True)
+    return Preview(tuple(sentences), fields=(field,), shown=mark_of(found))
 
 
 async def edit(client: Client, subject: Subject, fields: Fields) -> str:
@@ -95,29 +143,23 @@ async def edit(client: Client, subject: Subject, fields: Fields) -> str:
         message = f"The payload is not JSON: {error}."
         raise UsageError(message, code="redrive.payload.invalid") from None
     options = RedriveOptions(edit=Edit(payload, whole=True))
-    job = client.job(subject.job)
-    done = await job.redrive(fields["reason"], options, **subject.filters)
+    letters = await shown_letters(client, subject, fields)
+    done = await client.redrive(letters, fields["reason"], options)
     return f"{count(done.count, 'dead letter')} redriven with a new payload."
 
 
 async def preview_compensate(client: Client, subject: Subject) -> Preview:
     """List the dead letters with a failed compensation, and ask what was done."""
     found = only_uncompensated(await letters_of(client, subject))
-    columns = (*of_jobs(subject), "chunk", "stage", "uncompensated_stages")
-    columns += ("compensation",)
-    rows = tuple(
-        {name: letter.facts.get(name, "") for name in columns}
-        for letter in found[:MAX_LISTED]
-    )
     outcome = Field(
         "outcome",
         "Resolved by hand",
         help="compensated: you undid the effects. not-needed: they may remain. "
         "Empty: the failed compensations run again.",
     )
-    number = count(len(found), "dead letter")
-    sentence = f"{number} of {subject} with a failed compensation will change."
-    return Preview((sentence,), rows, columns, (outcome,))
+    columns, which = ("stage", "uncompensated_stages"), " with a failed compensation"
+    listed = list_letters(subject, found, *columns, "compensation", which=which)
+    return replace(listed, fields=(outcome,))
 
 
 async def compensate(client: Client, subject: Subject, fields: Fields) -> str:
@@ -127,7 +169,7 @@ async def compensate(client: Client, subject: Subject, fields: Fields) -> str:
         message = f"{text} is not an outcome."
         raise UsageError(message, next_step="Use compensated or not-needed.")
     outcome = HandOutcome(text) if text else None
-    letters = await letters_of(client, subject)
+    letters = await shown_letters(client, subject, fields, only_uncompensated)
     said: list[str] = []
     reason = fields["reason"]
     done = await client.compensate(letters, reason, outcome, remark=said.append)
@@ -137,6 +179,6 @@ async def compensate(client: Client, subject: Subject, fields: Fields) -> str:
 
 async def discard(client: Client, subject: Subject, fields: Fields) -> str:
     """Discard dead letters."""
-    letters = await letters_of(client, subject)
+    letters = await shown_letters(client, subject, fields)
     done = await client.discard(letters, fields["reason"])
     return f"{count(sum(done.values()), 'dead letter')} discarded."

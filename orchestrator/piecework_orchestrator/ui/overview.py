@@ -15,7 +15,7 @@ from piecework.domain import keys
 from piecework.domain.model import JobRef, iso
 from piecework.domain.rows import WorkerRow
 from piecework.errors import SchemaTooNewError, StoreError
-from piecework.explain.situation import read_situation
+from piecework.explain.situation import if_readable, read_situation
 from piecework.explain.view import View
 from piecework.resilience.breaker import BreakerPhase
 from piecework.runtime import Runtime
@@ -23,6 +23,7 @@ from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.outbox import webhooks_of
 from piecework.store.workers import read_reports
 from piecework_orchestrator import pipelines
+from piecework_orchestrator.cost.job import is_recorded
 from piecework_orchestrator.inspector import (
     Document,
     explanation,
@@ -83,29 +84,38 @@ class Overview:
         """Read the jobs, the causes of open dead letters, and the fleet."""
         jobs, causes, fleet, reports, hooks = await asyncio.gather(
             self._jobs(),
-            self.client.causes(),
-            read_fleet(self.rt.table),
-            read_reports(self.rt.table),
-            webhooks_of(self.rt.table, self.rt.settings.tenant),
+            if_readable(self.client.causes()),
+            if_readable(read_fleet(self.rt.table)),
+            if_readable(read_reports(self.rt.table)),
+            if_readable(webhooks_of(self.rt.table, self.rt.settings.tenant)),
         )
         now = self.rt.clock()
-        workers = [worker_document(row, now) for row in reports]
+        workers = [worker_document(row, now) for row in reports or ()]
+        states = Counter(worker["state"] for worker in workers)
+        alive = [worker for worker in workers if worker["state"] == "ALIVE"]
         failed = [
             {"webhook": hook.name, "error": hook.last_error, "at": hook.failed_at}
-            for hook in hooks
+            for hook in hooks or ()
             if hook.failed_at
         ]
+        parts = {
+            "the dead letters of all jobs": causes,
+            "workers": reports,
+            "breakers and limits": fleet,
+            "webhooks": hooks,
+        }
         return {
             "jobs": jobs,
             "causes": causes,
-            "letters": sum(cause["count"] for cause in causes),
-            "queue_depth": await self._depth(reports),
-            "dependencies": dependencies(fleet),
-            "workers": Counter(worker["state"] for worker in workers),
-            "busy": sum(w["in_progress"] for w in workers if w["state"] == "ALIVE"),
-            "slots": sum(w["max_chunks"] for w in workers if w["state"] == "ALIVE"),
+            "letters": sum(cause["count"] for cause in causes or ()),
+            "queue_depth": await self._depth(reports or ()),
+            "dependencies": None if fleet is None else dependencies(fleet),
+            "workers": None if reports is None else states,
+            "busy": sum(worker["in_progress"] for worker in alive),
+            "slots": sum(worker["max_chunks"] for worker in alive),
             "failed_webhooks": failed,
-            "pipelines": await self._pipelines(workers, jobs),
+            "pipelines": await self._pipelines(alive, jobs),
+            "unreadable": [name for name, part in parts.items() if part is None],
         }
 
     async def _depth(self, reports: Sequence[WorkerRow]) -> int:
@@ -129,10 +139,9 @@ class Overview:
     ) -> list[Document]:
         """Return the pipelines of live workers, of listed jobs, and of pauses."""
         tenant = self.rt.settings.tenant
-        alive = (w["pipelines"] for w in workers if w["state"] == "ALIVE")
         return pipelines.documents(
             tenant,
-            Counter(chain.from_iterable(alive)),
+            Counter(chain.from_iterable(w["pipelines"] for w in workers)),
             Counter(job["pipeline"] for job in jobs if not job["ended"]),
             {s.pipeline: s async for s in self.rt.pipelines.of_tenant(tenant)},
         )
@@ -197,7 +206,7 @@ class Overview:
     async def _cost(self, jobs: Sequence[Document]) -> Document:
         """Return what the jobs of the day have cost, and how many are not counted."""
         today = iso(self.rt.clock())[:10]
-        of_day = [job for job in jobs if is_of_day(job, today)]
+        of_day = [j for j in jobs if not j["ended"] or j["finished_at"][:10] == today]
         total, counted, left = 0.0, 0, MAX_COST_CHUNKS
         for job in of_day:
             if job["chunks"] <= left:
@@ -210,6 +219,7 @@ class Overview:
     async def _cost_of(self, job: Document) -> float | None:
         """Return the cost of a job, of an ended one once; None: not known."""
         ref = JobRef(self.rt.settings.tenant, job["job"])
+        final = job["ended"] and is_recorded(job["finished_at"], self.rt.clock())
 
         async def read() -> float | None:
             record = await self.rt.jobs.read(ref)
@@ -222,14 +232,9 @@ class Overview:
             ("cost", job["job"]),
             read,
             COST_UNITS,
-            state=(job["gen"], job["status"]),
-            final=job["ended"],
+            state=(job["gen"], job["status"], final),
+            final=final,
         )
-
-
-def is_of_day(job: Document, today: str) -> bool:
-    """Return whether a job was active on a day, in UTC."""
-    return not job["ended"] or str(job.get("finished_at", ""))[:10] == today
 
 
 def dependencies(fleet: FleetRecord) -> list[Document]:

@@ -16,9 +16,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from piecework.client import Client
+from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.model import Job
 from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
 from piecework.errors.codes import REGISTRY
+from piecework.explain.situation import if_readable
 from piecework_orchestrator.events import job_events
 from piecework_orchestrator.inspector import (
     Document,
@@ -26,11 +28,11 @@ from piecework_orchestrator.inspector import (
     job_facts,
     require_job,
 )
-from piecework_orchestrator.letters import dead_letter_document
+from piecework_orchestrator.letters import chunk_name, dead_letter_document
 from piecework_orchestrator.results import ended_chunks, result_json
 from piecework_orchestrator.timeline import chunk_timeline
 from piecework_orchestrator.ui.access import Access
-from piecework_orchestrator.ui.action import Action, Subject, chunk_number
+from piecework_orchestrator.ui.action import NAMES, Action, Subject
 from piecework_orchestrator.ui.actions import ACTIONS, offered_to
 from piecework_orchestrator.ui.grid import make_grid
 from piecework_orchestrator.ui.overview import Overview, read_workers
@@ -42,6 +44,8 @@ from piecework_orchestrator.ui.timeline import make_timeline
 
 #: Results on their page, and characters of each.
 MAX_RESULTS, MAX_RESULT_LENGTH = 200, 2_000
+#: Digits of a number that no chunk has.
+MOST_DIGITS: Final = 9
 STYLES: Final = Path(__file__).with_name("static") / "style.css"
 #: A saved page has no actions.
 SAVED: Final = Access(frozenset(), "", actions=False, payloads=False)
@@ -137,7 +141,6 @@ class Pages:
         letter = None
         if chunk["status"] == "DEAD":
             letter = await dead_letter_document(rt, record.ref.chunk(number))
-            letter = letter if self.access.payloads else without_payload(letter)
         values = await read_values(rt, record, number) if self.access.payloads else {}
         job = job_facts(record, rt.clock())
         return self._page(
@@ -151,7 +154,8 @@ class Pages:
 
     async def dead_letters(self, _: Request) -> Response:
         """Show the open dead letters by cause."""
-        return self._page("dead_letters.html", causes=await self.client.causes())
+        causes = await if_readable(self.client.causes())
+        return self._page("dead_letters.html", causes=causes)
 
     async def questions(self, request: Request) -> Response:
         """Show the open questions of the tenant, or of a job."""
@@ -170,7 +174,7 @@ class Pages:
 
     async def workers(self, _: Request) -> Response:
         """Show the workers by their last report."""
-        found = await read_workers(self.client.runtime)
+        found = await if_readable(read_workers(self.client.runtime))
         return self._page("workers.html", workers=found)
 
     # ── change ────────────────────────────────────────────────────────────────
@@ -234,12 +238,13 @@ class Pages:
     async def _job(self, request: Request) -> Document:
         """Return what a job's page shows."""
         rt = self.client.runtime
-        record, ended = await self.jobs.record(request.path_params["job"])
+        record, facts = await self.jobs.record(request.path_params["job"])
         # One after the other: the meter tells what each read takes.
-        parts = await self._parts(record, ended)
-        claims, effects = parts["table"].claims, await self._effects(record)
-        events = await job_events(rt, record, claims)
-        letters = await self.client.job(record.ref.job).dead_letters()
+        parts = await self._parts(record, facts)
+        handle = self.client.job(record.ref.job)
+        effects = [row async for row in handle.effects()] if record.status.ended else []
+        events = await job_events(rt, record, parts["table"].claims)
+        letters = await handle.dead_letters()
         return {
             **parts,
             "events": events,
@@ -250,30 +255,24 @@ class Pages:
             "refresh_s": self.jobs.refresh_s(record),
         }
 
-    async def _parts(self, record: Job, ended: int) -> Document:
+    async def _parts(self, record: Job, facts: Document) -> Document:
         """Return the parts of a job's page that change while it runs."""
         rt, table = self.client.runtime, await self.jobs.table(record)
         return {
-            "job": job_facts(record, rt.clock()),
-            "ended": max(ended, table.ended),
+            "job": job_facts(record, rt.clock()) | facts,
+            "ended": max(facts["ended_chunks"], table.ended),
             "table": table,
             "grid": make_grid(table.statuses),
             "age_s": rt.clock() - table.read_at,
         }
-
-    async def _effects(self, record: Job) -> list[Document]:
-        if not record.status.ended:
-            return []
-        handle = self.client.job(record.ref.job)
-        return [row async for row in handle.effects()]
 
     async def _updates(self, job: str) -> AsyncIterator[str]:
         """Yield an event whenever a part of a job's page changed."""
         yield f"retry: {RETRY_MS}\n\n"
         shown: dict[str, str] = {}
         while True:
-            record, ended = await self.jobs.record(job)
-            parts = await self._parts(record, ended)
+            record, facts = await self.jobs.record(job)
+            parts = await self._parts(record, facts)
             now = {
                 name: self._render(f"{name}.html", **parts)
                 for name in ("summary", "chunks")
@@ -337,27 +336,21 @@ def read_subject(request: Request) -> Subject:
         HTTPException: It names no chunk.
     """
     query = request.query_params
-    chunk = query.get("chunk", "")
-    return Subject(
-        query.get("job", ""),
-        read_chunk(chunk) if chunk else None,
-        query.get("fingerprint", ""),
-        query.get("effect", ""),
-        query.get("question", ""),
-        query.get("pipeline", ""),
-    )
+    chunk = read_chunk(query["chunk"]) if query.get("chunk") else None
+    return Subject(chunk=chunk, **{name: query.get(name, "") for name in NAMES})
 
 
 def read_chunk(name: str) -> int:
-    """Return the number of a chunk in an address.
+    """Return the number of a chunk in an address; the join has a word, as in commands.
 
     Raises:
         HTTPException: It is not one.
     """
-    try:
-        return chunk_number(name)
-    except ValueError:
-        raise HTTPException(400, f"{name[:20]} is not the number of a chunk.") from None
+    if name == chunk_name(JOIN_CHUNK):
+        return JOIN_CHUNK
+    if name.isascii() and name.isdigit() and len(name) < MOST_DIGITS:
+        return int(name)
+    raise HTTPException(400, f"{name[:20]} is not the number of a chunk.")
 
 
 def address_of(action: Action, subject: Subject) -> str:
@@ -374,10 +367,5 @@ def back_to(subject: Subject) -> str:
         return "/"
     if not subject.job:
         return "/dead-letters"
-    page = "" if subject.chunk is None else f"/chunks/{subject.chunk}"
+    page = "" if subject.chunk in {None, JOIN_CHUNK} else f"/chunks/{subject.chunk}"
     return f"/jobs/{subject.job}{page}"
-
-
-def without_payload(letter: Document) -> Document:
-    """Return a dead letter without the values of its payload."""
-    return letter | {"payload": None}

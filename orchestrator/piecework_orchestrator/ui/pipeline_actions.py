@@ -83,7 +83,7 @@ def preview(sentences: list[str], jobs: list[Job]) -> Preview:
     """Return what an action would touch."""
     more = len(jobs) - MAX_LISTED
     if more > 0:
-        sentences.append(f"{count(more, 'more')[:-1]} are not listed.")
+        sentences.append(f"Not listed: {more:,} more.")
     rows = [
         {"job": job.ref.job, "status": job.status, "chunks": f"{job.chunks:,}"}
         for job in jobs[:MAX_LISTED]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from piecework.client import Client
@@ -25,17 +26,12 @@ async def list_questions(client: Client, job: str) -> tuple[list[Document], bool
     source = client.job(job).questions() if job else client.approvals()
     found: list[Document] = []
     async for question in source:
-        if len(found) == MAX_QUESTIONS:
-            return sorted(found, key=by_end), True
-        found.append(
-            question | {"next": next_step(question, iso(client.runtime.clock()))}
-        )
-    return sorted(found, key=by_end), False
-
-
-def by_end(question: Document) -> str:
-    """Return when a question ends."""
-    return str(question["until"])
+        now = iso(client.runtime.clock())
+        found.append(question | {"next": next_step(question, now)})
+        if len(found) > MAX_QUESTIONS:
+            break
+    listed = sorted(found[:MAX_QUESTIONS], key=itemgetter("until"))
+    return listed, len(found) > MAX_QUESTIONS
 
 
 def next_step(question: Document, now: str) -> Document:
@@ -47,7 +43,7 @@ def next_step(question: Document, now: str) -> Document:
 async def preview_answer(client: Client, subject: Subject) -> Preview:
     """Show what a stage asks, and ask for the answer; or what was decided."""
     job = client.job(subject.job)
-    question = await job.question(subject.chunk or 0, subject.question)
+    question = await job.question(subject.one_chunk, subject.question)
     question |= {"next": next_step(question, iso(client.runtime.clock()))}
     question |= {"is_approval": is_approval(question["schema"])}
     return Preview(
@@ -60,7 +56,7 @@ async def preview_answer(client: Client, subject: Subject) -> Preview:
 
 async def answer(client: Client, subject: Subject, fields: Fields) -> str:
     """Answer a question as it was asked when its form was made."""
-    job, chunk = client.job(subject.job), subject.chunk or 0
+    job, chunk = client.job(subject.job), subject.one_chunk
     question = await job.question(chunk, subject.question)
     done = await job.answer(
         chunk,

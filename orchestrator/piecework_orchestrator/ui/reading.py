@@ -24,9 +24,11 @@ from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.paid import Paid, usage_of
+from piecework_orchestrator.cost.job import is_recorded
 from piecework_orchestrator.events import ClaimEvents
 from piecework_orchestrator.inspector import (
     Document,
+    budget_facts,
     explanation,
     progress_of,
     require_chunk,
@@ -89,27 +91,30 @@ class JobReads:
     rt: Runtime
     pacing: Pacing
 
-    async def record(self, job: str) -> tuple[Job, int]:
-        """Return a job, and how many of its chunks have ended.
+    async def record(self, job: str) -> tuple[Job, Document]:
+        """Return a job, and its progress and budget.
 
         Raises:
             NotFoundError: `job.record.not_found`; `job.record.deleted`.
         """
 
-        async def read() -> tuple[Job, int]:
+        async def read() -> tuple[Job, Document]:
             record = await require_job(self.rt, job)
-            return record, int((await progress_of(self.rt, record))["ended_chunks"])
+            progress = await progress_of(self.rt, record)
+            return record, progress | await budget_facts(self.rt, record)
 
         return await self.pacing.get(("record", job), read, RECORD_UNITS)
 
     async def table(self, job: Job) -> ChunkTable:
         """Return the chunks of a job; read them if they may have changed."""
+        ended = job.status.ended
+        final = ended and is_recorded(job.finished_at, self.rt.clock())
         return await self.pacing.get(
             ("chunks", job.ref.job),
             lambda: read_table(self.rt, job),
             CHUNK_UNITS,
-            state=(job.gen, str(job.status)),
-            final=job.status.ended,
+            state=(job.gen, str(job.status), final),
+            final=final,
         )
 
     def forget(self, job: str) -> None:

@@ -6,7 +6,10 @@ if (source) {
   const state = document.getElementById("live");
   const events = new EventSource(source.dataset.live);
   events.addEventListener("open", () => { state.textContent = "live"; });
-  events.addEventListener("error", () => { state.textContent = "reconnecting"; });
+  events.addEventListener("error", () => {
+    const refused = events.readyState === EventSource.CLOSED;
+    state.textContent = refused ? "not live: load the page again" : "reconnecting";
+  });
   events.addEventListener("update", (event) => {
     for (const [id, html] of Object.entries(JSON.parse(event.data))) {
       const part = document.getElementById(id);

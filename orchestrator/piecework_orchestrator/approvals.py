@@ -170,7 +170,7 @@ def ended(ref: ChunkRef, row: QuestionRow, now: float) -> UsageError:
     if not row.has_default:
         step = (
             "If the chunk is DEAD, redrive it: the question is then asked again. "
-            f"`piecework dlq redrive --job {ref.job} --chunk {ref.chunk} --reason WHY`"
+            f"`piecework dlq redrive --job {ref.job} --chunk {ref.name} --reason WHY`"
         )
     return UsageError(message, code="approval.question.timed_out", next_step=step)
 

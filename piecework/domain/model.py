@@ -156,9 +156,14 @@ class ChunkRef:
         """Whether it is the join."""
         return self.chunk == keys.JOIN_CHUNK
 
+    @property
+    def name(self) -> str:
+        """The number, or `join`, as commands take it."""
+        return "join" if self.is_join else str(self.chunk)
+
     def __str__(self) -> str:
         """Return the name for people: job/number."""
-        return f"{self.job}/{'join' if self.is_join else self.chunk}"
+        return f"{self.job}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

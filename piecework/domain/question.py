@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from piecework.domain import records
+from piecework.domain import keys, records
 from piecework.domain.model import iso, moment
 from piecework.domain.rows import Row
 
@@ -263,8 +263,8 @@ class WaitRow(Row):
 
     @property
     def chunk(self) -> int:
-        """The number of the chunk."""
-        return self._int("chunk")
+        """The number of the chunk; `keys.JOIN_CHUNK` for the join."""
+        return records.read_int(self.item, "chunk", self.WHAT, keys.JOIN_CHUNK)
 
     @property
     def gen(self) -> int:

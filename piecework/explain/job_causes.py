@@ -94,7 +94,7 @@ def workers_missing(view: View) -> Iterator[Finding]:
 
 
 def join_open(view: View) -> Iterator[Finding]:
-    """Find that the join waits, or that it failed."""
+    """Find that the join waits or asks, or that it failed."""
     join, job = view.at.join, view.at.job
     if join is None:
         return
@@ -102,7 +102,10 @@ def join_open(view: View) -> Iterator[Finding]:
         message = f"The join failed with {join.error_code}."
         yield view.finding("join.failed", message, 1, since=join.settled_at)
     wait = wait_of(join, view.at.now)
-    if wait is not None and wait.until:
+    if wait is not None and wait.question:
+        message = f"The join waits for the answer of a person: {wait.question}."
+        yield view.finding("answer.waiting", message, 1, until=wait.until)
+    elif wait is not None and wait.until:
         after = f" after {join.error_code}" if join.error_code else ""
         message = f"All chunks have ended; the join waits{after}."
         yield view.finding("join.waiting", message, 1, until=wait.until)

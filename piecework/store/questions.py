@@ -264,7 +264,6 @@ def question_event(
     """Return what webhooks are told of a question; never its text or its answer."""
     number = -1 if step is None else step[0]
     to = step[1].to if step else ""
-    chunk = "join" if ref.is_join else str(ref.chunk)
     asks = {
         "chunk": ref.chunk,
         "stage": row.stage,
@@ -286,9 +285,9 @@ def question_event(
         tenant=ref.tenant,
         pipeline=pipeline,
         job=ref.job,
-        text=f"Chunk {chunk} of job {ref.job} {verb} {row.name!r}"
+        text=f"Chunk {ref.name} of job {ref.job} {verb} {row.name!r}"
         f" in stage {row.stage}; its time ends at {row.until}.",
-        command=f"piecework approvals show {ref.job} {chunk}",
+        command=f"piecework approvals show {ref.job} {ref.name}",
         data={**asks, "until": row.until, **({"to": to} if to else {}), **more},
         asks={} if step is None else {"job": ref.job, **asks, "to": to},
     )

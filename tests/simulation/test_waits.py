@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 
-from piecework import Approval, Context, Escalate, Pipeline, Stage
+from piecework import Approval, Context, Escalate, Pipeline, Results, Stage
+from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.model import ChunkStatus, Job, JobStatus, iso, moment
 from piecework.errors import UsageError
 from piecework.explain.causes import find
@@ -28,7 +29,7 @@ from piecework_orchestrator.approvals import (
     open_questions,
 )
 from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.inspector import chunk_document
+from piecework_orchestrator.inspector import chunk_document, require_job
 from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.redrive import redrive
 from piecework_orchestrator.retry import RetryRequest, retry
@@ -87,20 +88,17 @@ async def told(here: Simulated) -> Counter[tuple[str, int]]:
     return Counter((e.event, e.facts["chunk"]) for e in events if "chunk" in e.facts)
 
 
+async def first_finding(rt: Runtime) -> str:
+    """Return what explains the job first; the workers are not read."""
+    situation = await read_situation(rt, await require_job(rt, REF.job))
+    return find(replace(situation, workers=None))[0].kind.code
+
+
 async def outcome(here: Simulated) -> list[str]:
     """Return the result of each chunk, or the code of its error, after the end."""
-    await ended(here)
+    await here.ended(MINUTE_S)
     chunks = await here.chunks()
     return [str(c.item.get("value") or c.error_code or c.status) for c in chunks]
-
-
-async def ended(here: Simulated, poll_s: float = 60.0) -> Job:
-    """Return the job once it has ended; `poll_s` seconds pass between two reads."""
-    while True:
-        job = await here.rt.jobs.read(REF)
-        if job is not None and job.status.ended:
-            return job
-        await asyncio.sleep(poll_s)
 
 
 def asked(*troubles: str) -> Sequence[Item]:
@@ -120,8 +118,7 @@ def test_one_answer_counts_and_its_stage_repeats_no_call() -> None:
         assert {(c.status, c.attempts, c.claimed_by) for c in chunks} == {
             (ChunkStatus.WAITING, 0, "")
         }
-        job = await here.rt.jobs.read(REF)
-        assert job is not None
+        job = await require_job(here.rt, REF.job)
         wait = (await chunk_document(here.rt, job, 0))["wait"]
         assert wait["text"].startswith("approval ")
 
@@ -299,11 +296,8 @@ def test_an_answer_wakes_its_chunk_though_its_process_dies() -> None:
         given = PersonAnswer('{"approved":true,"comment":""}', "ada", "right")
         assert await questions.write_answer(rt.table, chunk, row, given, rt.clock())
         since = here.world.loop.time()  # and no message is sent
-        job = await rt.jobs.read(REF)
-        assert job is not None
-        told = find(replace(await read_situation(rt, job), workers=None))
-        assert "job.progressing" == told[0].kind.code
-        await ended(here, 1.0)
+        assert await first_finding(rt) == "job.progressing"
+        await here.ended(1.0)
         return here.world.loop.time() - since
 
     assert simulate(act, [asking]) <= 60.0
@@ -322,7 +316,7 @@ def test_a_wait_ends_on_time_whatever_entries_it_has(odd: str) -> None:
             (chunk,) = await here.chunks()
             further = entry(here.rt.table, chunk.ref, chunk.gen, iso(until + 1))
             await here.rt.table.transact([further])
-        await ended(here)
+        await here.ended(MINUTE_S)
         (chunk,) = await here.chunks()
         assert await index.first_due(REF, "9") == []
         return float(chunk.item["value"]) - until
@@ -347,6 +341,26 @@ def test_a_job_whose_chunks_all_wait_costs_few_requests() -> None:
     assert many <= one + 300 / 7 + 130
 
 
+def test_a_join_sleeps_and_asks_as_a_stage_does() -> None:
+    async def join(results: Results) -> None:
+        await results.sleep(hours=1)
+        await results.wait_for("approval", ask="Publish?", timeout=HOUR_S)
+
+    joining = Pipeline("joining", payload=Item, stages=[Stage(sleep)], join=join)
+
+    async def act(here: Simulated) -> str:
+        await here.submit(joining, asked(""))
+        await asyncio.sleep(HOUR_S + 2 * MINUTE_S)
+        assert [q["chunk"] async for q in open_questions(here.rt)] == [JOIN_CHUNK]
+        assert await first_finding(here.rt) == "answer.waiting"
+        await say(here.rt, JOIN_CHUNK)
+        late = await refused(here.rt, JOIN_CHUNK)
+        assert (await here.ended(MINUTE_S)).status is JobStatus.SUCCEEDED
+        return late
+
+    assert "Question 'approval' of a/join has ended" in simulate(act, [joining])
+
+
 def test_a_pause_and_a_cancel_during_a_wait() -> None:
     async def act(here: Simulated) -> tuple[JobStatus, str]:
         rt = here.rt
@@ -364,7 +378,7 @@ def test_a_pause_and_a_cancel_during_a_wait() -> None:
         said = await refused(rt, 1)
         shown = (await chunk_question(rt, REF.chunk(1)))["outcome"]
         assert "its chunk is CANCELLED, and does not wait for it" == shown
-        status = (await ended(here)).status
+        status = (await here.ended(MINUTE_S)).status
         for process in [*here.fleet.workers]:
             here.world.kill(process)  # otherwise one may ask again before the list
         await retry(rt, RetryRequest(REF, "me", "after all"))
@@ -392,7 +406,7 @@ def test_a_deadline_compensates_a_chunk_that_waits() -> None:
     async def act(here: Simulated) -> Job:
         until = here.world.now() + HOUR_S
         await here.fleet.submit(REF, pipeline, asked(""), until, mortal=False)
-        job = await ended(here)
+        job = await here.ended(MINUTE_S)
         assert job.finished_at < iso(until + 60)
         return job
 

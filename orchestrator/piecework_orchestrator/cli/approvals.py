@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 
 from piecework.client import Client
-from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.model import JobRef
 from piecework.domain.question import StepKind
 from piecework.errors import UsageError
@@ -31,6 +30,7 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Column, Document, Output, clean, facts
 from piecework_orchestrator.cli.run import run_client, run_reading
 from piecework_orchestrator.inspector import require_job
+from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.times import format_ago
 
 QuestionOption = Annotated[
@@ -60,7 +60,7 @@ def list_approvals(
         found, more = await take_first(open_questions(rt, job, too_new), limit)
         columns = [
             Column("JOB", "job"),
-            Column("CHUNK", chunk_cell, right=True),
+            Column("CHUNK", lambda row: chunk_name(row["chunk"]), right=True),
             Column("QUESTION", "question"),
             Column("STAGE", "stage", drops=2),
             Column("ASKED", lambda row: format_ago(row["asked_at"], rt.clock())),
@@ -75,7 +75,7 @@ def list_approvals(
             out.say(f"not listed, because a newer version wrote them: {names}")
         if found and out.table:
             first = found[0]
-            chunk = chunk_cell(first)
+            chunk = chunk_name(first["chunk"])
             out.say(f"next: piecework approvals show {first['job']} {chunk}")
 
     run_reading(run, output)
@@ -195,11 +195,6 @@ def read_answer(value: str, *, approve: bool, reject: bool, reason: str) -> Any:
         raise UsageError(message, next_step=step) from error
 
 
-def chunk_cell(row: Document) -> str:
-    """Return the chunk of a question as a command takes it."""
-    return "join" if row["chunk"] == JOIN_CHUNK else str(row["chunk"])
-
-
 def ask_cell(row: Document) -> str:
     """Return what a question asks, on one line."""
     ask = row["ask"]
@@ -208,7 +203,7 @@ def ask_cell(row: Document) -> str:
 
 def answer_step(document: Document) -> str:
     """Return the command that answers a question."""
-    place = f"{document['job']} {chunk_cell(document)}"
+    place = f"{document['job']} {chunk_name(document['chunk'])}"
     simple = "approved" in document["schema"].get("properties", {})
     how = "--approve" if simple else "--value JSON --pipeline MODULE:NAME"
     return f"piecework approvals answer {place} {how} --reason WHY"

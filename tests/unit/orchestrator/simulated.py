@@ -41,13 +41,13 @@ class Simulated:
         """Submit job `a`."""
         assert "done" == await self.fleet.submit(REF, pipeline, items, mortal=False)
 
-    async def ended(self) -> Job:
-        """Return the job once it has ended."""
+    async def ended(self, poll_s: float = 0.25) -> Job:
+        """Return the job once it has ended; `poll_s` seconds pass between two reads."""
         while True:
             job = await self.rt.jobs.read(REF)
             if job is not None and job.status.ended:
                 return job
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(poll_s)
 
     async def chunks(self) -> list[Chunk]:
         """Return the chunks of the job."""

@@ -214,7 +214,8 @@ class ChildCalls:
     functions: CalledFunctions = field(default_factory=CalledFunctions)
     stage_ended: bool = False
     progress_sent_at: float = 0.0
-    clock: Callable[[], float] = time.time
+    local_clock: Callable[[], float] = time.time
+    clock_offset_s: float = 0.0
 
     async def call(
         self,
@@ -253,6 +254,10 @@ class ChildCalls:
             Call(number, spec, name, text, digest, plain, estimates, schema)
         )
         return await self.wait_for_result(number, self.pending[number])
+
+    def clock(self) -> float:
+        """Return the time by the worker's clock, which decides when a sleep ends."""
+        return self.local_clock() + self.clock_offset_s
 
     async def sleep_until(self, _: CallScope, until: float, name: str) -> None:
         """Ask for a sleep; the worker ends this process unless the moment has passed.
@@ -478,6 +483,7 @@ class Child:
         """Start a stage."""
         loop = asyncio.get_running_loop()
         self.calls = ChildCalls(self.channel, loop, stage=request.scope)
+        self.calls.clock_offset_s = request.clock_offset_s
         self.task = asyncio.create_task(self.run(request, self.calls))
 
     async def run(self, request: Run, calls: ChildCalls) -> None:

@@ -62,6 +62,7 @@ class Run:
         values: The values of the earlier stages as JSON, by stage.
         memory_mb: Megabytes beyond the current size of the process; 0: no limit.
         failure: The failure that led to this variant.
+        clock_offset_s: Seconds that the worker's clock is ahead of the machine's.
     """
 
     pipeline: str
@@ -76,6 +77,7 @@ class Run:
     values: Mapping[str, str]
     memory_mb: int
     failure: ErrorEnvelope | None = None
+    clock_offset_s: float = 0.0
     kind: Literal["run"] = "run"
 
 

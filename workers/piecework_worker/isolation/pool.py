@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -52,6 +53,7 @@ class Isolation:
     memory_mb: int
     log: structlog.stdlib.BoundLogger
     blocked_s: float = math.inf
+    local_clock: Callable[[], float] = time.time
     idle: list[Child] = field(default_factory=list)
     draining: set[asyncio.Task[None]] = field(default_factory=set)
     suspects: asyncio.Semaphore = field(
@@ -199,6 +201,7 @@ class Isolation:
             },
             memory_mb=self.memory_mb if own is None else own,
             failure=ctx.failure,
+            clock_offset_s=ctx.caller.clock() - self.local_clock(),
         )
 
     async def close(self) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from piecework_worker.isolation import pool
 from piecework_worker.isolation.messages import Ready, Run, StageResult
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.isolation.process import Child, describe_return_code, open_channel
-from tests.unit.piecework.fakes import Clause, Log, context, envelope
+from tests.unit.piecework.fakes import NOW, Clause, Log, context, envelope
 from tests.unit.workers.isolation.both_ends import pipeline_of
 from tests.unit.workers.virtual_leases import new_lease
 
@@ -97,6 +98,8 @@ async def test_a_child_that_succeeded_runs_the_next_stage(
 
     assert ['"parsed"'] * 3 == [await run(place) for _ in range(3)]
     assert 1 == len(started)
+    clock = FakeSession.orders[0].clock_offset_s + time.time()
+    assert clock == pytest.approx(NOW, abs=60)
     await place.close()
     assert started[0].ended
 

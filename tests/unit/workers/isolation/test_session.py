@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -9,11 +10,12 @@ from piecework.context import Context
 from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
+from piecework.domain.outcome import Sleeping
 from piecework.domain.protocols import ClaimLostError, WaitRequestedError
 from piecework.errors import PermanentError, StoreError, TransientError
 from piecework.resilience.retry import RetryPolicy
 from piecework.saga import stage as stage_run
-from tests.unit.piecework.fakes import Clause, Diary, caller, context
+from tests.unit.piecework.fakes import NOW, Clause, Diary, caller, context
 from tests.unit.workers.isolation.both_ends import bench, pipeline_of
 
 MODEL = Dependency("model", retry=RetryPolicy(attempts=3, base=0.01), layer="llm")
@@ -315,6 +317,17 @@ async def test_a_wait_lets_the_calls_beside_it_end() -> None:
 
     assert b.child.killed
     assert "4" in there.calls.values()
+
+
+async def test_a_sleep_ends_by_the_clock_of_the_worker() -> None:
+    async def sleeps(ctx: Context[Clause]) -> None:
+        await ctx.sleep(hours=1)
+
+    async with bench(sleeps) as b:
+        with pytest.raises(WaitRequestedError) as asked:
+            await b.run(clock_offset_s=NOW - time.time())
+
+    assert asked.value.wait == Sleeping(pytest.approx(NOW + 3600, abs=60))
 
 
 async def seen(what: str) -> None:

@@ -114,6 +114,8 @@ class CallJournal:
             await self.flush()
         except Exception as error:  # noqa: BLE001 -- memory has it; the next flush retries
             telemetry.emit(self.log, "journal.flush_failed", error=type(error).__name__)
+            if not self.is_lost():
+                self._start_timer()
 
     async def flush(self, least: int = 1) -> None:
         """Write the pending answers while there are at least `least`."""

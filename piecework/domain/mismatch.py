@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -99,7 +100,7 @@ def strict_error(
 def mismatch_of_json(value: Any) -> str:
     """Return the first field whose type is not supported at all."""
     for path, part in parts(value):
-        if not children(part) and not is_supported(part):
+        if not any(True for _ in children(part)) and not is_supported(part):
             return f"{at(path)} it has {type_name(part)}; supported is {SUPPORTED}"
     return ""
 
@@ -115,28 +116,26 @@ def is_supported(leaf: Any) -> bool:
 
 def parts(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield a value and its fields with their paths, the outer before the inner."""
-    left: list[tuple[tuple[Any, ...], Any]] = [((), value)]
-    for _ in range(SEARCHED):
-        if not left:
-            return
-        path, part = left.pop(0)
+    found: list[tuple[tuple[Any, ...], Any]] = [((), value)]
+    for path, part in found:  # also what is added meanwhile
         yield path, part
         if len(path) < DEEPEST:
-            left += [((*path, name), field) for name, field in children(part)]
+            fields = islice(children(part), SEARCHED - len(found))
+            found += [((*path, name), field) for name, field in fields]
 
 
-def children(value: Any) -> list[tuple[Any, Any]]:
+def children(value: Any) -> Iterable[tuple[Any, Any]]:
     """Return the fields of a value by their names or numbers."""
     if isinstance(value, BaseModel):
-        return [*value]
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         return [(name, getattr(value, name)) for name in names]
     if isinstance(value, Mapping):
-        return [*value.items()]
+        return value.items()
     if isinstance(value, list | tuple | set | frozenset):
-        return [*enumerate(value)]
-    return []
+        return enumerate(value)
+    return ()
 
 
 def at(path: tuple[Any, ...]) -> str:

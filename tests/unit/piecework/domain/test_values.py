@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from pydantic import AliasPath, BaseModel, ConfigDict, Field, Json, computed_fie
 
 from piecework.answers import misfit
 from piecework.domain import values
+from piecework.domain.mismatch import SEARCHED, parts
 from piecework.errors import PermanentError
 
 
@@ -148,6 +150,15 @@ def test_what_is_nested_too_deeply_to_be_read_is_not_written() -> None:
     with pytest.raises(PermanentError) as caught:
         values.encode(untyped, [value])
     assert "runtime.value.unserialisable" == caught.value.code
+
+
+def test_a_large_value_is_searched_no_further_than_the_bound() -> None:
+    class Large(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield from range(SEARCHED - 1)
+            pytest.fail("a field beyond the bound was read")
+
+    assert len(list(parts(Large()))) == SEARCHED
 
 
 @pytest.mark.parametrize("stored", ['"a"', "{}", "not json", ""])

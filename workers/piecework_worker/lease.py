@@ -121,6 +121,11 @@ class Lease:
         return expired or self.reason is not None
 
     @property
+    def is_settling(self) -> bool:
+        """Whether the interrupted work has ended, and this claim may write its end."""
+        return self._scope is None and self.reason is not InterruptReason.LOST
+
+    @property
     def is_lost(self) -> bool:
         """Whether another worker may own the chunk by now."""
         expires = max(self.acquired_at, self._leased_at) + self.lease_s
@@ -158,8 +163,8 @@ class Lease:
 
     def extend(self, requested_at: float) -> None:
         """Move the deadline to the end of the lease requested at `requested_at`."""
+        self._leased_at = requested_at
         if self._scope is not None and not self.interrupted:
-            self._leased_at = requested_at
             self._scope.reschedule(requested_at + self.lease_s * (1 - MARGIN))
 
     def request_cancel(self, asked: CancelRequest) -> None:
@@ -308,7 +313,7 @@ class LeaseRenewer:
             lease.interrupt(InterruptReason.TIMEOUT)
         elif now - lease.progressed_at > settings.stall_timeout_s:
             lease.interrupt(InterruptReason.STALLED)
-        return not lease.interrupted
+        return not lease.interrupted or lease.is_settling
 
     async def _renew(self, lease: Lease) -> bool:
         requested_at = asyncio.get_running_loop().time()

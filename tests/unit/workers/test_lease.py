@@ -20,6 +20,7 @@ from tests.unit.piecework.store.tables import claim
 from tests.unit.virtual import run_virtually
 from tests.unit.workers.virtual_leases import (
     LEASE,
+    cut_off_after,
     for_ever,
     new_lease,
     time,
@@ -262,6 +263,17 @@ async def test_work_that_ignores_its_interrupt_keeps_no_lease() -> None:
 
 
 @virtually
+async def test_an_interrupted_claim_is_renewed_while_its_end_is_written() -> None:
+    bench = Bench()
+    with bench.lease_renewer.maintain(claim(), None, time()) as one:
+        await cut_off_after(1.0, lambda it: it.interrupt(InterruptReason.STALLED), one)
+        await asyncio.sleep(LEASE / 2)
+        await bench.lease_renewer.renew_all()
+        await asyncio.sleep(LEASE / 2)
+        assert not one.is_lost
+
+
+@virtually
 async def test_a_released_claim_is_not_renewed() -> None:
     bench = Bench()
 
@@ -270,7 +282,7 @@ async def test_a_released_claim_is_not_renewed() -> None:
     await bench.take("a", short)
     await bench.lease_renewer.renew_all()
     assert bench.lease_renewer.leases == {}
-    assert bench.claims.said == []
+    assert ([], []) == (bench.claims.said, bench.log.names())
 
 
 async def felt(bench: Bench, *moments: float) -> list[bool]:
@@ -342,13 +354,6 @@ def test_ended_work_is_freed_without_the_garbage_collector() -> None:
         assert [None] == [work() for work in ended]
     finally:
         gc.enable()
-
-
-@virtually
-async def test_a_lease_renewer_without_leases_emits_nothing() -> None:
-    bench = Bench()
-    await bench.lease_renewer.renew_all()
-    assert ([], []) == (bench.claims.said, bench.log.names())
 
 
 @virtually

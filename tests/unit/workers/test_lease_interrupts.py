@@ -74,21 +74,15 @@ async def test_the_first_reason_counts_and_no_renewal_takes_it_back() -> None:
 
 
 @virtually
-async def test_ended_work_is_not_interrupted() -> None:
+async def test_only_work_that_runs_is_interrupted() -> None:
     lease = new_lease()
+    lease.interrupt(InterruptReason.CANCEL)
     async with lease:
         pass
     lease.interrupt(InterruptReason.CANCEL)
     lease.extend(time())
     assert lease.reason is None
     await asyncio.sleep(2 * LEASE)
-
-
-@virtually
-async def test_a_claim_is_held_until_the_work_on_it_begins() -> None:
-    lease = new_lease()
-    lease.interrupt(InterruptReason.CANCEL)
-    assert lease.reason is None
 
 
 @virtually
@@ -109,36 +103,26 @@ async def test_unwinding_work_is_neither_renewed_nor_interrupted_again() -> None
     assert lease.reason is InterruptReason.LOST
 
 
-@virtually
-async def test_a_cancellation_from_outside_passes_through() -> None:
-    lease = new_lease()
-
-    async def work() -> None:
+@pytest.mark.parametrize("reason", [None, InterruptReason.CANCEL])
+def test_a_cancellation_from_outside_passes_through(
+    reason: InterruptReason | None,
+) -> None:
+    async def work(lease: Lease) -> None:
         async with lease:
             await for_ever()
 
-    task = asyncio.create_task(work())
-    await asyncio.sleep(1.0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert lease.reason is None
+    async def main() -> None:
+        lease = new_lease()
+        task = asyncio.create_task(work(lease))
+        await asyncio.sleep(1.0)
+        if reason is not None:
+            lease.interrupt(reason)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert lease.reason is reason
 
-
-@virtually
-async def test_a_cancellation_from_outside_passes_through_even_with_a_reason() -> None:
-    lease = new_lease()
-
-    async def work() -> None:
-        async with lease:
-            await for_ever()
-
-    task = asyncio.create_task(work())
-    await asyncio.sleep(1.0)
-    lease.interrupt(InterruptReason.CANCEL)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    run_virtually(main())
 
 
 @virtually
@@ -154,20 +138,13 @@ async def test_a_stages_own_time_out_is_not_swallowed() -> None:
     assert lease.reason is None
 
 
-@virtually
-async def test_a_stages_own_cancellation_is_not_swallowed() -> None:
+@pytest.mark.parametrize("error", [StoreError("gone"), asyncio.CancelledError()])
+async def test_an_error_of_the_work_passes_through(error: BaseException) -> None:
     lease = new_lease()
-    with pytest.raises(asyncio.CancelledError):
-        async with lease:
-            raise asyncio.CancelledError
-    assert lease.reason is None
-
-
-@pytest.mark.parametrize("error", [ValueError("no"), StoreError("gone")])
-async def test_an_error_of_the_work_passes_through(error: Exception) -> None:
     with pytest.raises(type(error)):
-        async with new_lease():
+        async with lease:
             raise error
+    assert lease.reason is None
 
 
 @virtually

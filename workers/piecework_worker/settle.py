@@ -52,15 +52,21 @@ async def settle(
     """Write the outcome of a run; return the seconds until the next attempt, or None.
 
     An outage of the store is waited for while the lease is renewed. Each write may be
-    repeated: a write that was applied is recognised by its fence.
+    repeated: a write that was applied is recognised by its fence. So a refused deferral
+    is followed by the outcome that it replaced, which may have been applied.
 
     Raises:
         ClaimLostError: Another worker owns the chunk and settles it.
         StoreError: The outage lasts longer, or AWS refused this one request.
     """
+    first = chunk_run.outcome
     for number in count(1):
         try:
             return await settle_once(chunk_run, job, services)
+        except ClaimLostError:
+            if chunk_run.outcome is first:
+                raise
+            chunk_run.outcome = first
         except StoreError as error:
             if not error.is_outage or number >= SETTLE_ATTEMPTS:
                 raise

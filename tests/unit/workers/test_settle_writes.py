@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -23,7 +24,7 @@ from piecework.domain.outcome import (
 from piecework.errors import StoreError
 from piecework.pipelines import Pipeline
 from piecework.store.results import INLINE_BYTES
-from piecework_worker.settle import SETTLE_ATTEMPTS, settle, write
+from piecework_worker.settle import DEFERRED_FROM, SETTLE_ATTEMPTS, settle, write
 from tests.unit.piecework.fakes import envelope
 from tests.unit.piecework.store.tables import claim
 from tests.unit.virtual import run_virtually
@@ -122,6 +123,19 @@ def test_an_outage_is_waited_for_so_often_and_a_refused_request_never(
     with pytest.raises(StoreError):
         run_virtually(settle(claimed_run(fence=1), JOB, services))
     assert services.settlements.tries == tries
+
+
+def test_a_refused_deferral_may_follow_an_applied_success() -> None:
+    class Unanswered:
+        succeed = AsyncMock(side_effect=[*[StoreError("no")] * DEFERRED_FROM, True])
+        defer = AsyncMock(return_value=False)
+
+    services: Any = WorkerServices()
+    services.settlements, services.rt = Unanswered(), SimpleNamespace(rng=Random(1))
+    run = claimed_run(fence=1)
+    run.outcome, run.ctx.caller.in_flight.acquired_at = Succeeded("1"), 0.0
+    run_virtually(settle(run, JOB, services))
+    assert run.outcome == Succeeded("1")
 
 
 @pytest.mark.parametrize(

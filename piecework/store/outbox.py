@@ -206,8 +206,7 @@ class Outbox:
         facts = {"due_at": until, "claims": delivery.claims + 1}
         update = "due_at = :until, claims = :next"
         values = {"until": until, "next": delivery.claims + 1, "due": delivery.due_at}
-        moved = self._due("Put", mark, until)
-        if not await self._move(delivery, DUE, update, values, moved):
+        if not await self._move(delivery, DUE, update, values, due_at=until):
             return None
         return WebhookDelivery({**delivery.item, **facts})
 
@@ -229,8 +228,7 @@ class Outbox:
         due = iso(self.clock() + seconds)
         update = "due_at = :due, attempts = :attempts, last_error = :error"
         values = {"due": due, "attempts": delivery.attempts + 1, "error": error}
-        moved = self._due("Put", delivery, due)
-        return await self._move(delivery, CLAIMED, update, values, moved)
+        return await self._move(delivery, CLAIMED, update, values, due_at=due)
 
     async def fail(self, delivery: WebhookDelivery, error: str, *, noted: bool) -> bool:
         """Move PENDING -> FAILED after the last attempt.
@@ -315,8 +313,9 @@ class Outbox:
         assignments: str,
         values: dict[str, Any],
         *also: Action,
+        due_at: str = "",
     ) -> bool:
-        """Change a delivery, and replace the mark of its time by those of `also`."""
+        """Change a delivery, and replace the mark of its time by that of `due_at`."""
         values = {"pending": PENDING, **values}
         if ":claims" in condition:
             values["claims"] = delivery.claims
@@ -327,8 +326,9 @@ class Outbox:
             update=f"SET {assignments}",
             values=values,
         )
-        actions: Sequence[Action] = [
-            action,
-            self._due("Delete", delivery, delivery.due_at),
+        moved = [
+            self._due(kind, delivery, at)
+            for kind, at in (("Delete", delivery.due_at), ("Put", due_at))
+            if at and due_at != delivery.due_at
         ]
-        return isinstance(await self.table.transact([*actions, *also]), Written)
+        return isinstance(await self.table.transact([action, *moved, *also]), Written)

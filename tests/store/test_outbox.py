@@ -203,6 +203,17 @@ async def test_a_process_that_dies_as_it_sends_is_followed_with_the_same_event(
     assert (await world.delivery()).attempts == 0
 
 
+async def test_a_retry_at_the_time_of_the_claim_keeps_the_mark(world: World) -> None:
+    await world.subscribe()
+    await world.end_job()
+    (mark,) = await world.outbox.first_due()
+    taken = await world.outbox.take(mark, 30.0)
+    assert taken is not None
+    assert await world.outbox.schedule_retry(taken, 30.0, "HTTP 503")
+    world.store.now += 31
+    assert await world.deliver() == {"webhook delivered": 1}
+
+
 async def test_a_slow_process_that_lost_its_claim_still_records_the_delivery(
     world: World,
 ) -> None:

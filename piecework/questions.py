@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 from piecework.answers import MOST_BYTES, is_model, model_name
 from piecework.domain.keys import is_name
 from piecework.domain.question import Ask, StepKind
+from piecework.domain.records import KIB
 from piecework.errors import UsageError
 
 #: How long something takes: a `timedelta`, or seconds.
@@ -21,6 +22,8 @@ Duration: TypeAlias = timedelta | float
 
 #: Seconds between two steps of a question, at least: each has its own moment.
 APART_S = 0.002
+#: Bytes of a question with its schema: its item has room for an answer, too.
+MOST_ROW_BYTES = 256 * KIB
 #: Steps of a question, at most.
 MOST_STEPS = 20
 
@@ -82,7 +85,7 @@ def declare(
         raise invalid(f"the timeout of {name!r} is {timeout_s:g} s: it is too short")
     if not all(0 <= after <= last for after, _, _ in steps):
         raise invalid(f"a step of {name!r} is not before the end of its time")
-    return Ask(
+    question = Ask(
         name=name,
         ask=ask_text(name, ask),
         model=model_name(model),
@@ -91,6 +94,9 @@ def declare(
         steps=[(apart(s, n), kind, to) for n, (s, kind, to) in enumerate(steps)],
         default=None if default is None else default.model_dump_json(),
     )
+    if question.size > MOST_ROW_BYTES:
+        raise invalid(f"{name!r} has in all more than {MOST_ROW_BYTES:,} bytes")
+    return question
 
 
 def apart(step_s: float, number: int) -> float:

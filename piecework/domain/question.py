@@ -92,6 +92,13 @@ class Ask:
     steps: Sequence[tuple[float, StepKind, str]] = ()
     default: str | None = None
 
+    @property
+    def size(self) -> int:
+        """The bytes of its texts, which have no limit each."""
+        receivers = [to for _, _, to in self.steps]
+        texts = [self.ask, self.answer_schema, self.default or "", *receivers]
+        return len("".join(texts).encode())
+
     def at(self, stage: str, name: str, now: float) -> Question:
         """Return the question that the first run of a stage asks now."""
         steps = [Step(iso(now + s), kind, to) for s, kind, to in self.steps]

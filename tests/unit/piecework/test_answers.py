@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, RootModel, field_validator
 
 from piecework.answers import decode_answer, encode_answer, model_name
 from piecework.errors import PermanentError, UsageError
+from piecework.questions import MOST_ROW_BYTES, Approval, Escalate, declare
 
 
 class Kind(Enum):
@@ -141,3 +142,9 @@ def test_odd_schemas_and_answers(
     with pytest.raises(UsageError) as refused:
         encode_answer(ELSEWHERE, schema, value)
     assert refused.value.code == "approval.answer.invalid"
+
+
+def test_a_question_that_fits_into_no_item_is_refused() -> None:
+    default = Approval(approved=True, comment="é" * (MOST_ROW_BYTES // 2))
+    with pytest.raises(UsageError, match="in all more than 262,144"):
+        declare("q", "?", Approval, 3600, (), Escalate(60), default)

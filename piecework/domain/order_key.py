@@ -7,6 +7,7 @@ the rule, never the key.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -59,7 +60,8 @@ def read_order_key(
             part=part,
         )
     # The number 7 and the text "7" are two keys.
-    return f"{type(found).__name__}:{found}"
+    # Two systems may write one name with other bytes.
+    return f"{type(found).__name__}:{unicodedata.normalize('NFC', str(found))}"
 
 
 def problem_of(found: object) -> str:
@@ -69,5 +71,5 @@ def problem_of(found: object) -> str:
     if not 1 <= len(str(found)) <= MAX_ORDER_KEY:
         return f"it has {len(str(found))} characters, not 1 to {MAX_ORDER_KEY}"
     if not str(found).isprintable():
-        return "it has control characters"
+        return "it has characters that cannot be printed"
     return ""

@@ -166,7 +166,8 @@ def test_an_error_raised_by_the_label_function_is_passed_on(pipeline: Pipeline) 
 
 
 @pytest.mark.parametrize(
-    ("found", "key"), [("a 7", "str:a 7"), (7, "int:7"), ("7", "str:7"), (None, "")]
+    ("found", "key"),
+    [("Zoe\u0308 7", "str:Zo\u00eb 7"), (7, "int:7"), ("7", "str:7"), (None, "")],
 )
 def test_an_order_key_is_a_short_text_an_integer_or_none(
     found: object, key: str, pipeline: Pipeline

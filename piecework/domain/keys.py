@@ -364,9 +364,9 @@ def calls_sk(chunk: int, gen: int, fence: int, page: int) -> str:
     return f"{work_prefix(chunk)}{CALLS_ROWS}{gen:04d}#{fence:04d}#{page:04d}"
 
 
-def claim_of_calls_part(part: str) -> tuple[int, int]:
-    """Return the generation and the fence of a page of the call journal."""
-    _, gen, fence, _ = part.split("#")
+def claim_of_part(part: str) -> tuple[int, int]:
+    """Return the generation and the fence of a page of the call journal, or error."""
+    _, gen, fence, *_ = part.split("#")
     return int(gen), int(fence)
 
 

@@ -291,7 +291,7 @@ class Work:
     @property
     def calls(self) -> list[CallsRow]:
         """The pages of the call journal, the oldest first."""
-        return [CallsRow(item) for item in self._kind(keys.CALLS_ROWS)]
+        return [CallsRow(self.rows[p]) for p in self._by_claim(keys.CALLS_ROWS)]
 
     def calls_of(self, fence: int, gen: int | None = None) -> list[CallsRow]:
         """Return the pages of one claim, the oldest first; None: of any generation.
@@ -299,11 +299,10 @@ class Work:
         The fence of a chunk rises over all generations. A join starts again with each.
         """
         found = []
-        for part, item in self.rows.items():
-            if part.startswith(keys.CALLS_ROWS):
-                its_gen, its_fence = keys.claim_of_calls_part(part)
-                if its_fence == fence and gen in {None, its_gen}:
-                    found.append(CallsRow(item))
+        for part in self._by_claim(keys.CALLS_ROWS):
+            its_gen, its_fence = keys.claim_of_part(part)
+            if its_fence == fence and gen in {None, its_gen}:
+                found.append(CallsRow(self.rows[part]))
         return found
 
     @property
@@ -314,7 +313,7 @@ class Work:
     @property
     def errors(self) -> list[ErrorRow]:
         """The errors that ended earlier claims, the oldest first."""
-        return [ErrorRow(item) for item in self._kind(keys.ERROR_ROWS)]
+        return [ErrorRow(self.rows[p]) for p in self._by_claim(keys.ERROR_ROWS)]
 
     @property
     def compensated(self) -> list[CompensatedRow]:
@@ -332,6 +331,11 @@ class Work:
 
     def _kind(self, beginning: str) -> list[Item]:
         return [row for part, row in self.rows.items() if part.startswith(beginning)]
+
+    def _by_claim(self, beginning: str) -> list[str]:
+        """Return the parts of a kind by claims: as a text, 10000 is before 9999."""
+        parts = [part for part in self.rows if part.startswith(beginning)]
+        return sorted(parts, key=keys.claim_of_part)
 
 
 async def read_work(table: Table, ref: ChunkRef) -> Work:

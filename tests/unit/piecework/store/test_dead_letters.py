@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 from piecework.cost.units import item_size
+from piecework.domain import keys
 from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.domain.rows import ErrorRow
 from piecework.settings import Settings
+from piecework.store.checkpoints import Work
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.serialization import to_item
 from tests.unit.piecework.fakes import envelope
@@ -20,6 +22,13 @@ LARGEST = 400 * 1024
 LONG: Any = {"message": "\U0001f4a5" * 512, "cause": "\U0001f4a5" * 256}
 #: The errors that a dead letter has at most.
 MAX_ERRORS = 32
+
+
+def test_the_errors_of_a_chunk_are_in_the_order_of_its_claims() -> None:
+    claims = [(1, 9_999), (1, 10_000), (2, 10_001)]
+    parts = [keys.work_part(3, keys.error_sk(3, *claim)) for claim in claims]
+    errors = Work({part: {"part": part} for part in sorted(parts)}, None).errors
+    assert [row.item["part"] for row in errors] == parts
 
 
 async def test_a_chunk_with_very_many_errors_can_still_be_dead_lettered() -> None:

@@ -43,6 +43,9 @@ class Draws:
     with_messages: set[str] = field(default_factory=set)
     turns: Turns = field(default_factory=Turns)
     _backlogs: dict[JobRef, Backlog] = field(default_factory=dict)
+    #: Generations of jobs that were hinted since the last regular read: the messages of
+    #: a drained backlog cause no further read.
+    _hinted: set[tuple[JobRef, int]] = field(default_factory=set)
     _read_at: float = -inf
     _checked_at: float = -inf
 
@@ -53,7 +56,10 @@ class Draws:
 
     def hint(self, job: Job) -> None:
         """Read the backlogs again soon, because a received message is of such a job."""
-        if job.backlog_start is not None and job.ref not in self._backlogs:
+        # The backlog of a job with a sample may be opened after a first hint.
+        hinted = (job.ref, job.gen) in self._hinted and not job.sample
+        if job.backlog_start is not None and not (hinted or job.ref in self._backlogs):
+            self._hinted.add((job.ref, job.gen))
             self._read_at = -inf
             self.services.next_chunks.wake.set()
 
@@ -78,6 +84,8 @@ class Draws:
             pause = min(pause, receive_wait_s(rt))
         if self._now() - self._read_at < pause:
             return
+        if self._read_at > -inf:
+            self._hinted.clear()
         self._read_at = self._now()
         self._backlogs = {
             backlog.ref: backlog
@@ -135,6 +143,7 @@ class Draws:
         job = await self._job(backlog)
         if job is None:
             del self._backlogs[backlog.ref]
+            self._hinted.discard((backlog.ref, backlog.gen))
             return
         drawn, after = await self.services.rt.backlogs.draw(backlog, most)
         if after is None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -252,3 +253,18 @@ async def test_it_is_not_expected_to_receive_once_no_receive_is_under_way() -> N
 
         assert 32 == len(hands.active)
         assert {} == one.services.liveness.due
+
+
+@virtually
+async def test_the_messages_of_a_drained_job_cause_one_read_of_the_backlogs() -> None:
+    async with receiving(Sqs(0)) as (one, _, running):
+        running.cancel()
+        read = Mock(side_effect=NoBacklogs().of_queue)
+        one.services.rt.backlogs = SimpleNamespace(of_queue=read)  # type: ignore[assignment]
+        job: Any = SimpleNamespace(ref="job", gen=1, backlog_start=64, sample=())
+        for wait_s, gen, reads in ((0, 1, 1), (0, 1, 1), (0, 2, 2), (POLL_S, 2, 3)):
+            await asyncio.sleep(wait_s)
+            job.gen = gen
+            one.draws.hint(job)
+            await one.draws.read_if_due()
+            assert read.call_count == reads

@@ -103,7 +103,7 @@ NO_CAP: Final = Cap()
 
 def usd_text(nano_usd: int) -> str:
     """Return an amount of money with at least two decimals."""
-    dollars = f"{Decimal(nano_usd) / NANO:,.6f}".rstrip("0")
+    dollars = f"{Decimal(nano_usd) / NANO:,.9f}".rstrip("0")
     whole, _, rest = dollars.partition(".")
     return f"{whole}.{rest:0<2} USD"
 

@@ -93,6 +93,10 @@ def test_a_budget_is_read_exactly(usd: object, tokens: object, cap: Cap) -> None
     assert parse_cap(usd, tokens) == cap
 
 
+def test_a_small_budget_is_shown_exactly() -> None:
+    assert parse_cap("0.0000004", None).text() == "0.0000004 USD"
+
+
 @pytest.mark.parametrize("given", ["0", "-1", "abc", "1e9", "NaN", "1.0000000001"])
 def test_no_amount_of_money_is_refused(given: str) -> None:
     with pytest.raises(UsageError) as error:

@@ -55,9 +55,9 @@ NOT_CODE: Final = {
 FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
-    "files": 376,
-    "lines": 49_010,
-    "test_lines": 74_090,
+    "files": 380,
+    "lines": 49_065,
+    "test_lines": 74_100,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

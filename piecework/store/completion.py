@@ -201,7 +201,7 @@ class SnapshotCache:
             return None
         builder = SnapshotBuilder([])
         async for chunk in all_chunks(table, job.ref, job.chunks):
-            if not chunk.status.terminal:
+            if not has_ended(chunk):
                 self._open = chunk.ref
                 return None
             builder.add(chunk)
@@ -212,7 +212,7 @@ class SnapshotCache:
         if ref is None or ref.of != job.ref:
             return False
         chunk = await read_chunk(table, ref)
-        return chunk is not None and not chunk.status.terminal
+        return chunk is not None and not has_ended(chunk)
 
     def keep(self, job: Job, snapshot: JobSnapshot) -> None:
         """Keep a snapshot for the join of this generation.
@@ -243,6 +243,11 @@ def compensation_of(chunk: Chunk) -> str:
     return (
         CompensationResult.NOT_REQUESTED if started else CompensationResult.NOT_NEEDED
     )
+
+
+def has_ended(chunk: Chunk) -> bool:
+    """Return whether the chunk has ended."""
+    return chunk.status.terminal
 
 
 # ── tallies of ended chunks ───────────────────────────────────────────────────

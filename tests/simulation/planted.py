@@ -32,6 +32,7 @@ from piecework.store import (
     settlements,
 )
 from piecework_worker import executor
+from piecework_worker.work_item import MessageAction
 
 Patch = pytest.MonkeyPatch
 ANY_OF_THEM = "(gen = :gen OR fence = :fence OR claim_token = :token)"
@@ -74,7 +75,7 @@ def losers_delete_their_message(patch: Patch) -> None:
 
     async def impatient(answer: Any, *more: Any) -> Any:
         held = isinstance(answer, Busy)
-        return executor.MessageAction.DISCARD if held else await refused(answer, *more)
+        return MessageAction.DISCARD if held else await refused(answer, *more)
 
     patch.setattr(executor, "handle_refusal", impatient)
 

@@ -66,7 +66,7 @@ EQUIVALENT: dict[Key, str] = {
         ),
     ): "a chunk names one entry, so the two write different chunks",
     (
-        "workers/piecework_worker/executor.py",
+        "workers/piecework_worker/work_item.py",
         "is_paused",
         "`job is not None` as True",
     ): "a chunk was claimed, so its job is not deleted; the types alone ask for it",

@@ -24,6 +24,8 @@ PATHS = [
     "piecework/reconciler/loop.py",
     "piecework/reconciler/liveness.py",
     "workers/piecework_worker/executor.py",
+    "workers/piecework_worker/refusals.py",
+    "workers/piecework_worker/work_item.py",
     "workers/piecework_worker/lease.py",
     "workers/piecework_worker/settle.py",
     "workers/piecework_worker/notifier.py",

@@ -48,7 +48,7 @@ SEQUENCES = [
     "piecework/resilience/budget.py",
     "piecework/resilience/shares.py",
     "workers/piecework_worker/acks.py",
-    "workers/piecework_worker/assembly.py",
+    "workers/piecework_worker/load_state.py",
     "workers/piecework_worker/cancelled_jobs.py",
     "workers/piecework_worker/draws.py",
     "workers/piecework_worker/early_outcomes.py",

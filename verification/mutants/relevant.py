@@ -15,6 +15,7 @@ FIRST = {
     "reclaim": ["reconciler", "crashes"],
     "cancel": ["cancel"],
     "executor": ["claims", "crashes", "cancel"],
+    "refusals": ["claims", "crashes", "cancel"],
     "notifi": ["notify", "deadline"],
     "settle": ["jobs", "saga", "dead_letters", "breaker", "cancel", "costs"],
     "early_outcomes": ["crashes", "saga", "cancel"],

@@ -1,56 +1,44 @@
-"""Load what a claimed chunk needs, and build the objects that it runs with."""
+"""Build the objects that a claimed chunk runs with."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import structlog
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel
 
-from piecework import telemetry
-from piecework.aws.objects import MOST_BYTES, PayloadRef
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call
 from piecework.calls.caller import Caller
 from piecework.calls.equal_calls import EqualCalls
 from piecework.calls.usage import ClaimUsage, UsageReporter
 from piecework.context import Context, Results
-from piecework.domain import values
 from piecework.domain.claim import Claim
-from piecework.domain.model import Job, moment
+from piecework.domain.model import Job
 from piecework.domain.outcome import Outcome, Released
 from piecework.domain.protocols import (
     CancelRequest,
-    CancelRequestedError,
-    WaitRequestedError,
 )
-from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.domain.rows import ErrorRow
-from piecework.errors import PermanentError
-from piecework.errors.classify import classify
 from piecework.jobs.fan_in import Certificate, StoredJobResults
-from piecework.pipelines import JOIN, RUN, Pipeline, Stage
+from piecework.pipelines import JOIN, Pipeline, Stage
 from piecework.resilience.retry import RetryTime
 from piecework.saga.compensation import may_compensate
 from piecework.saga.recovery import RecoveryLimits
-from piecework.saga.stage import run_in_process
 from piecework.settings import Settings
 from piecework.store.cancellation import AT_PIVOT
-from piecework.store.checkpoints import ChunkCheckpoints, read_work
-from piecework.store.completion import JobSnapshot, take_snapshot
+from piecework.store.checkpoints import ChunkCheckpoints
+from piecework.store.completion import JobSnapshot
 from piecework.store.effects import EffectLedger
 from piecework.store.idempotency import TableIdempotency
 from piecework.store.journal import CallJournal, TableResponses
 from piecework.store.questions import ChunkQuestions
-from piecework.telemetry.traces import note_payload
 from piecework_worker.lease import Lease
-from piecework_worker.services import RunningStage, WorkerServices
+from piecework_worker.services import WorkerServices
+from piecework_worker.stage_runner import WorkerStageRunner
 
 #: The share of `max_runtime_s` after which no call of a claim waits for quota.
 QUOTA_SHARE = 0.75
@@ -274,165 +262,3 @@ def join_as_pipeline(pipeline: Pipeline) -> Pipeline:
 
 async def default_join(ctx: Context[Any]) -> None:
     """Do nothing: the default join of a pipeline, whose job still ends by a join."""
-
-
-# ── run the stages of a claim ─────────────────────────────────────────────────
-#
-# The stages of a suspect chunk run in a child: if they kill or block their process
-# again, the worker and its other chunks live on, and the failure is the chunk's own.
-#
-# It also measures the duration of each stage. A stopping worker uses the durations to
-# decide which stages it waits for.
-
-
-RunStage: TypeAlias = Callable[[Stage, Context[Any], str], Awaitable[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerStageRunner:
-    """Run the stages of a claim."""
-
-    lease: Lease
-    services: WorkerServices
-
-    async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
-        """Run one variant of a stage, or its compensation; return its value as JSON."""
-        services, now = self.services, asyncio.get_running_loop().time
-        run, claim = self.runner_of(stage, ctx), self.lease.claim
-        alone = claim.is_suspect and run is run_in_process
-        under_way = RunningStage(ctx.pipeline.name, ctx.stage, now())
-        services.running_stages[claim.token] = under_way
-        code, outcome = "", "interrupted"
-        try:
-            with services.blocked_loop.watch(stage, ctx):
-                async with (
-                    services.exclusive.alone(self.lease.waiting)
-                    if alone
-                    else nullcontext()
-                ):
-                    value = await run(stage, ctx, variant)
-            outcome = "returned"
-        except (CancelRequestedError, WaitRequestedError):
-            raise
-        except Exception as error:
-            # A function that was left for a wait or a cancel has not failed.
-            left = CancelRequestedError | WaitRequestedError
-            if not isinstance(ctx.caller.stop_reason, left):
-                code, outcome = classify(error).code, "failed"
-            raise
-        finally:
-            del services.running_stages[claim.token]
-            telemetry.emit(
-                ctx.log,
-                "stage.ended",
-                stage=stage.name,
-                variant=variant,
-                outcome=outcome,
-                duration_ms=round((now() - under_way.started_at) * 1000),
-                error_code=code,
-            )
-        services.stage_durations.record(under_way, now())
-        return value
-
-    def runner_of(self, stage: Stage, ctx: Context[Any]) -> RunStage:
-        """Return what runs the stage without harm to the worker's other chunks.
-
-        A join runs in the worker, because it streams the results of its job.
-        """
-        isolation, loop = self.services.isolation, self.services.blocked_loop
-        if isolation is None or isinstance(ctx, Results):
-            return run_in_process
-        if stage.isolate:
-            return isolation.run
-        blocks = (ctx.pipeline.name, stage.name) in loop.stages
-        if blocks or self.lease.claim.is_suspect:
-            return partial(isolation.run_suspect, waiting=self.lease.waiting)
-        return run_in_process
-
-
-# ── load what a claimed chunk needs ───────────────────────────────────────────
-
-#: The bounds of one chunk's payload: plain JSON data, whatever its source.
-BOUNDS = Bounds(MOST_BYTES)
-#: Field paths that an error message names at most.
-SHOWN = 5
-
-
-async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> None:
-    """Load the state of a chunk run; a first claim needs at most one read.
-
-    Raises:
-        PieceworkError: The payload or a checkpoint does not match its record.
-    """
-    if not chunk_run.claim.is_first:
-        await load_progress(chunk_run, services)
-    if isinstance(chunk_run.ctx, Results):
-        rt = services.rt
-        # Cached here if this worker started to finish the job.
-        snapshot = rt.snapshots.take(job.ref, chunk_run.claim.gen)
-        if snapshot is None:
-            snapshot = await take_snapshot(rt.table, job.ref, job.chunks)
-        chunk_run.snapshot = snapshot
-        chunk_run.ctx.job_results = StoredJobResults(
-            rt.table, rt.objects, job.ref, snapshot
-        )
-    else:
-        await load_payload(chunk_run, services)
-
-
-async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
-    """Load the checkpoints, calls, effects and errors of earlier claims."""
-    work = await read_work(services.rt.table, chunk_run.claim.ref)
-    chunk = chunk_run.claim.chunk
-    counts = chunk_run.ctx.caller.counts
-    counts.deferrals, counts.failed_probes = chunk.deferrals, chunk.failed_probes
-    counts.breaker_deferrals = chunk.breaker_deferrals
-    counts.budget_deferrals = chunk.budget_deferrals
-    if chunk.breaker_since:
-        counts.breaker_since = moment(chunk.breaker_since)
-    if chunk.pivot_untried_fence == chunk_run.claim.fence - 1:
-        counts.untried = chunk.stage
-    chunk_run.error_history = work.errors
-    chunk_run.ledger.load(work.effects)
-    chunk_run.ctx.caller.in_flight.note_earlier_claim(chunk_run.ledger.in_flight_s)
-    await chunk_run.journal.load(work.calls)
-    chunk_run.questions.load(work.questions)
-    await chunk_run.checkpoints.load(work)
-
-
-async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
-    """Read, check and validate the payload.
-
-    Raises:
-        PermanentError: `runtime.payload.invalid`: the payload does not fit the
-            pipeline's model, which must have changed since the submit. The message
-            names the fields but never contains their values.
-    """
-    chunk, model = chunk_run.claim.chunk, chunk_run.pipeline.payload
-    content = await services.payloads.read(
-        chunk.ref.tenant,
-        chunk.ref.job,
-        PayloadRef.parse(chunk.payload),
-        chunk.payload_sha256,
-    )
-    try:
-        read_json(content, BOUNDS)
-        chunk_run.ctx.payload = values.read_payload(model, content)
-        note_payload(chunk_run.ctx.payload)
-    except JsonRefusedError as error:
-        message = f"The payload cannot be read: {error}."
-        raise PermanentError(message, code="runtime.payload.invalid") from error
-    except ValidationError as error:
-        fields = sorted({field_path(e, model) for e in error.errors()})
-        message = f"The payload does not fit {model.__name__}: {fields[:SHOWN]}."
-        raise PermanentError(message, code="runtime.payload.invalid") from error
-
-
-def field_path(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    """Return the path of an invalid field, with `*` for each name outside the model.
-
-    A mapping key or an extra field name is customer data, so the message omits it.
-    """
-    first, *inner = detail["loc"] or ("payload",)
-    known = str(first) if first in {"payload", *model.model_fields} else "*"
-    return ".".join([known, *(str(n) if isinstance(n, int) else "*" for n in inner)])

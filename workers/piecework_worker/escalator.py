@@ -15,9 +15,10 @@ from piecework.domain.model import Job
 from piecework.errors.classify import classify
 from piecework.jobs.escalation import ladders_of, reach
 from piecework.store.ladders import Climber, Ladders
-from piecework_worker.executor import MessageAction, WorkItem, leave_to_other_workers
 from piecework_worker.notifier import MAX_ATTEMPTS, retry_delay_s
+from piecework_worker.refusals import leave_to_other_workers
 from piecework_worker.services import WorkerServices
+from piecework_worker.work_item import MessageAction, WorkItem
 
 
 async def escalate(

@@ -15,8 +15,8 @@ from piecework.domain.model import CANCELLABLE, Job, JobStatus, moment
 from piecework.domain.notification import NotificationRow, read_notification
 from piecework.errors.classify import classify
 from piecework.store.notifications import PENDING, Notifications
-from piecework_worker.executor import MessageAction, WorkItem, hide_message
 from piecework_worker.services import WorkerServices
+from piecework_worker.work_item import MessageAction, WorkItem, hide_message
 
 GIVEN_UP = "job.notification.failed"
 #: Attempts per notification: fewer than the ten receives after which SQS moves a

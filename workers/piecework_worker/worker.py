@@ -22,16 +22,13 @@ from piecework_worker.cancel_watcher import CancelWatcher
 from piecework_worker.draws import Draws
 from piecework_worker.early_outcomes import defer_to_newer_worker
 from piecework_worker.escalator import escalate
-from piecework_worker.executor import (
-    MessageAction,
-    WorkItem,
-    execute,
-    leave_until_slot,
-)
+from piecework_worker.executor import execute
 from piecework_worker.lease import InterruptReason
 from piecework_worker.notifier import notify_job
 from piecework_worker.receiver import Receiver
+from piecework_worker.refusals import leave_until_slot
 from piecework_worker.services import WorkerServices
+from piecework_worker.work_item import MessageAction, WorkItem
 
 #: Seconds, at most, for which a message keeps its slot after an outage of the store.
 OUTAGE_S = 5.0

@@ -18,8 +18,8 @@ from piecework.store.jobs import Jobs, active_mark
 from piecework.store.notifications import notification_put
 from piecework.store.table import Item, Table
 from piecework_simulation.aws.dynamodb import DynamoDB
-from piecework_worker.executor import MessageAction, WorkItem
 from piecework_worker.notifier import notify_job
+from piecework_worker.work_item import MessageAction, WorkItem
 from tests.unit.piecework.fakes import Clause, Highest, Log
 from tests.unit.workers.virtual_leases import time
 

@@ -27,14 +27,12 @@ from piecework.domain.outcome import Cancelled, Succeeded
 from piecework.domain.protocols import ClaimLostError
 from piecework.settings import Settings
 from piecework.store.table import Refused, Written
-from piecework_worker import executor
+from piecework_worker import executor, refusals
 from piecework_worker.executor import (
-    LEFT_S,
-    MessageAction,
-    WorkItem,
     execute,
-    handle_refusal,
 )
+from piecework_worker.refusals import LEFT_S, handle_refusal
+from piecework_worker.work_item import MessageAction, WorkItem
 from tests.unit.piecework.fakes import NOW, Log, Lowest
 from tests.unit.piecework.store.tables import REF, claim
 
@@ -204,7 +202,7 @@ async def test_a_refused_worker_cancels_an_unclaimed_chunk(
         cancelled.append((found.gen, now))
         return wins
 
-    monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
+    monkeypatch.setattr(refusals, "cancel_unclaimed", cancel)
     assert await handle_refusal(CancelPending(chunk(2)), TURN, JOB, here) is end
     assert cancelled == [(2, NOW)]
     assert here.said == ([] if wins else [("hide", "receipt", 0.0)])
@@ -213,7 +211,7 @@ async def test_a_refused_worker_cancels_an_unclaimed_chunk(
 async def test_a_refused_worker_leaves_compensation_to_workers_with_the_pipeline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(executor, "cancel_unclaimed", None)
+    monkeypatch.setattr(refusals, "cancel_unclaimed", None)
     here, found = world(), chunk(2, compensate_requested=True)
     assert (
         await handle_refusal(CancelPending(found), TURN, JOB, here)
@@ -235,7 +233,7 @@ async def test_a_chunk_to_compensate_gets_its_direction_and_its_claim_at_once(
 
     came_to(Succeeded("1"), None)
     monkeypatch.setattr(executor, "set_unclaimed_direction", turn)
-    monkeypatch.setattr(executor, "cancel_unclaimed", cancel)
+    monkeypatch.setattr(refusals, "cancel_unclaimed", cancel)
     facts = {"compensate_requested": True} if compensate_requested else {}
     here = world(CancelPending(chunk(2, fence=4, **facts)), claim(gen=2))
     end = await execute(TURN, JOB, here)

@@ -17,8 +17,9 @@ from piecework.domain.outcome import (
 )
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework_worker.early_outcomes import MAX_DELAY_S, retry_delay
-from piecework_worker.executor import MessageAction, WorkItem, handle_refusal
 from piecework_worker.next_chunks import NextChunks
+from piecework_worker.refusals import handle_refusal
+from piecework_worker.work_item import MessageAction, WorkItem
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF

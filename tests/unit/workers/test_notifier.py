@@ -9,7 +9,7 @@ import pytest
 from piecework.domain.model import CANCELLABLE, JobStatus
 from piecework.store.notifications import ABANDONED, DELIVERED
 from piecework_worker import notifier
-from piecework_worker.executor import MessageAction
+from piecework_worker.work_item import MessageAction
 from tests.unit.piecework.fakes import Killed
 from tests.unit.virtual import run_virtually
 from tests.unit.workers.notified import LEASE_S, SKEW_S, Notified

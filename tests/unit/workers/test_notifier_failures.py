@@ -9,7 +9,7 @@ import pytest
 from piecework.domain.model import JobStatus
 from piecework.store.notifications import ABANDONED, PENDING
 from piecework_worker import notifier
-from piecework_worker.executor import MessageAction
+from piecework_worker.work_item import MessageAction
 from tests.unit.workers.notified import LEASE_S, Notified, not_now
 from tests.unit.workers.virtual_leases import for_ever, time, virtually
 

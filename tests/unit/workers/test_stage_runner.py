@@ -9,11 +9,12 @@ import pytest
 from piecework.context import Context
 from piecework.pipelines import Pipeline, Stage
 from piecework.settings import Settings
-from piecework_worker.assembly import WorkerStageRunner, latest_start
+from piecework_worker.assembly import latest_start
 from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.lease import Lease
 from piecework_worker.loop_watchdog import BlockedLoop
 from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
+from piecework_worker.stage_runner import WorkerStageRunner
 from tests.unit.piecework.fakes import Clause, context
 from tests.unit.workers.virtual_leases import LEASE, new_lease, time, virtually
 

@@ -1,0 +1,104 @@
+"""Load what a claimed chunk needs: its payload, and the records of earlier claims."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from piecework.aws.objects import MOST_BYTES, PayloadRef
+from piecework.context import Results
+from piecework.domain import values
+from piecework.domain.model import Job, moment
+from piecework.domain.records import Bounds, JsonRefusedError, read_json
+from piecework.errors import PermanentError
+from piecework.jobs.fan_in import StoredJobResults
+from piecework.store.checkpoints import read_work
+from piecework.store.completion import take_snapshot
+from piecework.telemetry.traces import note_payload
+from piecework_worker.assembly import ChunkRun
+from piecework_worker.services import WorkerServices
+
+#: The bounds of one chunk's payload: plain JSON data, whatever its source.
+BOUNDS = Bounds(MOST_BYTES)
+#: Field paths that an error message names at most.
+SHOWN = 5
+
+
+async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> None:
+    """Load the state of a chunk run; a first claim needs at most one read.
+
+    Raises:
+        PieceworkError: The payload or a checkpoint does not match its record.
+    """
+    if not chunk_run.claim.is_first:
+        await load_progress(chunk_run, services)
+    if isinstance(chunk_run.ctx, Results):
+        rt = services.rt
+        # Cached here if this worker started to finish the job.
+        snapshot = rt.snapshots.take(job.ref, chunk_run.claim.gen)
+        if snapshot is None:
+            snapshot = await take_snapshot(rt.table, job.ref, job.chunks)
+        chunk_run.snapshot = snapshot
+        chunk_run.ctx.job_results = StoredJobResults(
+            rt.table, rt.objects, job.ref, snapshot
+        )
+    else:
+        await load_payload(chunk_run, services)
+
+
+async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
+    """Load the checkpoints, calls, effects and errors of earlier claims."""
+    work = await read_work(services.rt.table, chunk_run.claim.ref)
+    chunk = chunk_run.claim.chunk
+    counts = chunk_run.ctx.caller.counts
+    counts.deferrals, counts.failed_probes = chunk.deferrals, chunk.failed_probes
+    counts.breaker_deferrals = chunk.breaker_deferrals
+    counts.budget_deferrals = chunk.budget_deferrals
+    if chunk.breaker_since:
+        counts.breaker_since = moment(chunk.breaker_since)
+    if chunk.pivot_untried_fence == chunk_run.claim.fence - 1:
+        counts.untried = chunk.stage
+    chunk_run.error_history = work.errors
+    chunk_run.ledger.load(work.effects)
+    chunk_run.ctx.caller.in_flight.note_earlier_claim(chunk_run.ledger.in_flight_s)
+    await chunk_run.journal.load(work.calls)
+    chunk_run.questions.load(work.questions)
+    await chunk_run.checkpoints.load(work)
+
+
+async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
+    """Read, check and validate the payload.
+
+    Raises:
+        PermanentError: `runtime.payload.invalid`: the payload does not fit the
+            pipeline's model, which must have changed since the submit. The message
+            names the fields but never contains their values.
+    """
+    chunk, model = chunk_run.claim.chunk, chunk_run.pipeline.payload
+    content = await services.payloads.read(
+        chunk.ref.tenant,
+        chunk.ref.job,
+        PayloadRef.parse(chunk.payload),
+        chunk.payload_sha256,
+    )
+    try:
+        read_json(content, BOUNDS)
+        chunk_run.ctx.payload = values.read_payload(model, content)
+        note_payload(chunk_run.ctx.payload)
+    except JsonRefusedError as error:
+        message = f"The payload cannot be read: {error}."
+        raise PermanentError(message, code="runtime.payload.invalid") from error
+    except ValidationError as error:
+        fields = sorted({field_path(e, model) for e in error.errors()})
+        message = f"The payload does not fit {model.__name__}: {fields[:SHOWN]}."
+        raise PermanentError(message, code="runtime.payload.invalid") from error
+
+
+def field_path(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    """Return the path of an invalid field, with `*` for each name outside the model.
+
+    A mapping key or an extra field name is customer data, so the message omits it.
+    """
+    first, *inner = detail["loc"] or ("payload",)
+    known = str(first) if first in {"payload", *model.model_fields} else "*"
+    return ".".join([known, *(str(n) if isinstance(n, int) else "*" for n in inner)])

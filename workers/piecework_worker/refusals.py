@@ -1,0 +1,156 @@
+"""What a worker does with the message of a chunk that it may not claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from piecework import telemetry
+from piecework.domain.claim import (
+    AlreadyEnded,
+    AttemptsExhausted,
+    Blocked,
+    Busy,
+    CancelPending,
+    LeaseExpired,
+    NotDue,
+    NotFound,
+    Refusal,
+    SchemaTooNew,
+)
+from piecework.domain.model import Chunk, Job
+from piecework.domain.outcome import leaves_queue
+from piecework.jobs.order import start_next
+from piecework.store.cancellation import cancel_unclaimed
+from piecework.store.order import has_settled
+from piecework_worker.early_outcomes import defer_to_newer_worker
+from piecework_worker.services import WorkerServices
+from piecework_worker.tenant_caps import delay_of
+from piecework_worker.work_item import (
+    MessageAction,
+    WorkItem,
+    hide_message,
+    keep_for_next_attempt,
+)
+
+#: Seconds that a message is left to other workers, which may recover its chunk.
+LEFT_S = 30.0
+#: Seconds, at most, that a message is hidden from workers without its pipeline.
+LONGEST_UNKNOWN_S = 8.0
+
+
+async def leave_to_other_workers(
+    work_item: WorkItem, job: Job, services: WorkerServices
+) -> MessageAction:
+    """Give the message of a chunk back to workers that have its pipeline, at once.
+
+    Each further receive hides it for longer, so that a fleet without such a worker does
+    not pass it round. The receiver of this worker pauses meanwhile.
+    """
+    services.unknown_in_a_row += 1
+    delay = round(
+        unknown_delay(work_item.received) * services.rt.rng.uniform(0.5, 1), 3
+    )
+    telemetry.emit(
+        services.log, "pipeline.unknown", pipeline=job.pipeline, delay_s=delay
+    )
+    await services.note_unknown_pipeline(job)
+    await hide_message(work_item, delay, services)
+    return MessageAction.KEEP
+
+
+def unknown_delay(received: int) -> float:
+    """Return the longest delay in seconds of a message without its pipeline."""
+    return 0.0 if received <= 1 else min(LONGEST_UNKNOWN_S, 2.0 ** (received - 2))
+
+
+async def handle_refusal(  # noqa: C901, PLR0911 -- a return a refusal
+    reply: Refusal, work_item: WorkItem, job: Job, services: WorkerServices
+) -> MessageAction:
+    """Act on a refused claim; a refusal spends no attempt of the chunk."""
+    match reply:
+        case AlreadyEnded(chunk):
+            return await on_ended(chunk, work_item, job, services)
+        case Busy(seconds):
+            return await back_off(work_item, seconds, "busy", services)
+        case NotDue(seconds) if leaves_queue(seconds):
+            log_refusal(work_item, "not due", services, delay_s=round(seconds, 3))
+            return MessageAction.DISCARD
+        case NotDue(seconds):
+            return await back_off(work_item, seconds, "not due", services)
+        case Blocked():
+            log_refusal(work_item, "blocked", services)
+            return MessageAction.DISCARD
+        case CancelPending(chunk):
+            return await end_cancelled_chunk(chunk, work_item, services)
+        case NotFound():
+            now = await services.fresh_job(work_item.ref.of)
+            gone = now is not None and now.status.gone
+            log_refusal(work_item, "job deleted" if gone else "not found", services)
+            return MessageAction.DISCARD if gone else MessageAction.QUARANTINE
+        case SchemaTooNew():
+            await defer_to_newer_worker(
+                "chunk", work_item.received, work_item.receipt, services
+            )
+            return MessageAction.KEEP
+        case AttemptsExhausted():
+            return await back_off(work_item, LEFT_S, "attempts spent", services)
+        case LeaseExpired():
+            return await back_off(work_item, LEFT_S, "lease expired", services)
+
+
+async def on_ended(
+    chunk: Chunk, work_item: WorkItem, job: Job, services: WorkerServices
+) -> MessageAction:
+    """Count an ended chunk; its worker may have died before it started the next one."""
+    current = chunk.gen == work_item.gen
+    log_refusal(work_item, "ended" if current else "superseded", services)
+    if has_settled(chunk):
+        await start_next(services.rt, chunk, job.queue)
+    return MessageAction.ACK_ENDED if current else MessageAction.DISCARD
+
+
+async def end_cancelled_chunk(
+    chunk: Chunk, work_item: WorkItem, services: WorkerServices
+) -> MessageAction:
+    """Cancel a chunk without an owner, unless its cancel requests compensation."""
+    table, now = services.rt.table, services.rt.clock()
+    if not chunk.compensate_requested and await cancel_unclaimed(table, chunk, now):
+        log_refusal(work_item, "cancelled", services)
+        return MessageAction.ACK_CANCELLED
+    return await back_off(work_item, 0.0, "cancelled", services)
+
+
+async def leave_until_slot(
+    work_item: WorkItem, job: Job, services: WorkerServices
+) -> MessageAction:
+    """Leave a chunk whose tenant runs as many chunks at once as its cap allows."""
+    delay = delay_of(work_item.received) * services.rt.rng.uniform(0.5, 1)
+    log_refusal(work_item, "tenant at its cap", services, delay_s=round(delay, 3))
+    return await keep_for_next_attempt(work_item, delay, job, services, paused=False)
+
+
+async def back_off(
+    work_item: WorkItem, seconds: float, reason: str, services: WorkerServices
+) -> MessageAction:
+    """Hide the message until a new claim may succeed.
+
+    Random jitter keeps the refused workers from claiming again at the same moment.
+    """
+    log_refusal(work_item, reason, services, delay_s=round(seconds, 3))
+    await hide_message(work_item, seconds + services.rt.rng.uniform(0, 1), services)
+    return MessageAction.KEEP
+
+
+def log_refusal(
+    work_item: WorkItem, reason: str, services: WorkerServices, **facts: Any
+) -> None:
+    """Log why the worker did not claim the chunk of a message."""
+    ref = work_item.ref
+    log = services.log.bind(job=ref.job, chunk=ref.chunk, gen=work_item.gen)
+    telemetry.emit(
+        log,
+        "chunk.claim_refused",
+        reason=reason,
+        receive_count=work_item.received,
+        **facts,
+    )

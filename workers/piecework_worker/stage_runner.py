@@ -1,0 +1,90 @@
+"""Run the stages of a claim, in this process or in a child.
+
+The stages of a suspect chunk run in a child: if they kill or block their process
+again, the worker and its other chunks live on, and the failure is the chunk's own.
+
+The runner also measures the duration of each stage. A stopping worker uses the
+durations to decide which stages it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from piecework import telemetry
+from piecework.context import Context, Results
+from piecework.domain.protocols import CancelRequestedError, WaitRequestedError
+from piecework.errors.classify import classify
+from piecework.pipelines import RUN, Stage
+from piecework.saga.stage import run_in_process
+from piecework_worker.lease import Lease
+from piecework_worker.services import RunningStage, WorkerServices
+
+RunStage: TypeAlias = Callable[[Stage, Context[Any], str], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStageRunner:
+    """Run the stages of a claim."""
+
+    lease: Lease
+    services: WorkerServices
+
+    async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
+        """Run one variant of a stage, or its compensation; return its value as JSON."""
+        services, now = self.services, asyncio.get_running_loop().time
+        run, claim = self.runner_of(stage, ctx), self.lease.claim
+        alone = claim.is_suspect and run is run_in_process
+        under_way = RunningStage(ctx.pipeline.name, ctx.stage, now())
+        services.running_stages[claim.token] = under_way
+        code, outcome = "", "interrupted"
+        try:
+            with services.blocked_loop.watch(stage, ctx):
+                async with (
+                    services.exclusive.alone(self.lease.waiting)
+                    if alone
+                    else nullcontext()
+                ):
+                    value = await run(stage, ctx, variant)
+            outcome = "returned"
+        except (CancelRequestedError, WaitRequestedError):
+            raise
+        except Exception as error:
+            # A function that was left for a wait or a cancel has not failed.
+            left = CancelRequestedError | WaitRequestedError
+            if not isinstance(ctx.caller.stop_reason, left):
+                code, outcome = classify(error).code, "failed"
+            raise
+        finally:
+            del services.running_stages[claim.token]
+            telemetry.emit(
+                ctx.log,
+                "stage.ended",
+                stage=stage.name,
+                variant=variant,
+                outcome=outcome,
+                duration_ms=round((now() - under_way.started_at) * 1000),
+                error_code=code,
+            )
+        services.stage_durations.record(under_way, now())
+        return value
+
+    def runner_of(self, stage: Stage, ctx: Context[Any]) -> RunStage:
+        """Return what runs the stage without harm to the worker's other chunks.
+
+        A join runs in the worker, because it streams the results of its job.
+        """
+        isolation, loop = self.services.isolation, self.services.blocked_loop
+        if isolation is None or isinstance(ctx, Results):
+            return run_in_process
+        if stage.isolate:
+            return isolation.run
+        blocks = (ctx.pipeline.name, stage.name) in loop.stages
+        if blocks or self.lease.claim.is_suspect:
+            return partial(isolation.run_suspect, waiting=self.lease.waiting)
+        return run_in_process

@@ -1,0 +1,80 @@
+"""A work item, and what a worker does with its message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from piecework.aws.queue import Message, Receipt
+from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus
+from piecework.domain.outcome import leaves_queue
+from piecework_worker.services import WorkerServices
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItem:
+    """One dispatch of a chunk: by an SQS message or, for a join, by the worker."""
+
+    ref: ChunkRef
+    gen: int
+    received: int = 0
+    receipt: Receipt | None = None
+    message_id: str = ""
+
+
+class MessageAction(Enum):
+    """What the worker does with the message of a work item."""
+
+    #: The chunk has ended: count it, then delete the message.
+    ACK = auto()
+    #: The chunk ended during a cancel: as `ACK`, and it may be the job's last chunk.
+    ACK_CANCELLED = auto()
+    #: The chunk had ended before: as `ACK`.
+    ACK_ENDED = auto()
+    #: No chunk needs the message: it belongs to an earlier generation of the chunk, or
+    #: the reconciler, a resume or the end of an earlier chunk sends the next one.
+    #: Delete it.
+    DISCARD = auto()
+    #: SQS hides the message until the chunk's next attempt: do nothing.
+    KEEP = auto()
+    #: The chunk does not exist: move the message to quarantine.
+    QUARANTINE = auto()
+
+
+async def keep_for_next_attempt(
+    work_item: WorkItem,
+    delay: float,
+    job: Job,
+    services: WorkerServices,
+    *,
+    paused: bool,
+) -> MessageAction:
+    """Hide the message until the next attempt; send one if there is none.
+
+    A chunk that waits long leaves the queue. Its record already says when it is due, so
+    a worker that dies before the deletion loses nothing. A paused chunk leaves the
+    queue, too, unless its job was resumed before the chunk was given back.
+    """
+    if paused and await is_paused(work_item.ref.of, services):
+        return MessageAction.DISCARD
+    if leaves_queue(delay):
+        return MessageAction.DISCARD
+    if work_item.receipt is None:
+        message = Message.about(work_item.ref, work_item.gen)
+        await services.rt.work.send([message], to=job.queue, delay_s=delay)
+    await hide_message(work_item, delay, services)
+    return MessageAction.KEEP
+
+
+async def is_paused(ref: JobRef, services: WorkerServices) -> bool:
+    """Return whether a job is paused now: a later resume sends its messages."""
+    job = await services.fresh_job(ref)
+    return job is not None and job.status is JobStatus.PAUSED
+
+
+async def hide_message(
+    work_item: WorkItem, seconds: float, services: WorkerServices
+) -> None:
+    """Make SQS hide the message for `seconds`."""
+    if work_item.receipt is not None:
+        await services.rt.work.hide([work_item.receipt], seconds)

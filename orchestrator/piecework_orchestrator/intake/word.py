@@ -5,6 +5,7 @@ walk skips inserted text of tracked changes and content controls, so a review wo
 clauses. Deleted text, headers, footers, footnotes and comments are not read.
 """
 
+# ruff: noqa: RUF001 -- the font Symbol has such characters
 from __future__ import annotations
 
 import io
@@ -45,6 +46,32 @@ CHARACTERS = {
     f"{W}br": "\n",
     f"{W}cr": "\n",
     f"{W}noBreakHyphen": "-",
+}
+
+M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+
+# Parts of an equation, by the mark before them; brackets keep (a + b)/(c) one fraction.
+BRACKETED = {
+    f"{M}num": "",
+    f"{M}den": "/",
+    f"{M}d": "",
+    f"{M}rad": "√",
+    f"{M}sub": "_",
+    f"{M}sup": "^",
+}
+
+# The characters of the font Symbol from 0x20 and from 0xA0; of Wingdings, check boxes.
+LOW = (
+    " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_"
+    "‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼"
+)
+HIGH = (
+    "€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…⏐⎯↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓"
+    "◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪\ufffd〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭"
+)
+FONTS = {
+    "Symbol": dict(enumerate(LOW, 0x20)) | dict(enumerate(HIGH, 0xA0)),
+    "Wingdings": dict(zip(b"o\xa8\xfb\xfc\xfd\xfe", "☐☐✗✓☒☑", strict=True)),
 }
 
 DEEPEST_HEADING = 6
@@ -137,14 +164,29 @@ def _paragraph(paragraph: Any, styles: Styles, numbering: Numbering) -> str:
 
 def _runs(parent: Any) -> Iterator[str]:
     for child in parent:
-        if child.tag == f"{W}t":
+        if child.tag in {f"{W}t", f"{M}t"}:
             yield child.text or ""
         elif child.tag in CHARACTERS:
             yield CHARACTERS[child.tag]
+        elif child.tag == f"{W}sym":
+            yield _symbol(child.get(f"{W}font"), child.get(f"{W}char", "FFFD"))
+        elif child.tag == f"{M}chr":  # the sign of a sum
+            yield child.get(f"{M}val", "")
+        elif child.tag in BRACKETED:
+            text = "".join(_runs(child))
+            yield f"{BRACKETED[child.tag]}({text})" if text else ""
         elif child.tag not in SKIPPED_ELEMENTS:
             yield from _runs(child)
             if child.tag == f"{W}p":  # a paragraph of a text box
                 yield "\n"
+
+
+def _symbol(font: str | None, code: str) -> str:
+    """Return the character of a symbol, or U+FFFD in place of an unknown one."""
+    number = int(code, 16)
+    # Word moves the codes of a symbol font into the private area from U+F000.
+    known = FONTS.get(font or "", {}).get(number & 0xFF)
+    return known or (chr(number) if chr(number).isprintable() else "\ufffd")
 
 
 def _rows(table: Any, styles: Styles, numbering: Numbering) -> Iterator[str]:

@@ -116,6 +116,11 @@ class Numbering:
             for e in elements
             if e.tag == f"{W}abstractNum"
         }
+        # A list by a list style has no levels: the list that defines it has them.
+        defining = {read_value(e, "styleLink"): e for e in abstract.values()}
+        for list_id, element in abstract.items():
+            if link := read_value(element, "numStyleLink"):
+                abstract[list_id] = defining.get(link, element)
         self._nums = {e.get(f"{W}numId"): e for e in elements if e.tag == f"{W}num"}
         self._lists = {
             num_id: abstract[read_value(num, "abstractNumId")]

@@ -17,10 +17,13 @@ def level(depth: int, kind: str, text: str, more: str = "") -> str:
 def numbering(levels: str, overrides: str = "") -> Numbering:
     root = parse_xml(
         f"<w:numbering {nsdecls('w')}>"
-        f'<w:abstractNum w:abstractNumId="0">{levels}</w:abstractNum>'
+        '<w:abstractNum w:abstractNumId="1"><w:numStyleLink w:val="S"/></w:abstractNum>'
+        '<w:abstractNum w:abstractNumId="0"><w:styleLink w:val="S"/>'
+        f"{levels}</w:abstractNum>"
         '<w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
         f'<w:num w:numId="2"><w:abstractNumId w:val="0"/>{overrides}</w:num>'
         '<w:num w:numId="3"><w:abstractNumId w:val="9"/></w:num>'
+        '<w:num w:numId="4"><w:abstractNumId w:val="1"/></w:num>'
         "</w:numbering>"
     )
     return Numbering(root)
@@ -41,6 +44,10 @@ def test_deeper_levels_restart_under_each_higher_level() -> None:
     steps = [("1", d) for d in (0, 1, 1, 2, 2, 1, 0, 1, 2)]
     expected = ["1.", "1.1", "1.2", "(a)", "(b)", "1.3", "2.", "2.1", "(a)"]
     assert expected == markers(numbering(LEGAL), *steps)
+
+
+def test_a_list_by_a_list_style_has_the_levels_of_the_style() -> None:
+    assert markers(numbering(LEGAL), ("4", 0), ("4", 1)) == ["1.", "1.1"]
 
 
 def test_two_instances_of_a_list_share_their_count() -> None:

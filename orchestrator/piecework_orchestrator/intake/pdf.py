@@ -1,4 +1,7 @@
-"""Read the text of a PDF, page by page; refuse a scan, which contains no text."""
+"""Read the text of a PDF, page by page, and the values of its form.
+
+A scan is refused, because it contains no text.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def read(data: bytes, name: str, limits: IntakeLimits) -> str:
-    """Return the text of all pages.
+    """Return the text of all pages, then a line for each field with a value.
 
     Raises:
         UsageError: `input.file.encrypted`, `input.file.unreadable`, `input.file.empty`
@@ -35,6 +38,7 @@ def read(data: bytes, name: str, limits: IntakeLimits) -> str:
         reader = PdfReader(io.BytesIO(data))
         _unlock(reader, name)
         pages = list(_pages(reader, name, limits))
+        fields = list(_field_values(reader))
     except PieceworkError:
         raise
     except (DependencyError, FileNotDecryptedError) as error:
@@ -48,7 +52,7 @@ def read(data: bytes, name: str, limits: IntakeLimits) -> str:
             file=name,
         ) from error
     _require_text(pages, name)
-    return "\n".join(page for page in pages if page)
+    return "\n".join([page for page in pages if page] + fields)
 
 
 def _unlock(reader: PdfReader, name: str) -> None:
@@ -77,6 +81,18 @@ def _pages(reader: PdfReader, name: str, limits: IntakeLimits) -> Iterator[str]:
         if total > limits.pdf_characters:
             raise _too_large(name, "too many characters", limits.pdf_characters)
         yield text
+
+
+def _field_values(reader: PdfReader) -> Iterator[str]:
+    """Yield the fields that are filled in: the text of a page contains no value."""
+    for name, field in (reader.get_fields() or {}).items():
+        value = field.get("/V")
+        if field.get("/FT") == "/Btn":  # a box that is not checked is /Off
+            value = None if value == "/Off" else str(value or "").removeprefix("/")
+        if isinstance(value, list):  # several choices
+            value = ", ".join(map(str, value))
+        if isinstance(value, str) and value.strip():  # a signature is an object
+            yield _well_formed(f"{name}: {value}")
 
 
 def _too_large(name: str, size: str, limit: int) -> UsageError:

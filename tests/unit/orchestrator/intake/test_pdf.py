@@ -29,6 +29,23 @@ def test_pages_are_read_in_order(make_pdf: MakePdf) -> None:
     assert read(make_pdf("Term", "Notice")) == "Term\nNotice"
 
 
+def test_the_values_of_a_form_come_after_the_pages(make_pdf: MakePdf) -> None:
+    fields = [
+        "/FT/Tx/T(fee)/V(5 EUR)",
+        "/FT/Tx/T(note)",
+        "/FT/Btn/T(agreed)/V/Yes",
+        "/FT/Btn/T(refused)/V/Off",
+        "/FT/Ch/T(places)/V[(Rome)(Oslo)]",
+        "/FT/Sig/T(signed)/V<<>>",
+    ]
+    objects = "".join(f"{n} 0 obj\n<<{f}>>\nendobj\n" for n, f in enumerate(fields, 60))
+    kids = " ".join(f"{n} 0 R" for n in range(60, 66))
+    data = make_pdf("Term").replace(b"\nxref", f"\n{objects}xref".encode())
+    form = f"/Catalog /AcroForm <</Fields [{kids}]>>".encode()
+    data = data.replace(b"/Catalog", form)  # pypdf repairs the table of offsets
+    assert read(data) == "Term\nfee: 5 EUR\nagreed: Yes\nplaces: Rome, Oslo"
+
+
 @pytest.mark.parametrize("algorithm", ["RC4-128", "AES-256"])
 def test_a_file_that_only_restricts_printing_is_readable(
     make_pdf: MakePdf, encrypt_pdf: MakePdf, algorithm: str

@@ -54,7 +54,9 @@ class Selection:
 
 
 async def select_open(rt: Runtime, wanted: Filter, limit: int = 0) -> Selection:
-    """Find the dead letters to close, the oldest first; limit 0 selects all.
+    """Find the newest dead letters to close, the oldest first; limit 0 selects all.
+
+    They are those that `dlq list` shows with the same limit.
 
     Raises:
         NotFoundError: `job.record.not_found`.
@@ -66,7 +68,7 @@ async def select_open(rt: Runtime, wanted: Filter, limit: int = 0) -> Selection:
         one = f"`piecework dlq list --job {wanted.job}`"
         step = one if wanted.job else "`piecework dlq list`"
         raise UsageError(message, code="redrive.selection.empty", next_step=step)
-    return Selection(found[:limit] if limit else found)
+    return Selection(found[-limit:])
 
 
 def require_reason(reason: str, verb: str, selection: Selection) -> None:

@@ -46,7 +46,7 @@ class HandOutcome(StrEnum):
 async def select_uncompensated(
     rt: Runtime, wanted: Filter, limit: int = 0
 ) -> Selection:
-    """Find the open dead letters with a failed compensation, the oldest first.
+    """Find the newest open dead letters with a failed compensation, the oldest first.
 
     Raises:
         NotFoundError: `job.record.not_found`.
@@ -56,7 +56,7 @@ async def select_uncompensated(
     if not found:
         message = "No open dead letter that matches has a failed compensation."
         raise UsageError(message, code=NOTHING_LEFT)
-    return Selection(found[:limit] if limit else found)
+    return Selection(found[-limit:])
 
 
 def only_uncompensated(letters: Sequence[DeadLetterRow]) -> list[DeadLetterRow]:

@@ -45,7 +45,7 @@ ChunkOption = Annotated[
     list[int] | None,
     typer.Option(metavar="N", help="Only this chunk; repeatable."),
 ]
-LimitOption = Annotated[int, limit_option("Dead letters")]
+LimitOption = Annotated[int, limit_option("The newest dead letters")]
 AllOption = Annotated[
     bool, typer.Option("--all", help="Include redriven and discarded dead letters.")
 ]

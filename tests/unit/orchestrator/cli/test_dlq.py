@@ -69,6 +69,12 @@ def test_letters_are_filtered(
     assert expected == listed(run, *options)
 
 
+def test_a_discard_with_a_limit_takes_what_a_list_with_it_shows(run: Run) -> None:
+    done = run("dlq", "discard", "-n", "2", "--dry-run", "-o", "json")
+    taken = {(letter["job"], letter["chunk"]) for letter in json.loads(done.stdout)}
+    assert listed(run, "-n", "2") == taken == {("a", 1), ("b", 0)}
+
+
 def test_a_list_names_the_command_that_shows_the_first_letter(run: Run) -> None:
     assert "next: piecework dlq show " in run("dlq", "list").stderr
 

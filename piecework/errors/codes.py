@@ -783,7 +783,7 @@ ROWS: Final = (
         "input.file.unsupported",
         PERMANENT,
         "Piecework cannot read this kind of file.",
-        "Save it as .md, .txt, .docx or .pdf, or submit a .jsonl file.",
+        "Save it as .md, .txt, .docx or .pdf, or rows as .csv, .jsonl or .parquet.",
     ),
     Code(
         "input.label.failed",

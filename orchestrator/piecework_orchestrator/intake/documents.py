@@ -156,6 +156,8 @@ CONVERSIONS = {
     ".rtf": "Save it as .docx.",
     ".markdown": "Rename it to .md.",
     ".json": "Write one chunk per line, as .jsonl.",
+    ".xls": "Save it as .csv.",
+    ".xlsx": "Save it as .csv.",
 }
 
 
@@ -185,7 +187,8 @@ def read_document(path: Path, name: str, limits: IntakeLimits) -> Document:
     if suffix not in READERS:
         supported = ", ".join(sorted(READERS))
         raise UsageError(
-            f"{name} has an unsupported type; supported are {supported} and .jsonl.",
+            f"{name} has an unsupported type; supported are {supported}, and for rows "
+            ".csv, .jsonl, .ndjson and .parquet.",
             code="input.file.unsupported",
             next_step=CONVERSIONS.get(suffix, "Convert it to a supported type."),
             file=name,

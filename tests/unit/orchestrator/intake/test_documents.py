@@ -90,7 +90,8 @@ async def test_a_file_may_be_as_large_as_the_limit_and_no_larger(
 
 
 @pytest.mark.parametrize(
-    ("name", "next_step"), [("a.doc", "Save it as .docx."), ("a", "Convert it")]
+    ("name", "next_step"),
+    [("a.doc", "Save it as .docx."), ("a.xlsx", "Save it as .csv."), ("a", "Convert")],
 )
 async def test_an_unsupported_type_is_refused_with_a_next_step(
     name: str, next_step: str, tmp_path: Path, intake: Any
@@ -100,6 +101,7 @@ async def test_an_unsupported_type_is_refused_with_a_next_step(
         await intake(tmp_path / name)
     assert refused.value.code == "input.file.unsupported"
     assert refused.value.next_step.startswith(next_step)
+    assert ".csv" in refused.value.message
 
 
 @pytest.mark.parametrize("name", ["none.md", "none", "none.jsonl", "a.md/below.md"])
@@ -158,7 +160,7 @@ async def test_a_failing_split_is_reported_with_its_line_but_not_quoted(
     with pytest.raises(UsageError) as refused:
         await intake(tmp_path / "a.md", split_with(split))
     assert refused.value.code == "input.split.failed"
-    assert "test_documents.py:155 in split on a.md." in refused.value.message
+    assert "test_documents.py:157 in split on a.md." in refused.value.message
     assert "secret" not in refused.value.message
 
 

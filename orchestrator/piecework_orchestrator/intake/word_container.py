@@ -20,7 +20,12 @@ ENCRYPTED_STREAM = "EncryptedPackage".encode("utf-16-le")
 # Signature of a member in the directory of a zip.
 MEMBER = b"PK\x01\x02"
 
-XML = (".xml", ".rels")
+# The first bytes of pictures, none of which begins XML: PNG, JPEG, GIF, TIFF, BMP, EMF,
+# WMF. A name or a content type tells nothing, because the sender chooses both.
+PICTURES = (
+    *(b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*", b"BM"),
+    *(b"\1\0\0\0", b"\xd7\xcd\xc6\x9a"),
+)
 
 FLAG_ENCRYPTED = 0x1
 
@@ -41,18 +46,26 @@ def check_container(data: bytes, name: str, limits: IntakeLimits) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             found = archive.infolist()
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+            if any(member.flag_bits & FLAG_ENCRYPTED for member in found):
+                raise _encrypted(name)
+            pictures = sum(m.file_size for m in found if _is_picture(archive, m))
+    except UsageError:
+        raise
+    except Exception as error:
+        # The input is untrusted, so the library may raise any exception.
         raise unreadable_error(name, error) from error
-    if any(member.flag_bits & FLAG_ENCRYPTED for member in found):
-        raise _encrypted(name)
-    _check_sizes(found, len(data), name, limits)
+    unpacked = sum(member.file_size for member in found)
+    _check_sizes(unpacked, unpacked - pictures, len(data), name, limits)
+
+
+def _is_picture(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:
+    with archive.open(member) as content:
+        return content.read(4).startswith(PICTURES)
 
 
 def _check_sizes(
-    found: list[zipfile.ZipInfo], packed: int, name: str, limits: IntakeLimits
+    unpacked: int, xml: int, packed: int, name: str, limits: IntakeLimits
 ) -> None:
-    unpacked = sum(member.file_size for member in found)
-    xml = sum(m.file_size for m in found if m.filename.lower().endswith(XML))
     if unpacked > limits.docx_unpacked_bytes:
         size = f"{unpacked:,} bytes unpacked"
         raise too_large_error(name, size, limits.docx_unpacked_bytes)

@@ -210,7 +210,7 @@ def bomb(size: int, name: str = "word/media/a.png") -> bytes:
     [
         (bomb(1_000_000), IntakeLimits(), "compression ratio"),
         (bomb(2000), IntakeLimits(docx_unpacked_bytes=1999), "1,999"),
-        (bomb(2000, "word/document.xml"), IntakeLimits(docx_xml_bytes=1999), "XML"),
+        (bomb(2000, "word/document.png"), IntakeLimits(docx_xml_bytes=1999), "XML"),
         (bomb(2000), IntakeLimits(docx_members=0), "1 members"),
     ],
     ids=["ratio", "unpacked", "xml", "members"],

@@ -113,12 +113,11 @@ def write_parquet(
     found = list(rows)
     arrays = {name: [row.get(name) for row in found] for name in columns}
     try:
-        table = pa.table(arrays)
-    except pa.ArrowException as error:
+        parquet.write_table(pa.table(arrays), file)
+    except (pa.ArrowException, OverflowError) as error:
         message = f"The results do not fit into the columns of a table: {error}."
         step = "Export to .jsonl, which accepts values of any type."
         raise UsageError(message, next_step=step) from error
-    parquet.write_table(table, file)
 
 
 WRITERS: Mapping[str, Writer] = {

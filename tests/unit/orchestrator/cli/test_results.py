@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 
 from piecework.domain.model import JobRef
-from piecework.errors import PermanentError
+from piecework.errors import PermanentError, UsageError
 from piecework.settings import Settings
+from piecework_orchestrator.export import write_parquet
 from piecework_orchestrator.results import Follower
 from tests.unit.orchestrator.cli.deployment import Bucket, Deployment
 
@@ -33,6 +35,13 @@ def test_each_ended_chunk_is_a_line_and_a_dead_chunk_has_its_code(
     second = {"chunk": 1, "label": "chunk 1", "status": "DEAD"}
     assert [first, second | {"error_code": "toy.line.bad"}] == printed(done)
     assert "2 of 3 chunks have ended; next: piecework results a --follow" in done.stderr
+
+
+@pytest.mark.parametrize("value", [{}, 2**70, "text"])
+def test_results_that_do_not_fit_a_table_are_refused(value: object) -> None:
+    rows = iter([{"value": value}, {"value": value if value == {} else 1}])
+    with pytest.raises(UsageError, match="do not fit"):
+        write_parquet(io.BytesIO(), ["value"], rows)
 
 
 def test_a_result_of_none_is_null(run: Run, deployment: Deployment) -> None:

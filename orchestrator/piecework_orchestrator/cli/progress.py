@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from piecework.domain.model import JobStatus
 from piecework.jobs import fan_out
 from piecework.reading import Reading
-from piecework_orchestrator.cli.output import Output, console_of
+from piecework_orchestrator.cli.output import Output, clean, console_of
 from piecework_orchestrator.cli.views.jobs import job_view, without_certificate
 from piecework_orchestrator.inspector import Document, job_document
 from piecework_orchestrator.times import format_clock
@@ -51,7 +51,9 @@ def show_progress(out: Output, no_worker_hint: str) -> Iterator[Watcher]:
 
         out.beside_bar = out.stdout.isatty()
         yield Watcher(
-            update, remark=progress.console.print, no_worker_hint=no_worker_hint
+            update,
+            remark=lambda text: progress.console.print(clean(text)),
+            no_worker_hint=no_worker_hint,
         )
         out.beside_bar = False
 

@@ -46,11 +46,14 @@ def test_a_line_on_the_terminal_of_a_bar_erases_the_bar(
     stream: type[io.StringIO], starts: str
 ) -> None:
     stdout = stream()
-    out = Output(Format.JSONL, stdout, Terminal())
+    stderr = Terminal()
+    out = Output(Format.JSONL, stdout, stderr)
 
-    with show_progress(out, "no worker"):
+    with show_progress(out, "no worker") as watcher:
         out.line({"chunk": 0})
+        watcher.remark("paused: \x1b]0;title\a")
     out.line({"chunk": 1})
+    assert "paused: ·]0;title·" in stderr.getvalue()
 
     assert f'{starts}{{"chunk": 0}}\n{{"chunk": 1}}\n' == stdout.getvalue()
 

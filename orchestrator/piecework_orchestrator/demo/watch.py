@@ -108,7 +108,8 @@ class Logs:
 
 
 POLL_S = 0.2
-TIMEOUT_S = 60.0
+#: Seconds of each wait for a call of each chunk: a minute for the 25 of the default.
+TIMEOUT_S_PER_CALL = 2.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +156,9 @@ class JobWatcher:
         Raises:
             DemoError: A worker exited by itself, or the timeout passed.
         """
+        timeout_s = TIMEOUT_S_PER_CALL * self.calls_per_chunk
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 while True:
                     snapshot = await self.take_snapshot()
                     self.show(snapshot)
@@ -166,7 +168,7 @@ class JobWatcher:
                     self.check_workers()
                     await asyncio.sleep(POLL_S)
         except TimeoutError as error:
-            message = f"after {TIMEOUT_S:.0f} s not reached: {description}"
+            message = f"after {timeout_s:.0f} s not reached: {description}"
             raise DemoError(message) from error
 
     async def take_snapshot(self) -> Snapshot:

@@ -163,6 +163,7 @@ def test_the_demo_writes_to_stdout_and_sets_the_exit_code(
         return 5
 
     monkeypatch.setattr(demo_run, "run_demo", run_demo)
+    assert 2 == run("demo", "--calls", "231").exit_code
     done = run("demo", "--seed", "7", "--out", "there", "--calls", "116")
     assert (5, "7 False 116 there\n") == (done.exit_code, done.stdout)
 

@@ -66,14 +66,13 @@ async def table_chunks(
 
 def csv_rows(path: Path, origin: str, limits: IntakeLimits) -> Iterator[Row]:
     """Yield the rows of a CSV file with a header; a byte order mark is skipped."""
-    csv.field_size_limit(limits.line_bytes)
     last = 0
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file, strict=True)
             refuse_doubled(f"Line 1 of {origin}", table.fieldnames or (), origin)
             last = table.line_num
-            for row in table:
+            while (row := next_row(table, limits.line_bytes)) is not None:
                 last = table.line_num
                 if None in row or None in row.values():
                     raise wrong_width(origin, last)
@@ -82,6 +81,18 @@ def csv_rows(path: Path, origin: str, limits: IntakeLimits) -> Iterator[Row]:
         raise unreadable(origin, f"the row at line {last + 1}: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(origin, reason_of(error)) from error
+
+
+def next_row(table: csv.DictReader[str], limit: int) -> dict[str, Any] | None:
+    """Return the next row, or None; the limit of a cell holds for this row only.
+
+    The limit is one for the whole process, which is the user's program.
+    """
+    before = csv.field_size_limit(limit)
+    try:
+        return next(table, None)
+    finally:
+        csv.field_size_limit(before)
 
 
 def refuse_doubled(what: str, columns: Sequence[str], origin: str) -> None:

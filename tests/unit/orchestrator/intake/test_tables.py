@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from datetime import date
 from pathlib import Path
@@ -52,6 +53,15 @@ async def test_the_columns_of_csv_are_the_fields(tmp_path: Path) -> None:
         {"name": "Smith, Ann", "price": 1.5, "due": "2026-11-23", **none},
         {"name": "two\r\nlines", "price": 2.0, "due": None, **none},
     ]
+
+
+async def test_a_long_cell_is_read_and_the_limit_of_the_process_stays(
+    tmp_path: Path,
+) -> None:
+    before = csv.field_size_limit()
+    (tmp_path / "o.csv").write_text(f"name,price\n{'x' * (before + 1)},1\n")
+    assert len((await payloads(tmp_path / "o.csv"))[0]["name"]) == before + 1
+    assert csv.field_size_limit() == before
 
 
 async def test_an_empty_cell_of_an_alias_becomes_the_default() -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import JobRef
-from piecework.errors import NotFoundError, UsageError
+from piecework.errors import NotFoundError, PieceworkError, UsageError
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import Closing
 from piecework_orchestrator.canary import (
@@ -181,6 +181,10 @@ async def redrive_at_once(
                 raise
             remark(describe_skipped(request.ref, error))
             continue
+        except PieceworkError:
+            for job in done:
+                remark(f"job {job.job} is redriven: {job.redriven} dead letters")
+            raise
         done.append(RedrivenJob(request.ref.job, count, gen))
     return done
 

@@ -22,6 +22,7 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.domain.records import Bounds, read_json
 from piecework.errors import PieceworkError, UsageError
+from piecework.errors.location import raised_text
 from piecework.jobs.order import chunks_behind, start_next
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
@@ -55,19 +56,20 @@ async def discard(
     """
     store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     count = 0
-    for letter in letters:
-        skip = (
-            [skipping(rt.table, letter.ref, letter.gen, rt.clock())]
-            if letter.order_key
-            else []
-        )
-        discarded = await store.discard(letter, closing, skip)
-        count += discarded
-        chunk = await read_chunk(rt.table, letter.ref) if skip else None
-        if chunk is not None and has_settled(chunk):
-            await start_next(rt, chunk, await rt.jobs.queue_of(ref))
-    event = {"actor": closing.actor, "reason": closing.reason, "letters": count}
-    await rt.jobs.record(ref, "discarded", event)
+    try:
+        for letter in letters:
+            skip = (
+                [skipping(rt.table, letter.ref, letter.gen, rt.clock())]
+                if letter.order_key
+                else []
+            )
+            count += await store.discard(letter, closing, skip)
+            chunk = await read_chunk(rt.table, letter.ref) if skip else None
+            if chunk is not None and has_settled(chunk):
+                await start_next(rt, chunk, await rt.jobs.queue_of(ref))
+    finally:  # what was discarded before an error of the store, too
+        event = {"actor": closing.actor, "reason": closing.reason, "letters": count}
+        await rt.jobs.record(ref, "discarded", event)
     return count
 
 
@@ -115,6 +117,11 @@ class Edit:
             message = (
                 f"The new payload does not fit {model.__name__}: {sorted(fields)}."
             )
+            raise invalid_payload(message) from error
+        except PieceworkError:
+            raise
+        except Exception as error:  # a validator may raise anything
+            message = f"{model.__name__} {raised_text(error)} on the new payload."
             raise invalid_payload(message) from error
         return json.loads(text)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
 from piecework import Context, Pipeline, Stage
 from piecework.domain.dead_letter import DeadLetterRow
@@ -42,6 +43,18 @@ def test_a_new_payload_reads_back_at_the_worker() -> None:
     new = Edit({"Text": "mended"}, pipeline=TOY).apply({"Text": "bad"})
     assert {"Text": "mended"} == new
     assert "mended" == Line.model_validate(new).text
+
+
+def test_a_validator_that_raises_any_error_refuses_the_payload() -> None:
+    class Odd(BaseModel):
+        @model_validator(mode="before")
+        @classmethod
+        def look(cls, values: Any) -> Any:
+            return values["missing"]
+
+    pipeline = replace(TOY, payload=Odd, stages=[Stage(shout)])
+    with pytest.raises(UsageError, match="Odd raised KeyError at tests/"):
+        Edit({"Text": "x"}, pipeline=pipeline).apply({})
 
 
 def test_a_refusal_names_every_field_that_does_not_fit() -> None:

@@ -12,8 +12,10 @@ from piecework import Context, Pipeline, Stage
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.model import JobRef
-from piecework.errors import UsageError
+from piecework.errors import StoreError, UsageError
 from piecework.settings import Settings
+from piecework.store.dead_letters import Closing
+from piecework.store.jobs import Jobs
 from piecework_orchestrator import canary as waving
 from piecework_orchestrator import redrive as redriving
 from piecework_orchestrator.canary import CanaryRequest, Verdict, redrive_canary
@@ -72,6 +74,31 @@ async def test_a_letter_that_is_open_is_redriven(
         deployment.runtime(Settings()), make_request(deployment)
     )
     assert [[1]] == [[w.chunk.ref.chunk for w in chunks] for chunks in reopened]
+
+
+async def test_a_discard_that_an_outage_ends_is_recorded(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Any] = []
+    results = iter([True])
+
+    async def discard(*_: object) -> bool:
+        if (result := next(results, None)) is None:
+            raise StoreError("gone")
+        return result
+
+    async def record(_: object, *event: object) -> None:
+        events.append(event)
+
+    monkeypatch.setattr(redriving.DeadLetters, "discard", discard)
+    monkeypatch.setattr(Jobs, "record", record)
+    letters = make_request(deployment).letters * 2
+    with pytest.raises(StoreError):
+        await redriving.discard(
+            deployment.runtime(Settings()), REF, letters, Closing("me", "x")
+        )
+    kept = {"actor": "me", "reason": "x", "letters": 1}
+    assert [(REF, "discarded", kept)] == events
 
 
 @pytest.mark.parametrize("state", ["DISCARDED", "REDRIVEN"])

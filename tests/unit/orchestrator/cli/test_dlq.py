@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from piecework.domain.keys import work_prefix
-from piecework.errors import NotFoundError, PieceworkError, UsageError
+from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
 from piecework.errors.fingerprint import fingerprint
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework_orchestrator import closing
@@ -235,6 +235,20 @@ def test_a_job_that_cannot_be_redriven_is_skipped(
     assert f"job a is skipped: {error.code}" in done.stderr
     alone = run("dlq", "redrive", "--job", "a", "--reason", "x", "--yes")
     assert exit_code == alone.exit_code
+
+
+def test_an_outage_names_the_jobs_that_are_redriven_already(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
+        if one.ref.job == "b":
+            raise StoreError("gone")
+        return len(one.letters), 2
+
+    monkeypatch.setattr(closing, "redrive", redrive)
+    done = run("dlq", "redrive", "--reason", "x", "--yes")
+    assert 0 != done.exit_code
+    assert "job a is redriven: 2 dead letters" in done.stderr
 
 
 def test_the_exit_code_is_an_error_if_no_job_can_be_redriven(

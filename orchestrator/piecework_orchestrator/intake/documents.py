@@ -212,30 +212,22 @@ def _contents(path: Path, name: str, limits: IntakeLimits) -> bytes:
     except OSError as error:
         raise _unreadable(name, error.strerror or type(error).__name__) from error
     if len(data) > limits.document_bytes:
-        raise UsageError(
-            f"{name} is larger than {limits.document_bytes:,} bytes.",
-            code="input.file.too_large",
-            next_step="Divide it, or write a .jsonl file with one payload per line.",
-            file=name,
-        )
+        message = f"{name} is larger than {limits.document_bytes:,} bytes."
+        step = "Divide it, or write a .jsonl file with one payload per line."
+        code = "input.file.too_large"
+        raise UsageError(message, code=code, next_step=step, file=name)
     if not data:
         raise _empty(name)
     return data
 
 
 def _empty(name: str) -> UsageError:
-    return UsageError(
-        f"{name} contains no text.",
-        code="input.file.empty",
-        next_step="Check that the file was saved and copied completely.",
-        file=name,
-    )
+    message = f"{name} contains no text."
+    step = "Check that the file was saved and copied completely."
+    return UsageError(message, code="input.file.empty", next_step=step, file=name)
 
 
 def _unreadable(name: str, reason: str) -> UsageError:
-    return UsageError(
-        f"{name} cannot be read: {reason}.",
-        code="input.file.unreadable",
-        next_step="Check that it is a regular file, and its permissions.",
-        file=name,
-    )
+    message = f"{name} cannot be read: {reason}."
+    step = "Check that it is a regular file, and its permissions."
+    return UsageError(message, code="input.file.unreadable", next_step=step, file=name)

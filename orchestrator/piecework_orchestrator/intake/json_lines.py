@@ -140,11 +140,10 @@ async def stream_blocks(stream: BinaryIO, origin: str) -> AsyncGenerator[bytes, 
 
 
 def _unreadable(origin: str, error: OSError) -> UsageError:
+    message = f"{origin} cannot be read: {error.strerror or type(error).__name__}."
+    step = "Check its permissions, and that its disk is available."
     return UsageError(
-        f"{origin} cannot be read: {error.strerror or type(error).__name__}.",
-        code="input.file.unreadable",
-        next_step="Check its permissions, and that its disk is available.",
-        origin=origin,
+        message, code="input.file.unreadable", next_step=step, origin=origin
     )
 
 

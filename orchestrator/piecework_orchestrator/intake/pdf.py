@@ -16,6 +16,7 @@ from piecework import telemetry
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.extras import naming_extras
 from piecework_orchestrator.intake.limits import IntakeLimits
+from piecework_orchestrator.intake.word_container import encrypted_error
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
@@ -42,7 +43,7 @@ def read(data: bytes, name: str, limits: IntakeLimits) -> str:
     except PieceworkError:
         raise
     except (DependencyError, FileNotDecryptedError) as error:
-        raise _encrypted(name) from error
+        raise encrypted_error(name) from error
     except Exception as error:
         # The input is untrusted, so the parser may raise any exception.
         raise UsageError(
@@ -58,16 +59,7 @@ def read(data: bytes, name: str, limits: IntakeLimits) -> str:
 def _unlock(reader: PdfReader, name: str) -> None:
     """Decrypt with the empty password, as for a file that only restricts printing."""
     if reader.is_encrypted and not reader.decrypt(""):
-        raise _encrypted(name)
-
-
-def _encrypted(name: str) -> UsageError:
-    return UsageError(
-        f"{name} is encrypted.",
-        code="input.file.encrypted",
-        next_step="Save a copy without a password.",
-        file=name,
-    )
+        raise encrypted_error(name)
 
 
 def _pages(reader: PdfReader, name: str, limits: IntakeLimits) -> Iterator[str]:
@@ -96,12 +88,9 @@ def _field_values(reader: PdfReader) -> Iterator[str]:
 
 
 def _too_large(name: str, size: str, limit: int) -> UsageError:
-    return UsageError(
-        f"{name} has {size}; the limit is {limit:,}.",
-        code="input.file.too_large",
-        next_step="Divide it into several files; a directory of them is one job.",
-        file=name,
-    )
+    message = f"{name} has {size}; the limit is {limit:,}."
+    step = "Divide it into several files; a directory of them is one job."
+    return UsageError(message, code="input.file.too_large", next_step=step, file=name)
 
 
 def _well_formed(text: str) -> str:

@@ -51,14 +51,8 @@ CHARACTERS = {
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 
 # Parts of an equation, by the mark before them; brackets keep (a + b)/(c) one fraction.
-BRACKETED = {
-    f"{M}num": "",
-    f"{M}den": "/",
-    f"{M}d": "",
-    f"{M}rad": "√",
-    f"{M}sub": "_",
-    f"{M}sup": "^",
-}
+MARKS = {"num": "", "den": "/", "d": "", "rad": "√", "sub": "_", "sup": "^"}
+BRACKETED = {f"{M}{tag}": mark for tag, mark in MARKS.items()}
 
 # The characters of the font Symbol from 0x20 and from 0xA0; of Wingdings, check boxes.
 LOW = (

@@ -38,7 +38,7 @@ def check_container(data: bytes, name: str, limits: IntakeLimits) -> None:
             `input.file.too_large`.
     """
     if data.startswith(OLE):
-        raise _encrypted(name) if ENCRYPTED_STREAM in data else _old(name)
+        raise encrypted_error(name) if ENCRYPTED_STREAM in data else _old(name)
     # Count in the raw bytes: reading the directory takes memory for each member.
     members = data.count(MEMBER)
     if members > limits.docx_members:
@@ -47,7 +47,7 @@ def check_container(data: bytes, name: str, limits: IntakeLimits) -> None:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             found = archive.infolist()
             if any(member.flag_bits & FLAG_ENCRYPTED for member in found):
-                raise _encrypted(name)
+                raise encrypted_error(name)
             pictures = sum(m.file_size for m in found if _is_picture(archive, m))
     except UsageError:
         raise
@@ -79,37 +79,26 @@ def _check_sizes(
 
 def unreadable_error(name: str, error: Exception) -> UsageError:
     """Return the error for a file that cannot be opened."""
-    return UsageError(
-        f"{name} is not a complete .docx file ({type(error).__name__}).",
-        code="input.file.unreadable",
-        next_step="Open it in Word and save it again as .docx.",
-        file=name,
-    )
+    message = f"{name} is not a complete .docx file ({type(error).__name__})."
+    step = "Open it in Word and save it again as .docx."
+    return UsageError(message, code="input.file.unreadable", next_step=step, file=name)
 
 
-def _encrypted(name: str) -> UsageError:
-    return UsageError(
-        f"{name} is encrypted.",
-        code="input.file.encrypted",
-        next_step="Save a copy without a password.",
-        file=name,
-    )
+def encrypted_error(name: str) -> UsageError:
+    """Return the error for a file that needs a password."""
+    message = f"{name} is encrypted."
+    step = "Save a copy without a password."
+    return UsageError(message, code="input.file.encrypted", next_step=step, file=name)
 
 
 def _old(name: str) -> UsageError:
-    return UsageError(
-        f"{name} is in the old .doc format, although its name ends in .docx.",
-        code="input.file.unreadable",
-        next_step="Open it in Word and save it as .docx.",
-        file=name,
-    )
+    message = f"{name} is in the old .doc format, although its name ends in .docx."
+    step = "Open it in Word and save it as .docx."
+    return UsageError(message, code="input.file.unreadable", next_step=step, file=name)
 
 
 def too_large_error(name: str, size: str, limit: int) -> UsageError:
     """Return the error for a file that exceeds a limit."""
-    return UsageError(
-        f"{name} has {size}; the limit is {limit:,}.",
-        code="input.file.too_large",
-        next_step="Divide it, or save its text without the pictures.",
-        file=name,
-    )
+    message = f"{name} has {size}; the limit is {limit:,}."
+    step = "Divide it, or save its text without the pictures."
+    return UsageError(message, code="input.file.too_large", next_step=step, file=name)

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from piecework import runtime
+from piecework_orchestrator import closing
 from piecework_orchestrator.cli.app import app
+from piecework_orchestrator.redrive import RedriveRequest
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 Run = Callable[..., Any]
@@ -52,6 +54,19 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
     made = Deployment()
     monkeypatch.setattr(runtime, "connect", made.connect)
     return made
+
+
+@pytest.fixture
+def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
+    """Return the requested redrives; none is executed."""
+    requests: list[RedriveRequest] = []
+
+    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
+        requests.append(one)
+        return len(one.letters), 2
+
+    monkeypatch.setattr(closing, "redrive", redrive)
+    return requests
 
 
 @pytest.fixture

@@ -34,19 +34,6 @@ def letters(deployment: Deployment) -> None:
         deployment.letter("a", chunk, pipeline="toy", error=f"Line {chunk} is bad.")
 
 
-@pytest.fixture
-def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
-    """Return the requested redrives; none is executed."""
-    requests: list[RedriveRequest] = []
-
-    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
-        requests.append(one)
-        return len(one.letters), 2
-
-    monkeypatch.setattr(closing, "redrive", redrive)
-    return requests
-
-
 # ── a discard ────────────────────────────────────────────────────────────────
 
 

@@ -30,19 +30,6 @@ def letters(deployment: Deployment) -> None:
     deployment.letter("b", 0, error_code="llm.http.503")
 
 
-@pytest.fixture
-def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
-    """Return the requested redrives; none is executed."""
-    requests: list[RedriveRequest] = []
-
-    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
-        requests.append(one)
-        return len(one.letters), 2
-
-    monkeypatch.setattr(closing, "redrive", redrive)
-    return requests
-
-
 def listed(run: Run, *options: str) -> set[tuple[str, int]]:
     done = run("dlq", "list", "-o", "json", *options)
     return {(letter["job"], letter["chunk"]) for letter in json.loads(done.stdout)}
@@ -214,41 +201,32 @@ def test_a_redrive_goes_job_by_job_with_actor_and_reason(
 
 
 @pytest.mark.parametrize(
-    ("error", "exit_code"),
+    ("job", "error", "exit_codes", "words"),
     [
-        (UsageError("Job a is RUNNING.", code="job.state.not_finished"), 2),
-        (NotFoundError("Job a is gone.", code="job.record.not_found"), 3),
+        ("a", UsageError("", code="job.state.not_finished"), (5, 2), "a is skipped"),
+        ("a", NotFoundError("", code="job.record.not_found"), (5, 3), "a is skipped"),
+        ("b", StoreError("gone"), (6, 6), "job a is redriven: 2 dead letters"),
     ],
 )
-def test_a_job_that_cannot_be_redriven_is_skipped(
-    run: Run, monkeypatch: pytest.MonkeyPatch, error: PieceworkError, exit_code: int
+def test_a_redrive_says_which_jobs_it_skipped_or_had_redriven_before_an_outage(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    job: str,
+    error: PieceworkError,
+    exit_codes: tuple[int, int],
+    words: str,
 ) -> None:
     async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
-        if one.ref.job == "a":
+        if one.ref.job == job:
             raise error
         return len(one.letters), 2
 
     monkeypatch.setattr(closing, "redrive", redrive)
     done = run("dlq", "redrive", "--reason", "x", "--yes", "-o", "json")
-    assert ["b"] == [row["job"] for row in json.loads(done.stdout)]
-    assert 5 == done.exit_code
-    assert f"job a is skipped: {error.code}" in done.stderr
-    alone = run("dlq", "redrive", "--job", "a", "--reason", "x", "--yes")
-    assert exit_code == alone.exit_code
-
-
-def test_an_outage_names_the_jobs_that_are_redriven_already(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
-        if one.ref.job == "b":
-            raise StoreError("gone")
-        return len(one.letters), 2
-
-    monkeypatch.setattr(closing, "redrive", redrive)
-    done = run("dlq", "redrive", "--reason", "x", "--yes")
-    assert 0 != done.exit_code
-    assert "job a is redriven: 2 dead letters" in done.stderr
+    alone = run("dlq", "redrive", "--job", job, "--reason", "x", "--yes")
+    assert exit_codes == (done.exit_code, alone.exit_code)
+    assert words in done.stderr
+    assert error.code in done.stderr
 
 
 def test_the_exit_code_is_an_error_if_no_job_can_be_redriven(

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pypdf import PdfReader, PdfWriter
 
 from piecework import Context, Document, Pipeline, Stage
+from piecework.errors import UsageError
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.source import chunk_inputs
 
@@ -65,6 +66,13 @@ def intake(pipeline: Pipeline) -> Intake:
         return [c async for c in chunk_inputs(str(source), pipeline, **options)]
 
     return all_of
+
+
+async def refusal(result: Awaitable[object]) -> UsageError:
+    """Return the error that an input is refused with."""
+    with pytest.raises(UsageError) as refused:
+        await result
+    return refused.value
 
 
 @pytest.fixture

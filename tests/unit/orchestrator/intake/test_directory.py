@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from piecework import Pipeline
 from piecework.errors import UsageError
+from tests.unit.orchestrator.intake.conftest import refusal
 
 
 def fill(root: Path, *names: str) -> None:
@@ -88,10 +89,9 @@ async def test_an_invalid_document_refuses_the_directory(
 ) -> None:
     fill(tmp_path, "a.md")
     (tmp_path / "b.md").write_text("")
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path)
-    assert refused.value.code == "input.file.empty"
-    assert "b.md" in refused.value.message
+    refused = await refusal(intake(tmp_path))
+    assert refused.code == "input.file.empty"
+    assert "b.md" in refused.message
 
 
 async def test_a_directory_without_documents_is_refused(
@@ -107,9 +107,9 @@ async def test_a_directory_without_documents_is_refused(
 async def test_a_directory_needs_a_pipeline_with_a_split(
     tmp_path: Path, intake: Any, manifest_only: Pipeline
 ) -> None:
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path, manifest_only)
-    assert refused.value.code == "input.split.missing"
+    assert (
+        await refusal(intake(tmp_path, manifest_only))
+    ).code == "input.split.missing"
 
 
 async def test_a_directory_with_a_manifest_suffix_is_a_directory(

@@ -12,9 +12,9 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Document, PermanentError, Pipeline
-from piecework.errors import UsageError
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.limits import IntakeLimits
+from tests.unit.orchestrator.intake.conftest import refusal
 
 
 @pytest.fixture
@@ -71,10 +71,9 @@ async def test_an_empty_file_is_refused_with_its_name(
     content: bytes, tmp_path: Path, intake: Any
 ) -> None:
     (tmp_path / "a.md").write_bytes(content)
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / "a.md")
-    assert refused.value.code == "input.file.empty"
-    assert refused.value.message == "a.md contains no text."
+    refused = await refusal(intake(tmp_path / "a.md"))
+    assert refused.code == "input.file.empty"
+    assert refused.message == "a.md contains no text."
 
 
 async def test_a_file_may_be_as_large_as_the_limit_and_no_larger(
@@ -84,9 +83,9 @@ async def test_a_file_may_be_as_large_as_the_limit_and_no_larger(
     assert (
         len(await intake(tmp_path / "a.md", limits=IntakeLimits(document_bytes=3))) == 1
     )
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / "a.md", limits=IntakeLimits(document_bytes=2))
-    assert refused.value.code == "input.file.too_large"
+    assert (
+        await refusal(intake(tmp_path / "a.md", limits=IntakeLimits(document_bytes=2)))
+    ).code == "input.file.too_large"
 
 
 @pytest.mark.parametrize(
@@ -97,11 +96,10 @@ async def test_an_unsupported_type_is_refused_with_a_next_step(
     name: str, next_step: str, tmp_path: Path, intake: Any
 ) -> None:
     (tmp_path / name).write_text("abc")
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / name)
-    assert refused.value.code == "input.file.unsupported"
-    assert refused.value.next_step.startswith(next_step)
-    assert ".csv" in refused.value.message
+    refused = await refusal(intake(tmp_path / name))
+    assert refused.code == "input.file.unsupported"
+    assert refused.next_step.startswith(next_step)
+    assert ".csv" in refused.message
 
 
 @pytest.mark.parametrize("name", ["none.md", "none", "none.jsonl", "a.md/below.md"])
@@ -109,44 +107,37 @@ async def test_a_path_without_a_file_is_not_found(
     name: str, tmp_path: Path, intake: Any
 ) -> None:
     (tmp_path / "a.md").write_text("a")
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / name)
-    assert refused.value.code == "input.source.not_found"
+    assert (await refusal(intake(tmp_path / name))).code == "input.source.not_found"
 
 
 async def test_a_pipe_is_refused_without_waiting_for_a_writer(
     tmp_path: Path, intake: Any
 ) -> None:
     os.mkfifo(tmp_path / "a.md")
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / "a.md")
-    assert refused.value.code == "input.file.unreadable"
+    assert (await refusal(intake(tmp_path / "a.md"))).code == "input.file.unreadable"
 
 
 async def test_a_link_to_itself_is_unreadable(tmp_path: Path, intake: Any) -> None:
     (tmp_path / "a.md").symlink_to(tmp_path / "a.md")
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / "a.md")
-    assert refused.value.code == "input.file.unreadable"
+    assert (await refusal(intake(tmp_path / "a.md"))).code == "input.file.unreadable"
 
 
 async def test_a_pipeline_without_a_split_refuses_a_document(
     tmp_path: Path, intake: Any, manifest_only: Pipeline
 ) -> None:
     (tmp_path / "a.md").write_text("a")
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / "a.md", manifest_only)
-    assert refused.value.code == "input.split.missing"
+    assert (
+        await refusal(intake(tmp_path / "a.md", manifest_only))
+    ).code == "input.split.missing"
 
 
 async def test_a_document_without_chunks_is_refused_with_its_name(
     tmp_path: Path, intake: Any, split_with: Any
 ) -> None:
     (tmp_path / "a.md").write_text("a")
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / "a.md", split_with(lambda _: []))
-    assert refused.value.code == "input.split.none"
-    assert "a.md" in refused.value.message
+    refused = await refusal(intake(tmp_path / "a.md", split_with(lambda _: [])))
+    assert refused.code == "input.split.none"
+    assert "a.md" in refused.message
 
 
 async def test_a_failing_split_is_reported_with_its_line_but_not_quoted(
@@ -157,11 +148,10 @@ async def test_a_failing_split_is_reported_with_its_line_but_not_quoted(
         raise KeyError(document.text)
 
     (tmp_path / "a.md").write_text("secret")
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / "a.md", split_with(split))
-    assert refused.value.code == "input.split.failed"
-    assert "test_documents.py:157 in split on a.md." in refused.value.message
-    assert "secret" not in refused.value.message
+    refused = await refusal(intake(tmp_path / "a.md", split_with(split)))
+    assert refused.code == "input.split.failed"
+    assert "test_documents.py:148 in split on a.md." in refused.message
+    assert "secret" not in refused.message
 
 
 @pytest.mark.parametrize("split", [lambda _: None, lambda _: next(iter(()))])
@@ -169,9 +159,9 @@ async def test_a_split_that_returns_no_iterable_is_reported(
     split: Any, tmp_path: Path, intake: Any, split_with: Any
 ) -> None:
     (tmp_path / "a.md").write_text("a")
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / "a.md", split_with(split))
-    assert refused.value.code == "input.split.failed"
+    assert (
+        await refusal(intake(tmp_path / "a.md", split_with(split)))
+    ).code == "input.split.failed"
 
 
 async def test_an_error_raised_by_the_split_is_passed_on(
@@ -191,10 +181,9 @@ async def test_an_invalid_payload_is_reported_by_its_number(
 ) -> None:
     (tmp_path / "a.md").write_text("a")
     split = split_with(lambda _: [clause(text="a"), {"text": "b"}])
-    with pytest.raises(UsageError) as refused:
-        await intake(tmp_path / "a.md", split)
-    assert refused.value.code == "input.payload.invalid"
-    assert "chunk 2 of a.md" in refused.value.message
+    refused = await refusal(intake(tmp_path / "a.md", split))
+    assert refused.code == "input.payload.invalid"
+    assert "chunk 2 of a.md" in refused.message
 
 
 async def test_reading_and_splitting_do_not_block_the_event_loop(

@@ -16,6 +16,7 @@ from piecework.errors import UsageError
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.limits import IntakeLimits
 from piecework_orchestrator.intake.source import chunk_inputs
+from tests.unit.orchestrator.intake.conftest import refusal
 
 
 def stdin(*lines: bytes) -> dict[str, Any]:
@@ -56,16 +57,15 @@ async def test_a_manifest_needs_no_split(intake: Any, manifest_only: Pipeline) -
 async def test_an_invalid_line_is_reported_with_its_fields_and_not_quoted(
     line: bytes, complaint: str, intake: Any
 ) -> None:
-    with pytest.raises(UsageError) as refused:
-        await intake(**stdin(b'{"text":"a"}', b"", line))
-    assert refused.value.code == "input.rows.invalid_line"
-    assert refused.value.facts["line"] == 3
-    assert "Line 3 of standard input" in refused.value.message
-    assert complaint in refused.value.message
-    assert "secret" not in refused.value.message
+    refused = await refusal(intake(**stdin(b'{"text":"a"}', b"", line)))
+    assert refused.code == "input.rows.invalid_line"
+    assert refused.facts["line"] == 3
+    assert "Line 3 of standard input" in refused.message
+    assert complaint in refused.message
+    assert "secret" not in refused.message
     # A logged traceback prints causes, and pydantic's own error quotes its input.
-    assert refused.value.__cause__ is None
-    assert refused.value.__suppress_context__
+    assert refused.__cause__ is None
+    assert refused.__suppress_context__
 
 
 class Fails(BaseModel):
@@ -114,18 +114,14 @@ async def test_a_closed_standard_input_is_an_error(
     intake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(UsageError) as refused:
-        await intake("-")
-    assert refused.value.code == "input.file.unreadable"
+    assert (await refusal(intake("-"))).code == "input.file.unreadable"
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n\r\n", b"\xef\xbb\xbf\n"])
 async def test_a_manifest_of_blank_lines_has_no_chunks(
     data: bytes, intake: Any
 ) -> None:
-    with pytest.raises(UsageError) as refused:
-        await intake(**stdin(data))
-    assert refused.value.code == "input.rows.empty"
+    assert (await refusal(intake(**stdin(data)))).code == "input.rows.empty"
 
 
 async def test_a_stream_that_fails_is_an_error(intake: Any) -> None:
@@ -133,9 +129,7 @@ async def test_a_stream_that_fails_is_an_error(intake: Any) -> None:
         def read(self, _: int | None = -1) -> bytes:
             raise OSError(5, "Input/output error")
 
-    with pytest.raises(UsageError) as refused:
-        await intake("-", stdin=Broken())
-    assert refused.value.code == "input.file.unreadable"
+    assert (await refusal(intake("-", stdin=Broken()))).code == "input.file.unreadable"
 
 
 async def test_a_file_is_closed_if_the_reader_stops_early(
@@ -189,6 +183,5 @@ async def test_reading_50_000_lines_keeps_nothing_in_memory(
 async def test_too_many_chunks_are_refused(intake: Any) -> None:
     lines = [b'{"text":"a"}'] * 3
     assert len(await intake(**stdin(*lines), limits=IntakeLimits(chunks=3))) == 3
-    with pytest.raises(UsageError) as refused:
-        await intake(**stdin(*lines), limits=IntakeLimits(chunks=2))
-    assert refused.value.code == "input.chunks.too_many"
+    refused = await refusal(intake(**stdin(*lines), limits=IntakeLimits(chunks=2)))
+    assert refused.code == "input.chunks.too_many"

@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from piecework.errors import PieceworkError, UnreachableError, UsageError
 from piecework_orchestrator.intake.chunk import ChunkInput
+from tests.unit.orchestrator.intake.conftest import refusal
 
 LINES = b'{"text":"a"}\n{"text":"b"}\n'
 
@@ -120,15 +121,14 @@ async def test_errors_of_s3_have_their_own_codes(
     "source", ["s3://", "s3://bucket", "s3:///k.jsonl", "s3://b/a.pdf"]
 )
 async def test_only_manifests_are_read_from_s3(source: str, intake: Any) -> None:
-    with pytest.raises(UsageError) as refused:
-        await intake(source, s3=Client(LINES))
-    assert refused.value.code == "input.file.unsupported"
+    assert (
+        await refusal(intake(source, s3=Client(LINES)))
+    ).code == "input.file.unsupported"
 
 
 @pytest.mark.parametrize("key", ["in//m.jsonl", "a/../m.jsonl", "50%2f/m.jsonl"])
 async def test_an_unsafe_key_has_its_own_message(key: str, intake: Any) -> None:
-    with pytest.raises(UsageError) as refused:
-        await intake(f"s3://bucket/{key}", s3=Client(LINES))
-    assert refused.value.code == "input.file.unsupported"
-    assert "does not name a manifest" not in refused.value.message
-    assert "Copy it" in refused.value.next_step
+    refused = await refusal(intake(f"s3://bucket/{key}", s3=Client(LINES)))
+    assert refused.code == "input.file.unsupported"
+    assert "does not name a manifest" not in refused.message
+    assert "Copy it" in refused.next_step

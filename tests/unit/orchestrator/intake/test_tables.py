@@ -17,6 +17,7 @@ from piecework import Context, Pipeline, Stage
 from piecework.errors import UsageError
 from piecework_orchestrator.intake.source import chunk_inputs
 from piecework_orchestrator.intake.tables import validate_cells
+from tests.unit.orchestrator.intake.conftest import refusal
 from tests.unit.orchestrator.intake.test_s3 import Client
 
 
@@ -125,11 +126,10 @@ async def test_a_wrong_table_is_named_with_line_and_column(
     tmp_path: Path, name: str, content: str, code: str, words: str
 ) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
-    with pytest.raises(UsageError) as refused:
-        await payloads(tmp_path / name)
-    assert refused.value.code.startswith(code)
-    assert words in refused.value.message
-    assert refused.value.next_step
+    refused = await refusal(payloads(tmp_path / name))
+    assert refused.code.startswith(code)
+    assert words in refused.message
+    assert refused.next_step
 
 
 @pytest.mark.parametrize("suffix", ["csv", "PARQUET"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
@@ -169,15 +169,38 @@ def mask(message: str, quoted: set[int]) -> str:
 def texts(data: Any) -> Iterator[str]:
     """Yield the texts in data of any type, up to a size in all."""
     left = MAX_SEARCHED
-    try:
-        plain = to_jsonable_python(data, fallback=lambda _: None, bytes_mode="base64")
-    except ValueError:  # such as a list within itself
-        return
-    for text in leaves(plain):
+    for text in leaves(plain_parts(data)):
         yield text[:left]
         left -= len(text)
         if left <= 0:
             return
+
+
+def plain_parts(data: Any) -> Iterator[Any]:
+    """Yield the data as plain data; of an object without a plain form, its parts.
+
+    A list within itself has none, nor has a model with bytes that are not UTF-8.
+    """
+    waiting, opened = [data], dict[int, Any]()  # what is kept here keeps its id
+    while waiting:
+        found = waiting.pop()
+        try:
+            yield to_jsonable_python(
+                found, fallback=lambda _: None, bytes_mode="base64"
+            )
+        except Exception:  # noqa: BLE001 -- a property of a model may raise anything
+            if id(found) not in opened:
+                opened[id(found)] = found
+                waiting += parts(found)
+
+
+def parts(found: Any) -> Iterable[Any]:
+    """Return what an object consists of; a model yields its fields with their names."""
+    if isinstance(found, Mapping):
+        return [*found.keys(), *found.values()]
+    if is_dataclass(found):
+        return [getattr(found, each.name, None) for each in fields(found)]
+    return found if isinstance(found, Iterable) else ()
 
 
 def leaves(plain: Any) -> Iterator[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from urllib.parse import quote
 
 import pytest
+from pydantic import BaseModel
 
 from piecework.errors.payload_redaction import (
     MASK,
@@ -116,3 +118,24 @@ def test_a_quotation_is_found_in_capitals_and_without(said: str, text: str) -> N
 def test_what_only_looks_like_an_escape_is_left_alone() -> None:
     message = r"no \x zz, 100%, \u12 and %zz in C:\new"
     assert message == redact_quotes(message, SUM)
+
+
+class Scan(BaseModel):
+    name: str
+    image: bytes = b"\xff"
+
+
+@dataclass(slots=True)
+class Bound:
+    scan: Scan
+
+
+CIRCLE: list[object] = [NAMES]
+CIRCLE.append(CIRCLE)
+
+
+@pytest.mark.parametrize("given", [{"scans": [Bound(Scan(name=NAMES))]}, CIRCLE])
+def test_an_argument_without_a_plain_form_hides_no_text(given: object) -> None:
+    message = f"cannot read {NAMES} of {PATH}"
+    redacted = redact_quotes(message, (given,), {"path": PATH})
+    assert f"cannot read {MASK}\n of {MASK}" == redacted

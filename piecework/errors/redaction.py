@@ -15,6 +15,7 @@ _MASK: Final = "[redacted {}]"
 _LUHN_BASE: Final = 10
 
 # The order matters: a specific shape wins over the general ones at the end.
+# JSON within JSON has backslashes before its quotes.
 _SHAPES: Final = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
@@ -25,7 +26,9 @@ _SHAPES: Final = tuple(
                 r"[^-]{0,8192}(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?"
             ),
         ),
-        ("url password", r"(?<=://)[^\s/:@]{1,256}:[^\s/@]{1,256}(?=@)"),
+        # A user may be empty, and a password may contain what a URL should escape.
+        # A number before a slash is a port: "http://host:80/of/ann@mail.org".
+        ("url password", r"(?<=://)[^\s/:@]{0,256}:(?!\d{1,5}/)\S{1,256}(?=@)"),
         ("email", r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"),
         ("aws key", r"\b(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{12,20}\b"),
         ("token", r"(?i)(?<=\bbearer )[\w.~+/=-]{8,4096}"),
@@ -39,7 +42,7 @@ _SHAPES: Final = tuple(
         (
             "token",
             (
-                r"(?i)\bauthorization[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\"']?"
+                r"(?i)\bauthorization\\{0,8}[\"']?[ \t]{0,4}[=:][ \t]{0,4}\\{0,8}[\"']?"
                 r"(?!(?:bearer|basic)\b)(?:[a-z-]{1,20} )?[^\s\"',;\[\]]{4,4096}"
             ),
         ),
@@ -47,17 +50,19 @@ _SHAPES: Final = tuple(
             "secret",
             (
                 r"(?i)(?<![A-Za-z0-9])"
-                r"(?:password|passwd|secret|(?:shared[-_]?)?(?:api|access|account)[-_]?key"
+                r"(?:password|passwd|pwd|secret|(?:shared[-_]?)?(?:api|access|account)[-_]?key"
                 r"|(?:access|refresh|session|auth|id)[-_]?token)"
-                r"[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\"']?[^\s\"'&,;\[\]]{4,4096}"
+                r"\\{0,8}[\"']?[ \t]{0,4}[=:][ \t]{0,4}\\{0,8}[\"']?"
+                r"[^\s\"'&,;\[\]]{4,4096}"
             ),
         ),
         # Parsers write "unexpected token: x", so the word alone is not enough.
         (
             "secret",
             (
-                r"(?i)(?<![A-Za-z0-9_-])(?:token=|[\"']token[\"'][ \t]{0,4}:[ \t]{0,4})"
-                r"[\"']?[^\s\"'&,;\[\]]{4,4096}"
+                r"(?i)(?<![A-Za-z0-9_-])"
+                r"(?:token=|[\"']token\\{0,8}[\"'][ \t]{0,4}:[ \t]{0,4})"
+                r"\\{0,8}[\"']?[^\s\"'&,;\[\]]{4,4096}"
             ),
         ),
         ("secret", r"\b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{32,}\b"),
@@ -105,7 +110,8 @@ def learn_secrets(environ: Mapping[str, str]) -> None:
     Call it once in each process, before the first log line. A path is not a secret.
     `PIECEWORK_REDACT=all` masks the numbers of persons and accounts, too.
     """
-    masks_all = environ.get("PIECEWORK_REDACT") == "all"
+    upper = {name.upper(): value for name, value in environ.items()}
+    masks_all = upper.get("PIECEWORK_REDACT") == "all"
     _extra[:] = [("personal number", _PERSONAL)] if masks_all else []
     _known[:] = sorted(
         {

@@ -30,7 +30,13 @@ SECRETS = [
     ("378282246310005", "[redacted card]"),
     ("digest " + "0a" * 32, "digest [redacted secret]"),
     ("at https://ann:s3cret@host/x", "at https://[redacted url password]@host/x"),
+    ("redis://:s3cretpass9@redis:6379", "redis://[redacted url password]@redis:6379"),
+    ("postgres://u:p@s/w0rd@db:5/x", "postgres://[redacted url password]@db:5/x"),
     ('{"token": "abcd1234"}', '{[redacted secret]"}'),
+    (r"{\"password\":\"hunter2hunter\"}", r'{\"[redacted secret]"}'),
+    (r'{\\"token\\": \\"abcd1234\\"}', r'{\\[redacted secret]"}'),
+    (r"{\"Authorization\":\"abcd1234\"}", r'{\"[redacted token]"}'),
+    ("Uid=sa;Pwd=hunter22;x", "Uid=sa;[redacted secret];x"),
     ("?token=abcd1234&page=2", "?[redacted secret]&page=2"),
     ("refresh_token: abcd1234", "[redacted secret]"),
     ("Authorization: Token 9944b09199c6", "[redacted token]"),
@@ -64,6 +70,7 @@ HARMLESS = [
     "arn:aws:sqs:us-east-1:000000000000:piecework-local-work",
     "module.submodule.another_submodule.with_a_rather_long_name.function",
     "https://sqs.us-east-1.amazonaws.com/000000000000/piecework-local-work-dlq",
+    "GET http://localhost:8080/of/@ann failed",
     "task-related bearer of news",
     "the secret of max_tokens: 4096 is idempotency_key: stable",
     "SyntaxError: unexpected token: identifier",
@@ -85,7 +92,7 @@ def test_what_operators_need_is_left_alone(text: str) -> None:
 @pytest.mark.parametrize(("text", "expected"), PERSONAL)
 def test_a_personal_number_is_masked_on_request(text: str, expected: str) -> None:
     try:
-        learn_secrets({"PIECEWORK_REDACT": "all"})
+        learn_secrets({"piecework_redact": "all"})
         assert expected == redact(text)
         assert "order 1234567890123" == redact("order 1234567890123")
     finally:

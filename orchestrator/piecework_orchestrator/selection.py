@@ -80,7 +80,7 @@ async def select(rt: Runtime, wanted: Filter) -> list[DeadLetterRow]:
     if wanted.chunks and wanted.job is None:
         message = "--chunk is valid only with --job."
         raise UsageError(message, next_step="Add --job JOB.")
-    after = iso(rt.clock() - parse_span(wanted.since)) if wanted.since else ""
+    after = iso(rt.clock() - parse_span(s)) if (s := wanted.since) is not None else ""
     found = [
         letter
         async for letter in candidates(rt, wanted)

@@ -18,6 +18,7 @@ from typer.core import TyperCommand
 from piecework_orchestrator.cli.common import (
     CONTEXT,
     Group,
+    WithCommon,
     add_common,
     command_class,
     usage_error,
@@ -279,7 +280,7 @@ class LazyCommand(TyperCommand):
         return self.load().make_context(*args, **extra)
 
 
-class Program(TyperCommand):
+class Program(WithCommon, TyperCommand):
     """A command that becomes another program, which gets all arguments.
 
     The command line cannot import the worker and the simulator, which import it.

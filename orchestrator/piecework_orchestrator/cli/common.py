@@ -118,12 +118,24 @@ def add_common(command: Any) -> None:
 
 
 class WithCommon:
-    """A command whose help has examples, and names the options of every command."""
+    """A command with the options of every command, and with examples in its help."""
 
     params: list[Any]
     examples: Sequence[str] = ()
     #: Whether the help explains these options, too.
     explains_common = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse the words of the command; refuse an empty one.
+
+        It comes from an unset variable, and would select the default, or all.
+        """
+        given = self.make_parser(ctx).parse_args(args=list(args))[0]  # type: ignore[attr-defined]
+        for param in () if ctx.resilient_parsing else self.params:
+            value = given.get(param.name)
+            if value == "" or (isinstance(value, list) and "" in value):
+                raise typer.BadParameter("the text is empty.", ctx=ctx, param=param)
+        return super().parse_args(ctx, args)  # type: ignore[misc]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the command's own options; then the names of the others."""

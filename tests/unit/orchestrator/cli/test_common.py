@@ -66,6 +66,13 @@ def test_every_command_takes_every_option(
         assert (2, True) == (done.exit_code, "--no-such-option" in done.stderr)
 
 
+def test_an_empty_word_as_an_unset_variable_leaves_it_is_refused(run: Run) -> None:
+    groups = "jobs list --tenant", "worker --env", "infra destroy --env"
+    for words in (*groups, "dlq discard --since", "webhooks set ops --event"):
+        done = run(*words.split(), "")
+        assert (2, True) == (done.exit_code, "the text is empty." in done.stderr)
+
+
 def test_a_tenant_sees_its_own_jobs(run: Run, deployment: Deployment) -> None:
     deployment.job("a", "RUNNING", 1)
     assert 1 == len(json.loads(run("jobs", "list", "-o", "json").stdout))

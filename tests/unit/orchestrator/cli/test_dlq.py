@@ -10,8 +10,10 @@ from piecework.domain.keys import work_prefix
 from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
 from piecework.errors.fingerprint import fingerprint
 from piecework.explain.situation import EFFECT_IN_DOUBT
+from piecework.settings import Settings
 from piecework_orchestrator import closing
 from piecework_orchestrator.redrive import RedriveRequest
+from piecework_orchestrator.selection import Filter, select
 from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 
 Run = Callable[..., Any]
@@ -28,6 +30,11 @@ def letters(deployment: Deployment) -> None:
     deployment.letter("a", 1, stage="publish")
     deployment.letter("a", 2, state="REDRIVEN", redriven_by="me@here")
     deployment.letter("b", 0, error_code="llm.http.503")
+
+
+async def test_an_empty_span_of_time_is_refused(deployment: Deployment) -> None:
+    with pytest.raises(UsageError, match="is not a span"):
+        await select(deployment.runtime(Settings()), Filter(since=""))
 
 
 def listed(run: Run, *options: str) -> set[tuple[str, int]]:

@@ -34,6 +34,13 @@ def test_up_twice_is_one_server_and_down_ends_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         embedded.up("piecework", "local", tmp_path / "two", port=taken)
     assert refused.value.code == "embedded.port.in_use"
+    (unseen,) = server.pid_files(tmp_path)
+    unseen.rename(tmp_path / "aside")
+    assert embedded.up("piecework", "local", tmp_path) == first
+    with pytest.raises(UsageError) as refused:
+        embedded.down(tmp_path)
+    assert refused.value.code == "embedded.state.in_use"
+    (tmp_path / "aside").rename(unseen)
     assert embedded.down(tmp_path) == first
     assert embedded.count_active_jobs(first) == 0
     assert embedded.down(tmp_path) is None
@@ -47,10 +54,12 @@ def test_up_after_a_crash_starts_anew(tmp_path: Path) -> None:
     first = embedded.up("piecework", "local", tmp_path, report=said.append)
     assert [] == [line for line in said if "gone" in line]
     server.stop(first.pid, tmp_path)  # the state file still tells of it
-    second = embedded.up("piecework", "local", tmp_path, report=said.append)
+    taken = urlsplit(first.endpoint).port or 0
+    second = embedded.up("piecework", "local", tmp_path, port=taken, report=said.append)
     assert f"(process {first.pid}) has died: its jobs, results and" in said[-1]
     try:
         assert second.pid != first.pid
+        assert embedded.count_active_jobs(first) == 0  # the second has its port
         assert server.fetch_version(second.endpoint, 5.0) == second.version
         assert [200, 403, 403, 403] == [
             status_of(second, second.key),

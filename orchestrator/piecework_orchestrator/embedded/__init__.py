@@ -73,7 +73,7 @@ def up(
     with state.lock(folder):
         emulator = read_state(folder)
         refuse_beside_dev(emulator)
-        if emulator is None or not server.is_our_server(emulator.pid, folder):
+        if emulator is None or not is_alive(emulator, folder):
             if emulator is not None:
                 report(
                     f"the earlier embedded AWS (process {emulator.pid}) has died: "
@@ -87,10 +87,17 @@ def up(
     return emulator
 
 
+def is_alive(emulator: Emulator, folder: Path) -> bool:
+    """Return whether its process is seen, or it answers where none can be seen."""
+    return server.is_our_server(emulator.pid, folder) or server.answers(emulator)
+
+
 def count_active_jobs(emulator: Emulator) -> int:
     """Return the number of jobs that have not ended; 0 if the emulator is gone."""
     from botocore.exceptions import BotoCoreError
 
+    if not server.answers(emulator):
+        return 0
     dynamodb = make_client("dynamodb", emulator)
     try:
         return sum(
@@ -126,9 +133,22 @@ def down(state_dir: Path | None = None) -> Emulator | None:
         if emulator is not None:
             refuse_remote({"AWS_ENDPOINT_URL": emulator.endpoint})
             server.stop(emulator.pid, folder)
+            refuse_unseen(emulator)
             state.remove(folder)
         server.stop_untracked(folder)
     return emulator
+
+
+def refuse_unseen(emulator: Emulator) -> None:
+    """Raise if the emulator answers, but its process was not found.
+
+    Raises:
+        UsageError: `embedded.state.in_use`.
+    """
+    if server.answers(emulator):
+        message = f"Process {emulator.pid} does not serve {emulator.endpoint}."
+        step = "End the embedded AWS where it was started, such as in its container."
+        raise UsageError(message, code="embedded.state.in_use", next_step=step)
 
 
 def new_key() -> str:
@@ -182,7 +202,7 @@ def announce(endpoint: str, key: str, state_dir: Path | None = None) -> Iterator
     with state.lock(folder):
         other = read_state(folder)
         refuse_beside_dev(other)
-        if other is not None and server.is_our_server(other.pid, folder):
+        if other is not None and is_alive(other, folder):
             message = f"`piecework up` started an embedded AWS for {folder.parent}."
             step = "End it: piecework down"
             raise UsageError(message, code="embedded.state.in_use", next_step=step)

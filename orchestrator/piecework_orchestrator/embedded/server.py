@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TextIO
@@ -64,11 +66,12 @@ def start(
         UsageError: `embedded.port.in_use`.
     """
     log = state_dir / LOG_FILE
+    pid_file = state_dir / f"emulator-{secrets.token_hex(8)}.pid"
     with open_port(port) as listener:
         port = int(listener.getsockname()[1])
         with log.open("wb") as sink:
             process = subprocess.Popen(
-                _command(python, listener.fileno(), state_dir),
+                _command(python, listener.fileno(), pid_file),
                 env=server_environment(port, region, services) | {KEY_VARIABLE: key},
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -78,7 +81,7 @@ def start(
             )
     # The server writes it, too, but later. If this process is killed before that,
     # `stop_untracked` still finds the server.
-    _pid_file(state_dir).write_text(str(process.pid), encoding="utf-8")
+    pid_file.write_text(str(process.pid), encoding="utf-8")
     endpoint = f"http://{LOOPBACK}:{port}"
     try:
         version = fetch_version(endpoint, health_s)
@@ -116,23 +119,35 @@ def fetch_version(endpoint: str, timeout_s: float) -> str:
         OSError: The server does not respond.
         ValueError: The response is not from MiniStack.
     """
-    url = urlsplit(endpoint)
-    # A plain connection, so that proxy variables in the environment have no effect.
-    connection = HTTPConnection(url.hostname or "", url.port, timeout=timeout_s)
     try:
-        connection.request("GET", HEALTH)
-        return str(json.loads(connection.getresponse().read())["version"])
+        return str(json.loads(get(endpoint, HEALTH, timeout_s)[1])["version"])
     except (HTTPException, KeyError, TypeError) as error:
         raise ValueError("the response is not from MiniStack") from error
+
+
+def get(endpoint: str, path: str, timeout_s: float) -> tuple[int, bytes]:
+    """Return the status and the body of a response.
+
+    The connection is a plain one: proxy variables of the environment have no effect.
+    """
+    url = urlsplit(endpoint)
+    connection = HTTPConnection(url.hostname or "", url.port, timeout=timeout_s)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read()
     finally:
         connection.close()
 
 
 def answers(emulator: Emulator, timeout_s: float = 5.0) -> bool:
-    """Return whether a server of this version answers at the endpoint."""
+    """Return whether this server answers: another one refuses its access key."""
     try:
-        return fetch_version(emulator.endpoint, timeout_s) == emulator.version
-    except (OSError, ValueError):
+        if fetch_version(emulator.endpoint, timeout_s) != emulator.version:
+            return False
+        path = f"/?X-Amz-Credential={emulator.key}/"
+        return get(emulator.endpoint, path, timeout_s)[0] != HTTPStatus.FORBIDDEN
+    except (OSError, ValueError, HTTPException):
         return False
 
 
@@ -147,32 +162,39 @@ def stop(pid: int, state_dir: Path, *, patience_s: float = 5.0) -> None:
             if not is_our_server(pid, state_dir):
                 break
             time.sleep(step)
-    _pid_file(state_dir).unlink(missing_ok=True)
+    for pid_file in pid_files(state_dir):
+        pid_file.unlink(missing_ok=True)
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)  # if this process started it: leave no zombie
 
 
 def stop_untracked(state_dir: Path) -> None:
     """Stop a server without a state file, for example because its `up` was killed."""
-    try:
-        pid = int(_pid_file(state_dir).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return
-    stop(pid, state_dir)
+    for pid_file in pid_files(state_dir):
+        with suppress(FileNotFoundError, ValueError):
+            stop(int(pid_file.read_text(encoding="utf-8")), state_dir)
 
 
 def is_our_server(pid: int, state_dir: Path) -> bool:
-    """Return whether the process is alive and the server of this state folder."""
-    command = _command_line(pid)
-    return f" {APPLICATION} " in command and f" {_pid_file(state_dir)} " in command
+    """Return whether the process is alive and the server of this state folder.
+
+    The random name of its pid file shows it, although the folder has moved.
+    """
+    command = command_line(pid)
+    return any(f"/{file.name} " in command for file in pid_files(state_dir))
 
 
-def _command(python: Path, listener: int, state_dir: Path) -> list[str]:
+def pid_files(state_dir: Path) -> list[Path]:
+    """Return the pid file of the server of a state folder, if there is one."""
+    return list(state_dir.glob("emulator-*.pid"))
+
+
+def _command(python: Path, listener: int, pid_file: Path) -> list[str]:
     serve = [str(python), "-m", "hypercorn", APPLICATION, "--workers", "0"]
     return [
         *serve,
         *("--bind", f"fd://{listener}"),
-        *("--pid", str(_pid_file(state_dir))),
+        *("--pid", str(pid_file)),
         *("--keep-alive", "75", "--graceful-timeout", "0", "--log-level", "WARNING"),
     ]
 
@@ -215,11 +237,7 @@ def _startup_error(process: subprocess.Popen[bytes], log: Path) -> UnreachableEr
     )
 
 
-def _pid_file(state_dir: Path) -> Path:
-    return state_dir / "emulator.pid"
-
-
-def _command_line(pid: int) -> str:
+def command_line(pid: int) -> str:
     """Return the command line of a process, a space after each word; "" if it ended."""
     if (PROC / "self").exists():
         try:

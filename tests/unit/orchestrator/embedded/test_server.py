@@ -53,7 +53,7 @@ def answering(folder: Path) -> Callable[[str, float], str]:
     """Return a version once the server runs, a moment after its start."""
 
     def fetch_version(_endpoint: str, _timeout_s: float) -> str:
-        pid = int((folder / "emulator.pid").read_text("utf-8"))
+        pid = int(next(folder.glob("*.pid")).read_text("utf-8"))
         while not server.is_our_server(pid, folder):
             time.sleep(0.005)
         return "1.5.33"
@@ -81,15 +81,18 @@ def test_an_interrupted_start_leaves_no_server(
     assert str(tmp_path) not in left
 
 
-def test_down_stops_the_server_of_a_killed_up(
+def test_down_stops_the_server_of_a_killed_up_in_a_renamed_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "fetch_version", answering(tmp_path))
-    started = server.start(fake_python(tmp_path, SERVES), tmp_path, "us-east-1")
-    assert server.is_our_server(started.pid, tmp_path)
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    monkeypatch.setattr(server, "fetch_version", answering(before))
+    started = server.start(fake_python(tmp_path, SERVES), before, "us-east-1")
+    before.rename(after)
+    assert server.is_our_server(started.pid, after)
 
-    embedded.down(tmp_path)
-    assert not server.is_our_server(started.pid, tmp_path)
+    embedded.down(after)
+    assert not server.command_line(started.pid)
 
 
 def test_the_next_up_replaces_the_server_of_a_killed_up(
@@ -101,6 +104,7 @@ def test_the_next_up_replaces_the_server_of_a_killed_up(
         embedded.environment, "ensure_environment", lambda report: python
     )
     monkeypatch.setattr(embedded.deploy, "deploy_embedded", lambda *_: None)
+    monkeypatch.setattr(server, "answers", lambda _: False)
     untracked = server.start(python, tmp_path, "us-east-1")
 
     found = embedded.up("piecework", "local", tmp_path)

@@ -185,6 +185,7 @@ async def test_the_folder_is_not_shared_and_nothing_is_left(dev: Dev) -> None:
     state = json.loads((dev.folder / ".piecework" / "emulator.json").read_text())
     async with ClientSession() as session, session.get(state["endpoint"]) as answer:
         assert 403 == answer.status  # it has no access key
+    os.kill(dev.process.pid, signal.SIGSTOP)
     for words in (["up"], ["down"], ["dev", "app"]):
         refused = await asyncio.create_subprocess_exec(
             *COMMAND, *words, stderr=asyncio.subprocess.PIPE
@@ -193,6 +194,7 @@ async def test_the_folder_is_not_shared_and_nothing_is_left(dev: Dev) -> None:
         assert 2 == refused.returncode
         assert b"error embedded.state.in_use: `piecework dev` runs" in written
 
+    os.kill(dev.process.pid, signal.SIGCONT)
     os.kill(dev.process.pid, signal.SIGINT)
     await dev.says("stopped; nothing is left")
     assert 0 == await dev.process.wait()

@@ -80,12 +80,15 @@ def test_results_go_to_stdout_and_causes_to_stderr(project: Path) -> None:
     assert left == {"app.py", "rows.jsonl", "out"}
 
 
-def test_the_embedded_aws_is_used_and_ended(
+def test_an_embedded_aws_of_its_own_is_used_and_ended(
     project: Path, emulator_python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (*ENDPOINT_VARIABLES, "PIECEWORK_STATE_DIR"):
         monkeypatch.delenv(name, raising=False)
     (project / "rows.jsonl").write_text('{"text": "one"}\n', encoding="utf-8")
+    own = 'assert not __import__("pathlib").Path(".piecework").exists()'
+    code = PIPELINE.replace('print("a stage may print")', own)
+    (project / "app.py").write_text(code, encoding="utf-8")
 
     done = run_command(project, "app:words", "rows.jsonl", "--aws", "embedded")
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from piecework.aws.endpoint import (
     ENDPOINT_VARIABLES,
@@ -131,24 +132,14 @@ def down(state_dir: Path | None = None) -> Emulator | None:
         emulator = read_state(folder)
         refuse_beside_dev(emulator)
         if emulator is not None:
-            refuse_remote({"AWS_ENDPOINT_URL": emulator.endpoint})
             server.stop(emulator.pid, folder)
-            refuse_unseen(emulator)
+            if server.answers(emulator):
+                message = f"Process {emulator.pid} does not serve {emulator.endpoint}."
+                step = "End the embedded AWS where it was started, as in a container."
+                raise UsageError(message, code="embedded.state.in_use", next_step=step)
             state.remove(folder)
         server.stop_untracked(folder)
     return emulator
-
-
-def refuse_unseen(emulator: Emulator) -> None:
-    """Raise if the emulator answers, but its process was not found.
-
-    Raises:
-        UsageError: `embedded.state.in_use`.
-    """
-    if server.answers(emulator):
-        message = f"Process {emulator.pid} does not serve {emulator.endpoint}."
-        step = "End the embedded AWS where it was started, such as in its container."
-        raise UsageError(message, code="embedded.state.in_use", next_step=step)
 
 
 def new_key() -> str:
@@ -164,9 +155,9 @@ def started(
     *,
     report: Callable[[str], None] = _print_to_stderr,
 ) -> Iterator[None]:
-    """Start the emulator for the caller's block; one that runs already keeps running.
+    """Use the emulator of this folder in the caller's block, or one of its own.
 
-    One that was started leaves nothing behind.
+    Its own one has a temporary folder, so no other command comes to use it.
 
     Raises:
         UsageError, UnreachableError: As `up`; `cli.usage.invalid`: a variable names
@@ -176,16 +167,20 @@ def started(
         if os.environ.get(name):
             message = f"{name} is set, so the embedded AWS would not be used."
             raise UsageError(message, next_step=f"Unset {name}.")
-    before = find()
-    running = up(app, env, queues=queues, report=report)
-    try:
+    if (other := find()) and server.answers(other):
+        up(app, env, queues=queues, report=report)
         yield
-    finally:
-        if before is None or before.pid != running.pid:
+        return
+    before = dict(os.environ)
+    with TemporaryDirectory(prefix="piecework-") as folder:
+        os.environ["PIECEWORK_STATE_DIR"] = folder
+        try:
+            up(app, env, queues=queues, report=report)
+            yield
+        finally:
             down()
-            folder = state.resolve_folder(None)
-            with state.lock(folder):
-                state.remove_folder(folder)
+            os.environ.clear()
+            os.environ.update(before)
 
 
 @contextmanager
@@ -224,7 +219,9 @@ def refuse_beside_dev(emulator: Emulator | None) -> None:
     """
     if emulator is None or emulator.version != IN_PROCESS:
         return
-    if server.answers(emulator):
+    # One that is stopped or blocked does not answer.
+    command = server.command_line(emulator.pid)
+    if server.DEV_MODULE in command or server.answers(emulator):
         message = f"`piecework dev` runs in this folder (process {emulator.pid})."
         step = "End it with Ctrl-C, or submit to it: piecework submit"
         raise UsageError(message, code="embedded.state.in_use", next_step=step)

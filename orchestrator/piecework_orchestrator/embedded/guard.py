@@ -61,10 +61,10 @@ def refusal(scope: Message, key: str) -> str:
     # a page.
     if b"origin" in headers or headers.get(b"sec-fetch-site", "none") != "none":
         return "Web pages have no access."
-    if not key or (scope["method"], scope["path"]) == ("GET", HEALTH):
+    query = unquote(scope.get("query_string", b"").decode("latin-1"))
+    if not key or (scope["method"], scope["path"], query) == ("GET", HEALTH, ""):
         return ""
     signed = headers.get(b"authorization", "")
-    query = unquote(scope.get("query_string", b"").decode("latin-1"))
     if f"Credential={key}/" in signed or f"X-Amz-Credential={key}/" in query:
         return ""
     return "The access key is not the one of `piecework up`."

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TextIO
@@ -41,6 +40,8 @@ REMAINS = {LOCK_FILE, IGNORE_FILE, LOG_FILE}
 PROC = Path("/proc")
 #: The guard and MiniStack behind it, as the server's command line names them.
 APPLICATION = f"{guard.__file__}:load()"
+#: The program that `piecework dev` becomes.
+DEV_MODULE = "piecework_simulation.dev_command"
 SERVICES = "cloudformation,dynamodb,s3,sqs,sts"
 
 
@@ -112,30 +113,21 @@ def open_port(port: int) -> socket.socket:
         ) from error
 
 
-def fetch_version(endpoint: str, timeout_s: float) -> str:
+def fetch_version(endpoint: str, timeout_s: float, query: str = "") -> str:
     """Return the version of the server at an endpoint.
 
     Raises:
         OSError: The server does not respond.
         ValueError: The response is not from MiniStack.
     """
-    try:
-        return str(json.loads(get(endpoint, HEALTH, timeout_s)[1])["version"])
-    except (HTTPException, KeyError, TypeError) as error:
-        raise ValueError("the response is not from MiniStack") from error
-
-
-def get(endpoint: str, path: str, timeout_s: float) -> tuple[int, bytes]:
-    """Return the status and the body of a response.
-
-    The connection is a plain one: proxy variables of the environment have no effect.
-    """
     url = urlsplit(endpoint)
+    # A plain connection, so that proxy variables in the environment have no effect.
     connection = HTTPConnection(url.hostname or "", url.port, timeout=timeout_s)
     try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.status, response.read()
+        connection.request("GET", HEALTH + query)
+        return str(json.loads(connection.getresponse().read())["version"])
+    except (HTTPException, KeyError, TypeError) as error:
+        raise ValueError("the response is not from MiniStack") from error
     finally:
         connection.close()
 
@@ -143,11 +135,9 @@ def get(endpoint: str, path: str, timeout_s: float) -> tuple[int, bytes]:
 def answers(emulator: Emulator, timeout_s: float = 5.0) -> bool:
     """Return whether this server answers: another one refuses its access key."""
     try:
-        if fetch_version(emulator.endpoint, timeout_s) != emulator.version:
-            return False
-        path = f"/?X-Amz-Credential={emulator.key}/"
-        return get(emulator.endpoint, path, timeout_s)[0] != HTTPStatus.FORBIDDEN
-    except (OSError, ValueError, HTTPException):
+        key = f"?X-Amz-Credential={emulator.key}/"
+        return fetch_version(emulator.endpoint, timeout_s, key) == emulator.version
+    except (OSError, ValueError):
         return False
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from piecework.aws.endpoint import Emulator
 from piecework.errors.codes import REGISTRY
-from piecework.settings import Settings
 from piecework_orchestrator import doctor, embedded
 from piecework_orchestrator.demo import run as demo_run
 from piecework_orchestrator.doctor import Check
@@ -68,15 +67,6 @@ def test_down_asks_before_it_deletes_unfinished_jobs(
     assert "delete 2 unfinished jobs" in refused.stderr
     assert 0 == run("down", "--yes").exit_code
     assert stopped == [found]
-
-
-def test_down_refuses_an_endpoint_elsewhere(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://sqs.eu-west-1.amazonaws.com")
-    done = run("down")
-    assert done.exit_code == 2
-    assert "error embedded.endpoint.not_loopback" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -166,15 +156,3 @@ def test_the_demo_writes_to_stdout_and_sets_the_exit_code(
     assert 2 == run("demo", "--calls", "231").exit_code
     done = run("demo", "--seed", "7", "--out", "there", "--calls", "116")
     assert (5, "7 False 116 there\n") == (done.exit_code, done.stdout)
-
-
-def test_doctor_names_the_next_step_if_the_state_file_is_unreadable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state = tmp_path / ".piecework"
-    state.mkdir()
-    (state / "emulator.json").write_text("{bad")
-    monkeypatch.chdir(tmp_path)
-    (*_, last) = doctor.run_checks(Settings(), {})
-    assert ("endpoint", False) == (last.name, last.ok)
-    assert "then run `piecework up`" in last.next_step

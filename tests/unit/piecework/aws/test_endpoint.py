@@ -173,19 +173,3 @@ def test_a_broken_state_is_refused_with_its_name(content: str, tmp_path: Path) -
         read_state(tmp_path)
     assert caught.value.code == "embedded.state.unreadable"
     assert str(path) in caught.value.next_step
-
-
-@pytest.mark.parametrize(
-    ("url", "loopback"),
-    [
-        ("http://127.0.0.1:1", True),
-        ("http://localhost:1", True),
-        ("http://[::1]:1", True),
-        ("", False),
-        ("http://10.0.0.1:1", False),
-        ("http://127.0.0.1.example.com", False),
-        ("http://example.com/127.0.0.1", False),
-    ],
-)
-def test_only_this_machine_is_loopback(url: str, loopback: bool) -> None:  # noqa: FBT001
-    assert Endpoint(url, "environment", "").loopback is loopback

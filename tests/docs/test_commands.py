@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
+import subprocess
+import sys
 from argparse import ArgumentError, ArgumentParser
 from collections.abc import Iterator
 from dataclasses import fields
@@ -19,6 +22,7 @@ import piecework_simulation.__main__
 import piecework_simulation.dev_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
+from piecework.aws.endpoint import Emulator, find_endpoint
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.outcome import CompensationResult
 from piecework.explain.situation import EFFECT_IN_DOUBT
@@ -27,6 +31,7 @@ from piecework.store.dead_letters import OPEN
 from piecework_orchestrator.cli.app import LazyCommand, app
 from piecework_orchestrator.cli.common import usage_error
 from piecework_orchestrator.cli.views.dead_letters import next_command
+from piecework_orchestrator.embedded import server
 from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, spans
 
 #: The commands that pass their arguments to a program of its own.
@@ -221,3 +226,18 @@ def test_every_setting_that_a_page_names_exists() -> None:
     assert set() == {n.lower() for n in named - others} - {
         each.name for each in fields(Settings)
     }
+
+
+def test_the_exports_of_the_pages_reach_the_embedded_aws(tmp_path: Path) -> None:
+    (tmp_path / ".piecework").mkdir()
+    found = Emulator(url := "http://127.0.0.1:1", 1, "us-east-1", "1", "k")
+    server.write(tmp_path / ".piecework", found)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for page, key in (("demo", "demo"), ("tables", "k")):
+        lines = shell_lines(ROOT / "docs" / f"{page}.md")
+        kept = [li for li in lines if li.startswith(("export ", "emulator()"))]
+        script = ["/bin/sh", "-c", "\n".join([*kept, "env"])]
+        said = subprocess.check_output(script, cwd=tmp_path, env={"PATH": path})
+        environ = dict(line.split("=", 1) for line in said.decode().splitlines())
+        assert url == find_endpoint(environ, tmp_path).url
+        assert key == environ["AWS_ACCESS_KEY_ID"]

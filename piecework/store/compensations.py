@@ -115,7 +115,8 @@ async def resolve_by_hand(
     ref, gen = letter.ref, letter.gen
     undone = resolution.result is CompensationResult.COMPENSATED
     effects = effect_updates(table, ref, work, resolution) if undone else []
-    while len(effects) > EFFECTS_AT_ONCE:
+    # The last transaction changes the letter, too, and stores each stage.
+    while len(effects) > EFFECTS_AT_ONCE - len(resolution.stages):
         some, effects = effects[:EFFECTS_AT_ONCE], effects[EFFECTS_AT_ONCE:]
         check = chunk_action(table, "ConditionCheck", letter)
         if not isinstance(await table.transact([check, *some]), Written):

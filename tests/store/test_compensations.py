@@ -78,6 +78,18 @@ async def test_a_resolution_changes_chunk_letter_stage_and_effects_together(
     assert [row.state for row in work.effects] == [state]
 
 
+async def test_a_resolution_may_have_more_effects_than_one_transaction(
+    store: Store,
+) -> None:
+    letter = await die(store)
+    for number in range(97):
+        sk = keys.effect_sk(3, str(number))
+        await store.put(
+            store.chunk.pk, sk, effect_key=str(number), stage="first", state="DONE"
+        )
+    assert await resolve(store, letter) is True
+
+
 @pytest.mark.parametrize(
     "moved",
     [{"status": "PENDING"}, {"gen": 3}, {"compensation": "COMPENSATED"}],

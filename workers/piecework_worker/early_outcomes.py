@@ -32,7 +32,12 @@ from piecework.errors import (
     TransientError,
 )
 from piecework.saga import engine, recovery
-from piecework.saga.compensation import cancellation_cause
+from piecework.saga.compensation import (
+    StepState,
+    cancellation_cause,
+    compensation_plan,
+    needs_nothing,
+)
 from piecework.saga.stage import describe_failure
 from piecework.settings import Settings
 from piecework_worker.assembly import ChunkRun
@@ -73,20 +78,21 @@ def malformed(chunk_run: ChunkRun, error: Exception) -> Exception:
 def outcome_of_unreadable(chunk_run: ChunkRun, failure: ErrorEnvelope) -> Outcome:
     """Return the outcome of a chunk whose payload or checkpoints cannot be read.
 
-    Without them nothing can be compensated. If a stage was started, an operator has to
-    act.
+    Without them nothing can be compensated. If an earlier claim started a stage with a
+    compensation, or made an effect, an operator has to act.
     """
     attempts_left = chunk_run.limits.max_attempts - chunk_run.ctx.attempt
     if failure.retryable and attempts_left > 0:
         return retry_later(chunk_run, failure)
-    untouched = (
-        chunk_run.claim.is_first
-        or chunk_run.checkpoints.reached_stage == chunk_run.pipeline.stages[0].name
-    )
-    return DeadLettered(
-        failure,
-        CompensationResult.NOT_NEEDED if untouched else CompensationResult.ABANDONED,
-    )
+    checkpoints, affected = chunk_run.checkpoints, set[str]()
+    if checkpoints.reached_stage:  # the ledger was loaded before it
+        affected = chunk_run.ledger.stages_with_effects()
+    steps = compensation_plan(chunk_run.pipeline, failure, checkpoints, affected)
+    if chunk_run.claim.is_first or (steps and needs_nothing(steps)):
+        return DeadLettered(failure, CompensationResult.NOT_NEEDED)
+    done = {StepState.NOT_NEEDED, StepState.COMPENSATED}
+    left = [step.stage.name for step in reversed(steps) if step.state not in done]
+    return DeadLettered(failure, CompensationResult.ABANDONED, tuple(left))
 
 
 async def recover_spent(chunk_run: ChunkRun) -> Outcome:

@@ -84,7 +84,7 @@ def chunk_run(
     progress = Progress(["first", "second"], reached_stage=reached_stage)
     if reached_stage == "second":
         progress.completed = {"first": "null"}
-    ledger = SimpleNamespace(cancel=None)
+    ledger = SimpleNamespace(cancel=None, stages_with_effects=set)
     parts: Any = {"checkpoints": progress, "journal": Journal(), "ledger": ledger}
     return ChunkRun(
         claim=claim,

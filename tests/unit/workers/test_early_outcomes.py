@@ -101,7 +101,7 @@ CORRUPT = PermanentError("not what was submitted", code="runtime.payload.corrupt
     ("facts", "compensation"),
     [
         ({"fence": 1}, CompensationResult.NOT_NEEDED),
-        ({"reached_stage": "first"}, CompensationResult.NOT_NEEDED),
+        ({"reached_stage": "first"}, CompensationResult.ABANDONED),
         ({}, CompensationResult.ABANDONED),
     ],
 )
@@ -112,6 +112,7 @@ async def test_an_unreadable_chunk_is_dead_lettered_as_abandoned_if_started(
     outcome = await ran(chunk_run(**facts))
     assert isinstance(outcome, DeadLettered)
     assert outcome.compensation is compensation
+    assert (outcome.uncompensated_stages == ("first",)) is (not facts.get("fence"))
     assert outcome.failure.code == "runtime.payload.corrupt"
 
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TypedDict
 
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import iso
+from piecework.domain.model import ChunkRef, iso
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import OPEN, DeadLetters
@@ -70,8 +70,12 @@ class Filter:
         return enough and fingerprint.startswith(self.fingerprint)
 
 
-async def select(rt: Runtime, wanted: Filter) -> list[DeadLetterRow]:
+async def select(
+    rt: Runtime, wanted: Filter, unreadable: list[ChunkRef] | None = None
+) -> list[DeadLetterRow]:
     """Return the dead letters that match, the newest first.
+
+    Chunks whose letters cannot be read are added to `unreadable`; None: one raises.
 
     Raises:
         NotFoundError: `job.record.not_found`.
@@ -83,18 +87,21 @@ async def select(rt: Runtime, wanted: Filter) -> list[DeadLetterRow]:
     after = iso(rt.clock() - parse_span(s)) if (s := wanted.since) is not None else ""
     found = [
         letter
-        async for letter in candidates(rt, wanted)
+        async for letter in candidates(rt, wanted, unreadable)
         if wanted.matches(letter, after)
     ]
     return sorted(found, key=lambda letter: letter.dead_lettered_at, reverse=True)
 
 
-async def candidates(rt: Runtime, wanted: Filter) -> AsyncIterator[DeadLetterRow]:
+async def candidates(
+    rt: Runtime, wanted: Filter, unreadable: list[ChunkRef] | None
+) -> AsyncIterator[DeadLetterRow]:
     """Yield the dead letters of the job, or of the tenant."""
     letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     if wanted.job is None:
-        found = letters.all(rt.settings.tenant)
+        found = letters.all(rt.settings.tenant, unreadable)
     else:
-        found = letters.of_job((await require_job(rt, wanted.job)).ref)
+        job = await require_job(rt, wanted.job)
+        found = letters.of_job(job.ref, unreadable)
     async for letter in found:
         yield letter

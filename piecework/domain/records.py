@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NoReturn, TypeVar
@@ -203,6 +204,20 @@ BOUNDS = Bounds(4 * MIB, nodes=1_000_000)
 def unreadable_error(what: str, why: str) -> PermanentError:
     """Return the error for a malformed record, with the message "{what} {why}."."""
     return PermanentError(f"{what} {why}.", code=UNREADABLE)
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Name the record that a block reads, if it is malformed.
+
+    Raises:
+        PermanentError: `runtime.record.unreadable`.
+    """
+    try:
+        yield
+    except MALFORMED_ERRORS as error:
+        why = f"cannot be read: {type(error).__name__}"
+        raise unreadable_error(what, why) from error
 
 
 def read_int(

@@ -16,11 +16,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
-from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Job, JobStatus
+from piecework.domain.model import ChunkRef, Job, JobStatus
 from piecework.jobs.fan_out import Progress, ProgressMark
 from piecework.runtime import Runtime
-from piecework.store.dead_letters import OPEN, open_letter_key
+from piecework.store.dead_letters import DISCARDED, REDRIVEN, open_letter_key
 from piecework.store.deletions import ROWS_AT_ONCE, Deletions
 from piecework.store.table import Action
 
@@ -92,10 +91,11 @@ class Sweep:
         table = self.rt.dead_letters
         async for item in table.query(self.job.ref.pk, any_version=True):
             removals = [table.action("Delete", item["pk"], item["sk"])]
-            letter = DeadLetterRow.read(item)
-            if letter is not None and letter.state == OPEN:
-                at = letter.dead_lettered_at
-                mark = open_letter_key(letter.ref, letter.gen, at)
+            name = keys.dead_letter_of(item["pk"], item["sk"])
+            at, closed = item.get("dead_lettered_at"), {REDRIVEN, DISCARDED}
+            # No check of the row: what an operator has damaged is deleted, too.
+            if name and isinstance(at, str) and item.get("state") not in closed:
+                mark = open_letter_key(ChunkRef(*name[:3]), name[3], at)
                 removals.append(table.action("Delete", *mark))
             yield removals
 

@@ -132,10 +132,15 @@ class DeadLetters:
             self.table.action("Put", keys.QUARANTINE_PK, sk, item=item)
         )
 
-    async def of_job(self, ref: JobRef) -> AsyncIterator[DeadLetterRow]:
-        """Yield the dead letters of a job, closed ones included."""
+    async def of_job(
+        self, ref: JobRef, unreadable: list[ChunkRef] | None = None
+    ) -> AsyncIterator[DeadLetterRow]:
+        """Yield the dead letters of a job, closed ones included.
+
+        Chunks whose letters cannot be read are added to `unreadable`; None: one raises.
+        """
         async for item in self.table.query(ref.pk, any_version=True):
-            if (letter := DeadLetterRow.read(item)) is not None:
+            if (letter := read_letter(item, unreadable)) is not None:
                 yield letter
 
     async def of_chunk(self, ref: ChunkRef) -> list[DeadLetterRow]:
@@ -146,11 +151,15 @@ class DeadLetters:
         known = (letter for letter in letters if letter is not None)
         return sorted(known, key=lambda letter: letter.gen)
 
-    async def all(self, tenant: str) -> AsyncIterator[DeadLetterRow]:
-        """Yield the dead letters of every job of a tenant."""
+    async def all(
+        self, tenant: str, unreadable: list[ChunkRef] | None = None
+    ) -> AsyncIterator[DeadLetterRow]:
+        """Yield the dead letters of every job of a tenant; `unreadable`: as above."""
         async for item in self.table.scan():
-            letter = DeadLetterRow.read(item)
-            if letter is not None and letter.ref.tenant == tenant:
+            name = keys.dead_letter_of(item["pk"], item["sk"])
+            if name is None or name[0] != tenant:
+                continue
+            if (letter := read_letter(item, unreadable)) is not None:
                 yield letter
 
     async def read(self, ref: ChunkRef, gen: int) -> DeadLetterRow | None:
@@ -340,6 +349,20 @@ def open_letter_key(ref: ChunkRef, gen: int, dead_lettered_at: str) -> tuple[str
     """Return partition and sort key of the mark of a dead letter."""
     sk = keys.open_letter_sk(dead_lettered_at, ref.job, ref.chunk, gen)
     return keys.open_letters_pk(ref.tenant), sk
+
+
+def read_letter(
+    item: Mapping[str, Any], unreadable: list[ChunkRef] | None
+) -> DeadLetterRow | None:
+    """Read an item; add its chunk to `unreadable`, if that is given, and it must be."""
+    try:
+        return DeadLetterRow.read(item)
+    except PermanentError:
+        name = keys.dead_letter_of(item["pk"], item["sk"])
+        if unreadable is None or name is None:
+            raise
+        unreadable.append(ChunkRef(*name[:3]))
+        return None
 
 
 async def newest(table: Table, tenant: str, count: int) -> list[OpenLetterRow]:

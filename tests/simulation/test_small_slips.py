@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from pydantic import BaseModel
@@ -23,11 +24,16 @@ from piecework import (
 )
 from piecework.domain import keys
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.model import ChunkRef, ChunkStatus, JobStatus
+from piecework.jobs.deletion import delete_job
 from piecework.jobs.fan_in import Certificate
 from piecework.store.dead_letters import Closing
+from piecework.store.deletions import Deletions
+from piecework.store.table import Table
 from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.inspector import dead_letters_of, require_job
 from piecework_orchestrator.redrive import Edit, discard, redrive
+from piecework_orchestrator.selection import Filter, select
 from piecework_simulation.engine.network import Exchange
 from tests.unit.orchestrator.simulated import (
     REF,
@@ -313,3 +319,41 @@ def test_a_submit_that_is_cut_off_and_cancelled_certifies_every_chunk(
     certificate = simulate(act, [pipeline])
 
     assert list(range(MANY)) == [chunk.chunk for chunk in certificate.missing]
+
+
+def test_a_damaged_row_stops_no_worker_and_no_list_and_no_deletion() -> None:
+    done = set[int]()
+
+    async def accept(ctx: Context[Item]) -> None:
+        done.add(ctx.chunk)
+        if ctx.chunk < 2:
+            raise PermanentError(ctx.stage)
+
+    def order(item: Item) -> int:
+        return item.n
+
+    pipeline = Pipeline("p", payload=Item, stages=[Stage(accept)], ordered_by=order)
+
+    async def put(table: Table, pk: str, sk: str, name: str, value: object) -> None:
+        facts = {"update": f"SET {name} = :value", "values": {"value": value}}
+        await table.update(table.action("Update", pk, sk, **facts))
+
+    async def act(here: Simulated) -> None:
+        rt, unreadable, ref = here.rt, list[ChunkRef](), REF.chunk(140)
+        await here.submit(pipeline, [Item(n=n) for n in range(150)])
+        await put(rt.table, ref.pk, ref.sk, "gen", "one")
+        await asyncio.sleep(60.0)
+        assert done == {*range(150)} - {140}
+        await put(rt.table, ref.pk, ref.sk, "gen", 1)
+        await here.ended()
+        letter = keys.dead_letter_sk(0, 1)
+        await put(rt.dead_letters, REF.pk, letter, "error_history", 1)
+        (found,) = await select(rt, Filter(), unreadable)
+        assert (found.chunk, unreadable) == (1, [REF.chunk(0)])
+        assert [row async for row in dead_letters_of(rt).all("another")] == []
+        job = await require_job(rt, REF.job)
+        await Deletions(rt.table, rt.clock).begin(job, "me", "why")
+        assert await delete_job(rt, replace(job, status=JobStatus.DELETING))
+        assert [row async for row in rt.dead_letters.scan()] == []
+
+    simulate(act, [pipeline], max_chunks=4)  # fails if a worker ends

@@ -90,7 +90,8 @@ class CancelWatcher:
                 failed = error  # another job's row may still be readable
                 continue
             if job is not None:
-                apply_status(job, leases)
+                with suppress(PermanentError):  # its row may be damaged
+                    apply_status(job, leases)
         if self.lease_renewer.leases or self.breakers.has_pending_writes:
             await self.breakers.sync()
         if failed is not None:

@@ -161,7 +161,10 @@ class Draws:
         The process that unblocks one of the others has sent it, or will.
         """
         refs = [job.ref.chunk(number) for number in drawn]
-        chunks = await read_chunks(self.services.rt.table, refs)
+        try:
+            chunks = await read_chunks(self.services.rt.table, refs)
+        except (PermanentError, *MALFORMED_ERRORS):
+            return drawn  # the claim of each finds the row that cannot be read
         return [c.ref.chunk for c in chunks if c.blocked_by is None and is_drawn(c)]
 
     async def _job(self, backlog: Backlog) -> Job | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from piecework import telemetry
 from piecework.aws.queue import Receipt
-from piecework.domain import records
 from piecework.domain.model import moment
 from piecework.domain.outcome import (
     MAX_BUDGET_DEFERRALS,
@@ -54,7 +53,6 @@ def outcome_of_load_failure(
     is. A stage that this worker's pipeline lacks is deferred too, but only a limited
     number of times.
     """
-    error = malformed(chunk_run, error)
     failure = describe_failure(error, chunk_run.ctx, chunk_run.limits)
     deferrals = chunk_run.claim.chunk.deferrals
     renamed = (
@@ -65,14 +63,6 @@ def outcome_of_load_failure(
     delay = retry_delay(deferrals + 1, settings)
     waiting = failure.model_copy(update={"retry_after": delay})
     return Deferred(waiting, delay, NEWER_WORKERS)
-
-
-def malformed(chunk_run: ChunkRun, error: Exception) -> Exception:
-    """Return the error of a malformed row: an operator must have edited it."""
-    if not isinstance(error, records.MALFORMED_ERRORS):
-        return error
-    what = f"A row of chunk {chunk_run.claim.ref}"
-    return records.unreadable_error(what, f"cannot be read: {type(error).__name__}")
 
 
 def outcome_of_unreadable(chunk_run: ChunkRun, failure: ErrorEnvelope) -> Outcome:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from piecework import telemetry
+from piecework.domain import records
 from piecework.domain.claim import (
     MAX_RECOVERIES,
     AttemptsExhausted,
@@ -92,7 +93,8 @@ async def execute(
         return await leave_to_other_workers(work_item, job, services)
     services.unknown_in_a_row = 0
     requested_at = asyncio.get_running_loop().time()
-    claim = await acquire(work_item, pipeline, services)
+    with records.reading(f"Chunk {work_item.ref}"):
+        claim = await acquire(work_item, pipeline, services)
     if not isinstance(claim, Claim):
         return await handle_refusal(claim, work_item, job, services)
     ref, received = work_item.ref, work_item.received
@@ -213,7 +215,8 @@ async def load_state_or_end(
 ) -> Outcome | None:
     """Load the state of earlier claims; return an outcome if no stage may run."""
     try:
-        await load_state(chunk_run, job, services)
+        with records.reading(f"A row of chunk {chunk_run.claim.ref}"):
+            await load_state(chunk_run, job, services)
     except Exception as error:
         if isinstance(error, StoreError) and not isinstance(error, SchemaTooNewError):
             raise

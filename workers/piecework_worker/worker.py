@@ -13,7 +13,7 @@ from piecework.aws.queue import Delivery, Message
 from piecework.cost.meter import acting_as
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, Job, JobRef
-from piecework.domain.records import MALFORMED_ERRORS, UNREADABLE
+from piecework.domain.records import UNREADABLE, reading
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework.errors.classify import classify
 from piecework.jobs.fan_in import end_cancelled, start_join
@@ -165,7 +165,8 @@ class Worker:
         )
         action = MessageAction.QUARANTINE
         try:
-            job = await self.services.job(work_item.ref.of)
+            with reading(f"Job {message.job}"):
+                job = await self.services.job(work_item.ref.of)
             if job is not None:
                 self.draws.hint(job)
                 action = await self.perform(work_item, job)
@@ -175,8 +176,10 @@ class Worker:
         except StoreError as error:
             await self.wait_for_store(error)
             return
-        except (PermanentError, *MALFORMED_ERRORS) as error:
-            await self.on_unreadable(delivery, error)
+        except PermanentError as error:
+            if error.code != UNREADABLE:
+                raise
+            await self.quarantine(delivery, UNREADABLE)
             return
         match action:
             case MessageAction.DISCARD:
@@ -197,15 +200,6 @@ class Worker:
         telemetry.emit(log, "worker.store_failed", error_code=code, delay_s=delay)
         with suppress(TimeoutError):
             await asyncio.wait_for(self.stop.wait(), delay)
-
-    async def on_unreadable(self, delivery: Delivery, error: Exception) -> None:
-        """Quarantine a message whose records are malformed; raise any other error."""
-        if not isinstance(error, PermanentError):
-            log = self.services.log
-            telemetry.emit(log, "worker.execution_failed", error_code=UNREADABLE)
-        elif error.code != UNREADABLE:
-            raise error
-        await self.quarantine(delivery, UNREADABLE)
 
     async def defer(self, delivery: Delivery, about: str) -> None:
         """Leave a message to newer workers, because of itself or of a record."""

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.model import ChunkRef
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.dlq_select import (
     AllOption,
@@ -57,7 +59,7 @@ def list_letters(
 
     async def run(rt: Runtime, out: Output) -> None:
         wanted = Filter(job, code, fingerprint, stage, since, closed=every)
-        found = await select(rt, wanted)
+        found = await select_readable(rt, wanted, out)
         shown = found[:limit] if limit else found
         lines = [letter_line(letter) for letter in shown]
         out.rows(
@@ -70,6 +72,18 @@ def list_letters(
             out.say(f"next: piecework dlq show {job_id} {lines[0]['chunk']}")
 
     run_connected(run, output)
+
+
+async def select_readable(
+    rt: Runtime, wanted: Filter, out: Output
+) -> list[DeadLetterRow]:
+    """Return the dead letters that match; name those whose rows cannot be read."""
+    unreadable = list[ChunkRef]()
+    found = await select(rt, wanted, unreadable)
+    if unreadable:
+        names = ", ".join(map(str, unreadable))
+        out.tell(f"not listed, because their rows cannot be read: {names}")
+    return found
 
 
 def show_letter(
@@ -102,7 +116,7 @@ def count_letters(
 
     async def run(rt: Runtime, out: Output) -> None:
         wanted = Filter(job, code, fingerprint, stage, since, closed=every)
-        found = group_by_cause(await select(rt, wanted))
+        found = group_by_cause(await select_readable(rt, wanted, out))
         shown = found[:limit] if limit else found
         out.rows(shown, group_columns(rt.clock()), "no dead letter matches")
         if out.table and shown:

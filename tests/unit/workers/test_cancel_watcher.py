@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from piecework.calls.fleet_breaker import BreakerRegistry
-from piecework.domain.model import ChunkRef, JobRef, JobStatus
+from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import SchemaTooNewError, StoreError
 from piecework.health import Liveness
@@ -69,6 +69,19 @@ async def test_the_chunks_of_a_cancelled_job_are_interrupted(
     assert [(ref, job.status) for ref, job in known] == (
         [] if status is None else [(REF.of, status)]
     )
+
+
+async def test_a_damaged_cancel_request_interrupts_nothing() -> None:
+    row = {"cancelled_at": 7, "cancel_compensate": "no"}
+    job = Job(REF.of, JobStatus.CANCELLING, 1, 1, "p", row)
+
+    async def read(_: Any) -> Job:
+        return job
+
+    rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
+    lease_renewer: Any = SimpleNamespace(leases={"a": Held()}, liveness=Liveness())
+    breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
+    await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,13 @@ import traceback
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from piecework.aws.queue import Delivery, Message, Receipt
 from piecework_worker.next_chunks import NextChunks
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
+from tests.unit.piecework.store.tables import REF
 from tests.unit.workers.virtual_leases import for_ever, virtually
 
 
@@ -53,6 +57,17 @@ async def test_a_failure_is_logged_with_its_own_traceback() -> None:
     assert 1 == len(worker.active_tasks)
     assert ["worker.execution_failed"] == log.names()
     assert "fails" == log.functions[-1]
+
+
+async def test_an_error_outside_of_the_reads_of_records_keeps_the_message() -> None:
+    async def job(_: Any) -> Any:
+        return 7  # not a job: `Draws.hint` fails
+
+    worker, _ = idle_worker()
+    worker.services.job = job  # type: ignore[method-assign]
+    message = Message.about(REF, 1)
+    with pytest.raises(AttributeError, match="'int' object"):
+        await worker.handle(Delivery(message, "", Receipt("r"), "id", 1))
 
 
 @virtually

@@ -12,7 +12,7 @@ failed stage, selects the column:
 
 "Retry" schedules a new attempt, which restores the last checkpoint from the tables.
 "Compensate" compensates the stages in reverse order and then writes the dead letter.
-"DeadLettered" writes the dead letter only: after the pivot, or where the pivot may have
+"Dead" writes the dead letter only: after the pivot, or where the pivot may have
 happened, no stage is ever compensated.
 
 A chunk that an open breaker blocks is deferred, and no attempt is spent. This ends in

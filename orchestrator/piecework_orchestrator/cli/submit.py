@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
 
 from piecework.client import Client, JobHandle
+from piecework.domain.budget import parse_cap
 from piecework.domain.priority import parse_priority
 from piecework.errors import StoreError, UsageError
 from piecework.jobs.sampling import sample_invalid
@@ -36,7 +38,9 @@ from piecework_orchestrator.cli.views.jobs import show_facts
 from piecework_orchestrator.identity import new_job_id, require_job_id
 from piecework_orchestrator.intake.json_lines import SCHEME
 from piecework_orchestrator.intake.source import chunk_inputs
-from piecework_orchestrator.times import parse_limit
+from piecework_orchestrator.models import require_prices
+from piecework_orchestrator.submit import tolerated_of
+from piecework_orchestrator.times import parse_deadline, parse_limit
 
 FIRST_LABELS = 5
 
@@ -113,11 +117,15 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
         found = load_pipeline(pipeline)
         for text in missing_contacts(found):
             out.say(f"warning: {text}")
+        if priority:
+            parse_priority(priority)
+        if deadline:
+            parse_deadline(deadline, time.time())
+        tolerated_of(tolerate or "0", 0)
+        require_prices(found, parse_cap(budget_usd, budget_tokens))
         if dry_run:
             await show_estimate(out, found, source)
             return None
-        if priority:
-            parse_priority(priority)
         request = SubmitRequest(
             *(pipeline, found, source, job_id, deadline, tolerate or "0", priority),
             budget_usd=budget_usd,

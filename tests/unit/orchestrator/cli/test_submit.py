@@ -51,6 +51,17 @@ def test_a_dry_run_counts_and_needs_no_aws(run: Run, toy: str, document: str) ->
     assert "a module that prints" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "option",
+    ["--deadline 2x", "--tolerate many", "--priority urgent", "--budget-usd cheap"],
+)
+def test_a_dry_run_refuses_the_options_that_a_submit_refuses(
+    run: Run, toy: str, document: str, option: str
+) -> None:
+    done = run("submit", f"{toy}:toy", document, "--dry-run", *option.split())
+    assert (2, "") == (done.exit_code, done.stdout)
+
+
 def test_calls_that_the_pipeline_does_not_declare_are_unknown(
     run: Run, toy: str, document: str
 ) -> None:

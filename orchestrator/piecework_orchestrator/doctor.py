@@ -16,7 +16,9 @@ from piecework.aws.endpoint import (
     ENDPOINT_VARIABLES,
     IN_PROCESS,
     Emulator,
+    find_endpoint,
     is_loopback,
+    refuse_two_meanings,
 )
 from piecework.domain.keys import DEFAULT_QUEUE, WORKERS_PK, webhooks_pk
 from piecework.domain.rows import WorkerRow
@@ -52,6 +54,7 @@ class Target:
     endpoint: str | None
     reason: str
     emulator: Emulator | None = None
+    loopback: bool = False
 
 
 def run_checks(
@@ -104,10 +107,13 @@ def _find_target(environ: Mapping[str, str]) -> Target:
     """Find the endpoint as the runtime does: environment, state file, then AWS."""
     for name in ENDPOINT_VARIABLES:
         if environ.get(name):
-            return Target(environ[name], f"{name} is set")
+            here = find_endpoint(environ).loopback
+            return Target(environ[name], f"{name} is set", loopback=here)
     if emulator := find():
+        refuse_two_meanings(environ, server.resolve_folder(None))
         by = "dev" if emulator.version == IN_PROCESS else "up"
-        return Target(emulator.endpoint, f"started by `piecework {by}`", emulator)
+        by = f"started by `piecework {by}`"
+        return Target(emulator.endpoint, by, emulator, loopback=True)
     return Target(None, "no endpoint variable, no emulator of this folder")
 
 
@@ -118,8 +124,10 @@ def _check_endpoint(target: Target) -> Check:
 
 
 def _check_loopback(target: Target) -> Check:
-    if target.endpoint and is_loopback(target.endpoint):
+    if target.loopback:
         return Check("loopback", ok=True, detail="yes: no call leaves this machine")
+    if target.endpoint and is_loopback(target.endpoint):
+        return Check("loopback", ok=True, detail="no: another service is elsewhere")
     if target.endpoint:
         return Check("loopback", ok=True, detail="no: `demo` and `down` refuse to run")
     detail = "no: only `demo` and `run` use an AWS of their own"

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
@@ -68,6 +69,7 @@ class Endpoint:
         region: Empty if the SDK's own configuration applies.
         key: The access key of the embedded AWS.
         by_dev: Whether a `piecework dev` serves the embedded AWS.
+        partial: Whether the variables name this machine for some services alone.
     """
 
     url: str
@@ -75,11 +77,12 @@ class Endpoint:
     region: str
     key: str = ""
     by_dev: bool = False
+    partial: bool = False
 
     @property
     def loopback(self) -> bool:
         """Whether it is on this machine, where mistakes cost nothing."""
-        return is_loopback(self.url)
+        return is_loopback(self.url) and not self.partial
 
     def session_arguments(self) -> dict[str, Any]:
         """Return the arguments of a boto session."""
@@ -107,14 +110,17 @@ def find_endpoint(
     this function reads both.
 
     Raises:
-        UsageError: `embedded.state.unreadable`, `embedded.state.ambiguous`.
+        UsageError: `embedded.state.unreadable`, `embedded.state.ambiguous`;
+            `config.setting.invalid`: the endpoint in a variable is not a URL.
     """
     region = environment.get("AWS_DEFAULT_REGION") or environment.get("AWS_REGION", "")
-    named = [url for name in ENDPOINT_VARIABLES if (url := environment.get(name))]
-    if named:
+    urls = [named_url(environment, name) for name in ENDPOINT_VARIABLES]
+    if named := [url for url in urls if url]:
         # An emulator accepts any region; a private AWS endpoint needs the true one.
-        some = DEFAULT_REGION if all(map(is_loopback, named)) else ""
-        return Endpoint(named[0], "environment", region or some)
+        here = all(map(is_loopback, named))
+        some = DEFAULT_REGION if here else ""
+        partial = not here or not (urls[0] or all(urls[1:]))
+        return Endpoint(named[0], "environment", region or some, partial=partial)
     folder = state_folder(environment, directory or Path.cwd())
     state = read_state(folder)
     if state is None:
@@ -122,6 +128,23 @@ def find_endpoint(
     refuse_two_meanings(environment, folder)
     by_dev = state.version == IN_PROCESS
     return Endpoint(state.endpoint, "embedded", state.region, state.key, by_dev)
+
+
+def named_url(environment: Mapping[str, str], name: str) -> str:
+    """Return the endpoint that a variable names; empty: none.
+
+    Raises:
+        UsageError: `config.setting.invalid`: it is not a URL.
+    """
+    url = environment.get(name, "")
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        is_web = parts.scheme in {"http", "https"} and parts.hostname
+        if not url or (is_web and parts.port != 0):
+            return url
+    message = f"{name} is {url!r}, which is not a URL."
+    step = "Write it as http://localhost:4566, or unset it."
+    raise UsageError(message, code="config.setting.invalid", next_step=step)
 
 
 def refuse_two_meanings(environment: Mapping[str, str], folder: Path) -> None:
@@ -205,11 +228,9 @@ def read_state(folder: Path) -> Emulator | None:
 
 def is_loopback(url: str) -> bool:
     """Return whether a URL's host is this machine, without a DNS request."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
     try:
-        return ip_address(host).is_loopback
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -101,6 +101,18 @@ def test_a_damaged_state_file_does_not_end_the_doctor(state_dir: Path) -> None:
     assert (False, True) == (endpoint.ok, "`piecework up`" in endpoint.next_step)
 
 
+def test_an_account_beside_an_emulator_is_refused_as_by_each_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PIECEWORK_STATE_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".piecework").mkdir()
+    found = Emulator(LOOPBACK, 1, "us-east-1", "1.5.33")
+    server.write(tmp_path / ".piecework", found)
+    check = look({"AWS_PROFILE": "ops"})["endpoint"]
+    assert (False, True) == (check.ok, "PIECEWORK_STATE_DIR" in check.next_step)
+
+
 def test_two_regions_that_differ_are_reported() -> None:
     environ = {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-east-1"}
     region = look({"AWS_ENDPOINT_URL": LOOPBACK, **environ})["region"]
@@ -113,6 +125,7 @@ def test_an_endpoint_of_the_environment_wins_over_the_state_file(
 ) -> None:
     server.write(state_dir, Emulator(LOOPBACK, 1, "us-east-1", "1.5.33"))
     found = look({"AWS_ENDPOINT_URL_SQS": "http://127.0.0.1:8"})
+    assert found["loopback"].detail == "no: another service is elsewhere"
     assert found["endpoint"].detail == "http://127.0.0.1:8: AWS_ENDPOINT_URL_SQS is set"
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from piecework.aws.endpoint import find_endpoint, state_folder
+from piecework.domain.webhook import VARIABLES
 from piecework.errors import UsageError
 from piecework.loading import load_pipelines, version_line, versions
 from piecework.pipelines import lint_stage_order, missing_contacts
@@ -25,6 +26,7 @@ from piecework_orchestrator.cli.run import LOG_LEVEL, run_local
 OTHER_VARIABLES = {
     LOG_LEVEL,
     VERBOSITY,
+    "PIECEWORK_UI_TOKEN",
     "PIECEWORK_STATE_DIR",
     "PIECEWORK_CACHE_DIR",
 }
@@ -128,7 +130,10 @@ def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
         (PREFIX + each.name).upper() for each in fields(Settings)
     } | OTHER_VARIABLES
     unknown = sorted(
-        name for name in environ if name.startswith(PREFIX) and name not in known
+        name
+        for name in environ
+        if name.startswith(PREFIX) and not name.startswith(VARIABLES)
+        if name not in known
     )
     return {
         name: f" (similar: {near[0]})"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from piecework.aws.endpoint import find_endpoint
 from piecework.errors import UsageError
 from piecework.pipelines import queue_errors
 from piecework.settings import load_settings
@@ -74,9 +75,18 @@ def up(
         line = f"embedded AWS at {found.endpoint} (MiniStack {found.version})"
         out.document(asdict(found), lambda console: console.print(line))
         if out.table:
-            out.say("next: piecework submit MODULE:PIPELINE FILE")
+            out.say(f"next: {next_step()}")
 
     run_local(run, output)
+
+
+def next_step() -> str:
+    """Return what to do after `up`; an account may be named that commands refuse."""
+    try:
+        find_endpoint()
+    except UsageError as error:
+        return error.next_step
+    return "piecework submit MODULE:PIPELINE FILE"
 
 
 def require_queue(name: str) -> str:

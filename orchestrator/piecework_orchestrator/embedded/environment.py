@@ -52,8 +52,16 @@ def ensure_locked(
     python = home / "bin" / "python"
     if python.exists():
         return python
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{home.name}.lock").open("w") as lock_file:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        opened = (cache / f"{home.name}.lock").open("w")
+    except OSError as error:
+        raise UnreachableError(
+            f"{cache} cannot be written to: {error.strerror}.",
+            code="embedded.environment.install_failed",
+            next_step="Set PIECEWORK_CACHE_DIR to a folder of your own.",
+        ) from error
+    with opened as lock_file:
         _acquire_lock(lock_file.fileno(), name, report)
         if not python.exists():  # else another process installed it meanwhile
             report(f"installing {name} {version} into {home} (once)")

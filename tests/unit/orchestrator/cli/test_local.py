@@ -38,13 +38,22 @@ def test_doctor_exits_with_2_and_the_next_step_if_a_check_fails(
     assert "fails  emulator  gone    run it" in done.stdout
 
 
-def test_up_prints_the_endpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_prints_the_endpoint(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     found = Emulator("http://127.0.0.1:1", 7, "us-east-1", "1.5")
     given: list[Any] = []
     monkeypatch.setattr(embedded, "up", lambda *_, **by: given.append(by) or found)
     assert "embedded AWS at http://127.0.0.1:1 (MiniStack 1.5)\n" == run("up").stdout
+    assert "next: piecework submit" in run("up").stderr
+    monkeypatch.setenv("AWS_PROFILE", "ops")
+    monkeypatch.delenv("PIECEWORK_STATE_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".piecework").mkdir()
+    embedded.server.write(tmp_path / ".piecework", found)
+    assert "next: For the embedded AWS set PIECEWORK_STATE_DIR" in run("up").stderr
     assert 7 == json.loads(run("up", "--queue", "gpu", "-o", "json").stdout)["pid"]
-    assert [[], ["gpu"]] == [by["queues"] for by in given]
+    assert [[], [], [], ["gpu"]] == [by["queues"] for by in given]
     assert "config.queue.invalid" in run("up", "--queue", "default").stderr
 
 
@@ -127,6 +136,8 @@ def test_each_setting_is_shown_with_its_source(
 def test_settings_that_contradict_each_other_are_refused(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PIECEWORK_UI_TOKEN", "t")
+    monkeypatch.setenv("PIECEWORK_WEBHOOK_SLACK", "https://hooks.example")
     assert 0 == run("config", "validate").exit_code
     monkeypatch.setenv("PIECEWORK_LEASE_S", "100")
     done = run("config", "validate")

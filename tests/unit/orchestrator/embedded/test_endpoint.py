@@ -34,6 +34,7 @@ def test_an_address_of_this_machine_is_loopback(url: str) -> None:
         "http://0.0.0.0:4566",
         "127.0.0.1:4566",
         "http://example.com/127.0.0.1",
+        "http://[::1",
         "",
     ],
 )

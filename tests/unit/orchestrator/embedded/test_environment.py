@@ -128,3 +128,13 @@ def test_the_cache_folder_follows_the_environment_variables(
 
 def test_the_version_in_the_code_is_the_version_in_the_lock() -> None:
     assert f"ministack=={environment.VERSION} " in resources.read_lock_file()
+
+
+def test_a_cache_folder_that_cannot_be_made_is_an_error_of_the_user(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    environ = {"PIECEWORK_CACHE_DIR": str(tmp_path / "file" / "cache")}
+    with pytest.raises(UnreachableError) as failed:
+        environment.ensure_environment(report=lambda _: None, environ=environ)
+    assert "PIECEWORK_CACHE_DIR" in failed.value.next_step

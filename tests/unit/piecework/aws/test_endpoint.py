@@ -44,7 +44,9 @@ def test_the_environment_comes_first_and_is_left_to_the_sdk(
 ) -> None:
     left_behind(tmp_path)
     endpoint = find_endpoint({name: "http://localhost:1"}, tmp_path)
-    assert endpoint == Endpoint("http://localhost:1", "environment", "us-east-1")
+    partial = name != "AWS_ENDPOINT_URL"
+    expected = Endpoint(LOCAL, "environment", "us-east-1", partial=partial)
+    assert (expected, not partial) == (endpoint, endpoint.loopback)
     assert endpoint.client_arguments() == {}
     assert endpoint.session_arguments() == {"region_name": "us-east-1"}
 
@@ -68,6 +70,14 @@ def test_an_endpoint_that_is_not_on_this_machine_leaves_the_region_to_the_sdk(
     assert ("environment", {}) == (endpoint.source, endpoint.session_arguments())
     told = find_endpoint({**named, "AWS_REGION": "eu-west-1"}, tmp_path)
     assert {"region_name": "eu-west-1"} == told.session_arguments()
+
+
+@pytest.mark.parametrize("url", ["localhost:4566", "http://[::1", "http://a:99999"])
+def test_an_endpoint_that_is_not_a_url_is_an_error_of_the_user(
+    url: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="AWS_ENDPOINT_URL_S3 is '"):
+        find_endpoint({"AWS_ENDPOINT_URL_S3": url}, tmp_path)
 
 
 def test_an_empty_variable_is_ignored(tmp_path: Path) -> None:

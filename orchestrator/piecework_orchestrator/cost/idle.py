@@ -66,7 +66,7 @@ class IdleDeployment:
     arm: bool = False
     egress: Egress = "public"
     endpoints: int = 0
-    alarms: int = 43
+    alarms: int = 44
     composites: int = 1
     dashboards: int = 1
     metrics: int = 7

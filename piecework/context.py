@@ -21,6 +21,7 @@ from piecework.calls.fallback import FallbackUsed
 from piecework.dependency import DeclaredCall, Dependency, needs_key, takes_key
 from piecework.domain import keys, values
 from piecework.domain.identity import path_of, unfold
+from piecework.domain.model import LAST_MOMENT
 from piecework.domain.protocols import JobResults, MissingChunk
 from piecework.errors import UsageError
 from piecework.pipelines import RUN, Pipeline, Stage
@@ -182,7 +183,7 @@ class Context(Generic[P]):
 
         Raises:
             UsageError: `pipeline.sleep.invalid`: a compensation sleeps, or the moment
-                has no zone; `pipeline.call.in_thread`.
+                has no zone, or a year after 9999; `pipeline.call.in_thread`.
             RuntimeError: The stage has ended, and code that it left behind sleeps.
         """
         scope = self._scope_of_wait("pipeline.sleep.invalid")
@@ -191,6 +192,9 @@ class Context(Generic[P]):
                 message = f"{moment} has no time zone: a sleep needs one."
                 raise UsageError(message, code="pipeline.sleep.invalid")
             moment = moment.timestamp()
+        if not moment <= LAST_MOMENT:
+            message = f"{moment:g} is not a moment in seconds before the year 10000."
+            raise UsageError(message, code="pipeline.sleep.invalid")
         await self.caller.sleep_until(scope, moment, name)
 
     async def wait_for(

@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from piecework.answers import MOST_BYTES, is_model, model_name
 from piecework.domain.keys import is_name
+from piecework.domain.model import LONGEST_WAIT_S
 from piecework.domain.question import Ask, StepKind
 from piecework.domain.records import KIB
 from piecework.errors import UsageError
@@ -80,6 +81,8 @@ def declare(
     if len(steps) > MOST_STEPS:
         most = MOST_STEPS - 1
         raise invalid(f"{name!r} has more than {most} reminders and escalations")
+    if not timeout_s <= LONGEST_WAIT_S:
+        raise invalid(f"the timeout of {name!r} is {timeout_s:g} s: it is too long")
     last = timeout_s - APART_S * MOST_STEPS
     if last < 0:
         raise invalid(f"the timeout of {name!r} is {timeout_s:g} s: it is too short")

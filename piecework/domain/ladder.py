@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
-from math import isfinite
 from typing import Any, TypeAlias
 
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import iso, moment
+from piecework.domain.model import LONGEST_WAIT_S, iso, moment
 
 #: A letter with more rungs would make each of its writes dearer.
 MAX_RUNGS = 10
@@ -112,7 +111,7 @@ class Ladder:
             found.append("two rungs of its ladder have the same name")
         if len(names) > MAX_RUNGS:
             found.append(f"its ladder has more than {MAX_RUNGS} rungs")
-        if any(not isfinite(each) or each < 0 for each in seconds):
+        if not all(0 <= each <= LONGEST_WAIT_S for each in seconds):
             found.append("a time of its ladder is not a number of seconds from 0")
         elif times != sorted(times):
             found.append("the rungs of its ladder are not in the order of their times")

@@ -243,6 +243,11 @@ class Job(JobRow):
         return moment(self.deadline_at) if self.deadline_at else None
 
 
+#: The end of the year 9999: no later moment has a text. And the longest wait.
+LAST_MOMENT = 253_402_300_799.0
+LONGEST_WAIT_S = LAST_MOMENT / 2
+
+
 def iso(moment: float) -> str:
     """Return seconds since 1970 as ISO 8601 text in UTC, to the millisecond.
 

@@ -1,19 +1,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import inf, nan
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from piecework import Approval, Ladder, Pipeline, Rung, Stage
 from piecework.domain.model import (
+    LONGEST_WAIT_S,
     Chunk,
     ChunkRef,
     JobRef,
     iso,
     moment,
 )
-from piecework.errors import PermanentError
+from piecework.errors import PermanentError, UsageError
+from piecework.questions import declare
+from tests.unit.piecework.fakes import Clause, context
 
 MOMENTS = st.integers(0, 4_000_000_000_000).map(lambda ms: ms / 1000)
 
@@ -63,3 +69,16 @@ def test_an_unknown_state_is_refused() -> None:
         PermanentError, match="chunk j/0 has a missing or malformed 'status'"
     ):
         Chunk.read(ChunkRef("a", "j", 0), {"status": "LOST", "gen": 1})
+
+
+@pytest.mark.parametrize("wait_s", [inf, nan, 1e12])
+async def test_no_wait_ends_after_the_year_9999(wait_s: float) -> None:
+    async def one(_: Any) -> None: ...
+
+    ctx = context(Pipeline(name="p", payload=Clause, stages=[Stage(one)]), stage="one")
+    with pytest.raises(UsageError, match="too long"):
+        declare("paid", "Pay?", Approval, wait_s, (), (), None)
+    with pytest.raises(UsageError, match="before the year 10000"):
+        await ctx.sleep_until(wait_s)
+    assert Ladder(rungs=[Rung("late", after_s=wait_s)]).errors()
+    assert Ladder(rungs=[Rung("late", after_s=LONGEST_WAIT_S)]).errors() == []

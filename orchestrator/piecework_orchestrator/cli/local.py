@@ -25,8 +25,7 @@ def demo(
         bool, typer.Option("--keep", help="Leave the embedded AWS running.")
     ] = False,
     calls: Annotated[
-        int,
-        typer.Option(min=23, max=230, help="The calls of the model for each clause."),
+        int, typer.Option(min=23, max=230, help="Model calls for each clause.")
     ] = 23,
     out: Annotated[
         Path, typer.Option(help="The folder for the report.", file_okay=False)

@@ -49,9 +49,8 @@ def test_a_validator_that_raises_any_error_refuses_the_payload() -> None:
     class Odd(BaseModel):
         text: Annotated[str, AfterValidator({}.__getitem__)]
 
-    pipeline = replace(TOY, payload=Odd, stages=[Stage(shout)])
     with pytest.raises(UsageError, match="Odd raised KeyError"):
-        Edit({"text": "x"}, pipeline=pipeline).apply({})
+        Edit({"text": "x"}, pipeline=replace(TOY, payload=Odd)).apply({})
 
 
 def test_a_refusal_names_every_field_that_does_not_fit() -> None:

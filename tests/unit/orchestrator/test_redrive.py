@@ -23,6 +23,7 @@ from piecework_orchestrator.canary import CanaryRequest, Verdict, redrive_canary
 from piecework_orchestrator.redrive import Edit, RedriveRequest, redrive
 from piecework_orchestrator.retry import ReopenRequest, RetryRequest, retry
 from tests.unit.orchestrator.cli.deployment import Deployment
+from tests.unit.orchestrator.intake.conftest import refusal
 
 REF = JobRef("default", "a")
 
@@ -105,10 +106,9 @@ async def test_a_letter_that_was_closed_meanwhile_starts_no_new_generation(
 ) -> None:
     late = make_request(deployment)
     deployment.letter("a", 1, state=state)
-    with pytest.raises(UsageError) as refused:
-        await redrive(deployment.runtime(Settings()), late)
-    assert "redrive.selection.empty" == refused.value.code
-    assert "`piecework dlq list --job a`" == refused.value.next_step
+    refused = await refusal(redrive(deployment.runtime(Settings()), late))
+    assert "redrive.selection.empty" == refused.code
+    assert "`piecework dlq list --job a`" == refused.next_step
     assert [] == reopened
 
 
@@ -118,9 +118,8 @@ async def test_a_closed_letter_is_skipped_before_its_payload_is_edited(
     other = Pipeline("other", payload=Item, stages=[Stage(work)])
     late = replace(make_request(deployment), edit=Edit({}, pipeline=other))
     deployment.letter("a", 1, state="DISCARDED")
-    with pytest.raises(UsageError) as refused:
-        await redrive(deployment.runtime(Settings()), late)
-    assert "redrive.selection.empty" == refused.value.code
+    refused = await refusal(redrive(deployment.runtime(Settings()), late))
+    assert "redrive.selection.empty" == refused.code
 
 
 async def test_an_edit_is_not_stored_for_a_job_that_runs(
@@ -129,9 +128,8 @@ async def test_an_edit_is_not_stored_for_a_job_that_runs(
     request = replace(make_request(deployment), edit=Edit({"text": "new"}))
     deployment.job("a", "RUNNING", 2)
     before = dict(deployment.bucket.stored)
-    with pytest.raises(UsageError) as refused:
-        await redrive(deployment.runtime(Settings()), request)
-    assert "job.state.not_finished" == refused.value.code
+    refused = await refusal(redrive(deployment.runtime(Settings()), request))
+    assert "job.state.not_finished" == refused.code
     assert before == deployment.bucket.stored
 
 
@@ -148,10 +146,10 @@ async def test_the_next_step_of_a_refused_retry_leads_on(
 ) -> None:
     facts = ("pause_code", "pause_message", "paused_by", "paused_at")
     deployment.job("a", status, 2, **dict.fromkeys(facts, "operator"))
-    with pytest.raises(UsageError) as refused:
-        await retry(deployment.runtime(Settings()), RetryRequest(REF, "me", "again"))
-    assert code == refused.value.code
-    assert refused.value.next_step.startswith(f"`{step}`")
+    rt = deployment.runtime(Settings())
+    refused = await refusal(retry(rt, RetryRequest(REF, "me", "again")))
+    assert code == refused.code
+    assert refused.next_step.startswith(f"`{step}`")
 
 
 async def test_a_chunk_that_has_a_result_meanwhile_starts_no_new_generation(
@@ -219,9 +217,9 @@ async def test_a_resume_of_discarded_chunks_starts_no_new_generation(
     deployment: Deployment, reopened: list[list[ReopenRequest]]
 ) -> None:
     deployment.letter("a", 1, state="DISCARDED")
-    with pytest.raises(UsageError) as refused:
-        await retry(deployment.runtime(Settings()), RetryRequest(REF, "me", "again"))
-    assert "job.retry.nothing_left" == refused.value.code
+    rt = deployment.runtime(Settings())
+    refused = await refusal(retry(rt, RetryRequest(REF, "me", "again")))
+    assert "job.retry.nothing_left" == refused.code
     assert [] == reopened
 
 

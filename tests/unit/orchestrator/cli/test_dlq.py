@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from piecework.domain.keys import work_prefix
-from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
+from piecework.errors import NotFoundError, StoreError, UsageError
 from piecework.errors.fingerprint import fingerprint
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.settings import Settings
@@ -208,7 +208,7 @@ def test_a_redrive_goes_job_by_job_with_actor_and_reason(
 
 
 @pytest.mark.parametrize(
-    ("job", "error", "exit_codes", "words"),
+    "case",
     [
         ("a", UsageError("", code="job.state.not_finished"), (5, 2), "a is skipped"),
         ("a", NotFoundError("", code="job.record.not_found"), (5, 3), "a is skipped"),
@@ -216,13 +216,10 @@ def test_a_redrive_goes_job_by_job_with_actor_and_reason(
     ],
 )
 def test_a_redrive_says_which_jobs_it_skipped_or_had_redriven_before_an_outage(
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    job: str,
-    error: PieceworkError,
-    exit_codes: tuple[int, int],
-    words: str,
+    run: Run, monkeypatch: pytest.MonkeyPatch, case: tuple[Any, ...]
 ) -> None:
+    job, error, exit_codes, words = case
+
     async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:
         if one.ref.job == job:
             raise error

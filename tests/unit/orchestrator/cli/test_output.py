@@ -45,8 +45,7 @@ class Terminal(io.StringIO):
 def test_a_line_on_the_terminal_of_a_bar_erases_the_bar(
     stream: type[io.StringIO], starts: str
 ) -> None:
-    stdout = stream()
-    stderr = Terminal()
+    stdout, stderr = stream(), Terminal()
     out = Output(Format.JSONL, stdout, stderr)
 
     with show_progress(out, "no worker") as watcher:

@@ -67,10 +67,9 @@ def test_a_worker_reads_the_same_payload_or_the_submit_refuses_it(
 
 
 def test_a_value_without_a_json_form_is_refused(pipeline: Pipeline) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="value: Input should be a valid number") as no:
         encode(Measure(value=math.inf), pipeline)
-    assert refused.value.code == "input.payload.invalid"
-    assert "value: Input should be a valid number" in refused.value.message
+    assert no.value.code == "input.payload.invalid"
 
 
 @pytest.mark.parametrize("text", ["\ud800", 5])
@@ -80,17 +79,15 @@ def test_a_field_that_was_set_without_validation_is_refused(
     class Free(BaseModel):
         text: str
 
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match=r"input\.payload\.invalid"):
         encode(Free.model_construct(text=text), pipeline)
-    assert refused.value.code == "input.payload.invalid"
 
 
 def test_a_payload_of_another_type_is_refused_with_both_names(
     pipeline: Pipeline,
 ) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="it is a Measure, not a Clause"):
         chunk_input(Measure(value=1), LOCATION, pipeline, IntakeLimits())
-    assert "it is a Measure, not a Clause" in refused.value.message
 
 
 def test_a_payload_may_be_as_large_as_the_limit_and_no_larger(
@@ -114,13 +111,10 @@ class Fails(BaseModel):
 
 
 def test_a_failing_model_is_reported_without_its_data(pipeline: Pipeline) -> None:
-    with pytest.raises(UsageError) as refused:
+    location = r"raised KeyError at tests/unit/orchestrator/intake/test_chunk\.py:"
+    with pytest.raises(UsageError, match=location) as refused:
         encode(Fails.model_construct(text="secret"), pipeline)
     assert refused.value.code == "input.payload.invalid"
-    assert (
-        "a validator raised KeyError at tests/unit/orchestrator/intake/test_chunk.py:"
-        in refused.value.message
-    )
     assert "secret" not in refused.value.message
 
 

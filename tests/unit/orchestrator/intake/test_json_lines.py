@@ -80,16 +80,11 @@ class Fails(BaseModel):
 async def test_a_line_whose_validator_raises_is_reported_and_not_quoted(
     intake: Any, pipeline: Pipeline
 ) -> None:
-    with pytest.raises(UsageError) as refused:
-        await intake(
-            pipeline=replace(pipeline, payload=Fails),
-            **stdin(b'{"text":"fine"}', b'{"text":"secret"}'),
-        )
+    lines = stdin(b'{"text":"fine"}', b'{"text":"secret"}')
+    said = "^Line 2 of standard input does not fit Fails: a validator raised KeyError"
+    with pytest.raises(UsageError, match=said) as refused:
+        await intake(pipeline=replace(pipeline, payload=Fails), **lines)
     assert refused.value.code == "input.rows.invalid_line"
-    said = (
-        "Line 2 of standard input does not fit Fails: a validator raised KeyError at "
-    )
-    assert refused.value.message.startswith(said)
     assert "secret" not in refused.value.message
     assert refused.value.__suppress_context__
 

@@ -158,27 +158,31 @@ class Attempts:
         now = asyncio.get_running_loop().time
         may_retry = functools.partial(self._may_retry, attempts)
         retries = Retries(call.policy, self.retry_time, self.rng, may_retry)
-        while True:
-            end = await self._look_up_again(attempts)
-            if end is None:
-                try:
-                    end = await self._send(attempts)
-                except BaseException:
-                    self._count_failure(attempts, None)
-                    attempts.end(self.log, now(), "cut off")
-                    raise
-            if isinstance(end, Answered):
-                return self._answered(attempts, end.value)
-            self._count_failure(attempts, end)
-            delay = retries.delay_after(end)
-            attempts.end(self.log, now(), "failed", end.envelope, delay or 0.0)
-            if delay is None:
-                return self._failed(attempts, end)
-            attempts.retried += (end.envelope,)
-            self.counts.retried += 1
-            self.progress()
-            with self.gate.waiting():
-                await self.sleep(delay)
+        try:
+            while True:
+                end = await self._look_up_again(attempts)
+                if end is None:
+                    attempts.correct_budgets(Amount())
+                    try:
+                        end = await self._send(attempts)
+                    except BaseException:
+                        self._count_failure(attempts, None)
+                        attempts.end(self.log, now(), "cut off")
+                        raise
+                if isinstance(end, Answered):
+                    return self._answered(attempts, end.value)
+                self._count_failure(attempts, end)
+                delay = retries.delay_after(end)
+                attempts.end(self.log, now(), "failed", end.envelope, delay or 0.0)
+                if delay is None:
+                    return self._failed(attempts, end)
+                attempts.retried += (end.envelope,)
+                self.counts.retried += 1
+                self.progress()
+                with self.gate.waiting():
+                    await self.sleep(delay)
+        finally:
+            attempts.correct_budgets(Amount())
 
     async def _look_up_again(
         self, attempts: CallAttempts
@@ -396,7 +400,9 @@ class Attempts:
             if isinstance(usage, Usage):
                 known = self.usage.report_failed(attempts.call, usage, self.counts)
                 self._correct(attempts, known)
-        attempts.correct_budgets(Amount())
+        # A lookup may find the answer, which then counts.
+        if attempts.call.dependency.lookup is None:
+            attempts.correct_budgets(Amount())
 
     def _may_retry(self, attempts: CallAttempts) -> bool:
         """Take a retry token, unless the breaker would reject the retry."""
@@ -432,12 +438,13 @@ class Attempts:
     def _correct(self, attempts: CallAttempts, usage: Usage) -> None:
         """Correct the fleet's schedule and the budgets by what an answer has used.
 
-        A usage without an amount is not known: the estimate stands.
+        The usage does not know an amount that is 0: its estimate stands.
         """
         used = Amount(usage.tokens_in + usage.tokens_out, usage.whole_amounts[2])
-        if used and attempts.limiter is not None:
+        if used.tokens and attempts.limiter is not None:
             attempts.limiter.correct(attempts.estimate, used.tokens)
-        attempts.correct_budgets(used or None)
+        if attempts.reservation is not None:
+            attempts.correct_budgets(used.or_else(attempts.reservation.estimate))
 
     def _failed(self, attempts: CallAttempts, end: Failed) -> Failed:
         """Return the end of a call that is not retried: its last failure, or a limit.

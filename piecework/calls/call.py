@@ -283,8 +283,8 @@ class CallAttempts:
         await ledger.begin(call.key, stage, dependency.effect, longest)
         return ledger
 
-    def correct_budgets(self, used: Amount | None) -> None:
-        """Replace what is reserved by what was used; None: the estimate stands."""
+    def correct_budgets(self, used: Amount) -> None:
+        """Replace what is reserved by what was used."""
         reservation, self.reservation = self.reservation, None
         if reservation is not None:
             reservation.correct(used)

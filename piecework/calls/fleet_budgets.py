@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -127,6 +127,16 @@ class SharedBudget:
         """The cap in force, as far as this process knows."""
         return self.requested.changed_by(self.budget.operator)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether calls wait, or anything is reserved or not reported."""
+        return bool(self.waiting or self.held or self.unreported or self.allowed)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no task writes the budget."""
+        return self._running is None or self._running.done()
+
     async def reserve(
         self,
         amount: Amount,
@@ -154,7 +164,7 @@ class SharedBudget:
             async with asyncio.timeout_at(until):
                 await granted
         except BaseException:
-            if granted.done() and not granted.cancelled():
+            if granted.done() and not granted.cancelled() and not granted.exception():
                 self.correct(amount, NOTHING)
             granted.cancel()
             raise
@@ -189,7 +199,7 @@ class SharedBudget:
     def _go_on(self) -> None:
         """Let the one task of this budget write what has changed."""
         self._wake.set()
-        if self._running is None or self._running.done():
+        if self.is_idle:
             self._running = asyncio.create_task(self._run())
             self._running.add_done_callback(self._pass_error_on)
 
@@ -203,9 +213,9 @@ class SharedBudget:
                 call.granted.set_exception(error)
 
     async def _run(self) -> None:
-        """Write while calls wait or anything is reserved or not reported."""
+        """Write while the budget is used."""
         now = asyncio.get_running_loop().time
-        while self.waiting or self.held or self.unreported or self.allowed:
+        while self.is_used:
             self._wake.clear()
             if not self._wants_write():
                 with suppress(TimeoutError):
@@ -422,7 +432,7 @@ class FleetBudgets:
     def forget_idle(self) -> None:
         """Forget the budgets that nothing of this process uses any more."""
         for key, each in list(self.by_key.items()):
-            if not (each.waiting or each.held or each.unreported or each.allowed):
+            if each.is_idle and not each.is_used:
                 del self.by_key[key]
 
 
@@ -433,14 +443,10 @@ class Reservation:
     budgets: tuple[SharedBudget, ...] = ()
     estimate: Amount = NOTHING
 
-    def correct(self, used: Amount | None = None) -> None:
-        """Replace the estimate; None: the estimate stands."""
+    def correct(self, used: Amount) -> None:
+        """Replace the estimate by what was used."""
         for budget in self.budgets:
-            budget.correct(self.estimate, self.estimate if used is None else used)
-
-    def release(self) -> None:
-        """Give the estimate back: nothing was spent."""
-        self.correct(NOTHING)
+            budget.correct(self.estimate, used)
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,14 +461,16 @@ class JobBudgets:
         """Return whether the calls of the job spend from any budget now."""
         return bool(self.requested or self.fleet.tenants.get(self.job.tenant))
 
-    def of_call(self) -> tuple[SharedBudget, ...]:
-        """Return the budgets that a call of the job spends from."""
-        found = []
+    def of_call(self) -> Iterator[SharedBudget]:
+        """Yield the budgets that a call of the job spends from.
+
+        Reserve each before the next is taken: an idle budget may be forgotten, and a
+        second one with the same key would grant the whole cap again.
+        """
         if self.requested:
-            found.append(self.fleet.shared(key_of_job(self.job), self.requested))
+            yield self.fleet.shared(key_of_job(self.job), self.requested)
         if self.fleet.tenants.get(self.job.tenant):
-            found.append(self.fleet.shared(key_of_tenant(self.job.tenant), NO_CAP))
-        return tuple(found)
+            yield self.fleet.shared(key_of_tenant(self.job.tenant), NO_CAP)
 
     async def reserve(self, call: Call, until: float, *, waits: bool) -> Reservation:
         """Reserve the estimate of a call in each budget.
@@ -471,19 +479,19 @@ class JobBudgets:
             TransientError: `runtime.budget.reserved`: there was no room in time.
             PermanentError: `runtime.budget.no_price`.
         """
-        dependency, budgets = call.dependency, self.of_call()
+        dependency = call.dependency
         estimate = estimate_of(call, in_dollars=self.requested.nano_usd is not None)
         reserved: list[SharedBudget] = []
         try:
-            for each in budgets:
+            for each in self.of_call():
                 await each.reserve(estimate, self.job, until, waits=waits)
                 reserved.append(each)
         except BaseException as error:
-            Reservation(tuple(reserved), estimate).release()
+            Reservation(tuple(reserved), estimate).correct(NOTHING)
             if isinstance(error, TimeoutError):
                 raise reserved_error(dependency.name) from None
             raise
-        return Reservation(budgets, estimate)
+        return Reservation(tuple(reserved), estimate)
 
 
 def is_priced(dependency: Dependency) -> bool:

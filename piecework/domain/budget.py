@@ -35,6 +35,10 @@ class Amount:
         """Return whether it is anything."""
         return bool(self.tokens or self.nano_usd)
 
+    def or_else(self, other: Amount) -> Amount:
+        """Return this amount, each kind of which there is nothing from the other."""
+        return Amount(self.tokens or other.tokens, self.nano_usd or other.nano_usd)
+
     def fits(self, room: Amount) -> bool:
         """Return whether it is at most the room."""
         return self.tokens <= room.tokens and self.nano_usd <= room.nano_usd

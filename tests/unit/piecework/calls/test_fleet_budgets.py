@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from piecework import Dependency, Limits, Usage
+from piecework import Dependency, Effect, Limits, Usage, named_call
 from piecework.calls.call import Call, CallScope
 from piecework.calls.fleet_budgets import FleetBudgets, JobBudgets, Reservation
 from piecework.calls.fleet_limits import FleetLimits
@@ -230,7 +230,7 @@ def test_a_call_waits_for_budget_and_quota_together_as_long_as_for_one(
         assert limiter is not None
         await limiter.start(0, inf)
         await asyncio.sleep(60.0 - used_at_s)
-        in_flight.release()
+        in_flight.correct(Amount())
         (end,) = await asyncio.gather(call, return_exceptions=True)
         assert (made, True) == (len(service.keys), now() - began <= 100.0)
         assert made or QUOTA_CODE == end.code
@@ -238,21 +238,63 @@ def test_a_call_waits_for_budget_and_quota_together_as_long_as_for_one(
     run_virtually(run())
 
 
-@virtually
-async def test_a_worker_that_stops_reports_what_its_calls_used() -> None:
-    worker = Worker(Record(), Cap(1_000))
-    await worker.spend(7)
-    await worker.budgets.fleet.close()
-    assert worker.record.budget.spent == Amount(7)
+@pytest.mark.parametrize(
+    ("usage", "spent"),
+    [
+        (None, Amount(10, 1)),
+        (Usage(), Amount(10, 1)),
+        (Usage(tokens_out=7), Amount(7, 1)),
+        (Usage(usd=5e-9), Amount(10, 5)),
+    ],
+)
+def test_the_estimate_stands_for_what_the_usage_of_an_answer_does_not_know(
+    usage: Any, spent: Amount
+) -> None:
+    async def run() -> None:
+        worker, log = Worker(Record(), Cap(1_000)), cast("Any", Log())
+        limits = FleetLimits(worker.clock, Random(1), log, MemoryQuotas(), "w")
+        limited = Limits(tokens_per_minute=1_000)
+        model = replace(MODEL, limits=limited, usage=lambda _: usage)
+        made_by = caller(clock=worker.clock, budgets=worker.budgets, limits=limits)
+        await call_service(made_by, model, Provider(), "a")
+        limiter = limits.of(model)
+        assert limiter is not None
+        assert limiter.correction == min(0, spent.tokens - 10)
+        await worker.budgets.fleet.close()
+        assert worker.record.budget.spent == spent
+
+    run_virtually(run())
 
 
 @virtually
-async def test_an_answer_whose_usage_is_not_known_counts_as_its_estimate() -> None:
-    worker, model = Worker(Record(), Cap(1_000)), replace(MODEL, usage=cast("Any", len))
+async def test_an_answer_that_a_lookup_finds_counts() -> None:
+    find = named_call("find")(Provider(answer="found").ask)
+    bank = replace(MODEL, effect=Effect.LOOKUP, lookup=find)
+    worker, provider = Worker(Record(), Cap(1_000)), Provider(ConnectionError())
     made_by = caller(clock=worker.clock, budgets=worker.budgets)
-    await call_service(made_by, model, Provider(answer=3), "a")
+    assert await call_service(made_by, bank, provider) == "found"
     await worker.budgets.fleet.close()
     assert worker.record.budget.spent == Amount(10, 1)
+
+
+@virtually
+async def test_a_job_and_its_tenant_have_one_budget_each() -> None:
+    fleet = (worker := Worker(Record(), Cap(15))).budgets.fleet
+    fleet.adopt("acme", Cap(100))
+    call = await worker.reserve(waits=False)
+    assert call.budgets == tuple(fleet.by_key.values())
+    call.correct(Amount())
+    fleet.forget_idle()
+    assert len(fleet.by_key) == 2  # their tasks still run
+
+
+@virtually
+async def test_a_call_whose_budget_fails_holds_nothing() -> None:
+    worker = Worker(cast("Any", None), Cap(15))
+    with pytest.raises(AttributeError):
+        await worker.reserve()
+    (budget,) = worker.budgets.fleet.by_key.values()
+    assert budget.held == Amount()
 
 
 @virtually

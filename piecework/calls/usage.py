@@ -7,11 +7,16 @@ what another call would have cost. If that function raises, only the bill lacks 
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel
 
 from piecework import telemetry
 from piecework.calls.call import Call, CallCounts
@@ -168,8 +173,7 @@ def estimated_tokens(dependency: Dependency, bound: functools.partial[Any]) -> i
     estimate = dependency.estimate
     if estimate is None:
         found = characters([bound.args, bound.keywords]) // CHARACTERS_PER_TOKEN
-        limit = bound.keywords.get(MAX_TOKENS, 0)
-        return max(1, found + (limit if type(limit) is int and limit > 0 else 0))
+        return max(1, found + most_tokens(bound))
     return max(1, _estimated(dependency, "estimate", bound, operator.index))
 
 
@@ -210,14 +214,33 @@ def _estimated(
         raise PermanentError(message, code=code) from None
 
 
+def most_tokens(bound: functools.partial[Any]) -> int:
+    """Return `max_tokens` of a call, given or by default; 0: the call has none."""
+    found = bound.keywords
+    with suppress(TypeError, ValueError):  # no signature, or not these arguments
+        given = inspect.signature(bound.func).bind_partial(*bound.args, **found)
+        given.apply_defaults()
+        found = {**given.arguments, **found}
+    limit = found.get(MAX_TOKENS)
+    return limit if type(limit) is int and limit > 0 else 0
+
+
 def characters(value: Any) -> int:
     """Return the number of characters in the texts of a value."""
+    parts: Iterable[Any]
     match value:
         case str():
             return len(value)
         case Mapping():
-            return sum(characters(each) for each in value.values())
+            parts = value.values()
         case list() | tuple() | set() | frozenset():
-            return sum(map(characters, value))
+            parts = value
+        case Enum():
+            parts = [value.value]
+        case BaseModel():
+            parts = [vars(value), value.model_extra]
+        case _ if is_dataclass(value):
+            parts = [getattr(value, each.name, "") for each in fields(value)]
         case _:
-            return characters(getattr(value, "__dict__", ""))
+            parts = getattr(value, "__dict__", {}).values()
+    return sum(map(characters, parts))

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from piecework.calls.usage import ClaimUsage, UsageReporter
+from piecework.calls.usage import ClaimUsage, UsageReporter, estimated_tokens
 from piecework.dependency import Dependency, Usage
 from piecework.resilience.retry import RetryPolicy
 from tests.unit.piecework.fakes import Diary, Log, caller
@@ -102,3 +106,36 @@ async def test_what_a_persons_function_raises_costs_the_call_nothing(
     assert ANSWER == answer
     assert [("model", "paid", Usage())] == bill.told
     assert ["usage.failed"] == [e for e in bill.log.names() if "usage" in e]
+
+
+@dataclass(slots=True)
+class Prompt:
+    text: str
+
+
+class Extra(BaseModel, extra="allow"):
+    text: str = ""
+
+
+class Tone(Enum):
+    FORMAL = "formally"
+
+
+async def ask(prompt: Any, max_tokens: int = 100) -> None:
+    del prompt, max_tokens
+
+
+@pytest.mark.parametrize(
+    ("bound", "tokens"),
+    [
+        (functools.partial(ask, {"a": ["four"]}), 101),
+        (functools.partial(ask, Prompt("four" * 9), 50), 59),
+        (functools.partial(ask, Extra(text="four", more="four"), max_tokens=50), 52),
+        (functools.partial(ask, Tone.FORMAL), 102),
+        (functools.partial(str), 1),
+    ],
+)
+def test_the_tokens_of_a_call_are_those_of_its_texts_and_its_limit(
+    bound: functools.partial[Any], tokens: int
+) -> None:
+    assert estimated_tokens(Dependency("model"), bound) == tokens

@@ -73,7 +73,7 @@ async def set_tenant_budget(
     await rt.table.transact([fleet_event(rt.table, tenant, event, rt.clock(), told)])
     async for ref in rt.jobs.active():
         job = await rt.jobs.read(ref) if ref.tenant == tenant else None
-        if job is not None and job.pause is not None and job.pause.until:
+        if job is not None and is_paused_by_day(job):
             await resume_job(rt, job, actor, "the daily budget was set")
     return await rt.budgets.row_of_tenant(tenant) or {}
 
@@ -81,6 +81,11 @@ async def set_tenant_budget(
 def is_paused_by_budget(job: Job) -> bool:
     """Return whether a job is paused because its budget is spent."""
     return job.pause is not None and job.pause.code == PauseCode.BUDGET
+
+
+def is_paused_by_day(job: Job) -> bool:
+    """Return whether a job is paused because the budget of its tenant is spent."""
+    return is_paused_by_budget(job) and job.pause is not None and bool(job.pause.until)
 
 
 async def is_spent(rt: Runtime, job: Job) -> bool:

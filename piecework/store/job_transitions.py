@@ -31,10 +31,12 @@ from piecework.store.table import Action, Refused, Table, Written
 
 #: Why no further chunk of a job starts.
 TOLERANCE_CODE = "job.tolerance.exceeded"
+#: The attributes of a pause.
+PAUSE = "pause_code, pause_message, paused_by, paused_at, pause_until, pause_unit"
 #: Attributes that a new generation does not inherit.
 OF_A_GENERATION = (
     "failed_chunks, finalizing_at, stopped_at, stopped_code, delete_after, kept_at,"
-    " rest_held"
+    f" rest_held, {PAUSE}"
 )
 IN_STATE = "#status = :from AND gen = :gen"
 #: A resume ends the pause that its caller has read, not a later one.
@@ -44,8 +46,6 @@ REST_IS_HELD = f"{IN_STATE} AND attribute_exists(rest_held)"
 #: The messages of an earlier resume are not those of a later one.
 THIS_RESUME = f"{IN_STATE} AND resumed_at = :resumed_at"
 NEVER_RESUMED = f"{IN_STATE} AND attribute_not_exists(resumed_at)"
-#: The attributes of a pause.
-PAUSE = "pause_code, pause_message, paused_by, paused_at, pause_until, pause_unit"
 EXPIRED = f"{IN_STATE} AND deadline_at <= :now"
 #: The attributes of a job that its deadline cancelled.
 BY_DEADLINE = {

@@ -199,6 +199,12 @@ async def test_a_sample_ends_once_and_its_rest_is_held_until_a_resume(
     assert before == await store.everything()
 
 
+async def test_a_new_generation_inherits_no_end_of_a_pause(store: Store) -> None:
+    job = await store.put_job(S.CANCELLED, pause_until=iso(NOW))
+    assert await reopen_job(store, job) is True
+    assert "pause_until" not in await store.item(store.ref.pk, keys.META_SK)
+
+
 @pytest.mark.parametrize("later", [{"paused_at": iso(NOW)}, {"pause_code": "budget"}])
 async def test_a_resume_does_not_end_a_later_pause(store: Store, later: Any) -> None:
     job = await store.put_job(S.PAUSED)

@@ -36,6 +36,7 @@ async def set_budget(
     """Set the cap of a job's budget; resume the job if the budget has paused it.
 
     A cap that is spent already resumes nothing: the next call would pause it again.
+    Nor does it end a pause by the tenant's daily budget.
 
     Raises:
         UsageError: `job.budget.none`: the job has no budget of that kind.
@@ -55,7 +56,9 @@ async def set_budget(
     told = {"actor": actor, "budget": cap.text(), "reason": reason}
     await rt.jobs.record(job.ref, "budget set", told)
     job = await rt.jobs.read(job.ref) or job
-    if is_paused_by_budget(job) and not await is_spent(rt, job):
+    if not is_paused_by_budget(job) or is_paused_by_day(job):
+        return
+    if not await is_spent(rt, job):
         await resume_job(rt, job, actor, reason or "the budget was set", progress)
 
 

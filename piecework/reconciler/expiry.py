@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Job, JobStatus, moment
+from piecework.domain.records import MALFORMED_ERRORS
 from piecework.errors import PieceworkError
 from piecework.jobs.deletion import sweep_again
 from piecework.runtime import Runtime
@@ -68,6 +69,8 @@ class Expiries:
 
     rt: Runtime
     _next: float = 0.0
+    #: Entries of the last look that cannot be handled; the next one reads beyond them.
+    _failed: int = 0
 
     async def run(self, now: float) -> Counter[str]:
         """Handle the due entries of the index, if a look is due on the loop's clock."""
@@ -75,14 +78,14 @@ class Expiries:
         if now < self._next:
             return actions
         self._next = now + LOOK_S
-        handled = 0
-        async for expiry in Deletions(self.rt.table, self.rt.clock).due(HANDLED):
+        most = HANDLED + self._failed
+        async for expiry in Deletions(self.rt.table, self.rt.clock).due(most):
             try:
                 actions[await self._handle(expiry)] += 1
-            except PieceworkError:  # such as a record of a newer version
+            except (PieceworkError, *MALFORMED_ERRORS):  # newer, or damaged
                 actions["failed"] += 1
-            handled += 1
-        if handled == HANDLED:
+        self._failed = actions["failed"]
+        if actions.total() - self._failed >= HANDLED:
             self._next = 0.0
         return actions
 

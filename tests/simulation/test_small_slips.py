@@ -24,17 +24,19 @@ from piecework import (
 )
 from piecework.domain import keys
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S
-from piecework.domain.model import ChunkRef, ChunkStatus, JobStatus
+from piecework.domain.model import ChunkRef, ChunkStatus, JobStatus, iso
 from piecework.jobs.deletion import delete_job
 from piecework.jobs.fan_in import Certificate
-from piecework.store.dead_letters import Closing
-from piecework.store.deletions import Deletions
+from piecework.reconciler.expiry import HANDLED, LOOK_S, Expiries
+from piecework.store.dead_letters import DAY_S, Closing
+from piecework.store.deletions import Deletions, expiry_mark
 from piecework.store.table import Table
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.inspector import dead_letters_of, require_job
 from piecework_orchestrator.redrive import Edit, discard, redrive
 from piecework_orchestrator.selection import Filter, select
 from piecework_simulation.engine.network import Exchange
+from tests.simulation.life import end_workers
 from tests.unit.orchestrator.simulated import (
     REF,
     RedriveRequest,
@@ -319,6 +321,29 @@ def test_a_submit_that_is_cut_off_and_cancelled_certifies_every_chunk(
     certificate = simulate(act, [pipeline])
 
     assert list(range(MANY)) == [chunk.chunk for chunk in certificate.missing]
+
+
+def test_damaged_jobs_do_not_keep_another_one_from_its_expiry(shop: Shop) -> None:
+    shop.broken = False
+    pipeline = shop.pipeline()
+
+    async def act(at: Simulated) -> None:
+        await at.submit(pipeline, items(1))
+        item, table = (await at.ended()).item, at.rt.table
+        end_workers(at)
+        old = iso(at.rt.clock())
+        for n in range(HANDLED):
+            odd = replace(REF, job=f"odd{n}")
+            odds = {"pk": odd.pk, "finished_at": "yesterday", "delete_after": old}
+            put = table.action("Put", odd.pk, keys.META_SK, item=item | odds)
+            await table.transact([put, expiry_mark(table, odd, old)])
+        await asyncio.sleep(2 * DAY_S)
+        expiries = Expiries(at.rt)
+        assert Counter(failed=HANDLED) == await expiries.run(0.0)
+        found = await expiries.run(LOOK_S)
+        assert Counter({"failed": HANDLED, "job expired": 1}) == found
+
+    simulate(act, [pipeline], job_retention_days=1)
 
 
 def test_a_damaged_row_stops_no_worker_and_no_list_and_no_deletion() -> None:

@@ -20,6 +20,7 @@ from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.ladder import Climb, Escalation, escalation_of
 from piecework.domain.model import ChunkRef, iso
+from piecework.domain.records import reading
 from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.dead_letters import OPEN, STILL_OPEN
 from piecework.store.outbox import RungMark, rung_mark, tell
@@ -60,14 +61,20 @@ class Ladders:
     clock: Callable[[], float]
 
     async def read(self, ref: ChunkRef, gen: int) -> Climber | None:
-        """Return an open dead letter with a rung ahead; None: it does not climb."""
+        """Return an open dead letter with a rung ahead; None: it does not climb.
+
+        Raises:
+            PermanentError: `runtime.record.unreadable`.
+        """
         sk = keys.dead_letter_sk(ref.chunk, gen)
         item = await self.dead_letters.get(ref.of.pk, sk)
         letter = None if item is None else DeadLetterRow.read(item)
         if letter is None or letter.state != OPEN:
             return None
-        climb = Climb.of(letter)
-        return None if climb is None or climb.next is None else Climber(letter, climb)
+        with reading("The ladder of a dead letter"):
+            climb = Climb.of(letter)
+            climbs = climb is not None and climb.next is not None
+        return Climber(letter, climb) if climb is not None and climbs else None
 
     async def forget(self, mark: RungMark) -> None:
         """Remove a mark whose letter was closed, has moved on, or is gone."""

@@ -12,7 +12,7 @@ anyway. The next rungs of dead letters have marks here, too: see `store.ladders`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,10 +167,13 @@ class Outbox:
         """The partition of its deliveries."""
         return keys.outbox_pk(self.tenant)
 
-    async def first_due(self) -> list[DueMark | RungMark]:
-        """Return the marks of what is due first, at most `PAGE`."""
-        found = await self.table.first(self.pk, PAGE, prefix=keys.DUE_PREFIX)
-        return [self._mark(item) for item in found]
+    async def first_due(
+        self, but: Collection[DueMark | RungMark] = ()
+    ) -> list[DueMark | RungMark]:
+        """Return the marks of what is due first, at most `PAGE`; none of `but`."""
+        most = PAGE + len(but)
+        found = await self.table.first(self.pk, most, prefix=keys.DUE_PREFIX)
+        return [mark for item in found if (mark := self._mark(item)) not in but]
 
     def _mark(self, item: Mapping[str, Any]) -> DueMark | RungMark:
         if "webhook" in item:

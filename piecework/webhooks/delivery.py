@@ -15,6 +15,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.domain.model import moment
+from piecework.domain.records import MALFORMED_ERRORS
 from piecework.domain.webhook import (
     ATTEMPTS,
     DELAYS_S,
@@ -22,7 +23,7 @@ from piecework.domain.webhook import (
     WebhookDelivery,
     with_link,
 )
-from piecework.errors import UsageError
+from piecework.errors import PermanentError, SchemaTooNewError, UsageError
 from piecework.jobs.escalation import act_on_rung
 from piecework.runtime import Runtime
 from piecework.store.outbox import DueMark, Outbox, RungMark, read_webhook
@@ -70,11 +71,13 @@ class Deliverer:
         """Send the due deliveries of a tenant; return the number of each outcome.
 
         Wait for deliveries that are due within `stay_s`, such as a first retry.
+        What cannot be read is left to a later pass, or to a newer process.
         """
         outcomes: Counter[str] = Counter()
+        left = set[DueMark | RungMark]()
         outbox = Outbox(self.rt.table, tenant, self.rt.clock)
         try:
-            while marks := await outbox.first_due():
+            while marks := await outbox.first_due(left):
                 now = self.rt.clock()
                 due = [mark for mark in marks if moment(mark.due_at) <= now]
                 if not due:
@@ -84,14 +87,30 @@ class Deliverer:
                     await asyncio.sleep(max(wait, 0.001))
                     continue
                 outcomes += Counter(
-                    await asyncio.gather(*(self._one(outbox, mark) for mark in due))
+                    await asyncio.gather(*(self._one(outbox, m, left) for m in due))
                 )
             await outbox.close()
         except Exception:  # noqa: BLE001 -- logged with its traceback; a pass starts anew
             telemetry.emit(self.log, "webhook.delivery_interrupted", tenant=tenant)
         return outcomes
 
-    async def _one(self, outbox: Outbox, mark: DueMark | RungMark) -> str:
+    async def _one(
+        self, outbox: Outbox, mark: DueMark | RungMark, left: set[DueMark | RungMark]
+    ) -> str:
+        """Handle what is due, unless it cannot be read; return the outcome."""
+        try:
+            return await self._handle(outbox, mark)
+        except SchemaTooNewError:
+            left.add(mark)
+            return "left to a newer version"
+        except (PermanentError, *MALFORMED_ERRORS):
+            telemetry.emit(
+                self.log, "webhook.delivery_interrupted", tenant=outbox.tenant
+            )
+            left.add(mark)
+            return "unreadable"
+
+    async def _handle(self, outbox: Outbox, mark: DueMark | RungMark) -> str:
         """Send one delivery, or act on a rung; return the outcome."""
         if isinstance(mark, RungMark):
             return await act_on_rung(self.rt, self.log, mark)

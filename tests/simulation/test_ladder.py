@@ -176,6 +176,28 @@ def test_a_closed_dead_letter_climbs_no_further(way: str) -> None:
     assert [name for name, _, _ in run(act).called] == ["ticket"]
 
 
+@pytest.mark.parametrize(("name", "odd"), [("ladder", "odd"), ("v", 99)])
+def test_a_letter_that_cannot_be_read_interrupts_no_delivery(
+    name: str, odd: Any
+) -> None:
+    async def act(here: Simulated) -> None:
+        letter, table = await dead(here), here.rt.dead_letters
+        await asyncio.sleep(60.0)
+        key = REF.pk, keys.dead_letter_sk(letter.chunk, letter.gen)
+        item = await table.get(*key)
+        facts = {"update": f"SET {name} = :odd", "values": {"odd": odd}}
+        await table.update(table.action("Update", *key, **facts))
+        await asyncio.sleep(TICKET_S)
+        await table.transact([table.action("Put", *key, item=item)])
+        await asyncio.sleep(60.0)
+
+    said: list[str] = []
+    desk = run(act, said=said.append)
+    assert not [line for line in said if "interrupted" in line and "webhook" in line]
+    # Newer processes act on what this one cannot read; nobody can on a damaged one.
+    assert (name == "v") is bool(desk.calls("ticket"))
+
+
 def test_a_hook_that_fails_is_called_six_times_and_holds_no_later_rung() -> None:
     def fail() -> None:
         raise TransientError("the desk is closed")

@@ -50,16 +50,15 @@ async def notify_job(
 async def deliver_due(job: Job, services: WorkerServices) -> float | None:
     """Deliver the due notifications; return the seconds until the next, or None.
 
-    Close an ended job that has no pending notification.
+    A notification waits for all earlier ones, such as that of an earlier generation:
+    the hook hears of the last end last. Close an ended job that has none pending.
     """
     notices = Notifications(services.rt.table, services.rt.clock)
-    for row in await notices.of(job.ref):
-        if row.state == PENDING:
-            await deliver(row, job, notices, services)
-    rows = await notices.of(job.ref)
-    due = [moment(r.due_at) for r in rows if r.state == PENDING]
-    if due:
-        return max(0.0, min(due) - services.rt.clock())
+    while pending := [r for r in await notices.of(job.ref) if r.state == PENDING]:
+        wait = moment(pending[0].due_at) - services.rt.clock()
+        if wait > 0:
+            return wait
+        await deliver(pending[0], job, notices, services)
     if job.status.ended:
         await notices.close(job)
     return None

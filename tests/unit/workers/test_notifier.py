@@ -12,7 +12,7 @@ from piecework_worker import notifier
 from piecework_worker.work_item import MessageAction
 from tests.unit.piecework.fakes import Killed
 from tests.unit.virtual import run_virtually
-from tests.unit.workers.notified import LEASE_S, SKEW_S, Notified
+from tests.unit.workers.notified import LEASE_S, SKEW_S, Notified, not_now
 from tests.unit.workers.virtual_leases import virtually
 
 S = JobStatus
@@ -93,6 +93,21 @@ def test_a_reopened_job_is_notified_of_at_its_next_end(
         assert ["PARTIAL", "SUCCEEDED"] == [notice.status for notice in job.heard]
 
     run_virtually(main())
+
+
+@virtually
+async def test_the_hook_hears_of_the_last_end_last() -> None:
+    job = Notified()
+    await job.becomes(S.PARTIAL, "ended")
+    job.trouble = not_now
+    assert MessageAction.KEEP is await job.notify_job()
+    job.trouble = None
+    await job.becomes(S.SUCCEEDED, "ended", gen=2)
+    assert MessageAction.KEEP is await job.notify_job()
+    await asyncio.sleep(job.hidden[-1])
+    assert MessageAction.DISCARD is await job.notify_job()
+    heard = [notice.status for notice in job.heard]
+    assert ["PARTIAL", "PARTIAL", "SUCCEEDED"] == heard
 
 
 # ── several workers, and those that die ──────────────────────────────────────

@@ -124,6 +124,15 @@ async def deadline(at: Simulated) -> None:
     await ends(at, "slow", "", of=works, deadline=at_time)
 
 
+@life("deadline in a pause after the stop", max_chunks=2)
+async def deadline_after_stop(at: Simulated) -> None:
+    hows, at_time = ["slow", "refused", "refused", *["slow"] * 3], at.rt.clock() + 300
+    await at.fleet.submit(REF, works, items(*hows), at_time, mortal=False)
+    await asyncio.sleep(50.0)
+    await at.fleet.pause(REF, mortal=False)
+    await settled(at)
+
+
 @life("deadline after the pivot")
 async def deadline_after_pivot(at: Simulated) -> None:
     at_time = at.rt.clock() + 30.0

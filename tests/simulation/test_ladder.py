@@ -177,9 +177,7 @@ def test_a_closed_dead_letter_climbs_no_further(way: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "odd"), [("ladder", "odd"), ("v", 99)])
-def test_a_letter_that_cannot_be_read_interrupts_no_delivery(
-    name: str, odd: Any
-) -> None:
+def test_an_unreadable_letter_interrupts_no_delivery(name: str, odd: Any) -> None:
     async def act(here: Simulated) -> None:
         letter, table = await dead(here), here.rt.dead_letters
         await asyncio.sleep(60.0)

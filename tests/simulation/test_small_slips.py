@@ -324,8 +324,7 @@ def test_a_submit_that_is_cut_off_and_cancelled_certifies_every_chunk(
 
 
 def test_damaged_jobs_do_not_keep_another_one_from_its_expiry(shop: Shop) -> None:
-    shop.broken = False
-    pipeline = shop.pipeline()
+    shop.broken, pipeline = False, shop.pipeline()
 
     async def act(at: Simulated) -> None:
         await at.submit(pipeline, items(1))

@@ -106,8 +106,7 @@ async def test_the_hook_hears_of_the_last_end_last() -> None:
     assert MessageAction.KEEP is await job.notify_job()
     await asyncio.sleep(job.hidden[-1])
     assert MessageAction.DISCARD is await job.notify_job()
-    heard = [notice.status for notice in job.heard]
-    assert ["PARTIAL", "PARTIAL", "SUCCEEDED"] == heard
+    assert ["PARTIAL", "PARTIAL", "SUCCEEDED"] == [n.status for n in job.heard]
 
 
 # ── several workers, and those that die ──────────────────────────────────────

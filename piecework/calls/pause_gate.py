@@ -44,13 +44,13 @@ class PauseGate:
         self._opened.set()
 
     def keep_open(self) -> None:
-        """Open the gate for good: a chunk that compensates is not paused."""
+        """Open the gate for good: a chunk that ends in a cancel is not paused."""
         self._always_open = True
         self.open()
 
     @property
     def is_always_open(self) -> bool:
-        """Whether the chunk compensates: no pause keeps its calls back."""
+        """Whether neither a pause nor a spent budget keeps the calls back."""
         return self._always_open
 
     @contextmanager

@@ -125,8 +125,10 @@ async def pay(ctx: Context[Item]) -> int:
     if ctx.payload.how == "late":
         await asyncio.sleep(60.0)
     paid = await ctx.call(shop, answer, ctx.payload.n)
-    if ctx.payload.how == "goes on":
+    if ctx.payload.how in ("goes on", "spends"):
         await asyncio.sleep(60.0)
+    if ctx.payload.how == "spends":
+        await ctx.call(plain, answer, paid)
     return paid
 
 

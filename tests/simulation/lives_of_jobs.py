@@ -173,6 +173,15 @@ async def turned_back(at: Simulated) -> None:
     await settled(at)
 
 
+@life("cancelled after the pivot, without a budget")
+async def cancelled_without_budget(at: Simulated) -> None:
+    hows, cap = ["spends"], Cap(5)
+    await at.fleet.submit(REF, paying, items(*hows), budget=cap, mortal=False)
+    await asyncio.sleep(5.0)
+    await cancel(at.rt, REF, actor="us", reason="enough", compensate=True)
+    await asyncio.wait_for(settled(at), 1_000.0)
+
+
 @life("turned back, and killed", max_attempts=3)
 async def turned_back_and_killed(at: Simulated) -> None:
     strike(at, "applied", lambda exchange: "REFUSED" in str(exchange.request))

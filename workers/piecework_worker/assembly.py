@@ -17,7 +17,7 @@ from piecework.calls.equal_calls import EqualCalls
 from piecework.calls.usage import ClaimUsage, UsageReporter
 from piecework.context import Context, Results
 from piecework.domain.claim import Claim
-from piecework.domain.model import Job
+from piecework.domain.model import Job, JobStatus
 from piecework.domain.outcome import Outcome, Released
 from piecework.domain.protocols import (
     CancelRequest,
@@ -207,6 +207,9 @@ def build_run(
         ),
     )
     lease.attach(caller.gate)
+    if job.status is JobStatus.CANCELLING:
+        # It ends. No pause follows a spent budget, and its calls would wait for ever.
+        caller.gate.keep_open()
     # Before the state is loaded, a compensation has nothing to work with.
     lease.is_cancellable = lambda: (
         chunk_run.loaded

@@ -328,9 +328,8 @@ def test_damaged_jobs_do_not_keep_another_one_from_its_expiry(shop: Shop) -> Non
 
     async def act(at: Simulated) -> None:
         await at.submit(pipeline, items(1))
-        item, table = (await at.ended()).item, at.rt.table
+        item, table, old = (await at.ended()).item, at.rt.table, iso(at.rt.clock())
         end_workers(at)
-        old = iso(at.rt.clock())
         for n in range(HANDLED):
             odd = replace(REF, job=f"odd{n}")
             odds = {"pk": odd.pk, "finished_at": "yesterday", "delete_after": old}

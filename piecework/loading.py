@@ -64,10 +64,13 @@ def load_pipeline(name: str) -> Pipeline:
 
 def _pipelines_of(name: str) -> list[Pipeline]:
     module_name, _, attribute = name.partition(":")
-    if not all(part.isidentifier() for part in module_name.split(".")):
-        found = module_name.removesuffix(".py").strip("./").replace("/", ".")
+    if module_name.endswith(".py") or not _is_importable(module_name):
+        found = module_name.removesuffix(".py").strip("./").replace("/", ".") or "app"
         message = f"{name!r} does not begin with the name of a module."
-        step = f"Name the module as in an import, such as `{found or 'app'}`."
+        step = "Rename the file: letters, digits and `_` make the name of a module."
+        if _is_importable(found):
+            named_so = found + name.removeprefix(module_name)
+            step = f"Name the module as in an import, such as `{named_so}`."
         raise UsageError(message, code="pipeline.module.not_found", next_step=step)
     module = _import(module_name)
     named = {attribute: getattr(module, attribute, None)} if attribute else vars(module)
@@ -81,6 +84,10 @@ def _pipelines_of(name: str) -> list[Pipeline]:
             step = f"The module holds {', '.join(f'{module_name}:{n}' for n in held)}."
         raise UsageError(message, code="pipeline.object.not_a_pipeline", next_step=step)
     return pipelines
+
+
+def _is_importable(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
 
 
 def _declared(values: Iterable[object]) -> list[Pipeline]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,7 +32,7 @@ from piecework_simulation.in_process import (
     worker_beside,
 )
 from piecework_simulation.reloading import Project, new_versions
-from piecework_simulation.run_command import SPARE_THREADS, show_end
+from piecework_simulation.run_command import show_end, threads
 from piecework_worker.lease import InterruptReason
 from piecework_worker.shutdown import Stop, exit_despite_threads, stop_on_signals
 
@@ -68,12 +67,8 @@ def dev(
             telemetry.configure("critical", stream=out.stderr)
         overrides = {} if max_chunks is None else {"max_chunks": max_chunks}
         settings = load_settings(**overrides)
-        pool = ThreadPoolExecutor(settings.max_chunks + SPARE_THREADS)
-        asyncio.get_running_loop().set_default_executor(pool)
-        try:
+        with threads(settings):
             await develop(out, settings, module)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
         echoed = "\n" if out.stderr.isatty() else ""  # the terminal shows ^C
         out.stderr.write(f"{echoed}stopped; nothing is left\n")
         exit_despite_threads(0, structlog.get_logger())

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import structlog
 import typer
 
 from piecework import telemetry
 from piecework.client import Client, JobHandle
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.job_row import PauseCode
 from piecework.domain.model import Job
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
@@ -41,6 +43,7 @@ from piecework_orchestrator.cli.results import ResultErrors, follow_results
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_async
 from piecework_orchestrator.inspector import dead_letters_of, job_document
 from piecework_simulation.in_process import InProcessAws, run_worker, worker_beside
+from piecework_worker.shutdown import exit_despite_threads
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -113,18 +116,25 @@ def run(
         answers = read_answers(answer or [])
         with threads(settings):
             async with start_worker(out, settings, aws, pipeline, found) as started:
-                return await run_job(
+                code = await run_job(
                     out, *started, found, source, save, budget, answers
                 )
+        out.stdout.flush()
+        exit_despite_threads(code, structlog.get_logger())
+        return code
 
     run_async(main, Format.JSONL, plain_errors=True)
 
 
-def threads(settings: Settings) -> ThreadPoolExecutor:
-    """Make the loop's pool as large as plain stage functions need; return it."""
+@contextmanager
+def threads(settings: Settings) -> Iterator[None]:
+    """Make the loop's pool as large as plain stage functions need; await no thread."""
     pool = ThreadPoolExecutor(settings.max_chunks + SPARE_THREADS)
     asyncio.get_running_loop().set_default_executor(pool)
-    return pool
+    try:
+        yield
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 @asynccontextmanager
@@ -170,7 +180,7 @@ async def run_job(
         if any(budget.values()):
             beside.append(asyncio.create_task(end_at_budget(out, rt, job)))
         following.add_done_callback(lambda _: [task.cancel() for task in beside])
-        alive = {worker, following, beside[0]}
+        alive = {worker, following, *beside}
         await asyncio.wait(alive, return_when=asyncio.FIRST_COMPLETED)
         if not following.done():
             following.cancel()
@@ -208,18 +218,18 @@ async def answer_questions(
 ) -> None:
     """Answer the questions of the job as the command was told; name each other one."""
     named: set[str] = set()
+    refused: set[tuple[int, str]] = set()
     while True:
         async for question in job.questions():
-            name = question["question"]
-            if name in answers:
+            chunk, full_name = question["chunk"], question["question"]
+            name = full_name.partition("#")[0]  # a later one of a stage has a number
+            if name in answers and (chunk, full_name) not in refused:
                 try:
-                    await job.answer(
-                        question["chunk"], answers[name], REASON, question=name
-                    )
+                    await job.answer(chunk, answers[name], REASON, question=full_name)
                     continue
                 except UsageError as error:
-                    out.say(f"question {name}: {error.message}")
-                    del answers[name]
+                    out.say(f"question {full_name}: {error.message}")
+                    refused.add((chunk, full_name))
             if name not in named:
                 named.add(name)
                 until = question["until"]
@@ -229,14 +239,13 @@ async def answer_questions(
 
 async def end_at_budget(out: Output, rt: Runtime, job: JobHandle[Any]) -> None:
     """Cancel the job once its budget is spent: no operator raises it here."""
-    record = await rt.jobs.read(job.ref)
-    while record is not None and not record.status.ended:
-        if record.pause is not None:
-            out.say(f"the run ends: {record.pause.message}")
-            await job.cancel(record.pause.message)
-            return
-        await asyncio.sleep(POLL_S)
+    while True:
         record = await rt.jobs.read(job.ref)
+        pause = None if record is None else record.pause
+        if pause is not None and pause.code == PauseCode.BUDGET:
+            out.say(f"the run ends: {pause.message}")
+            await job.cancel(pause.message)
+        await asyncio.sleep(POLL_S)
 
 
 async def follow(out: Output, rt: Runtime, job: JobHandle[Any]) -> tuple[Job, int]:

@@ -8,13 +8,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from piecework.aws.endpoint import ENDPOINT_VARIABLES
+from piecework.domain.job_row import Pause
 from piecework.settings import Settings
 from piecework_orchestrator.embedded.server import find
 from piecework_simulation.in_process import InProcessAws, worker_beside
+from piecework_simulation.run_command import end_at_budget
 
 PIPELINE = """
 from pydantic import BaseModel
@@ -128,6 +132,7 @@ def test_a_wrong_line_is_named_and_nothing_runs(project: Path) -> None:
 
 
 ASKING = """
+import asyncio, time
 from datetime import timedelta
 
 from pydantic import BaseModel, Field
@@ -139,26 +144,59 @@ class Refund(BaseModel):
     euros: int = Field(0, validation_alias="Euros")
 
 
+class Sum(BaseModel):
+    euros: int
+
+
 async def approve(ctx: Context[Refund]) -> bool:
-    days = timedelta(days=3)
-    answer = await ctx.wait_for("approval", ask=ctx.payload.euros, timeout=days)
-    return answer.approved and ctx.payload.euros == 1
+    asyncio.get_running_loop().run_in_executor(None, time.sleep, 200)
+    euros, days = ctx.payload.euros, timedelta(days=3)
+    if euros == 2:
+        await ctx.wait_for("approval", ask="?", timeout=2, answer=Sum)
+    answers = [await ctx.wait_for("approval", ask=1, timeout=days) for _ in "12"]
+    return all(answer.approved for answer in answers) and euros == 1
 
 
 refunds = Pipeline("refunds", payload=Refund, stages=[Stage(approve)])
 """
 
 
-def test_an_option_answers_the_questions_of_a_run(project: Path) -> None:
+def test_an_option_answers_each_question_that_accepts_it(project: Path) -> None:
     (project / "asking.py").write_text(ASKING, encoding="utf-8")
-    (project / "rows.jsonl").write_text('{"Euros": 1}\n', encoding="utf-8")
+    (project / "rows.jsonl").write_text('{"Euros": 2}\n{"Euros": 1}\n', "utf-8")
     line = ("asking:refunds", "rows.jsonl", "--answer")
 
     done = run_command(project, *line, 'approval={"approved": true}')
     odd = run_command(project, *line, "approval")
 
-    assert (done.returncode, json.loads(done.stdout)["value"]) == (0, True)
+    assert (done.returncode, done.stdout.count('"value": true')) == (5, 1)
     assert (odd.returncode, "is not NAME=JSON" in odd.stderr) == (2, True)
+
+
+BROKEN = """
+import __main__ as command
+async def broken(*_): raise OSError("the watch has failed")
+command.end_at_budget = broken
+"""
+
+
+def test_a_run_does_not_go_on_without_the_watch_on_its_budget(project: Path) -> None:
+    (project / "app.py").write_text(PIPELINE + BROKEN, encoding="utf-8")
+    (project / "rows.jsonl").write_text('{"text": "one"}\n', encoding="utf-8")
+
+    done = run_command(project, "app:words", "rows.jsonl", "--budget-tokens", "5")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the watch has failed" in done.stderr
+
+
+async def test_only_the_pause_of_a_budget_ends_a_run() -> None:
+    paused = [Pause(code, code, "ann") for code in ("operator", "budget")]
+    read = AsyncMock(side_effect=[SimpleNamespace(pause=each) for each in paused])
+    rt, job = Mock(jobs=Mock(read=read)), Mock(cancel=AsyncMock())
+    with pytest.raises(StopAsyncIteration):
+        await end_at_budget(Mock(), rt, job)
+    job.cancel.assert_awaited_once_with("budget")
 
 
 async def test_a_worker_beside_ends_without_its_long_poll() -> None:

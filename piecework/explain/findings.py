@@ -79,7 +79,7 @@ FINDINGS: Final = {
         Kind(
             "job.budget_spent",
             Rank.BLOCKS_JOB,
-            "The budget of the job is spent, so a worker paused the job.",
+            "The budget of the job is spent: the job is paused, or its join waits.",
             "Raise the budget: the job then continues from its checkpoints.",
             "piecework jobs set-budget {job} --budget-{unit} N",
             intended=True,

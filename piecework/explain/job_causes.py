@@ -15,6 +15,7 @@ from piecework.domain.model import ChunkStatus, JobStatus, moment
 from piecework.explain.findings import Finding
 from piecework.explain.view import NAMED, View
 from piecework.explain.waiting import wait_of
+from piecework.resilience.budget import RESERVED_CODE
 
 # ── what stops the whole job ──────────────────────────────────────────────────
 
@@ -102,13 +103,27 @@ def join_open(view: View) -> Iterator[Finding]:
         message = f"The join failed with {join.error_code}."
         yield view.finding("join.failed", message, 1, since=join.settled_at)
     wait = wait_of(join, view.at.now)
-    if wait is not None and wait.question:
+    if join_lacks_budget(view):
+        message, unit = "The join waits: the budget is spent.", job.budget.unit
+        yield view.finding("job.budget_spent", message, 1, unit=unit)
+    elif wait is not None and wait.question:
         message = f"The join waits for the answer of a person: {wait.question}."
         yield view.finding("answer.waiting", message, 1, until=wait.until)
     elif wait is not None and wait.until:
         after = f" after {join.error_code}" if join.error_code else ""
         message = f"All chunks have ended; the join waits{after}."
         yield view.finding("join.waiting", message, 1, until=wait.until)
+
+
+def join_lacks_budget(view: View) -> bool:
+    """Return whether the budget of the job stops its join, which no pause can show."""
+    join, job = view.at.join, view.at.job
+    return bool(
+        job.budget
+        and join is not None
+        and not join.status.terminal
+        and join.error_code == RESERVED_CODE
+    )
 
 
 def cancel_unfinished(view: View) -> Iterator[Finding]:
@@ -127,6 +142,8 @@ def progressing(view: View) -> Iterator[Finding]:
     """Find that workers run chunks, or that chunks are being written."""
     job = view.at.job
     if job.status.ended or job.status is JobStatus.CANCELLING:
+        return
+    if join_lacks_budget(view):
         return
     if job.status is JobStatus.PAUSED and not view.running:
         return

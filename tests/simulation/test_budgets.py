@@ -11,6 +11,8 @@ from pydantic import BaseModel
 from piecework import Context, Dependency, Pipeline, Stage, Usage, named_call
 from piecework.domain.budget import Cap
 from piecework.domain.model import JobStatus
+from piecework_orchestrator.inspector import explain, require_job
+from tests.simulation.life import Shop, charging, items
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate
 
 #: What a call uses, as estimated.
@@ -61,3 +63,17 @@ def test_a_budget_holds_whenever_a_worker_is_killed(killed_after_s: float) -> No
     )
 
     assert JobStatus.SUCCEEDED is ended
+
+
+def test_a_join_that_lacks_its_budget_says_so_and_goes_on_with_a_higher_one() -> None:
+    async def act(at: Simulated) -> JobStatus:
+        few = Cap(15)  # for the chunk alone
+        await at.fleet.submit(REF, charging, items(""), budget=few, mortal=False)
+        await asyncio.sleep(400.0)
+        found = (await explain(at.rt, await require_job(at.rt, REF.job)))["findings"]
+        assert ["job.budget_spent"] == [each["code"] for each in found]
+        await at.fleet.raise_budget(REF, 10, mortal=False)
+        Shop.closed = False
+        return (await at.ended()).status
+
+    assert JobStatus.SUCCEEDED is simulate(act, [charging])

@@ -114,6 +114,7 @@ class Context(Generic[P]):
         self,
         dependency: Dependency,
         function: Callable[..., Awaitable[R]],
+        /,
         *args: Any,
         **kwargs: Any,
     ) -> R:
@@ -179,7 +180,7 @@ class Context(Generic[P]):
         Args:
             moment: A time with a zone, or seconds since 1970. The first run of the
                 stage decides it.
-            name: Tells the sleeps of a stage apart; without names their order does.
+            name: Tells the sleeps of a stage apart; the order tells those of one name.
 
         Raises:
             UsageError: `pipeline.sleep.invalid`: a compensation sleeps, or the moment

@@ -225,6 +225,7 @@ class Calls(Protocol):
         self,
         dependency: Dependency,
         function: Callable[..., Awaitable[R]],
+        /,
         *args: Any,
         **kwargs: Any,
     ) -> R:
@@ -266,7 +267,7 @@ class DeclaredCall(Generic[P, R]):
         self.dependency = dependency
         self.function = function
 
-    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Make the call through the chunk whose stage runs, or just run."""
         calls = CURRENT.get()
         if calls is not None:

@@ -255,7 +255,7 @@ class Attempts:
                     self.breakers.record_end(
                         dependency, permit, health, failure, chunk=chunk
                     )
-                    if permit.probe and health is Health.FAILURE:
+                    if permit.probe_until and health is Health.FAILURE:
                         self.counts.probe_failure = failure
                 if self.limits is not None and failure and is_rate_limited(failure):
                     seconds = failure.retry_after

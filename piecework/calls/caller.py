@@ -93,8 +93,8 @@ class Caller:
         ClaimLostError | CancelRequestedError | WaitRequestedError | StoreError | None
     ) = None
     questions: Questions = field(default_factory=NoQuestions)
-    #: The sleeps, and the questions by their name, of the current run of a stage.
-    sleeps: int = 0
+    #: The sleeps and the questions, by their name, of the current run of a stage.
+    slept: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     responses: ResponseCache = field(default_factory=NoResponseCache)
     effect_drain: EffectDrain = field(default_factory=EffectDrain)
@@ -181,16 +181,18 @@ class Caller:
         """Return if the moment has come, else give up the worker until then.
 
         The first run of the stage decides the moment; a later run reads it. Sleeps are
-        told apart by their name, or by their order in the stage.
+        told apart by their name and by their order in the stage.
 
         Raises:
             WaitRequestedError: The chunk gives up its worker.
         """
         if self.stop_reason is not None:
             raise self.stop_reason
-        self.sleeps += 1
+        self.slept[name] += 1
+        number = self.slept[name] if name else 1
+        which = (name or self.slept.total(), *([number] if number > 1 else []))
         place = (scope.tenant, scope.job, scope.chunk, scope.stage)
-        key = keys.sha256_of("sleep", *place, name or self.sleeps)
+        key = keys.sha256_of("sleep", *place, *which)
         stored = self.journal.recall(key)
         if stored is None:
             await self.journal.record(key, repr(until))

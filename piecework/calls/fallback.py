@@ -114,7 +114,7 @@ async def call_position(
     return Answered(call.encode(values.decode(fallback.function, end.value)))
 
 
-async def call_function(fallback: Fallback, *args: Any, **kwargs: Any) -> Any:
+async def call_function(fallback: Fallback, /, *args: Any, **kwargs: Any) -> Any:
     """Call a fallback without a dependency; a plain function runs in a thread."""
     if inspect.iscoroutinefunction(fallback.function):
         return await on_loop(fallback.function, *args, **kwargs)

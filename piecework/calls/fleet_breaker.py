@@ -229,7 +229,7 @@ class BreakerRegistry:
         await self.refresh()
         state, probe_s = breaker.state, dependency.timeout_s + PROBE_GRACE_S
         permit = state.request_permit(self.clock(), probe_s)
-        if isinstance(permit, Permit) and permit.probe:
+        if isinstance(permit, Permit) and permit.probe_until:
             try:
                 await self._take_probe(dependency.name, breaker)
             except BaseException:  # cut off: let another call or process probe

@@ -23,7 +23,7 @@ ENDS_OF_A_CLAIM = (ClaimLostError, CancelRequestedError, GeneratorExit)
 
 
 async def on_loop(
-    function: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+    function: Callable[..., Awaitable[Any]], /, *args: Any, **kwargs: Any
 ) -> Any:
     """Call a coroutine function on this event loop.
 
@@ -35,12 +35,6 @@ async def on_loop(
         return await function(*args, **kwargs)
     except Exception:
         raise
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        message = "A task that the function awaited was cancelled."
-        raise TransientError(message) from error
     except BaseException as error:
         raise as_failure(error) from error
 
@@ -50,7 +44,7 @@ async def await_result(value: Any) -> Any:
     return await on_loop(lambda: value) if inspect.isawaitable(value) else value
 
 
-async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a plain function in a thread beside the event loop.
 
     Raises:
@@ -60,7 +54,7 @@ async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     return await asyncio.to_thread(call, function, *args, **kwargs)
 
 
-def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a plain function in its thread."""
     try:
         return function(*args, **kwargs)
@@ -76,14 +70,28 @@ def as_failure(error: BaseException) -> Exception:
     """Return what a user's function raised as an Exception.
 
     Raises:
-        BaseException: The error itself, if it is not the function's: a cancellation,
-            or the end of the claim.
+        BaseException: The error itself, if it is not the function's: a cancellation of
+            the task that called it, or the end of the claim.
     """
     if isinstance(error, Exception):
         return error
-    if isinstance(error, (asyncio.CancelledError, *ENDS_OF_A_CLAIM)):
+    if isinstance(error, ENDS_OF_A_CLAIM):
         raise error
+    if isinstance(error, asyncio.CancelledError):
+        if is_cancelled():
+            raise error
+        message = "A task that the function awaited was cancelled."
+        return TransientError(message).with_traceback(error.__traceback__)
     return as_exception(error)
+
+
+def is_cancelled() -> bool:
+    """Return whether the running task was cancelled; a thread runs none."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def as_exception(error: BaseException) -> RuntimeError:

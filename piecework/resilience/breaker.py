@@ -187,10 +187,13 @@ class BreakerPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """The breaker allows a call of this generation; `probe`: it is the probe."""
+    """The breaker allows a call of this generation.
+
+    `probe_until`: when the call counts as a lost probe; 0.0: it is not the probe.
+    """
 
     generation: int
-    probe: bool = False
+    probe_until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +281,7 @@ class BreakerState:
         if now < self.probe_until:
             return Rejected(min(PROBE_RETRY_S, self.probe_until - now))
         self.probe_until = now + probe_s
-        return Permit(self.generation, probe=True)
+        return Permit(self.generation, self.probe_until)
 
     def note_other_probe(self, until: float) -> None:
         """Note that another process has the probe, at least until that time."""
@@ -294,8 +297,8 @@ class BreakerState:
         """
         if permit.generation != self.generation:
             return
-        if permit.probe:
-            self._record_probe(health, now)
+        if permit.probe_until:
+            self._record_probe(permit, health, now)
         elif self.phase is BreakerPhase.CLOSED and health.is_counted:
             window = self.window
             window.add(now, self.rules, chunk if health is Health.FAILURE else None)
@@ -303,13 +306,14 @@ class BreakerState:
             if many and not window.is_of_one_chunk:
                 self.open(now + self.rules.open_period_s(0, self.rng))
 
-    def _record_probe(self, health: Health, now: float) -> None:
+    def _record_probe(self, permit: Permit, health: Health, now: float) -> None:
         match health:
             case Health.FAILURE:
                 failed = self.failed_probes + 1
                 self.open(now + self.rules.open_period_s(failed, self.rng), failed)
-            case Health.UNKNOWN:
-                self.probe_until = 0.0
+            case Health.UNKNOWN:  # one that counted as lost frees no other's place
+                if permit.probe_until == self.probe_until:
+                    self.probe_until = 0.0
             case _:
                 self.close()
 

@@ -122,7 +122,7 @@ def context_of_run(ctx: Context[Any]) -> Iterator[Context[Any]]:
     """Provide the context of one run; when the run ends, it refuses further calls."""
     own = ctx.for_stage()
     ctx.caller.functions.by_key.clear()
-    ctx.caller.sleeps = 0
+    ctx.caller.slept.clear()
     ctx.caller.asked.clear()
     try:
         yield own

@@ -91,13 +91,15 @@ async def test_a_sleep_in_memory_takes_no_time_and_its_moment_stays() -> None:
         await ctx.sleep(hours=20)
         moment = datetime.fromtimestamp(ctx.caller.clock(), UTC) + timedelta(days=3)
         await ctx.sleep_until(moment)
+        for _ in range(2):
+            await ctx.sleep(hours=1, name="poll")
         return 1
 
     run = await run_in_memory(
         Pipeline("sleeps", payload=Item, stages=[Stage(stage)]), [Item(n=0)]
     )
     assert isinstance(run.outcomes[0], Succeeded)
-    assert [round((at - seen[0]) / 3600) for at in seen] == [0, 20, 92]
+    assert [round((at - seen[0]) / 3600) for at in seen] == [0, 20, 92, 93, 94]
 
 
 async def test_a_moment_without_a_zone_is_refused() -> None:

@@ -144,6 +144,7 @@ class InstrumentedContext:
         self,
         dependency: Dependency,
         function: Callable[..., Awaitable[Any]],
+        /,
         *args: Any,
         **kwargs: Any,
     ) -> Any:

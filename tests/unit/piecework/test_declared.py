@@ -44,8 +44,8 @@ async def count_words(text: str, *, idempotency_key: str = "") -> int:
 
 
 @pure.call(name="double", version="2")
-async def double(number: int) -> int:
-    return 2 * number
+async def double(function: int, dependency: int = 2) -> int:
+    return dependency * function
 
 
 @pure.call
@@ -57,7 +57,7 @@ async def double_count(text: str) -> int:
 async def word_count(part: Text) -> int:
     first, second = await asyncio.gather(count_words(part.text), count_words(part.text))
     assert first == second
-    return await double(first)
+    return await double(function=first, dependency=2)  # words of `ctx.call`
 
 
 @word_count.join

@@ -57,6 +57,13 @@ from piecework_worker.loop_watchdog import PARTS
 # attempt of the chunk finds out the ends of their effects.
 
 
+async def cut_off() -> None:
+    """Cancel the task of a call whose function has no end: nothing failed."""
+    if (task := asyncio.current_task()) is not None:
+        task.cancel()
+    await asyncio.sleep(0)
+
+
 @dataclass(slots=True)
 class ChildAttempts:
     """Runs functions in a child.
@@ -85,7 +92,7 @@ class ChildAttempts:
             CancelledError: The child died.
         """
         if self.death_reason:
-            raise asyncio.CancelledError
+            await cut_off()
         number = next(self._numbers)
         future = asyncio.get_running_loop().create_future()
         self._under_way[number] = future
@@ -94,6 +101,8 @@ class ChildAttempts:
             done = await asyncio.shield(future)
         except asyncio.CancelledError:
             await self._cancel(number, future)
+            if future.cancelled():
+                await cut_off()
             raise
         finally:
             del self._under_way[number]
@@ -101,7 +110,7 @@ class ChildAttempts:
             error = PieceworkAttemptError if done.piecework_error else AttemptError
             raise error(done.failure, number, done.usage)
         if done.value is None:
-            raise asyncio.CancelledError
+            await cut_off()
         return from_json(done.value), done.usage
 
     async def _cancel(

@@ -132,6 +132,11 @@ async def test_a_failed_call_has_the_failures_of_its_earlier_attempts() -> None:
     assert [1, 2, 3] == [each.attempt for each in (*end.earlier, end.envelope)]
 
 
+async def test_a_task_that_the_function_itself_cancelled_is_a_failed_attempt() -> None:
+    provider = Provider(asyncio.CancelledError())
+    assert (await call(caller(), PURE, provider), len(provider.keys)) == ("answer", 2)
+
+
 async def test_no_call_is_made_after_one_could_not_reach_the_tables() -> None:
     one, bank = caller(), Dependency("bank", retry=RetryPolicy(attempts=1))
     provider = Provider(StoreError("The table does not answer."))

@@ -16,6 +16,7 @@ from piecework.calls.fleet_limits import FleetLimits
 from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
+from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, TransientError
 from piecework.resilience.breaker import (
     OPEN_CODE,
@@ -173,8 +174,8 @@ async def test_the_breaker_is_checked_before_a_lookup() -> None:
 
     shop = Dependency("shop", effect=Effect.LOOKUP, lookup=look_up, breaker=SOON)
     diary = Diary()
-    with pytest.raises(asyncio.CancelledError):
-        await call(caller(diary), shop, Provider(asyncio.CancelledError()))
+    with pytest.raises(ClaimLostError):
+        await call(caller(diary), shop, Provider(ClaimLostError()))
     one, _, _ = guarded(diary, broken=shop)
     assert OPEN_CODE == (await failed(one, shop, Provider())).code
     assert {"analyse"} == diary.stages_with_effects()
@@ -256,8 +257,8 @@ async def test_each_attempt_emits_one_event_with_the_specified_fields() -> None:
     one = caller(log=log)
     await call(one, PURE, Provider(TransientError("a", code="tool.a.down")), "a")
     await failed(one, PURE, Provider(PermanentError("b", code="tool.b.no")))
-    with pytest.raises(asyncio.CancelledError):
-        await call(one, PURE, Provider(asyncio.CancelledError()), "c")
+    with pytest.raises(ClaimLostError):
+        await call(one, PURE, Provider(ClaimLostError()), "c")
     assert [
         ("failed", "tool.a.down", 1, 0),
         ("answered", None, 2, 0),

@@ -58,8 +58,8 @@ async def test_a_pure_call_leaves_nothing_behind() -> None:
 
 async def begun(diary: Diary, dependency: Dependency) -> Provider:
     """Begin an effect and be killed before its end is written."""
-    provider = Provider(asyncio.CancelledError())
-    with pytest.raises(asyncio.CancelledError):
+    provider = Provider(ClaimLostError())
+    with pytest.raises(ClaimLostError):
         await call(caller(diary), dependency, provider)
     return provider
 

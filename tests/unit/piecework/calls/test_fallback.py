@@ -31,9 +31,9 @@ def by_rules(*args: Any, **kwargs: Any) -> str:
     return f"rules {args} {kwargs}"
 
 
-async def by_slow_rules(*args: Any) -> str:
+async def by_slow_rules(*args: Any, function: object) -> str:
     await asyncio.sleep(0)
-    return f"slow rules {args}"
+    return f"slow rules {args} {function}"
 
 
 class Chain:
@@ -99,7 +99,8 @@ async def test_a_refusal_by_policy_asks_the_next_with_the_same_arguments() -> No
 async def test_the_last_of_a_chain_may_be_a_function_of_ours() -> None:
     log = Log()
     chain, one = Chain([REFUSAL], [REFUSAL]), caller(log=log)
-    assert "rules ('a',) {'b': 1}" == await chain.call(one, "a", b=1)
+    found = await chain.call(one, "a", fallback=1, function=2)
+    assert "rules ('a',) {'fallback': 1, 'function': 2}" == found
     (said,) = [fields for event, fields in log.said if event == "call.fallback_used"]
     assert ("by_rules", 2) == (said["answered_by"], len(said["error_codes"]))
 
@@ -107,8 +108,8 @@ async def test_the_last_of_a_chain_may_be_a_function_of_ours() -> None:
 async def test_a_function_of_ours_may_be_async() -> None:
     provider = Provider(REFUSAL)
     large = Dependency("large", fallback=[Fallback(None, by_slow_rules)])
-    found = await answer(caller(), large, provider.ask, ["a"])
-    assert "slow rules ('a',)" == found
+    found = await answer(caller(), large, provider.ask, ["a"], {"function": "b"})
+    assert "slow rules ('a',) b" == found
 
 
 async def test_an_open_breaker_asks_the_next() -> None:
@@ -353,7 +354,7 @@ async def test_a_variant_that_changes_its_arguments_changes_no_other() -> None:
 
 async def test_a_function_of_ours_may_be_a_lambda_around_an_async_one() -> None:
     chain = Chain([REFUSAL], [REFUSAL])
-    last = Fallback(None, lambda text: by_slow_rules(text, 1))
+    last = Fallback(None, lambda text: by_slow_rules(text, function=1))
     dependency = replace(chain.dependency, fallback=[last])
     found = await answer(caller(), dependency, chain.large.ask, ["a"])
-    assert "slow rules ('a', 1)" == found
+    assert "slow rules ('a',) 1" == found

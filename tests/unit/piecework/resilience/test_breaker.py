@@ -49,7 +49,7 @@ def opened(rules: CircuitBreaker = RULES) -> BreakerState:
 def probing(one: BreakerState, now: float = NOW + 30) -> Permit:
     passage = one.request_permit(now, PROBE_S)
     assert isinstance(passage, Permit)
-    assert passage.probe
+    assert passage.probe_until
     return passage
 
 
@@ -207,9 +207,11 @@ def test_after_a_probe_with_an_unknown_end_the_next_call_probes() -> None:
 
 def test_a_probe_without_an_answer_is_lost_after_its_timeout() -> None:
     one = opened()
-    probing(one)
+    lost = probing(one)
     assert Rejected(1.0) == one.request_permit(NOW + 30 + PROBE_S - 1, PROBE_S)
     probing(one, NOW + 30 + PROBE_S)
+    one.record_end(lost, Health.UNKNOWN, NOW + 31 + PROBE_S)
+    assert Rejected(PROBE_RETRY_S) == one.request_permit(NOW + 31 + PROBE_S, PROBE_S)
 
 
 @pytest.mark.parametrize("health", [Health.SUCCESS, Health.FAILURE])

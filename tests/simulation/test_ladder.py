@@ -192,7 +192,7 @@ def test_an_unreadable_letter_interrupts_no_delivery(name: str, odd: Any) -> Non
     said: list[str] = []
     desk = run(act, said=said.append)
     assert not [line for line in said if "interrupted" in line and "webhook" in line]
-    # Newer processes act on what this one cannot read; nobody can on a damaged one.
+    # A newer process acts on what this one cannot read; none can on a damaged one.
     assert (name == "v") is bool(desk.calls("ticket"))
 
 

@@ -49,7 +49,7 @@ async def keep_for_next_attempt(
     *,
     paused: bool,
 ) -> MessageAction:
-    """Hide the message until the next attempt; send one if there is none.
+    """Hide the message until the next attempt; send one if the item had none.
 
     A chunk that waits long leaves the queue. Its record already says when it is due, so
     a worker that dies before the deletion loses nothing. A paused chunk leaves the

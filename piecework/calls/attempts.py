@@ -446,6 +446,19 @@ class Attempts:
         if attempts.reservation is not None:
             attempts.correct_budgets(used.or_else(attempts.reservation.estimate))
 
+    async def count_found(self, call: Call, answer: Any, *, is_lost: bool) -> None:
+        """Count an answer that a lookup has found, and that its claim did not report.
+
+        That claim gave its reservation back, unless it `is_lost`: the slice of a dead
+        worker stays counted until the recount, so the call would count twice.
+        """
+        usage = self.usage.report_paid(call, answer, self.counts)
+        budgets = await self._binding_budgets(call.dependency)
+        if budgets is not None and not is_lost:
+            found = CallAttempts(call, "")
+            found.reservation = await budgets.reserve(call, inf, waits=False)
+            self._correct(found, usage)
+
     def _failed(self, attempts: CallAttempts, end: Failed) -> Failed:
         """Return the end of a call that is not retried: its last failure, or a limit.
 

@@ -209,6 +209,11 @@ class ChunkRow:
         return int(self.item.get("budget_deferrals", 0))
 
     @property
+    def stage_deferrals(self) -> int:
+        """How often of these because the worker's pipeline lacked the stage."""
+        return int(self.item.get("stage_deferrals", 0))
+
+    @property
     def failed_probes(self) -> int:
         """How many probes of open breakers failed in its claims."""
         return int(self.item.get("failed_probes", 0))

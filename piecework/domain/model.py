@@ -27,6 +27,7 @@ COUNTS = frozenset(
         "recoveries",
         "releases",
         "renewals",
+        "stage_deferrals",
         "takeovers",
     }
 )

@@ -39,6 +39,8 @@ PAUSE = "pause"
 TIMER = "timer"
 #: A chunk waits for this while its stage asks a person, until its due time.
 ANSWER = "answer"
+#: The code of a chunk whose stage this worker's pipeline lacks.
+NO_STAGE_CODE = "runtime.stage.not_found"
 #: The code of a chunk that a stopped order key left without a result.
 STOPPED_CODE = "runtime.order.stopped"
 

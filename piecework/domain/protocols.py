@@ -164,12 +164,12 @@ class Proceed:
     """An effect may be executed now, with this generation in its idempotency key.
 
     Attributes:
-        in_doubt: An earlier claim started it, and it may have happened.
+        is_lost: Whether a claim that sent it was lost.
         seconds: The time since that start.
     """
 
     gen: int
-    in_doubt: bool = False
+    is_lost: bool = False
     seconds: float = 0.0
 
 

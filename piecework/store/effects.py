@@ -158,7 +158,8 @@ class EffectLedger:
                 if effect is Effect.NON_IDEMPOTENT:
                     return Unknown()
                 seconds = self.clock() - moment(row["started_at"])
-                return Proceed(row["gen"], in_doubt=True, seconds=seconds)
+                lost = max(self.claim.chunk.lost_fences, default=-1)
+                return Proceed(row["gen"], lost >= row.get("fence", 0), seconds)
             case _ if stage == self.pivot:
                 async with self._first_at_pivot:
                     return await self._intend(key, stage, effect, max_duration_s)

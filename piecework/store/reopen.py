@@ -93,8 +93,8 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
     removed += "" if how.compensation else " direction,"
     removed += (
         " recoveries, releases, takeovers, deferrals, breaker_deferrals,"
-        " breaker_since, budget_deferrals, failed_probes, outages, redispatches,"
-        " given_back_at,"
+        " breaker_since, budget_deferrals, stage_deferrals, failed_probes, outages,"
+        " redispatches, given_back_at,"
         " cancelled_at_stage, cancel_requested_at, compensate_requested,"
         " calls_after_cancel"
     )

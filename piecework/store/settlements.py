@@ -16,6 +16,7 @@ from piecework.domain.claim import Claim
 from piecework.domain.model import ChunkStatus, iso, moment
 from piecework.domain.outcome import (
     ANSWER,
+    NO_STAGE_CODE,
     PAUSE,
     STORE,
     TIMER,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 #: Clears the owner. The token stays: it identifies the last writer.
 CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
 
+#: The counters of the deferrals that are limited by number, by their code.
+OWN_COUNTERS = {BUDGET_CODE: "budget_deferrals", NO_STAGE_CODE: "stage_deferrals"}
 #: The ends of claims that wait for something other than a breaker or another attempt.
 ENDS_BREAKER_WAIT = {"paused", "sleeping", "asking"}
 
@@ -113,24 +116,19 @@ class Settlements:
         use up the deferrals for a dependency.
         """
         counted = counted_as(claim)
-        period = "outages" if deferred.blocked_on == STORE else "deferrals"
+        added = "outages" if deferred.blocked_on == STORE else "deferrals"
+        code = deferred.failure.code
         more = ", pivot_untried_fence = :fence" if deferred.pivot_untried else ""
-        values = {
-            "code": deferred.failure.code,
-            "dependency": deferred.blocked_on,
-            "one": 1,
-        }
-        if deferred.failure.code == OPEN_CODE:
+        values = {"code": code, "dependency": deferred.blocked_on, "one": 1}
+        if code == OPEN_CODE:
             since = "" if deferred.has_progress else claim.chunk.breaker_since
             more += ", breaker_deferrals = :waits, breaker_since = :since"
             values["waits"] = claim.chunk.breaker_deferrals + 1
             values["since"] = since or iso(self.clock())
-        if deferred.failure.code == BUDGET_CODE:
-            more += ", budget_deferrals = :budget"
-            values["budget"] = claim.chunk.budget_deferrals + 1
+        if own := OWN_COUNTERS.get(code):
+            added += f" :one, {own}"
         if deferred.probe_failed:
-            more += ", failed_probes = :probes"
-            values["probes"] = claim.chunk.failed_probes + 1
+            added += " :one, failed_probes"
         actions = await self._wait(
             claim,
             "error_code = :code, blocked_on = :dependency,"
@@ -139,7 +137,7 @@ class Settlements:
             deferred.delay,
             calls,
             "deferred",
-            also_added=f", {period} :one",
+            also_added=f", {added} :one",
         )
         return await self._write(claim, ChunkStatus.WAITING, actions)
 

@@ -148,11 +148,10 @@ class MemoryJournal:
         known = self.effects.get(key)
         if known is not None:
             return AlreadyDone(known)
-        in_doubt = key in self.effects
-        if in_doubt and effect is Effect.NON_IDEMPOTENT:
+        if key in self.effects and effect is Effect.NON_IDEMPOTENT:
             return Unknown()
         self.effects[key], self.stages[key] = None, stage
-        return Proceed(gen=1, in_doubt=in_doubt)
+        return Proceed(gen=1)
 
     def stages_with_effects(self) -> set[str]:
         """Return the stages that have effects."""

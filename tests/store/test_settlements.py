@@ -10,6 +10,7 @@ import pytest
 from piecework.domain import keys
 from piecework.domain.model import iso
 from piecework.domain.outcome import (
+    NO_STAGE_CODE,
     STORE,
     Asking,
     Deferred,
@@ -45,6 +46,7 @@ from tests.store.writes import (
 )
 
 EXHAUSTED = FAILURE.model_copy(update={"code": BUDGET_CODE})
+LACKED = FAILURE.model_copy(update={"code": NO_STAGE_CODE})
 
 
 async def test_a_complete_stage_moves_the_cursor_and_keeps_its_value(
@@ -261,6 +263,7 @@ async def test_a_chunk_that_waits_for_a_dependency_never_pays_for_it(
         ({"failed_probes": 1}, {}, (iso(NOW), 1)),
         ({}, {"failure": FAILURE, "blocked_on": STORE}, (None, None)),
         ({"budget_deferrals": 9}, {"failure": EXHAUSTED}, (None, None)),
+        ({"stage_deferrals": 9}, {"failure": LACKED}, (None, None)),
     ],
 )
 async def test_a_deferral_keeps_when_the_chunk_began_to_wait(
@@ -274,7 +277,8 @@ async def test_a_deferral_keeps_when_the_chunk_began_to_wait(
     await store.settlements.defer(claim, deferred, calls=Calls(0))
     item = await store.item()
     assert expected == (item.get("breaker_since"), item.get("failed_probes"))
-    assert item.get("budget_deferrals", 0) == 10 * ("budget_deferrals" in known)
+    for name in ("budget_deferrals", "stage_deferrals"):
+        assert item.get(name, 0) == 10 * (name in known)
 
 
 QUESTION = declare("ok", "?", Approval, 60.0, (), (), None).at("first", "ok", NOW)

@@ -39,20 +39,9 @@ META = ("status", "gen", "chunks", "pipeline", "has_notify_hook", "deadline_at")
 CHUNK = (
     *("status", "gen", "fence", "attempts", "stage", "payload", "payload_sha256"),
     *("retry_at", "cancel_requested_at", "direction", "claim_expires_at", "label"),
-    *(
-        "recoveries",
-        "releases",
-        "takeovers",
-        "deferrals",
-        "breaker_deferrals",
-        "breaker_since",
-        "budget_deferrals",
-        "failed_probes",
-        "outages",
-        "pivot_untried_fence",
-        "redispatch_at",
-        "renewals",
-    ),
+    *("recoveries", "releases", "takeovers", "deferrals", "breaker_deferrals"),
+    *("breaker_since", "budget_deferrals", "stage_deferrals", "failed_probes"),
+    *("outages", "pivot_untried_fence", "redispatch_at", "renewals"),
 )
 #: Rows of a chunk that was begun before: what stands there, in the place of what.
 ROWS = (

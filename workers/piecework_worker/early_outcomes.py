@@ -13,6 +13,7 @@ from piecework.domain.model import moment
 from piecework.domain.outcome import (
     MAX_BUDGET_DEFERRALS,
     NEWER_WORKERS,
+    NO_STAGE_CODE,
     STORE,
     Cancelled,
     CompensationResult,
@@ -54,13 +55,12 @@ def outcome_of_load_failure(
     number of times.
     """
     failure = describe_failure(error, chunk_run.ctx, chunk_run.limits)
-    deferrals = chunk_run.claim.chunk.deferrals
-    renamed = (
-        failure.code == "runtime.stage.not_found" and deferrals < MAX_BUDGET_DEFERRALS
-    )
-    if not renamed and not isinstance(error, SchemaTooNewError):
-        return outcome_of_unreadable(chunk_run, failure)
-    delay = retry_delay(deferrals + 1, settings)
+    times = chunk_run.claim.chunk.deferrals
+    if not isinstance(error, SchemaTooNewError):
+        times = chunk_run.claim.chunk.stage_deferrals
+        if failure.code != NO_STAGE_CODE or times >= MAX_BUDGET_DEFERRALS:
+            return outcome_of_unreadable(chunk_run, failure)
+    delay = retry_delay(times + 1, settings)
     waiting = failure.model_copy(update={"retry_after": delay})
     return Deferred(waiting, delay, NEWER_WORKERS)
 

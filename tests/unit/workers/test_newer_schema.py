@@ -104,19 +104,19 @@ RENAMED = PermanentError("no stage 'third'", code="runtime.stage.not_found")
 
 
 @pytest.mark.parametrize(
-    ("error", "deferrals", "delay"),
+    ("error", "counts", "delay"),
     [
-        (SchemaTooNewError("it is newer"), 0, 30),
-        (SchemaTooNewError("it is newer"), 100, 900),
-        (RENAMED, 0, 30),
-        (RENAMED, 9, 300),
+        (SchemaTooNewError("it is newer"), {}, 30),
+        (SchemaTooNewError("it is newer"), {"deferrals": 100}, 900),
+        (RENAMED, {"deferrals": 100}, 30),
+        (RENAMED, {"deferrals": 100, "stage_deferrals": 9}, 300),
     ],
 )
 async def test_what_newer_workers_may_know_waits_and_spends_no_attempt(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, deferrals: int, delay: float
+    monkeypatch: pytest.MonkeyPatch, error: Exception, counts: Any, delay: float
 ) -> None:
     loading(monkeypatch, error)
-    outcome = await ran(chunk_run(deferrals=deferrals))
+    outcome = await ran(chunk_run(**counts))
 
     assert isinstance(outcome, Deferred)
     assert (outcome.blocked_on, outcome.delay) == (NEWER_WORKERS, delay)

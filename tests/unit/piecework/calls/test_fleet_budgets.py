@@ -19,10 +19,11 @@ from piecework.calls.fleet_limits import FleetLimits
 from piecework.domain.budget import NO_CAP, Amount, Cap
 from piecework.domain.job_row import Pause
 from piecework.domain.model import JobRef
+from piecework.domain.protocols import ClaimLostError
 from piecework.errors import StageError, StoreError
 from piecework.resilience.budget import Budget, BudgetKey, Reply, Slice
 from piecework.resilience.limits import QUOTA_CODE
-from tests.unit.piecework.fakes import Log, caller
+from tests.unit.piecework.fakes import Diary, Log, caller
 from tests.unit.piecework.provider import Provider
 from tests.unit.piecework.provider import call as call_service
 from tests.unit.virtual import run_virtually
@@ -273,8 +274,14 @@ async def test_an_answer_that_a_lookup_finds_counts() -> None:
     worker, provider = Worker(Record(), Cap(1_000)), Provider(ConnectionError())
     made_by = caller(clock=worker.clock, budgets=worker.budgets)
     assert await call_service(made_by, bank, provider) == "found"
+    for is_lost in (False, True):  # the slice of a lost claim counts already
+        diary = Diary(is_lost=is_lost)
+        made_by = caller(diary, clock=worker.clock, budgets=worker.budgets)
+        with pytest.raises(ClaimLostError):
+            await call_service(caller(diary), bank, Provider(ClaimLostError()))
+        assert await call_service(made_by, bank, provider) == "found"
     await worker.budgets.fleet.close()
-    assert worker.record.budget.spent == Amount(10, 1)
+    assert worker.record.budget.spent == Amount(20, 2)
 
 
 @virtually

@@ -80,10 +80,11 @@ async def test_an_effect_in_doubt_is_begun_again_in_its_own_epoch(
     effect: Effect, state: str
 ) -> None:
     table = paper()
-    kept = ledger(table, gen=3)
-    kept.load([EffectRow(row(state))])
-    begun = Proceed(1, in_doubt=True, seconds=90)
-    assert await kept.begin("key", "a", effect, 9.0) == begun
+    for lost in (4, 5):
+        kept = ledger(table, gen=3, fence=6, lost_fences={lost})
+        kept.load([EffectRow(row(state, fence=5))])
+        begun = Proceed(1, is_lost=lost == 5, seconds=90)
+        assert await kept.begin("key", "a", effect, 9.0) == begun
     assert table.written == []
 
 
@@ -139,7 +140,7 @@ async def test_a_refusal_of_a_lost_claim_leaves_the_intent() -> None:
     kept = ledger(paper(Written({}), Refused(None, {0: None})), fence=5)
     await kept.begin("key", "a", LOOKUP, 9.0)
     await kept.mark_refused("key")
-    assert await kept.begin("key", "a", LOOKUP, 9.0) == Proceed(1, in_doubt=True)
+    assert await kept.begin("key", "a", LOOKUP, 9.0) == Proceed(1)
 
 
 async def test_a_refusal_lets_it_begin_again() -> None:

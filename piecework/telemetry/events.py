@@ -285,7 +285,7 @@ _OPERATION: Final = {
         "count",
         "warning",
     ),
-    "wire.fallback_used": event(
+    "transport.fallback_used": event(
         "requests go through the SDK; the thin transport may differ from it here",
         "service reason",
     ),

@@ -49,7 +49,7 @@ def thin_client(client: Any, stack: AsyncExitStack) -> Any:
         reason = f"this version of the SDK has no {error.name}"
     if reason:
         service = client.meta.service_model.service_name
-        emit(quiet_log(), "wire.fallback_used", service=service, reason=reason)
+        emit(quiet_log(), "transport.fallback_used", service=service, reason=reason)
         return client
     config = client.meta.config
     connections = Connections(

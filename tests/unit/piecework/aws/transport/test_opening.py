@@ -18,6 +18,7 @@ from piecework.telemetry.emit import listening
 from tests.unit.piecework.aws.transport.both import Wire, answer, both, client
 
 UPDATE = {"TableName": "t", "Key": {}}
+FALLBACK = "transport.fallback_used"
 
 
 async def opened(made: Any, change: Any = None) -> tuple[bool, list[Any]]:
@@ -78,16 +79,14 @@ def through_another_session(sdk: Any) -> None:
 async def test_where_it_cannot_be_sure_the_sdk_does_all(
     change: Any, reason: str
 ) -> None:
-    told = [("wire.fallback_used", {"service": "dynamodb", "reason": reason})]
+    told = [(FALLBACK, {"service": "dynamodb", "reason": reason})]
 
     assert (False, told) == await opened(client("dynamodb", None), change)
 
 
 async def test_a_proxy_is_the_sdks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
-    told = [
-        ("wire.fallback_used", {"service": "sqs", "reason": "a proxy is configured"})
-    ]
+    told = [(FALLBACK, {"service": "sqs", "reason": "a proxy is configured"})]
 
     assert (False, told) == await opened(client("sqs", None))
 
@@ -96,9 +95,7 @@ async def test_a_proxy_is_the_sdks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_another_protocol_is_the_sdks() -> None:
-    told = [
-        ("wire.fallback_used", {"service": "sts", "reason": "its protocol is not JSON"})
-    ]
+    told = [(FALLBACK, {"service": "sts", "reason": "its protocol is not JSON"})]
 
     assert (False, told) == await opened(client("sts", None))
 

@@ -385,7 +385,7 @@ _WORKER: Final = {
     "worker.component_failed": event(
         "a part of the worker failed while the worker stopped", "error", "error"
     ),
-    "cancel_watch.failed": event(
+    "cancel_poll.failed": event(
         "the worker could not poll for cancelled jobs", "error_code", "warning"
     ),
     "acks.failed": event(

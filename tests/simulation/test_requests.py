@@ -25,7 +25,7 @@ RECORD = Path(__file__).with_name("requests.txt")
 #: A poll: how often it is made is a question of time.
 POLL = re.compile(
     "receive_message|ACTIVE|BREAKERS|WORKERS|EXPIRY|WAIT$|OPEN$|WEBHOOKS|y OUTBOX"
-    "|reconcile.pass|receive_failed|cancel_watch.failed"
+    "|reconcile.pass|receive_failed|cancel_poll.failed"
 )
 #: A test waits for an end by reads.
 READ = re.compile("get_item|query")

@@ -30,7 +30,7 @@ PATHS = [
     "workers/piecework_worker/settle.py",
     "workers/piecework_worker/notifier.py",
     "workers/piecework_worker/early_outcomes.py",
-    "workers/piecework_worker/cancel_watcher.py",
+    "workers/piecework_worker/cancel_poller.py",
     "workers/piecework_worker/cancelled_jobs.py",
     "orchestrator/piecework_orchestrator/cancel.py",
     "orchestrator/piecework_orchestrator/retry.py",

@@ -40,7 +40,7 @@ from piecework.store.settlements import Settlements
 from piecework.telemetry.emf import Gauge
 from piecework.telemetry.metrics import BY_FIELD
 from piecework.telemetry.traces import Traces, open_traces
-from piecework_worker.cancel_watcher import apply_status
+from piecework_worker.cancel_poller import apply_status
 from piecework_worker.cancelled_jobs import CancelledGroups
 from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.isolation.pool import Isolation

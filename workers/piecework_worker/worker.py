@@ -18,7 +18,7 @@ from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework.errors.classify import classify
 from piecework.jobs.fan_in import end_cancelled, start_join
 from piecework_worker.acks import Ack, AckBatcher
-from piecework_worker.cancel_watcher import CancelWatcher
+from piecework_worker.cancel_poller import CancelPoller
 from piecework_worker.draws import Draws
 from piecework_worker.early_outcomes import defer_to_newer_worker
 from piecework_worker.escalator import escalate
@@ -86,7 +86,7 @@ class Worker:
                 seem alive, so it releases its chunks and ends.
         """
         services = self.services
-        watch = CancelWatcher(
+        poller = CancelPoller(
             services.rt,
             services.lease_renewer,
             services.breakers,
@@ -94,7 +94,7 @@ class Worker:
             services.remember_job,
         )
         loops: list[Coroutine[Any, Any, Any]] = [self.receiver.run(), self.acks.run()]
-        loops += [watch.run(), services.lease_renewer.run(), self.stop.wait()]
+        loops += [poller.run(), services.lease_renewer.run(), self.stop.wait()]
         tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -79,7 +79,7 @@ def test_concurrent_callers_read_a_job_once() -> None:
     run_virtually(main())
 
 
-def test_a_job_that_the_cancel_watcher_has_read_is_not_read_again() -> None:
+def test_a_job_that_the_cancel_poller_has_read_is_not_read_again() -> None:
     async def main() -> None:
         jobs, seen = Jobs(), SimpleNamespace()
         here = services(jobs)

@@ -35,7 +35,7 @@ SLOW_DOWN, SPEED_UP = 2.0, 0.9
 
 
 @dataclass(slots=True)
-class CancelWatcher:
+class CancelPoller:
     """Polls the jobs of a worker's leases for cancel requests.
 
     Attributes:
@@ -61,7 +61,7 @@ class CancelWatcher:
                 await self.poll()
                 pause = max(base_pause, pause * SPEED_UP)
             except StoreError as error:
-                telemetry.emit(self.log, "cancel_watch.failed", error_code=error.code)
+                telemetry.emit(self.log, "cancel_poll.failed", error_code=error.code)
                 if error.code == THROTTLED:
                     # Not less often than the renewal of the lease, which sees a cancel
                     # too.

@@ -15,7 +15,7 @@ from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import SchemaTooNewError, StoreError
 from piecework.health import Liveness
-from piecework_worker.cancel_watcher import MIN_AGE_S, CancelWatcher
+from piecework_worker.cancel_poller import MIN_AGE_S, CancelPoller
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
 from tests.unit.virtual import run_virtually
@@ -60,10 +60,10 @@ async def test_the_chunks_of_a_cancelled_job_are_interrupted(
     log: Any = Log()
     breakers = BreakerRegistry(lambda: 0.0, Random(1), log)
     known: list[Any] = []
-    watcher = CancelWatcher(
+    poller = CancelPoller(
         rt, lease_renewer, breakers, log, lambda ref, job, _: known.append((ref, job))
     )
-    await watcher.poll()
+    await poller.poll()
     assert [lease.stopped for lease in leases] == [stopped, stopped]
     assert asked == [REF.of]
     assert [(ref, job.status) for ref, job in known] == (
@@ -81,7 +81,7 @@ async def test_a_damaged_cancel_request_interrupts_nothing() -> None:
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
     lease_renewer: Any = SimpleNamespace(leases={"a": Held()}, liveness=Liveness())
     breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
-    await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
+    await CancelPoller(rt, lease_renewer, breakers, Log()).poll()
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_breakers_are_synced_if_a_chunk_may_call_or_a_change_is_unsent(
     leases = {"token": Held()} if in_progress else {}
     lease_renewer: Any = SimpleNamespace(leases=leases, liveness=Liveness())
     breakers: Any = SimpleNamespace(has_pending_writes=unwritten, sync=sync_breakers)
-    await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
+    await CancelPoller(rt, lease_renewer, breakers, Log()).poll()
     assert polls == asked.count("breakers")
 
 
@@ -114,7 +114,7 @@ async def test_breakers_are_synced_if_a_chunk_may_call_or_a_change_is_unsent(
         ("aws.service.unavailable", [0.5] * 8),
     ],
 )
-def test_a_throttled_watcher_polls_less_often_and_recovers_step_by_step(
+def test_a_throttled_poller_polls_less_often_and_recovers_step_by_step(
     code: str, pauses: list[float]
 ) -> None:
     polls: list[float] = []
@@ -134,7 +134,7 @@ def test_a_throttled_watcher_polls_less_often_and_recovers_step_by_step(
         breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
         began = asyncio.get_running_loop().time()
         watching = asyncio.create_task(
-            CancelWatcher(rt, lease_renewer, breakers, Log()).run()
+            CancelPoller(rt, lease_renewer, breakers, Log()).run()
         )
         await asyncio.sleep(sum(pauses) + 0.1)
         watching.cancel()
@@ -156,11 +156,11 @@ async def test_the_job_of_a_new_lease_is_not_polled() -> None:
     rt: Any = SimpleNamespace(jobs=SimpleNamespace(read=read))
     lease_renewer: Any = SimpleNamespace(leases={"token": young}, liveness=Liveness())
     breakers = BreakerRegistry(lambda: 0.0, Random(1), Log())
-    await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
+    await CancelPoller(rt, lease_renewer, breakers, Log()).poll()
     assert [] == asked
 
     lease_renewer.leases["other"] = older
-    await CancelWatcher(rt, lease_renewer, breakers, Log()).poll()
+    await CancelPoller(rt, lease_renewer, breakers, Log()).poll()
     assert [REF.of] == asked
 
 
@@ -197,7 +197,7 @@ async def test_a_job_that_cannot_be_read_hides_no_cancel_of_another(
     log: Any = Log()
 
     with pytest.raises(StoreError) as told:
-        await CancelWatcher(rt, lease_renewer, breakers, log).poll()
+        await CancelPoller(rt, lease_renewer, breakers, log).poll()
 
     assert error is told.value
     assert [CancelRequest("then", compensate=False)] == second.stopped

@@ -149,7 +149,7 @@ _NOTIFICATION: Final = {
     "notification.delivered": event("the notify hook returned", "about"),
     "notification.failed": event(
         "the notify hook failed; a worker calls it again later, a few times",
-        "about tries reason",
+        "about attempts reason",
         "warning",
     ),
     "notification.abandoned": event(
@@ -166,7 +166,7 @@ _LADDER: Final = {
     ),
     "ladder.hook_failed": event(
         "the hook of a rung failed; a worker calls it again later, a few times",
-        "rung tries reason",
+        "rung attempts reason",
         "warning",
     ),
     "ladder.hook_abandoned": event(

@@ -80,7 +80,7 @@ async def on_hook_failed(
         job=at.letter.ref.job,
         chunk=at.letter.chunk,
         rung=at.escalation.rung,
-        tries=calls,
+        attempts=calls,
         reason=reason,
     )
     if calls >= MAX_ATTEMPTS:

@@ -100,24 +100,24 @@ async def on_delivery_failed(
 ) -> None:
     """Postpone a failed notification, or abandon it after the last attempt."""
     failure = classify(error)
-    reason, tries = f"{failure.code}: {failure.message}", row.attempts
+    reason, attempts = f"{failure.code}: {failure.message}", row.attempts
     telemetry.emit(
         services.log,
         "notification.failed",
         about=row.event,
-        tries=tries,
+        attempts=attempts,
         reason=reason,
     )
-    if tries >= MAX_ATTEMPTS:
+    if attempts >= MAX_ATTEMPTS:
         await abandon(row, reason, notices, services)
         return
-    delay = retry_delay_s(tries, services.rt.rng)
+    delay = retry_delay_s(attempts, services.rt.rng)
     await notices.schedule_retry(row, delay, reason)
 
 
-def retry_delay_s(tries: int, rng: Random) -> float:
+def retry_delay_s(attempts: int, rng: Random) -> float:
     """Return the seconds until a hook is called again that has failed so often."""
-    cap = min(CAP_S, GROWTH**tries)
+    cap = min(CAP_S, GROWTH**attempts)
     return rng.uniform(cap / 2, cap)
 
 

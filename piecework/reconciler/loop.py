@@ -226,7 +226,7 @@ class Reconciler:
         try:
             return await drain(self.rt, self.log)
         except Exception:  # noqa: BLE001 -- logged with its traceback
-            telemetry.emit(self.log, "reconcile.drain_failed")
+            telemetry.emit(self.log, "reconcile.dead_letter_queue_failed")
             return Counter({"failed": 1})
 
     async def _evaluate_alarms(self, tenants: set[str]) -> Counter[str]:

@@ -436,7 +436,7 @@ _WORKER: Final = {
         "message_id",
         "exception",
     ),
-    "reconcile.drain_failed": event(
+    "reconcile.dead_letter_queue_failed": event(
         "the dead-letter queue could not be read", level="exception"
     ),
     "reconcile.alarms_failed": event(

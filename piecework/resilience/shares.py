@@ -24,7 +24,7 @@ class Share:
     """The calls that one worker may have in flight.
 
     Attributes:
-        calls: How many; the stored attribute is `slots`.
+        calls: How many.
         wants: Further calls that it would make.
         until: When the share ends, in microseconds.
     """

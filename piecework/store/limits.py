@@ -63,7 +63,7 @@ class Quotas:
             "paused_until": quota.pace.paused_until,
             "doubles": int(quota.pace.doubles),
             "shares": {
-                worker: {"slots": s.calls, "wants": s.wants, "until": s.until}
+                worker: {"calls": s.calls, "wants": s.wants, "until": s.until}
                 for worker, s in quota.shares.items()
             },
         }
@@ -188,7 +188,7 @@ def read_quota(row: Item) -> Quota:
             ),
             shares={
                 worker: Share(
-                    *(read_number(each, n) for n in ("slots", "wants", "until"))
+                    *(read_number(each, n) for n in ("calls", "wants", "until"))
                 )
                 for worker, each in row.get("shares", {}).items()
             },

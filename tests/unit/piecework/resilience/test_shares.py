@@ -36,7 +36,7 @@ def test_no_sum_of_shares_exceeds_the_limit(
 
 
 def ask(shares: dict[str, Share], worker: str, wanted: int, now: int = NOW) -> int:
-    """Ask for calls in flight; return the worker's slots."""
+    """Ask for calls in flight; return the worker's calls."""
     in_flight = shares.get(worker, Share()).calls // 2
     found, _ = divide(
         shares, worker, wanted=wanted, in_flight=in_flight, limit=12, now=now

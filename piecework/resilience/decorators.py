@@ -48,7 +48,7 @@ _MAY_HAVE_HAPPENED: Final = "_piecework_may_have_happened"
 def retry(
     policy: RetryPolicy = POLICY,
     *,
-    budget: RetryTime | None = None,
+    retry_time: RetryTime | None = None,
     layer: Literal["llm", "tool"] = "tool",
     timeout_s: float | None = None,
     rng: Random | None = None,
@@ -65,8 +65,8 @@ def retry(
 
     Args:
         policy: Attempts, delays and the retry time of one call, in seconds.
-        budget: The retry time of a run, which its calls share; None: that of the policy
-            for each call.
+        retry_time: The retry time of a run, which its calls share; None: that of the
+            policy for each call.
         layer: The first word of the error codes: `llm` or `tool`.
         timeout_s: Seconds that one attempt may take; None: no limit.
         rng: Source of the jitter.
@@ -77,7 +77,7 @@ def retry(
     """
     retrier = Retrier(
         policy,
-        retry_time=RetryTime(math.inf) if budget is None else budget,
+        retry_time=RetryTime(math.inf) if retry_time is None else retry_time,
         layer=layer,
         timeout_s=timeout_s,
         rng=rng or Random(),

@@ -26,7 +26,6 @@ from piecework.resilience.retry import (
     Answered,
     Failed,
     Retries,
-    Retry,
     RetryPolicy,
     RetryTime,
     RetryTokenBucket,
@@ -172,10 +171,10 @@ class AttemptLog:
         """Emit the event of an attempt that succeeded."""
         self._emit("debug", outcome="answered", error_code=None, delay_ms=0)
 
-    def emit_retry(self, retry: Retry) -> None:
+    def emit_retry(self, failure: ErrorEnvelope, delay: float) -> None:
         """Emit the event of an attempt that is retried."""
-        self.doubtful = self.doubtful or not not_executed(retry.envelope)
-        self.emit_failure(retry.envelope, retry.delay)
+        self.doubtful = self.doubtful or not not_executed(failure)
+        self.emit_failure(failure, delay)
 
     def emit_failure(self, failure: ErrorEnvelope, delay: float = 0.0) -> None:
         """Emit the event of an attempt that failed; `delay`: seconds to the next."""

@@ -149,25 +149,17 @@ def answer_of(end: Answered[R] | Failed) -> R:
         del error
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """A retry that is about to happen: after which attempt and delay, and why."""
-
-    attempt: int
-    delay: float
-    envelope: ErrorEnvelope
-
-
 async def call_with_retry(
     attempt: Callable[[], Awaitable[Answered[R] | Failed]],
     retries: Retries,
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    on_retry: Callable[[Retry], None] = lambda _: None,
+    on_retry: Callable[[ErrorEnvelope, float], None] = lambda *_: None,
 ) -> Answered[R] | Failed:
     """Return the end of the last attempt.
 
-    `on_retry` is called before the delay, so that the log of a killed worker has it.
+    `on_retry` gets a failure and the delay, before the delay: so the log of a killed
+    worker has it.
     """
     while True:
         end = await attempt()
@@ -176,7 +168,7 @@ async def call_with_retry(
         delay = retries.delay_after(end)
         if delay is None:
             return end
-        on_retry(Retry(retries.attempts, delay, end.envelope))
+        on_retry(end.envelope, delay)
         await sleep(delay)
 
 

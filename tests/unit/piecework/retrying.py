@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
-from piecework.errors import TransientError
+from piecework.errors import ErrorEnvelope, TransientError
 from piecework.errors.classify import classify
 from piecework.resilience.retry import (
     Answered,
     Failed,
     Retries,
-    Retry,
     RetryPolicy,
     RetryTime,
     answer_of,
@@ -46,7 +45,7 @@ class Run:
         self.retry_time = RetryTime(seconds)
         self.rng = Random(seed)
         self.slept: list[float] = []
-        self.retries: list[Retry] = []
+        self.retries: list[tuple[ErrorEnvelope, float]] = []
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -55,7 +54,10 @@ class Run:
         retries = Retries(policy, self.retry_time, self.rng)
         return answer_of(
             await call_with_retry(
-                ending(call), retries, sleep=self.sleep, on_retry=self.retries.append
+                ending(call),
+                retries,
+                sleep=self.sleep,
+                on_retry=lambda *retry: self.retries.append(retry),
             )
         )
 

@@ -136,11 +136,11 @@ def finish_bytes() -> int:
     job = Job.read(JobRef(TENANT, "job"), {"status": "FINALIZING", "gen": 1, **item})
     tracemalloc.start()
     try:
-        rows = (
+        rows = [
             Counted(n, ChunkStatus.SUCCEEDED, sha256(b"%d" % n), "", "")
             for n in range(SAMPLE)
-        )
-        to_json(certify(job, JobSnapshot(tuple(rows)), 0.0, ""), indent=1)
+        ]
+        to_json(certify(job, JobSnapshot(rows), 0.0, ""), indent=1)
         return tracemalloc.get_traced_memory()[1] // SAMPLE
     finally:
         tracemalloc.stop()

@@ -38,7 +38,7 @@ from piecework.explain.waiting import wait_of
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
 from piecework.store.completion import (
-    SnapshotBuilder,
+    JobSnapshot,
     Tallies,
     all_chunks,
     read_chunk,
@@ -148,12 +148,12 @@ def require_not_deleted(job: Job) -> None:
 
 async def job_document(rt: Reading, job: Job) -> Document:
     """Return a job with its chunks, dead letters, findings and certificate."""
-    builder, open_ = SnapshotBuilder([]), new_open_chunks(job)
+    snapshot, open_ = JobSnapshot(), new_open_chunks(job)
+    explained: Document = {}
     async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        builder.add(chunk)
+        snapshot.add(chunk)
         if open_ is not None:
             open_.add(chunk)
-    snapshot, explained = builder.build(), {}
     if open_ is not None:
         found = await explain(rt, job, open_)
         explained = {name: found[name] for name in ("findings", "finish")}

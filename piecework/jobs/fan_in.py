@@ -181,7 +181,7 @@ async def add_unwritten_chunks(
         async for e in entries
         if e.chunk not in written
     ]
-    return replace(snapshot, rows=tuple(sorted([*snapshot.rows, *unwritten])))
+    return replace(snapshot, rows=sorted([*snapshot.rows, *unwritten]))
 
 
 def certify(

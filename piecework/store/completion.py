@@ -29,7 +29,7 @@ class Counted(NamedTuple):
     compensation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JobSnapshot:
     """The chunks of a job at one time.
 
@@ -41,12 +41,30 @@ class JobSnapshot:
         outages: How often an outage of AWS deferred a chunk.
     """
 
-    rows: tuple[Counted, ...]
+    rows: list[Counted] = field(default_factory=list)
     settled_at: str = ""
     calls_after_cancel: int = 0
     calls: int = 0
     cached_calls: int = 0
     outages: int = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Add a chunk, in the order of the chunks."""
+        row = Counted(
+            chunk.ref.chunk,
+            chunk.status,
+            chunk.result_sha256,
+            chunk.error_code,
+            chunk.label,
+            chunk.payload_sha256 if chunk.has_patched_payload else "",
+            compensation_of(chunk),
+        )
+        self.rows.append(row)
+        self.settled_at = max(self.settled_at, chunk.settled_at)
+        self.calls_after_cancel += chunk.calls_after_cancel
+        self.calls += chunk.calls
+        self.cached_calls += chunk.cached_calls
+        self.outages += chunk.outages
 
     @property
     def by_status(self) -> Counter[str]:
@@ -81,53 +99,12 @@ class JobSnapshot:
         )
 
 
-@dataclass(slots=True)
-class SnapshotBuilder:
-    """Collects the chunks of a snapshot."""
-
-    rows: list[Counted]
-    settled_at: str = ""
-    calls_after_cancel: int = 0
-    calls: int = 0
-    cached_calls: int = 0
-    outages: int = 0
-
-    def add(self, chunk: Chunk) -> None:
-        """Add a chunk."""
-        row = Counted(
-            chunk.ref.chunk,
-            chunk.status,
-            chunk.result_sha256,
-            chunk.error_code,
-            chunk.label,
-            chunk.payload_sha256 if chunk.has_patched_payload else "",
-            compensation_of(chunk),
-        )
-        self.rows.append(row)
-        self.settled_at = max(self.settled_at, chunk.settled_at)
-        self.calls_after_cancel += chunk.calls_after_cancel
-        self.calls += chunk.calls
-        self.cached_calls += chunk.cached_calls
-        self.outages += chunk.outages
-
-    def build(self) -> JobSnapshot:
-        """Return the snapshot."""
-        return JobSnapshot(
-            tuple(self.rows),
-            self.settled_at,
-            self.calls_after_cancel,
-            self.calls,
-            self.cached_calls,
-            self.outages,
-        )
-
-
 async def take_snapshot(table: Table, ref: JobRef, chunks: int) -> JobSnapshot:
     """Read every chunk of a job."""
-    builder = SnapshotBuilder([])
+    snapshot = JobSnapshot()
     async for chunk in all_chunks(table, ref, chunks):
-        builder.add(chunk)
-    return builder.build()
+        snapshot.add(chunk)
+    return snapshot
 
 
 async def read_chunk(table: Table, ref: ChunkRef) -> Chunk | None:
@@ -199,13 +176,13 @@ class SnapshotCache:
         """
         if await self._still_open(table, job):
             return None
-        builder = SnapshotBuilder([])
+        snapshot = JobSnapshot()
         async for chunk in all_chunks(table, job.ref, job.chunks):
             if not has_ended(chunk):
                 self._open = chunk.ref
                 return None
-            builder.add(chunk)
-        return builder.build()
+            snapshot.add(chunk)
+        return snapshot
 
     async def _still_open(self, table: Table, job: Job) -> bool:
         ref = self._open

@@ -180,7 +180,7 @@ def build_run(
     }
     ctx: Context[Any]
     if claim.ref.is_join:
-        unread = StoredJobResults(rt.table, rt.objects, job.ref, JobSnapshot(()))
+        unread = StoredJobResults(rt.table, rt.objects, job.ref, JobSnapshot())
         ctx = Results(**facts, job_results=unread)
     else:
         ctx = Context(**facts)

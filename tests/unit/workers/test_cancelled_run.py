@@ -16,7 +16,7 @@ from piecework.domain.outcome import (
 )
 from piecework.domain.protocols import CancelRequest
 from piecework.saga.compensation import cancellation_cause
-from piecework.store.completion import SnapshotBuilder
+from piecework.store.completion import JobSnapshot
 from piecework_worker import executor
 from piecework_worker.early_outcomes import (
     compensate_cancelled,
@@ -189,10 +189,10 @@ def test_calls_after_cancel_are_counted_only_after_a_cancel() -> None:
 def test_a_job_is_quiesced_when_its_last_chunk_ended() -> None:
     later = AT.replace("00.000", "01.500")
     early = AT.replace("01:00:00", "00:59:00")
-    builder = SnapshotBuilder([])
+    snapshot = JobSnapshot()
     for number, settled_at in enumerate([later, early]):
-        ended = {"status": "CANCELLED", "gen": 1, "settled_at": settled_at}
-        builder.add(Chunk.read(REF.of.chunk(number), ended | {"calls_after_cancel": 1}))
-    assert builder.build().quiesced_at(AT) == later
-    assert builder.build().calls_after_cancel == 2
-    assert SnapshotBuilder([]).build().quiesced_at(AT) == AT
+        row = {"status": "CANCELLED", "gen": 1, "settled_at": settled_at}
+        snapshot.add(Chunk.read(REF.of.chunk(number), row | {"calls_after_cancel": 1}))
+    assert snapshot.quiesced_at(AT) == later
+    assert snapshot.calls_after_cancel == 2
+    assert JobSnapshot().quiesced_at(AT) == AT

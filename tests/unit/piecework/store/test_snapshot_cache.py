@@ -75,7 +75,7 @@ async def test_a_snapshot_of_another_job_is_kept_beside_it() -> None:
 def test_what_was_seen_is_for_the_join_of_that_life_of_that_job(
     ref: JobRef, gen: int
 ) -> None:
-    cache, snapshot = SnapshotCache(), JobSnapshot(())
+    cache, snapshot = SnapshotCache(), JobSnapshot()
     cache.keep(job(gen=2), snapshot)
     assert cache.take(ref, gen) is None
     assert cache.take(REF, 2) is snapshot
@@ -83,7 +83,7 @@ def test_what_was_seen_is_for_the_join_of_that_life_of_that_job(
 
 def test_what_was_seen_is_handed_out_once() -> None:
     cache = SnapshotCache()
-    cache.keep(job(), JobSnapshot(()))
+    cache.keep(job(), JobSnapshot())
     cache.take(REF, 1)
     assert cache.take(REF, 1) is None
 
@@ -106,4 +106,4 @@ def test_of_what_is_too_much_the_oldest_goes_and_the_last_stays() -> None:
 
 def rows(count: int) -> JobSnapshot:
     one = Counted(1, ChunkStatus.SUCCEEDED, "", "", "")
-    return JobSnapshot((one,) * count)
+    return JobSnapshot([one] * count)

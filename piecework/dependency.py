@@ -263,6 +263,9 @@ class DeclaredCall(Generic[P, R]):
                 code="pipeline.declaration.invalid",
                 next_step='Add the parameter `idempotency_key: str = ""`.',
             )
+        from piecework.domain.values import require_kept  # loads pydantic
+
+        require_kept(function)
         functools.update_wrapper(self, function)
         self.dependency = dependency
         self.function = function

@@ -181,6 +181,10 @@ class Pipeline(Generic[P]):
                 code="pipeline.declaration.invalid",
                 next_step="Correct the declaration of the pipeline.",
             )
+        from piecework.domain.values import require_kept  # loads pydantic
+
+        forward = [f for s in self.stages for f in (s.run, s.replan, *s.fallback)]
+        require_kept(self.payload, *filter(None, (*forward, self.join)))
         self._by_function.update({s.run: i for i, s in enumerate(self.stages)})
 
     def index_of(self, function: StageFunction) -> int:

@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from piecework.answers import MOST_BYTES, is_model, model_name
 from piecework.domain.keys import is_name
+from piecework.domain.mismatch import loss_of
 from piecework.domain.model import LONGEST_WAIT_S
 from piecework.domain.question import Ask, StepKind
 from piecework.domain.records import KIB
@@ -68,6 +69,8 @@ def declare(
         raise invalid(f"{name!r} is not the name of a question: {rule}")
     if not is_model(model):
         raise invalid(f"the answer of {name!r} is not a pydantic model")
+    if found := loss_of(model.__pydantic_core_schema__):
+        raise invalid(f"the answer of {name!r} cannot be stored: {found}")
     if default is not None and not isinstance(default, model):
         raise invalid(f"the default of {name!r} does not fit {model.__name__}")
     escalations = [escalate] if isinstance(escalate, Escalate) else escalate

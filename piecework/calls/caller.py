@@ -133,6 +133,7 @@ class Caller:
         digest = digest or digest_of(args, kwargs)
         key = key_of(scope, dependency, function, digest)
         self.functions.require_same(key, function)
+        values.result_type(function)  # refuses before anything is sent
         bound = copy_arguments(function, args, kwargs)
         operation = None
         if dependency.by is not None and not dependency.fallback:

@@ -21,6 +21,10 @@ DEEPEST: Final = 64
 #: Types by the names that pydantic has for them.
 NAMES: Final = {"string": "str", "none required": "None"}
 SUPPORTED: Final = "a JSON value, a pydantic model, a dataclass, a date or a Decimal"
+#: What pydantic writes in place of a secret.
+MASK: Final = b'"**********"'
+#: Parts of a core schema that describe no value that is stored.
+UNSTORED: Final = ("computed_fields", "config", "default", "metadata")
 
 
 def unfinished(value: Any) -> str:
@@ -33,6 +37,43 @@ def unfinished(value: Any) -> str:
     if inspect.isroutine(value):
         name = "a lambda" if value.__name__ == "<lambda>" else "a function"
         return f"{name}: return the result of its call"
+    return ""
+
+
+def loss_of(schema: Any) -> str:
+    """Return what JSON would lose of a type, by its core schema; else empty.
+
+    A serializer of the user's own is trusted: it may give a secret back.
+    """
+    found: list[tuple[str, Any]] = [("it", schema)]
+    for where, node in found:  # also what is added meanwhile
+        if isinstance(node, list | tuple):
+            found += [(where, each) for each in node]
+        if not isinstance(node, Mapping):
+            continue
+        if not isinstance(node.get("type"), str):  # fields by their names
+            found += [(f"{where}.{name}", node[name]) for name in node]
+            continue
+        path = f"{where}.{node['name']}" if node["type"] == "dataclass-field" else where
+        if node.get("serialization_exclude") or node.get("serialization_exclude_if"):
+            return f"{path} is excluded"
+        serializer = node.get("serialization", {}).get("function")
+        name = f"{getattr(serializer, '__module__', '')}:{name_of(serializer)}"
+        if name.startswith("pydantic.types:_serialize_secret"):
+            return f"{path} is a secret"
+        is_own = name.startswith("pydantic.") and "get_secret_value" not in name
+        if serializer is None or is_own:
+            path = getattr(node.get("cls"), "__name__", path)
+            found += [(path, node[key]) for key in node if key not in UNSTORED]
+    return ""
+
+
+def masked(content: bytes, value: Any) -> str:
+    """Return where a value has a secret that its JSON may mask; else empty."""
+    if MASK in content:
+        for path, part in parts(value):
+            if hasattr(part, "get_secret_value"):
+                return f"{at(path)} it has a secret, which JSON masks"
     return ""
 
 

@@ -10,6 +10,7 @@ writing and reading. NaN and infinity are written as the constants that Python w
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -21,9 +22,15 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from piecework.domain.mismatch import describe_mismatch, name_of, unfinished
+from piecework.domain.mismatch import (
+    describe_mismatch,
+    loss_of,
+    masked,
+    name_of,
+    unfinished,
+)
 from piecework.domain.records import DEPTH, KIB, MIB, Bounds, require_bounded
-from piecework.errors import PermanentError
+from piecework.errors import PermanentError, UsageError
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -43,6 +50,7 @@ def encode(function: Callable[..., Any], value: Any) -> str:
     Raises:
         PermanentError: `runtime.value.unserialisable`: the value does not match the
             function's annotation; `runtime.value.too_large`.
+        UsageError: As `result_type`.
     """
     name = name_of(function)
     if found := unfinished(value):
@@ -70,6 +78,8 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         message = f"The value of {name} has {len(content):,} bytes as JSON."
         raise PermanentError(message, code="runtime.value.too_large")
     try:
+        if found := masked(content, value):
+            raise ValueError(found)
         return require_bounded(content, BOUNDS)
     except ValueError as error:
         message = f"The value of {name} cannot be stored: {error}."
@@ -122,8 +132,33 @@ def decode(function: Callable[..., Any], text: str) -> Any:
 
 @functools.lru_cache(FUNCTIONS_KEPT)
 def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
-    """Return the type of a function's result; any JSON without an annotation."""
+    """Return the type of a function's result; any JSON without an annotation.
+
+    Raises:
+        UsageError: As `require_kept`.
+    """
+    require_kept(function)
     return TypeAdapter(result_hint(function))
+
+
+def require_kept(*declared: Any) -> None:
+    """Refuse models, and results of functions, of which JSON would lose a part.
+
+    A type that is not known yet passes.
+
+    Raises:
+        UsageError: `pipeline.declaration.invalid`.
+    """
+    for each in declared:
+        hint = each if isinstance(each, type) else result_hint(each)
+        with contextlib.suppress(PydanticUserError, NameError, TypeError):
+            if found := loss_of(TypeAdapter(hint).core_schema):
+                raise UsageError(
+                    f"JSON would lose a part of {name_of(each)}: {found}.",
+                    code="pipeline.declaration.invalid",
+                    next_step="Remove `exclude`. Pass the name of a secret, "
+                    "or reveal it by a serializer.",
+                )
 
 
 def result_schema(function: Callable[..., Any]) -> str:

@@ -122,6 +122,7 @@ def idempotent(
         if in_doubt == "raise" and has_retries(function):
             message = 'With in_doubt="raise" remove `retry`: it would repeat the call.'
             raise UsageError(message, code="pipeline.declaration.invalid")
+        values.require_kept(function)
         name = operation or operation_name(function)
         rules = Rules(
             name, scope, by, duplicates == "wait", in_doubt == "repeat", lease_s
@@ -182,6 +183,7 @@ class Guard:
 
     async def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """Return the answer of this call or of an earlier equal one, as JSON."""
+        values.result_type(self.function)  # refuses before anything is sent
         request = self.begin_request(args, kwargs)
         key = {KEY: self.sent_key(request)} if takes_key(self.function) else {}
         bound = functools.partial(self.function, *args, **{**kwargs, **key})

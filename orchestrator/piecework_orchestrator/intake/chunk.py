@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError
 from pydantic_core.core_schema import ErrorType
 
+from piecework.domain.mismatch import masked
 from piecework.domain.order_key import read_order_key
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.domain.values import read_payload
@@ -98,6 +99,8 @@ def _encoded(
     try:
         text = as_json(payload)
         encoded = text.encode()
+        if found := masked(encoded, payload):
+            raise _invalid(found, location)
         # Read as the worker does; the caller reports the size with a better message.
         read_json(encoded, Bounds(max(limits.payload_bytes, len(encoded))))
         read = read_payload(pipeline.payload, encoded)

@@ -239,6 +239,7 @@ class ChildCalls:
         number, digest = next(NUMBERS), digest_of(args, kwargs)
         key = key_of(scope, dependency, function, digest)
         self.functions.require_same(key, function)
+        values.result_type(function)  # refuses before anything is sent
         bound = copy_arguments(function, args, kwargs)
         slots = functools.partial(known_slot, scope.tenant, bound)
         spec = DependencySpec.of(dependency, function, slots)

@@ -7,6 +7,7 @@ from typing import Self
 
 import pytest
 from pydantic import BaseModel, Field, PrivateAttr, computed_field, model_validator
+from pydantic.types import SecretStr
 
 from piecework import PermanentError, Pipeline
 from piecework.domain.values import read_payload
@@ -34,6 +35,10 @@ class Aliased(BaseModel):
 
 class Measure(BaseModel):
     value: float
+
+
+class Untyped(BaseModel):
+    any: object
 
 
 def test_a_payload_is_compact_json_that_validates_again(pipeline: Pipeline) -> None:
@@ -70,6 +75,11 @@ def test_a_value_without_a_json_form_is_refused(pipeline: Pipeline) -> None:
     with pytest.raises(UsageError, match="value: Input should be a valid number") as no:
         encode(Measure(value=math.inf), pipeline)
     assert no.value.code == "input.payload.invalid"
+
+
+def test_a_payload_whose_json_masks_a_secret_is_refused(pipeline: Pipeline) -> None:
+    with pytest.raises(UsageError, match="at any it has a secret"):
+        encode(Untyped(any=SecretStr("4111")), pipeline)
 
 
 @pytest.mark.parametrize("text", ["\ud800", 5])

@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from piecework.calls.call import call_key
 from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.keys import provider_key
-from piecework.errors import PermanentError, TransientError
+from piecework.errors import PermanentError, TransientError, UsageError
 from piecework.resilience.retry import RetryPolicy, RetryTime
 from tests.unit.piecework.fakes import SCOPE, Diary, Log, caller
 from tests.unit.piecework.provider import (
@@ -30,6 +31,15 @@ async def test_a_call_is_made_with_its_arguments_and_a_key() -> None:
     assert provider.args == [("a", {"b": 1})]
     key = call_key(SCOPE, PURE, provider.ask, ["a"], {"b": 1})
     assert provider.keys == [provider_key(key, 1)]
+
+
+async def test_a_call_whose_answer_cannot_be_stored_is_not_sent() -> None:
+    provider = Provider()
+    ask = provider.ask
+    ask.__annotations__["return"] = SecretStr
+    with pytest.raises(UsageError, match="it is a secret"):
+        await answer(caller(), PURE, ask)
+    assert not provider.keys
 
 
 async def test_a_call_that_was_made_is_remembered() -> None:

@@ -4,17 +4,23 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, Json, computed_field
+from pydantic.functional_serializers import PlainSerializer
+from pydantic.types import SecretStr
 
 from piecework.answers import misfit
+from piecework.dependency import Dependency
 from piecework.domain import values
 from piecework.domain.mismatch import SEARCHED, parts
-from piecework.errors import PermanentError
+from piecework.errors import PermanentError, UsageError
+from piecework.pipelines import Pipeline, Stage
+from piecework.questions import declare
+from piecework.standalone import MemoryIdempotency, idempotent
 
 
 class Aliased(BaseModel):
@@ -219,3 +225,63 @@ def test_a_refused_value_names_its_path_and_both_types(
         values.encode(function, value)
     assert "runtime.value.unserialisable" == caught.value.code
     assert said in caught.value.message
+
+
+class Card(BaseModel):
+    type: SecretStr
+    cards: list[Card] = []
+
+
+@dataclasses.dataclass
+class Hidden:
+    default: Annotated[str, Field(exclude=True)] = ""
+
+
+def returning(hint: Any) -> Any:
+    async def function(_: Any) -> None: ...
+
+    function.__annotations__["return"] = hint
+    return function
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        (dict[str, list[Card | int]], "Card.type is a secret"),
+        (tuple[Hidden, ...], "Hidden.default is excluded"),
+    ],
+)
+def test_a_type_of_which_json_loses_a_part_is_refused(hint: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        values.encode(returning(hint), None)
+    assert "pipeline.declaration.invalid" == caught.value.code
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        lambda: Pipeline("p", payload=Card, stages=[Stage(text)]),
+        lambda: Pipeline("p", payload=Base, stages=[Stage(returning(Card))]),
+        lambda: Pipeline("p", payload=Base, stages=[Stage(text)], join=returning(Card)),
+        lambda: Dependency("bank").call(name="pay")(returning(Card)),
+        lambda: idempotent(MemoryIdempotency(), scope="a")(returning(Card)),
+        lambda: declare("question", "?", Card, 3600, (), (), None),
+    ],
+)
+def test_it_is_refused_where_it_is_declared(declared: Any) -> None:
+    with pytest.raises(UsageError, match=r"Card\.type is a secret"):
+        declared()
+
+
+@pytest.mark.parametrize(
+    "reveal", [SecretStr.get_secret_value, lambda secret: secret.get_secret_value()]
+)
+def test_a_serializer_of_the_users_own_is_trusted(reveal: Any) -> None:
+    shown = returning(Annotated[SecretStr, PlainSerializer(reveal)])
+    assert SecretStr("a") == there_and_back(shown, SecretStr("a"))
+
+
+def test_a_secret_without_a_declared_type_is_not_stored_masked() -> None:
+    with pytest.raises(PermanentError, match=r"at 0\.type it has a secret"):
+        values.encode(untyped, [Card(type=SecretStr("4111")), "**********"])
+    assert ["**********"] == there_and_back(untyped, ["**********"])

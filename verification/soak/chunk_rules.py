@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from piecework.domain import keys
+from piecework.domain.model import moment
 from piecework.domain.outcome import CompensationResult
 from verification.soak.record import Change, Item
 from verification.soak.world import (
@@ -14,7 +15,6 @@ from verification.soak.world import (
     Rule,
     World,
     is_claim,
-    seconds,
 )
 
 #: The clocks of the table's stream and of a reconciler are read in two processes.
@@ -49,10 +49,10 @@ def claims_what_is_free(world: World, change: Change) -> Iterator[str]:
     old, new = pair(world, change)
     if not is_claim(old, new):
         return
-    now = seconds(new["claimed_at"])
+    now = moment(new["claimed_at"])
     if old["status"] == "RUNNING":
         yield "taken from its owner"
-    elif "retry_at" in old and seconds(old["retry_at"]) > now:
+    elif "retry_at" in old and moment(old["retry_at"]) > now:
         yield "taken before its time"
 
 
@@ -75,7 +75,7 @@ def settled_by_its_holder(world: World, change: Change) -> Iterator[str]:
     if "claim_token" not in new:
         silent = change.at - world.beats[change.job, change.chunk or 0]
         # A beat may be so long on its way that its lease is over when it arrives.
-        over = change.at - seconds(old["claim_expires_at"]) - world.limits.clock_skew_s
+        over = change.at - moment(old["claim_expires_at"]) - world.limits.clock_skew_s
         if silent < world.limits.lease_s - SLACK_S and over < -SLACK_S:
             yield f"given back after {silent:.3f} s of silence"
     elif new["claim_token"] != old["claim_token"]:

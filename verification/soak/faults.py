@@ -11,6 +11,14 @@ from verification.soak.planting import History
 from verification.soak.record import Ack, Change, Effect, Said
 from verification.soak.sample import JOB, PK
 
+
+def delete_while_cancelling(history: History, **facts: str) -> None:
+    """Delete the message of a waiting chunk after its job was cancelled."""
+    history.fake("given back", **facts)
+    history.again("opened", after="given back", status="CANCELLING")
+    history.add("again", Ack(0, JOB, 0, 1))
+
+
 FAULTS: dict[str, dict[str, Callable[[History], None]]] = {
     "born-of-a-job": {
         "a chunk is born without a job": lambda h: h.move("submitted", after="chunk 0"),
@@ -125,11 +133,14 @@ FAULTS: dict[str, dict[str, Callable[[History], None]]] = {
         ),
     },
     "only-ended-are-deleted": {
-        "the message of a running chunk is deleted": lambda h: h.add(
-            "second claim", Ack(0, JOB, 0, 1)
+        "the message of a running chunk is deleted": lambda h: delete_while_cancelling(
+            h, status="RUNNING"
         ),
         "the message of a waiting chunk is deleted": lambda h: h.add(
             "given back", Ack(0, JOB, 0, 1)
+        ),
+        "the message of a chunk that turns back is deleted": lambda h: (
+            delete_while_cancelling(h, direction="compensating")
         ),
     },
     "said-is-written": {

@@ -11,6 +11,7 @@ from piecework.domain.keys import (
     EXPIRY_PK,
     WORKERS_PK,
 )
+from piecework_simulation.invariants.checker import is_swept
 from verification.soak.record import Ack, Change, Effect, Said
 from verification.soak.world import CHUNK_ENDED, Rule, World
 
@@ -47,7 +48,9 @@ def only_ended_are_deleted(world: World, ack: Ack) -> Iterator[str]:
     chunk = world.chunk(ack.job, ack.chunk)
     if not chunk or chunk["gen"] > ack.gen:
         return  # it belongs to nothing, or to an earlier life
-    if chunk["gen"] < ack.gen or chunk["status"] not in CHUNK_ENDED:
+    # A job that is being cancelled starts no chunk any more.
+    swept = chunk["status"] != "RUNNING" and is_swept(world.meta(ack.job), chunk)
+    if chunk["gen"] < ack.gen or not (swept or chunk["status"] in CHUNK_ENDED):
         yield f"deleted while the chunk is {chunk['status']} in {chunk['gen']}"
 
 

@@ -5,26 +5,25 @@ from __future__ import annotations
 import pytest
 
 from piecework.domain.model import iso
-from verification.soak.faults import FAULTS
+from verification.soak.faults import FAULTS, delete_while_cancelling
 from verification.soak.history import RULES, SIMULATED, check
 from verification.soak.planting import History
 from verification.soak.sample import LIMITS, clean
 
 #: What is asked of a history when it is over.
-RULE_OF = {fault: rule for rule, faults in FAULTS.items() for fault in faults}
-PLANTED = {fault: plant for each in FAULTS.values() for fault, plant in each.items()}
 END = "left-open", "refused-but-done", SIMULATED
+PLANTED = [(rule, fault) for rule, faults in FAULTS.items() for fault in faults]
 
 
 def test_a_clean_history_passes() -> None:
     assert [] == check(clean().values(), LIMITS)
 
 
-@pytest.mark.parametrize("fault", PLANTED)
-def test_a_planted_fault_is_found_under_its_name(fault: str) -> None:
+@pytest.mark.parametrize(("rule", "fault"), PLANTED)
+def test_a_planted_fault_is_found_under_its_name(rule: str, fault: str) -> None:
     history = History()
-    PLANTED[fault](history)
-    assert RULE_OF[fault] in history.rules()
+    FAULTS[rule][fault](history)
+    assert rule in history.rules()
 
 
 def test_a_beat_that_arrives_when_its_lease_is_over_holds_nothing() -> None:
@@ -33,6 +32,12 @@ def test_a_beat_that_arrives_when_its_lease_is_over_holds_nothing() -> None:
     over = history.change("beat").at - LIMITS.clock_skew_s
     history.fake("beat", claim_expires_at=iso(over))
     assert "settled-by-its-holder" not in history.rules()
+
+
+def test_a_chunk_that_a_cancel_sweeps_needs_no_message() -> None:
+    history = History()
+    delete_while_cancelling(history)
+    assert "only-ended-are-deleted" not in history.rules()
 
 
 def test_there_is_a_fault_for_every_rule() -> None:

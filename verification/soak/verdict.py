@@ -110,7 +110,8 @@ class Verdict:
             f"calls paid for twice: {self.paid_twice}; their answers were lost by the "
             "provider, on their way, or not yet written"
         )
-        faults = ", ".join(f"{n} {name}" for name, n in self.faults)
+        put_in = self.course.faults.most_common()
+        faults = ", ".join(f"{n} {name}" for name, n in put_in)
         read = ", ".join(f"{n} {kind}" for kind, n in self.read.items())
         yield f"history: {read}; {len(RULES)} rules"
         yield f"AWS: {self.course.requests} requests; faults: {faults}"
@@ -130,11 +131,6 @@ class Verdict:
             f"{killer.in_vain} of them one with empty hands; "
             f"cancelled: {len(self.quiets)} of {2 * self.plan.cancels}"
         )
-
-    @property
-    def faults(self) -> list[tuple[str, int]]:
-        """The faults that were put in, the commonest first."""
-        return self.course.faults.most_common()
 
     def last_line(self) -> str:
         """Return the one line that others read."""
@@ -189,13 +185,9 @@ def judge(plan: Plan, course: Course) -> Verdict:
         takeovers=takeovers(changes.all, course.actors.crew.deaths),
         quiets=quiets(
             changes.all,
-            [e for e in effects if is_forward(e)],
+            # One that undoes is let finish on purpose.
+            [effect for effect in effects if effect.what != "undone"],
             course.actors.killer.lulls,
         ),
         read=Counter(type(record).__name__ for record in records),
     )
-
-
-def is_forward(effect: Effect) -> bool:
-    """Return whether a call was work; one that undoes is let finish on purpose."""
-    return effect.what != "undone"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, JobStatus, moment
+from piecework.domain.model import ChunkStatus, JobStatus
 from verification.soak.record import Ack, Change, Effect, Item, Limits, Said
 
 NOTHING: Item = {}
@@ -22,7 +22,7 @@ class World:
 
     Attributes:
         beats: When the holder of a chunk last showed that it lives.
-        intents: When an effect was intended, by the key that the provider sees.
+        intents: The effects that were intended, by the key that the provider sees.
         effects: How often each key took effect, by operation, job and chunk.
         completions: The generations in which each chunk was completed.
         completions_said: How often workers said that they completed it.
@@ -38,7 +38,7 @@ class World:
         default_factory=lambda: defaultdict(dict)
     )
     beats: dict[tuple[str, int], float] = field(default_factory=dict)
-    intents: dict[str, float] = field(default_factory=dict)
+    intents: set[str] = field(default_factory=set)
     effects: dict[tuple[str, str, int], Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
     )
@@ -76,20 +76,17 @@ class World:
         match record:
             case Change():
                 self._change(record)
-            case Effect(what=what, op=op, job=job, chunk=chunk, key=key):
-                if what != "call":
-                    self.effects[op, job, chunk][key] += 1
+            case Effect(what=what, op=op, job=job, chunk=n, key=key) if what != "call":
+                self.effects[op, job, n][key] += 1
             case Said(event="chunk.succeeded", fields=fields):
                 self.completions_said[fields["job"], fields["chunk"]] += 1
 
     def _change(self, change: Change) -> None:
         if change.kind == "CHUNK" and change.new is not None:
             self._chunk(change, change.new)
-        if change.kind == "EFFECT" and change.new is not None:
-            row = change.new
-            sent = keys.provider_key(str(row["effect_key"]), int(row["gen"]))
-            if row["state"] == "INTENT":
-                self.intents[sent] = change.at
+        row = change.new if change.kind == "EFFECT" else None
+        if row is not None and row["state"] == "INTENT":
+            self.intents.add(keys.provider_key(row["effect_key"], int(row["gen"])))
         if change.kind in {"EFFECT", "COMPENSATED"} and change.new is not None:
             self.work[change.job, change.chunk or 0][change.sk] = change.new
         if change.new is None:
@@ -116,11 +113,6 @@ def is_claim(old: Item, new: Item) -> bool:
         old.get("status") != "RUNNING"
         or new.get("claim_token") != old.get("claim_token")
     )
-
-
-def seconds(text: Any) -> float:
-    """Return the moment that a table's text names."""
-    return moment(str(text))
 
 
 #: A rule says what is wrong with a record, given all that was before it.

@@ -21,11 +21,12 @@ from tests.infra.check.rules.rule import (
     Properties,
     Rule,
     all_of,
+    at,
     every,
     settings,
     within,
 )
-from tests.infra.check.samples import ACCOUNT
+from tests.infra.check.samples import ACCOUNT, GIVEN
 from tests.infra.check.templates import Templates
 
 #: Seconds to spare between the last word of a stopping worker and SIGKILL.
@@ -44,6 +45,7 @@ FARGATE = {
     1024: range(2048, 8193, 1024),
     2048: range(4096, 16385, 1024),
 }
+ROLLBACK = {"Enable": True, "Rollback": True}
 ARN = f"arn:aws:iam::{ACCOUNT}:role/{{own}}"
 
 
@@ -141,6 +143,15 @@ def no_secret(container: Properties, _: Stack) -> bool:
     )
 
 
+def granted_by_whole_arns(templates: Templates) -> Iterator[str]:
+    """Yield what the roles are given of a secret beside its ARN: it grants nothing."""
+    declared, (arn,) = templates.parsed["roles"]["Parameters"], GIVEN["SecretArns"]
+    pattern = declared["SecretArns"].get("AllowedPattern", ".*")
+    for given in (arn, f"{arn}:key::", f"{arn}:key:AWSCURRENT:", f"KEY_ONE={arn}"):
+        if bool(re.fullmatch(pattern, given)) is not (given == arn):
+            yield f"SecretArns: {given}"
+
+
 def only_what_is_read(container: Properties, _: Stack) -> bool:
     prefix = "PIECEWORK_"
     ours = {key for key in told(container) if key.startswith(prefix)}
@@ -189,6 +200,11 @@ def looked_at(service: Properties, stack: Stack) -> bool:
             "ContainerDefinitions"
         ]
     )
+
+
+def public_by_parameter(service: Properties, stack: Stack) -> bool:
+    found = at(service, "NetworkConfiguration.AwsvpcConfiguration.AssignPublicIp")
+    return bool(found == stack.parameters["AssignPublicIp"])
 
 
 def on_its_cluster(service: Properties, stack: Stack) -> bool:
@@ -255,6 +271,7 @@ RULES: dict[str, Rule] = {
         stops_before_memory_is_full
     ),
     "no secret is written in a template": all_of(CONTAINER, no_secret),
+    "a secret is granted by its ARN alone": granted_by_whole_arns,
     "every variable is one that the code reads": all_of(CONTAINER, only_what_is_read),
     "a process knows whose it is": all_of(CONTAINER, knows_whose_it_is),
     "what runs is what was tested": each_container(image_by_digest),
@@ -270,13 +287,7 @@ RULES: dict[str, Rule] = {
         },
     ),
     "a version that does not start is taken back": settings(
-        SERVICE,
-        {
-            "DeploymentConfiguration.DeploymentCircuitBreaker": {
-                "Enable": True,
-                "Rollback": True,
-            }
-        },
+        SERVICE, {"DeploymentConfiguration.DeploymentCircuitBreaker": ROLLBACK}
     ),
     "nobody opens a shell in a task": settings(
         SERVICE, {"EnableExecuteCommand": False}
@@ -297,23 +308,14 @@ RULES: dict[str, Rule] = {
         settings(
             "ReconcilerService",
             {
-                "CapacityProviderStrategy": lambda where: (
-                    [each["CapacityProvider"] for each in where] == ["FARGATE"]
-                )
+                "CapacityProviderStrategy.0.CapacityProvider": "FARGATE",
+                "CapacityProviderStrategy.1": lambda given: given is None,
             },
         ),
     ),
     "a service runs on what its cluster has": all_of(SERVICE, on_its_cluster),
     "a task has a public address only by parameter": every(
-        all_of(
-            SERVICE,
-            lambda service, stack: (
-                service["NetworkConfiguration"]["AwsvpcConfiguration"].get(
-                    "AssignPublicIp"
-                )
-                == stack.parameters["AssignPublicIp"]
-            ),
-        ),
+        all_of(SERVICE, public_by_parameter),
         lambda templates: iter(
             ["the default is public"]
             * (templates.default("service").parameters["AssignPublicIp"] != "DISABLED")

@@ -275,7 +275,7 @@ class Attempts:
         Raises:
             PermanentError: `runtime.quota.call_too_large`, `runtime.budget.no_price`.
             TransientError: `runtime.quota.exhausted`, `runtime.dependency.paused`,
-                `runtime.budget.reserved`.
+                `runtime.budget.reserved`, `runtime.budget.day_reserved`.
         """
         dependency, start = attempts.call.dependency, None
         attempts.start = None

@@ -33,6 +33,7 @@ from piecework.resilience.budget import (
     Reply,
     key_of_job,
     key_of_tenant,
+    next_day,
     no_price_error,
     on_day,
     plan_slice,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from piecework.dependency import Dependency
     from piecework.domain.model import Job, JobRef
 
-DAY_S: Final = 86_400
 #: Seconds between two writes of a worker to one budget.
 WRITE_S: Final = 1.0
 #: Seconds after which a call that still waits asks again for the pause of its job.
@@ -353,32 +353,16 @@ class SharedBudget:
 
     def _spent_text(self, budget: Budget) -> str:
         """Return in words that the next call does not fit."""
-        cap, needs = budget.cap, self.waiting[0].amount
-        needed = Cap(*_kinds(cap, needs)).text()
-        spent = Cap(*_kinds(cap, budget.spent)).text()
-        uncertain = budget.uncertain(self._now())
-        more = Cap(*_kinds(cap, uncertain)).text()
-        lost = f", lost workers may have spent {more} more"
+        cap, uncertain = budget.cap, budget.uncertain(self._now())
+        lost = f", lost workers may have spent {cap.text_of(uncertain)} more"
         return (
-            f"{self.key.what}: {spent} of {cap.text()} are spent"
-            f"{lost if uncertain else ''}, and the next call may need {needed}"
+            f"{self.key.what}: {cap.text_of(budget.spent)} of {cap.text()} are spent"
+            f"{lost if uncertain else ''}, and the next call may need "
+            f"{cap.text_of(self.waiting[0].amount)}"
         )
 
     def _now(self) -> int:
         return micros(self.clock())
-
-
-def next_day(now: float) -> str:
-    """Return when the next day begins in UTC, ISO 8601."""
-    return iso((now // DAY_S + 1) * DAY_S)
-
-
-def _kinds(cap: Cap, amount: Amount) -> tuple[int | None, int | None]:
-    """Return the kinds of an amount that a cap limits."""
-    return (
-        None if cap.tokens is None else amount.tokens,
-        None if cap.nano_usd is None else amount.nano_usd,
-    )
 
 
 @dataclass(slots=True)
@@ -476,7 +460,8 @@ class JobBudgets:
         """Reserve the estimate of a call in each budget.
 
         Raises:
-            TransientError: `runtime.budget.reserved`: there was no room in time.
+            TransientError: `runtime.budget.reserved`, `runtime.budget.day_reserved`:
+                there was no room in time.
             PermanentError: `runtime.budget.no_price`.
         """
         dependency = call.dependency
@@ -489,7 +474,7 @@ class JobBudgets:
         except BaseException as error:
             Reservation(tuple(reserved), estimate).correct(NOTHING)
             if isinstance(error, TimeoutError):
-                raise reserved_error(dependency.name) from None
+                raise reserved_error(dependency.name, each.key) from None
             raise
         return Reservation(tuple(reserved), estimate)
 

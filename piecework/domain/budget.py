@@ -101,6 +101,11 @@ class Cap:
         usd = "" if self.nano_usd is None else usd_text(self.nano_usd)
         return " and ".join(filter(None, (usd, tokens)))
 
+    def text_of(self, amount: Amount) -> str:
+        """Return in words the kinds of an amount that this cap limits."""
+        tokens = None if self.tokens is None else amount.tokens
+        return Cap(tokens, None if self.nano_usd is None else amount.nano_usd).text()
+
 
 NO_CAP: Final = Cap()
 

@@ -455,10 +455,17 @@ ROWS: Final = (
     Code(
         "runtime.budget.reserved",
         TRANSIENT,
-        "A call was not made because calls in flight had reserved the rest of the "
-        "budget for as long as the worker may wait.",
-        "Wait: the chunk is deferred without spending an attempt. `piecework jobs set-"
-        "budget JOB` raises the budget.",
+        "A call was not made for as long as the worker may wait: calls in flight had "
+        "reserved the rest of the budget, or a join found it spent.",
+        "The chunk is deferred without spending an attempt; a join waits until "
+        "`piecework jobs set-budget JOB` raises the budget.",
+    ),
+    Code(
+        "runtime.budget.day_reserved",
+        TRANSIENT,
+        "The same for the daily budget of the tenant.",
+        "The chunk is deferred without spending an attempt, a join until the next day "
+        "begins in UTC. `piecework budgets set TENANT` raises the budget.",
     ),
     Code(
         "runtime.budget.no_price",

@@ -87,9 +87,10 @@ FINDINGS: Final = {
         Kind(
             "tenant.budget_spent",
             Rank.BLOCKS_JOB,
-            "The daily budget of the tenant is spent, so a worker paused the job.",
-            "Raise the daily budget, or wait: a reconciler resumes the job when the "
-            "next day begins in UTC.",
+            "The daily budget of the tenant is spent: the job is paused, or its join "
+            "waits.",
+            "Raise the daily budget, or wait: the job continues when the next day "
+            "begins in UTC.",
             "piecework budgets set {tenant} --daily-{unit} N",
             intended=True,
         ),

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from piecework.domain import keys
+from piecework.domain.budget import NO_CAP
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S, PauseCode
 from piecework.domain.ladder import Climb
 from piecework.domain.model import ChunkStatus, JobStatus, moment
 from piecework.explain.findings import Finding
 from piecework.explain.view import NAMED, View
 from piecework.explain.waiting import wait_of
-from piecework.resilience.budget import RESERVED_CODE
+from piecework.resilience.budget import DAY_RESERVED_CODE, RESERVED_CODE, next_day
 
 # ── what stops the whole job ──────────────────────────────────────────────────
 
@@ -103,9 +104,14 @@ def join_open(view: View) -> Iterator[Finding]:
         message = f"The join failed with {join.error_code}."
         yield view.finding("join.failed", message, 1, since=join.settled_at)
     wait = wait_of(join, view.at.now)
-    if join_lacks_budget(view):
+    if join_lacks(view, RESERVED_CODE):
         message, unit = "The join waits: the budget is spent.", job.budget.unit
         yield view.finding("job.budget_spent", message, 1, unit=unit)
+    elif join_lacks(view, DAY_RESERVED_CODE):
+        message, tenant = "The join waits: the daily budget is spent.", job.ref.tenant
+        caps, until = view.at.fleet and view.at.fleet.daily_caps, next_day(view.at.now)
+        named = {"tenant": tenant, "unit": (caps or {}).get(tenant, NO_CAP).unit}
+        yield view.finding("tenant.budget_spent", message, 1, until=until, **named)
     elif wait is not None and wait.question:
         message = f"The join waits for the answer of a person: {wait.question}."
         yield view.finding("answer.waiting", message, 1, until=wait.until)
@@ -115,15 +121,10 @@ def join_open(view: View) -> Iterator[Finding]:
         yield view.finding("join.waiting", message, 1, until=wait.until)
 
 
-def join_lacks_budget(view: View) -> bool:
-    """Return whether the budget of the job stops its join, which no pause can show."""
-    join, job = view.at.join, view.at.job
-    return bool(
-        job.budget
-        and join is not None
-        and not join.status.terminal
-        and join.error_code == RESERVED_CODE
-    )
+def join_lacks(view: View, *codes: str) -> bool:
+    """Return whether a spent budget stops the join, which no pause can show."""
+    join = view.at.join
+    return join is not None and not join.status.terminal and join.error_code in codes
 
 
 def cancel_unfinished(view: View) -> Iterator[Finding]:
@@ -143,7 +144,7 @@ def progressing(view: View) -> Iterator[Finding]:
     job = view.at.job
     if job.status.ended or job.status is JobStatus.CANCELLING:
         return
-    if join_lacks_budget(view):
+    if join_lacks(view, RESERVED_CODE, DAY_RESERVED_CODE):
         return
     if job.status is JobStatus.PAUSED and not view.running:
         return

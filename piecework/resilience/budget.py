@@ -19,16 +19,18 @@ from typing import TYPE_CHECKING, Final
 
 from piecework.domain import keys
 from piecework.domain.budget import NO_CAP, NOTHING, Amount, Cap
-from piecework.domain.model import MICROS
+from piecework.domain.model import MICROS, iso
 from piecework.errors import PermanentError, TransientError
 
 if TYPE_CHECKING:
     from piecework.domain.model import JobRef
 
-#: The code of a call that waited too long while other calls had reserved the rest.
+#: The codes of a call that waited too long for room: of its job, of its tenant's day.
 RESERVED_CODE: Final = "runtime.budget.reserved"
+DAY_RESERVED_CODE: Final = "runtime.budget.day_reserved"
 #: The code of a call without a price in a job with a budget in dollars.
 NO_PRICE_CODE: Final = "runtime.budget.no_price"
+DAY_S: Final = 86_400
 #: How long a slice lasts without a write of its worker, and how long before its end
 #: the worker renews it; in microseconds.
 SLICE_LASTS: Final = 15 * MICROS
@@ -227,11 +229,16 @@ class Reply:
     ours: bool
 
 
-def reserved_error(dependency: str) -> TransientError:
-    """Return the error of a call that waited too long for calls in flight to end."""
+def next_day(now: float) -> str:
+    """Return when the next day begins in UTC, ISO 8601."""
+    return iso((now // DAY_S + 1) * DAY_S)
+
+
+def reserved_error(dependency: str, key: BudgetKey) -> TransientError:
+    """Return the error of a call that waited too long for room in a budget."""
     return TransientError(
-        "The rest of the budget is reserved by calls in flight.",
-        code=RESERVED_CODE,
+        f"The rest of {key.what} is too small, or reserved by calls in flight.",
+        code=DAY_RESERVED_CODE if key.daily else RESERVED_CODE,
         retry_after=5.0,
         dependency=dependency,
     )

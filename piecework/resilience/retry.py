@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from piecework.errors import TransientError, UsageError
 from piecework.resilience.breaker import OPEN_CODE
-from piecework.resilience.budget import RESERVED_CODE
+from piecework.resilience.budget import DAY_RESERVED_CODE, RESERVED_CODE
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ IN_PROGRESS_CODE: Final = "idempotency.key.in_progress"
 #: Codes of calls that were not made because of what the whole fleet does. The chunk
 #: waits without a worker: a retry in the worker would find the same.
 WAITS_FOR_THE_FLEET: Final = frozenset(
-    {OPEN_CODE, QUOTA_CODE, DEPENDENCY_PAUSED_CODE, RESERVED_CODE, IN_PROGRESS_CODE}
+    {OPEN_CODE, QUOTA_CODE, DEPENDENCY_PAUSED_CODE, IN_PROGRESS_CODE}
+    | {RESERVED_CODE, DAY_RESERVED_CODE}
 )
 
 _MAX_DOUBLINGS: Final = 60  # beyond it any cap is reached and the power only grows

@@ -210,12 +210,14 @@ class FleetRecord:
     Attributes:
         opened_at: When each breaker opened last, ISO 8601; empty: never.
         closed_at: When it closed last.
+        daily_caps: The daily budget of each tenant.
     """
 
     breakers: Mapping[str, BreakerSnapshot]
     opened_at: Mapping[str, str]
     quotas: Mapping[str, Quota]
     closed_at: Mapping[str, str]
+    daily_caps: Mapping[str, Cap]
 
     def closed_since(self, name: str, since: str) -> bool:
         """Return whether an open breaker was closed after a time at which it was open.
@@ -228,19 +230,22 @@ class FleetRecord:
 
 
 async def read_fleet(table: Table) -> FleetRecord:
-    """Read the breakers and the limits of all dependencies; skip newer rows."""
-    breakers, quotas, opened_at, closed_at = {}, {}, {}, {}
+    """Read breakers, limits and daily budgets; skip newer rows."""
+    breakers, quotas, opened_at, closed_at, daily = {}, {}, {}, {}, {}
     async for row in table.query(keys.BREAKERS_PK, any_version=True):
-        if is_newer(row) or row["sk"].startswith(keys.BUDGET_PREFIX):
+        if is_newer(row):
             continue
         name = row["sk"].removeprefix(keys.LIMITS_PREFIX)
-        if name != row["sk"]:
+        tenant = row["sk"].removeprefix(keys.BUDGET_PREFIX)
+        if tenant != row["sk"]:
+            daily[tenant] = read_budget(row).operator
+        elif name != row["sk"]:
             quotas[name] = read_quota(row)
         elif (found := snapshot(row)) is not None:
             breakers[name] = found
             opened_at[name] = read_optional_text(row, "opened_at") or ""
             closed_at[name] = read_optional_text(row, "closed_at") or ""
-    return FleetRecord(breakers, opened_at, quotas, closed_at)
+    return FleetRecord(breakers, opened_at, quotas, closed_at, daily)
 
 
 def snapshot(row: Item | None) -> BreakerSnapshot | None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from piecework import Context, Dependency, Pipeline, Stage, Usage, named_call
 from piecework.domain.budget import Cap
 from piecework.domain.model import JobStatus
+from piecework.jobs.budgeting import set_tenant_budget
 from piecework_orchestrator.inspector import explain, require_job
 from tests.simulation.life import Shop, charging, items
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate
@@ -65,14 +66,22 @@ def test_a_budget_holds_whenever_a_worker_is_killed(killed_after_s: float) -> No
     assert JobStatus.SUCCEEDED is ended
 
 
-def test_a_join_that_lacks_its_budget_says_so_and_goes_on_with_a_higher_one() -> None:
+@pytest.mark.parametrize("whose", ["job", "tenant"])
+def test_a_join_that_lacks_its_budget_says_so_and_goes_on_with_a_higher_one(
+    whose: str,
+) -> None:
     async def act(at: Simulated) -> JobStatus:
-        few = Cap(15)  # for the chunk alone
-        await at.fleet.submit(REF, charging, items(""), budget=few, mortal=False)
+        few, more = Cap(15), Cap(1_000)  # few: for the chunk alone
+        own, day = (few, more) if whose == "job" else (more, few)
+        await set_tenant_budget(at.rt, REF.tenant, day, actor="us")
+        await at.fleet.submit(REF, charging, items(""), budget=own, mortal=False)
         await asyncio.sleep(400.0)
         found = (await explain(at.rt, await require_job(at.rt, REF.job)))["findings"]
-        assert ["job.budget_spent"] == [each["code"] for each in found]
+        assert [f"{whose}.budget_spent"] == [each["code"] for each in found]
+        assert found[0]["next"].endswith("tokens N")
+        assert ("until" in found[0]) is (whose == "tenant")
         await at.fleet.raise_budget(REF, 10, mortal=False)
+        await set_tenant_budget(at.rt, REF.tenant, more, actor="us")
         Shop.closed = False
         return (await at.ended()).status
 

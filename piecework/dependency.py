@@ -43,20 +43,20 @@ class Usage:
 
     Attributes:
         tokens_in, tokens_out: As the provider counted them.
-        usd: The price in dollars, if the answer reports it; 0: the bill uses its table
-            of prices.
+        usd: The price in dollars; None: it is unknown, and the bill uses its table of
+            prices.
         model: The name in the table of prices; empty: the dependency's name.
     """
 
     tokens_in: int = 0
     tokens_out: int = 0
-    usd: float = 0.0
+    usd: float | None = None
     model: str = ""
 
     @property
     def whole_amounts(self) -> tuple[int, int, int]:
         """Tokens in, tokens out, and billionths of a dollar."""
-        return self.tokens_in, self.tokens_out, round(self.usd * NANO)
+        return self.tokens_in, self.tokens_out, round((self.usd or 0.0) * NANO)
 
 
 #: The default policies. Services: five attempts, delay limits from 250 ms. Models:

@@ -75,7 +75,9 @@ class ClaimUsage:
             stored.append(self.pure if pure else self.effects[call.key])
             if self.may_be_paid(call):
                 kinds.append("possibly_paid")
-            if (usage.tokens_in or usage.tokens_out) and not amounts[-1]:
+            if usage.usd is not None and not amounts[-1]:
+                kinds.append("free")
+            elif (usage.tokens_in or usage.tokens_out) and not amounts[-1]:
                 kinds.append("unpriced")
         for each in stored:
             for kind in kinds:
@@ -143,10 +145,9 @@ def validated(usage: Any) -> Usage:
     if not isinstance(usage, Usage):
         message = f"`usage` returned a {type(usage).__name__}; it must return a Usage."
         raise TypeError(message)
-    plain = Usage(
-        int(usage.tokens_in), int(usage.tokens_out), float(usage.usd), str(usage.model)
-    )
-    for amount in (plain.tokens_in, plain.tokens_out, plain.usd):
+    usd = None if usage.usd is None else float(usage.usd)
+    plain = Usage(int(usage.tokens_in), int(usage.tokens_out), usd, str(usage.model))
+    for amount in (plain.tokens_in, plain.tokens_out, usd or 0.0):
         if not 0 <= amount <= MAX_AMOUNT:
             message = (
                 f"A usage has the amount {amount}; keep it from 0 to {MAX_AMOUNT}."

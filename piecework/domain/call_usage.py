@@ -12,9 +12,10 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 #: How a call was answered: by the dependency, from the journal, from the shared cache.
 #: A call that is possibly paid is paid, too; a lost claim may have paid for it before.
-#: An unpriced one is paid, too: it has tokens, and its price is unknown.
+#: An unpriced one is paid, too: it has tokens, and its price is unknown. So is a free
+#: one: its price is known, and nothing.
 UsageKind: TypeAlias = Literal[
-    "paid", "possibly_paid", "unpriced", "replayed", "cached"
+    "paid", "possibly_paid", "unpriced", "free", "replayed", "cached"
 ]
 KINDS: Final[tuple[UsageKind, ...]] = get_args(UsageKind)
 #: The amounts of one model, in the order in which they are stored.

@@ -20,7 +20,6 @@ from pydantic import BaseModel, ValidationError
 
 from piecework.calls.usage import CHARACTERS_PER_TOKEN
 from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
-from piecework.domain.budget import NANO
 from piecework.domain.identity import declare_text, function_text, named_call, path_of
 from piecework.errors import StageError, UsageError
 from piecework.llm.prices import Priced
@@ -276,8 +275,6 @@ class Model:
         counted = answer.tokens_in or answer.tokens_out
         if usd is None and self.price is not None and counted:
             usd = self.price.usd(answer)
-        # In the records 0 is an unknown price: one of nothing is the smallest amount.
-        usd = 0.0 if usd is None else max(usd, 1 / NANO)
         return Usage(answer.tokens_in, answer.tokens_out, usd, self.model_id)
 
     def estimated_usd(self, request: ModelRequest, *_: Any) -> float:

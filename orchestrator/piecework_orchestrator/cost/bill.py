@@ -136,8 +136,8 @@ def call_lines(
     """Yield the calls of each model, priced by reported cost, else by their tokens."""
     unpriced = usage.models("unpriced") if kind == "paid" else {}
     for model, amounts in sorted(usage.models(kind).items()):
-        rest = amounts
-        if nano_usd := amounts["nano_usd"]:
+        rest, nano_usd = amounts, amounts["nano_usd"]
+        if nano_usd or model in usage.models("free"):
             rest = unpriced.get(model, {"calls": 0})
             calls = max(1, amounts["calls"] - rest["calls"])
             yield BillLine("models", model, calls, "calls", nano_usd / NANO / calls)

@@ -81,8 +81,10 @@ def test_calls_are_billed_by_reported_cost_else_by_tokens() -> None:
                 "large-1": [2, 10, 4],
                 "small": [1, 9],
                 "fax": [5],
+                "own": [2, 10, 4],
                 "edited": "by hand",
             },
+            "free": {"own": [2, 10, 4]},
             "replayed": {"large-1": [9, 99]},
         }
     )
@@ -94,6 +96,7 @@ def test_calls_are_billed_by_reported_cost_else_by_tokens() -> None:
         "large-1": None,
         "large-1, in": 5.0,
         "large-1, out": 6.0,
+        "own": 0.0,
         "small": None,
         "small, in": None,
     }

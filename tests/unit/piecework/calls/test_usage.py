@@ -44,7 +44,7 @@ async def test_an_answer_is_paid_for_once_and_spared_when_it_is_remembered() -> 
     later = bill.of(caller(diary))
     await call(later, MODEL, provider, "a")
 
-    usage = Usage(10, 3, 0.0, "large")
+    usage = Usage(10, 3, None, "large")
     assert [("model", "paid", usage), ("model", "replayed", usage)] == bill.told
 
 
@@ -65,14 +65,15 @@ async def test_only_the_answer_of_a_retried_call_is_counted() -> None:
     assert 1 == len(bill.told)
 
 
-async def test_the_calls_of_which_only_tokens_are_known_are_unpriced_too() -> None:
+async def test_a_call_without_a_price_is_unpriced_and_one_of_nothing_is_free() -> None:
     claim, made_by = ClaimUsage(), caller()
     made_by.attempts.usage = UsageReporter(claim.note)
-    usages = iter([Usage(10, 3, 0.5), Usage(20, 6), Usage()])
+    usages = iter([Usage(10, 3, 0.5), Usage(20, 6), Usage(), Usage(usd=0)])
     plain = Dependency("m", usage=lambda _: next(usages))
-    for text in ("a", "b", "c"):
+    for text in "abcd":
         await call(made_by, plain, Provider(), text)
-    found = {"paid": {"m": [3, 30, 9, 500_000_000]}, "unpriced": {"m": [1, 20, 6]}}
+    found = {"paid": {"m": [4, 30, 9, 500_000_000]}, "unpriced": {"m": [1, 20, 6]}}
+    found["free"] = {"m": [1]}
     assert [claim.whole.item, claim.pure.item] == [found] * 2
 
 

@@ -69,20 +69,21 @@ def openai_chat(
         opened = await without_retries(client)
         method = opened.chat.completions.create
         answer = await invoke(method, merged(body, request.options))
-        try:
-            choice = answer.choices[0]
-            stopped = "refusal" if choice.message.refusal else choice.finish_reason
-            text, usage = choice.message.content or "", answer.usage
-        except (AttributeError, IndexError, TypeError) as error:
-            raise malformed_answer(name, error) from error
+        usage = getattr(answer, "usage", None)
         details = getattr(usage, "prompt_tokens_details", None)
-        return ModelAnswer(
-            text=text,
-            stop_reason=stopped or "",
+        found = ModelAnswer(
+            text="",
             tokens_in=count(usage, "prompt_tokens"),
             tokens_out=count(usage, "completion_tokens"),
             cached_tokens_in=count(details, "cached_tokens"),
         )
+        try:
+            choice = answer.choices[0]
+            stopped = "refusal" if choice.message.refusal else choice.finish_reason
+            text = choice.message.content or ""
+        except (AttributeError, IndexError, TypeError) as error:
+            raise malformed_answer(name, error, found) from error
+        return replace(found, text=text, stop_reason=stopped or "")
 
     return Adapter(name, send)
 
@@ -123,24 +124,27 @@ def anthropic_messages(client: Any, *, provider: str = "") -> Adapter:
             **({"system": request.system} if request.system else {}),
             **anthropic_format(request),
         }
-        if found := temperature_of(request):  # the SDK has no parameter for it any more
-            body["extra_body"] = found
+        if extra := temperature_of(request):  # the SDK has no parameter for it any more
+            body["extra_body"] = extra
         opened = await without_retries(client)
         answer = await invoke(opened.messages.create, merged(body, request.options))
-        try:
-            blocks, usage = list(answer.content), answer.usage
-        except (AttributeError, TypeError) as error:
-            raise malformed_answer(name, error) from error
+        usage = getattr(answer, "usage", None)
         read = count(usage, "cache_read_input_tokens")
         written = count(usage, "cache_creation_input_tokens")
-        return ModelAnswer(
-            text=text_of(blocks, lambda each, part: getattr(each, part, None)),
-            stop_reason=answer.stop_reason or "",
+        found = ModelAnswer(
+            text="",
+            stop_reason=getattr(answer, "stop_reason", None) or "",
             tokens_in=count(usage, "input_tokens") + read + written,
             tokens_out=count(usage, "output_tokens"),
             cached_tokens_in=read,
             cache_write_tokens_in=written,
         )
+        try:
+            blocks = list(answer.content)
+            text = text_of(blocks, lambda each, part: getattr(each, part, None))
+        except (AttributeError, TypeError) as error:
+            raise malformed_answer(name, error, found) from error
+        return replace(found, text=text)
 
     return Adapter(name, send)
 
@@ -206,7 +210,7 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
             blocks = answer["output"]["message"]["content"]
             text = text_of(blocks, lambda each, part: each.get(part))
         except (KeyError, TypeError, AttributeError) as error:
-            raise malformed_answer(provider, error) from error
+            raise malformed_answer(provider, error, found) from error
         return replace(found, text=text)
 
     return Adapter(provider, send)

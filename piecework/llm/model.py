@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from piecework.calls.usage import CHARACTERS_PER_TOKEN
 from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
 from piecework.domain.identity import declare_text, function_text, named_call, path_of
-from piecework.errors import StageError, UsageError
+from piecework.errors import StageError, TransientError, UsageError
 from piecework.llm.prices import Priced
 from piecework.llm.request import ModelAnswer, ModelCaller, ModelRequest, Turn
 from piecework.llm.schema import (
@@ -218,7 +218,13 @@ class Model:
             model=self.model_id,
             idempotency_key=idempotency_key,
         )
-        said = await self.caller(request)
+        try:
+            said = await self.caller(request)
+        except TransientError as malformed:
+            found = malformed.facts.get("answer")
+            if isinstance(found, ModelAnswer) and (found.tokens_in or found.tokens_out):
+                self._paid(malformed, found)
+            raise
         answer = ModelAnswer(said) if isinstance(said, str) else said
         if not isinstance(answer, ModelAnswer):
             raise self._wrong_caller(

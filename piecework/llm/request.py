@@ -104,7 +104,7 @@ class ModelAnswer:
 ModelCaller: TypeAlias = Callable[[ModelRequest], Awaitable[ModelAnswer | str]]
 
 
-def malformed_answer(provider: str, error: Exception) -> TransientError:
-    """Return the error of an answer without the parts that every answer has."""
+def malformed_answer(provider: str, error: Exception, found: ModelAnswer) -> StageError:
+    """Return the error of an answer without a message; `found`: its tokens."""
     message = f"The answer of {provider} has no message ({type(error).__name__})."
-    return TransientError(message, code="llm.http.malformed_body")
+    return TransientError(message, code="llm.http.malformed_body", answer=found)

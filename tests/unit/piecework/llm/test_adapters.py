@@ -290,15 +290,18 @@ async def test_bedrock_converse_sends_and_reads_converse() -> None:
 GUARDED = {"stopReason": "guardrail_intervened", "usage": {"inputTokens": 20}}
 NO = {"finish_reason": "stop", "message": {"content": None, "refusal": "I cannot."}}
 REFUSED = objects({"choices": [NO], "usage": None})
+NO_CHOICE = objects({"choices": [], "usage": {"prompt_tokens": 20}})
+NO_CONTENT = objects({"usage": {"input_tokens": 20}})
+NO_OUTPUT = {"usage": GUARDED["usage"]}
 
 
 @pytest.mark.parametrize(
     ("adapter", "code"),
     [
         (openai_chat(Client(REFUSED)), "llm.policy.refusal"),
-        (openai_chat(Client(objects({"choices": []}))), "llm.http.malformed_body"),
-        (anthropic_messages(Client(objects({}))), "llm.http.malformed_body"),
-        (bedrock_converse(Client({"ResponseMetadata": {}})), "llm.http.malformed_body"),
+        (openai_chat(Client(NO_CHOICE)), "llm.http.malformed_body"),
+        (anthropic_messages(Client(NO_CONTENT)), "llm.http.malformed_body"),
+        (bedrock_converse(Client(NO_OUTPUT)), "llm.http.malformed_body"),
         (bedrock_converse(Client(GUARDED)), "llm.policy.content_filtered"),
     ],
     ids=["refusal", "no choice", "no content", "no output", "guardrail"],
@@ -311,5 +314,5 @@ async def test_an_answer_without_a_message_has_its_code(
     assert envelope_of(caught.value).code == code
     malformed = code == "llm.http.malformed_body"
     assert isinstance(caught.value, TransientError) is malformed
-    if "filtered" in code:
-        assert vars(caught.value)["facts"]["usage"].tokens_in == 20
+    used = 0 if "refusal" in code else 20
+    assert vars(caught.value)["facts"]["usage"].tokens_in == used

@@ -9,7 +9,7 @@ from itertools import starmap
 from typing import Final
 
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import JobRef
+from piecework.domain.model import ChunkRef, JobRef
 from piecework.errors import NotFoundError, PieceworkError, UsageError
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import Closing
@@ -27,14 +27,18 @@ from piecework_orchestrator.redrive import (
     redrive,
 )
 from piecework_orchestrator.retry import RetryRequest, require_reopenable
-from piecework_orchestrator.selection import Filter, select
+from piecework_orchestrator.selection import Filter, left_out, select
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The dead letters to close, the oldest first."""
+    """The dead letters to close, the oldest first.
+
+    `unreadable`: the chunks whose dead letters are left out, because a row is damaged.
+    """
 
     letters: Sequence[DeadLetterRow]
+    unreadable: Sequence[ChunkRef] = ()
 
     @property
     def by_job(self) -> dict[JobRef, list[DeadLetterRow]]:
@@ -62,13 +66,15 @@ async def select_open(rt: Runtime, wanted: Filter, limit: int = 0) -> Selection:
         NotFoundError: `job.record.not_found`.
         UsageError: `redrive.selection.empty`.
     """
-    found = (await select(rt, wanted))[::-1]
+    unreadable: list[ChunkRef] = []
+    found = (await select(rt, wanted, unreadable))[::-1]
     if not found:
-        message = "No open dead letter matches the filters."
+        message = "No open dead letter matches the filters"
+        message += f"; {left_out(unreadable)}." if unreadable else "."
         one = f"`piecework dlq list --job {wanted.job}`"
         step = one if wanted.job else "`piecework dlq list`"
         raise UsageError(message, code="redrive.selection.empty", next_step=step)
-    return Selection(found[-limit:])
+    return Selection(found[-limit:], unreadable)
 
 
 def require_reason(reason: str, verb: str, selection: Selection) -> None:
@@ -153,6 +159,8 @@ async def redrive_selected(
         WaitTimeoutError: `cli.wait.timeout`; the current wave continues.
     """
     require_reason(closing.reason, "redrive", selection)
+    if selection.unreadable:
+        options.remark(left_out(selection.unreadable))
 
     def make_request(ref: JobRef, letters: Sequence[DeadLetterRow]) -> RedriveRequest:
         actor, reason = closing.actor, closing.reason

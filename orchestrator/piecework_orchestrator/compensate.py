@@ -52,11 +52,12 @@ async def select_uncompensated(
         NotFoundError: `job.record.not_found`.
         UsageError: `redrive.selection.empty`.
     """
-    found = only_uncompensated((await select_open(rt, wanted)).letters)
+    selection = await select_open(rt, wanted)
+    found = only_uncompensated(selection.letters)
     if not found:
         message = "No open dead letter that matches has a failed compensation."
         raise UsageError(message, code=NOTHING_LEFT)
-    return Selection(found[-limit:])
+    return Selection(found[-limit:], selection.unreadable)
 
 
 def only_uncompensated(letters: Sequence[DeadLetterRow]) -> list[DeadLetterRow]:
@@ -118,7 +119,7 @@ async def leave_out_unbegun(
         kept.append(letter)
     if error is not None and not kept:
         raise error
-    return Selection(kept)
+    return Selection(kept, selection.unreadable)
 
 
 async def resolve(

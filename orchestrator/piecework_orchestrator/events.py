@@ -20,7 +20,8 @@ async def job_events(
 ) -> list[Document]:
     """Return the events of a job, the oldest first: states, dead letters, redrives.
 
-    Acts on a dependency and its breaker are among them, if chunks waited for it.
+    Acts on a dependency and its breaker are among them, if chunks waited for it. A dead
+    letter that cannot be read is left out.
     """
     reason = job.status_reason or {"at": "", "code": ""}
     moments: list[Document] = [
@@ -38,7 +39,7 @@ async def job_events(
         {"at": row.at, "event": row.event, "facts": row.facts}
         for row in await rt.jobs.events(job.ref)
     ]
-    async for letter in dead_letters_of(rt).of_job(job.ref):
+    async for letter in dead_letters_of(rt).of_job(job.ref, []):
         facts = {"chunk": letter.chunk, "code": letter.error_code}
         moments.append({"at": letter.dead_lettered_at, "event": "died", "facts": facts})
     claims = await claim_events(rt, job) if claims is None else claims

@@ -22,17 +22,20 @@ NEWEST = 200
 async def list_pipelines(rt: Runtime, tenant: str) -> list[dict[str, Any]]:
     """Return each pipeline that a worker has, an active job runs, or a pause names.
 
-    `workers` counts the live workers, `jobs` the active ones of the tenant's newest
-    jobs.
+    `workers` counts the live workers; None: this role cannot read their reports. `jobs`
+    counts the active ones of the tenant's newest jobs.
     """
     workers, jobs = Counter[str](), Counter[str]()
-    for report in await read_reports(rt.table):
+    # A role of one tenant cannot read the reports of workers.
+    reports = await if_readable(read_reports(rt.table))
+    for report in reports or ():
         if report.is_live(rt.clock()):
             workers.update(report.pipelines)
     async for job in newest_active(rt, tenant):
         jobs[job.pipeline] += 1
     states = {s.pipeline: s async for s in rt.pipelines.of_tenant(tenant)}
-    return documents(tenant, workers, jobs, states)
+    found = documents(tenant, workers, jobs, states)
+    return [row | {"workers": None} for row in found] if reports is None else found
 
 
 async def newest_active(rt: Runtime, tenant: str) -> AsyncIterator[Job]:
@@ -75,13 +78,13 @@ async def pause_one(
     """
     require_name(pipeline)
     paused = await pause_pipeline(rt, tenant, pipeline, actor=actor, reason=reason)
-    # A role of one tenant cannot read the reports of workers.
-    rows = await if_readable(list_pipelines(rt, tenant))
-    used = [row["pipeline"] for row in rows or () if row["workers"] or row["jobs"]]
+    rows = await list_pipelines(rt, tenant)
+    hidden = any(row["workers"] is None for row in rows)
+    used = [row["pipeline"] for row in rows if row["workers"] or row["jobs"]]
     return {
         **followed(paused),
         "replaced": paused.replaced and paused.replaced.document(),
-        "known": rows is None or pipeline in used or bool(paused.jobs),
+        "known": hidden or pipeline in used or bool(paused.jobs),
         "similar": similar_names(pipeline, used),
     }
 

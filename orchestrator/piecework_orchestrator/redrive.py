@@ -29,10 +29,11 @@ from piecework.runtime import Runtime
 from piecework.store.checkpoints import read_effects, read_work
 from piecework.store.compensations import FailedCompensation
 from piecework.store.completion import read_chunk
-from piecework.store.dead_letters import OPEN, Closing, DeadLetters
+from piecework.store.dead_letters import OPEN, Closing
 from piecework.store.order import has_settled, skipping
 from piecework.store.reopen import Patched
 from piecework_orchestrator.effects import IN_DOUBT
+from piecework_orchestrator.inspector import dead_letters_of
 from piecework_orchestrator.letters import read_payload
 from piecework_orchestrator.retry import (
     INCOMPLETE,
@@ -54,8 +55,7 @@ async def discard(
     chunks. The status of the job stays as it is. A chunk with an order key is skipped:
     the next chunk of its key goes on, if the job has not ended.
     """
-    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    count = 0
+    store, count = dead_letters_of(rt), 0
     try:
         for letter in letters:
             skip = (
@@ -336,8 +336,7 @@ def never_began(letter: DeadLetterRow) -> UsageError:
 
 async def is_open(rt: Runtime, ref: JobRef, letter: DeadLetterRow) -> bool:
     """Return whether a dead letter is still open; it was listed some time ago."""
-    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    now = await store.read(ref.chunk(letter.chunk), letter.gen)
+    now = await dead_letters_of(rt).read(ref.chunk(letter.chunk), letter.gen)
     return now is not None and now.state == OPEN
 
 
@@ -357,9 +356,8 @@ async def may_reopen_without_chunks(
 
 async def count_redriven_joins(rt: Runtime, request: RedriveRequest, gen: int) -> int:
     """Count the dead letters of the join that this generation has closed."""
-    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     joins = [letter for letter in request.letters if letter.ref.is_join]
-    now = [await store.read(letter.ref, letter.gen) for letter in joins]
+    now = [await dead_letters_of(rt).read(letter.ref, letter.gen) for letter in joins]
     return sum(letter is not None and letter.redriven_gen == gen for letter in now)
 
 

@@ -34,6 +34,8 @@ from piecework.domain.model import (
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.fan_in import start_finalizing
 from piecework.jobs.fan_out import (
+    Counter,
+    Progress,
     ProgressMark,
     fan_out,
     pause_with_pipeline,
@@ -41,11 +43,12 @@ from piecework.jobs.fan_out import (
 from piecework.runtime import Runtime
 from piecework.store.compensations import FailedCompensation
 from piecework.store.completion import all_chunks, read_chunk
-from piecework.store.dead_letters import DISCARDED, OPEN, Closing, DeadLetters
+from piecework.store.dead_letters import DISCARDED, OPEN, Closing
 from piecework.store.paid import usage_of
 from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
 from piecework.store.table import Action
 from piecework_orchestrator.inspector import (
+    dead_letters_of,
     job_facts,
     pause_command,
     require_not_deleted,
@@ -65,6 +68,7 @@ class RetryRequest:
             force, and a deadline that has passed is removed, because it would cancel
             the job again at once.
         rate: Chunks dispatched a second; None: all at once.
+        progress: Called with each step, as by a submit: read, written, sent.
     """
 
     ref: JobRef
@@ -72,6 +76,7 @@ class RetryRequest:
     reason: str
     deadline: float | None = None
     rate: float | None = None
+    progress: Progress = lambda *_: None
 
     @property
     def closing(self) -> Closing:
@@ -108,10 +113,9 @@ async def retry(rt: Runtime, request: RetryRequest) -> tuple[int, int]:
     """
     job = await require_reopenable(rt, request)
     # A large job may have very many chunks to reopen: only what is needed is kept.
-    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
     letters = {
         (letter.chunk, letter.gen): letter.to_close()
-        async for letter in store.of_job(request.ref)
+        async for letter in dead_letters_of(rt).of_job(request.ref)
     }
     to_reopen = []
     async for chunk in all_chunks(rt.table, request.ref, job.chunks):
@@ -123,6 +127,7 @@ async def retry(rt: Runtime, request: RetryRequest) -> tuple[int, int]:
             to_reopen.append(
                 ReopenRequest(chunk.to_reopen(), letter if is_open else None)
             )
+            request.progress("read", len(to_reopen))
     if not to_reopen and job.status in {JobStatus.PARTIAL, JobStatus.SUCCEEDED}:
         raise nothing_left(job)
     reopened, gen = await reopen(rt, job, to_reopen, request, "retried")
@@ -195,39 +200,27 @@ async def reopen(
         UsageError: `job.retry.incomplete`: another process ended the reopening, or a
             cancel did. What is reopened runs.
     """
+    by, why = request.actor, request.reason
     until = {} if request.deadline is None else {"deadline_at": iso(request.deadline)}
     if job.status is not JobStatus.REOPENING:
-        facts: dict[str, Any] = {
-            "reopened_by": request.actor,
-            "reopen_reason": request.reason,
-            **until,
-        }
+        facts: dict[str, Any] = {"reopened_by": by, "reopen_reason": why, **until}
         if usage := (await paid_by_joins(rt, job)).item:
             facts["join_usage"] = usage
         also = await close_join_letter(rt, job, request.closing)
         if await rt.transitions.reopen(job, facts, also) is None:
-            return await reopen(
-                rt,
-                await require_reopenable(rt, request),
-                to_reopen,
-                request,
-                event,
-            )
+            job = await require_reopenable(rt, request)
+            return await reopen(rt, job, to_reopen, request, event)
         job = await rt.jobs.read(request.ref) or job
     await remove_from_tallies(rt, job, [one.chunk.ref.chunk for one in to_reopen])
     rate = DispatchRate(request.rate, rt.clock()) if request.rate else None
-    reopened = await reopen_chunks(rt, job, to_reopen, request.closing, rate)
+    reopened = await reopen_chunks(rt, job, to_reopen, request, rate)
     is_short = len(reopened) < len(to_reopen)
     cut_short = is_short and not await is_reopening(rt, job)
     await rt.transitions.reopened(job, until)
     await pause_with_pipeline(rt, job)
-    await dispatch(rt, job, reopened, rate)
-    recorded: dict[str, Any] = {
-        "actor": request.actor,
-        "reason": request.reason,
-        "gen": job.gen,
-        "chunks": len(reopened),
-    }
+    await dispatch(rt, job, reopened, rate, request.progress)
+    recorded: dict[str, Any] = {"actor": by, "reason": why}
+    recorded |= {"gen": job.gen, "chunks": len(reopened)}
     await rt.jobs.record(request.ref, event, recorded)
     if cut_short:
         message = (
@@ -259,7 +252,7 @@ async def close_join_letter(rt: Runtime, job: Job, closing: Closing) -> list[Act
 
     A reopened job runs its join again.
     """
-    store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+    store = dead_letters_of(rt)
     letter = await store.read(job.ref.chunk(keys.JOIN_CHUNK), job.gen)
     if letter is None or letter.state != OPEN:
         return []
@@ -281,34 +274,39 @@ async def reopen_chunks(
     rt: Runtime,
     job: Job,
     to_reopen: Sequence[ReopenRequest],
-    closing: Closing,
+    request: RetryRequest,
     rate: DispatchRate | None,
 ) -> list[Chunk]:
     """Reopen the chunks that have not changed since they were read; return these.
 
     Each chunk's dead letter is closed in the same transaction.
     """
-    letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+    letters = dead_letters_of(rt)
     reopened: list[Chunk] = []
     mark = ProgressMark(rt, job)
     for one in to_reopen:
         await mark.write_if_due()
         slot = rate.slot(len(reopened)) if rate else None
         also = (
-            letters.redrive_actions(one.letter, job.gen, closing, one.patched)
+            letters.redrive_actions(one.letter, job.gen, request.closing, one.patched)
             if one.letter
             else []
         )
         reopening = Reopening(one.patched, slot, also, one.compensation)
         if await reopen_chunk(rt.table, one.chunk, job.gen, reopening):
             reopened.append(one.chunk)
+            request.progress("written", len(reopened))
         elif not await is_reopening(rt, job):
             break  # no other would be reopened
     return reopened
 
 
 async def dispatch(
-    rt: Runtime, job: Job, reopened: Sequence[Chunk], rate: DispatchRate | None
+    rt: Runtime,
+    job: Job,
+    reopened: Sequence[Chunk],
+    rate: DispatchRate | None,
+    progress: Progress = lambda *_: None,
 ) -> None:
     """Send the messages of reopened chunks.
 
@@ -322,12 +320,13 @@ async def dispatch(
     refs = [chunk.ref for chunk in reopened]
     blocked = {chunk.ref for chunk in reopened if chunk.blocked_by is not None}
     by_delay = rate.group_by_delay(refs, rt.clock()) if rate else {0: refs}
-    mark = ProgressMark(rt, job)
+    mark, sent = ProgressMark(rt, job), Counter("sent", progress)
     for seconds, due in by_delay.items():
         for some in batches([ref for ref in due if ref not in blocked]):
             await mark.write_if_due()
             messages = [Message.about(chunk, job.gen) for chunk in some]
             await rt.work.send(messages, to=job.queue, delay_s=seconds)
+            sent.add(len(some))
     if not refs:
         begun = await start_finalizing(rt, job.ref)
         if begun is not None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TypedDict
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef, iso
+from piecework.domain.records import UNREADABLE
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
-from piecework.store.dead_letters import OPEN, DeadLetters
-from piecework_orchestrator.inspector import require_job
+from piecework.store.dead_letters import OPEN
+from piecework_orchestrator.inspector import dead_letters_of, require_job
 from piecework_orchestrator.times import parse_span
 
 #: The least digits that name a fingerprint. Of 1,000 causes, two share them in 3 % of
@@ -85,23 +86,18 @@ async def select(
         message = "--chunk is valid only with --job."
         raise UsageError(message, next_step="Add --job JOB.")
     after = iso(rt.clock() - parse_span(s)) if (s := wanted.since) is not None else ""
-    found = [
-        letter
-        async for letter in candidates(rt, wanted, unreadable)
-        if wanted.matches(letter, after)
-    ]
+    if wanted.job is None:
+        letters = dead_letters_of(rt).all(rt.settings.tenant, unreadable)
+    else:
+        job = await require_job(rt, wanted.job)
+        letters = dead_letters_of(rt).of_job(job.ref, unreadable)
+    found = [letter async for letter in letters if wanted.matches(letter, after)]
+    if unreadable and wanted.chunks:
+        unreadable[:] = [ref for ref in unreadable if ref.chunk in wanted.chunks]
     return sorted(found, key=lambda letter: letter.dead_lettered_at, reverse=True)
 
 
-async def candidates(
-    rt: Runtime, wanted: Filter, unreadable: list[ChunkRef] | None
-) -> AsyncIterator[DeadLetterRow]:
-    """Yield the dead letters of the job, or of the tenant."""
-    letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-    if wanted.job is None:
-        found = letters.all(rt.settings.tenant, unreadable)
-    else:
-        job = await require_job(rt, wanted.job)
-        found = letters.of_job(job.ref, unreadable)
-    async for letter in found:
-        yield letter
+def left_out(chunks: Sequence[ChunkRef]) -> str:
+    """Return the text that names dead letters with damaged rows; empty: none."""
+    names = ", ".join(map(str, chunks))
+    return names and f"left out, because they cannot be read ({UNREADABLE}): {names}"

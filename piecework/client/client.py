@@ -39,7 +39,7 @@ from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.keys import TENANT_LIMIT, is_name
-from piecework.domain.model import JobRef
+from piecework.domain.model import ChunkRef, JobRef
 from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
 from piecework.jobs.budgeting import set_tenant_budget
@@ -293,13 +293,18 @@ class Client:
             yield JobFacts.read(document)
 
     async def dead_letters(
-        self, *, closed: bool = False, **filters: Unpack[LetterFilter]
+        self,
+        *,
+        closed: bool = False,
+        unreadable: list[ChunkRef] | None = None,
+        **filters: Unpack[LetterFilter],
     ) -> list[DeadLetterRow]:
         """Return the dead letters of all jobs that match, the newest first.
 
-        `closed`: redriven and discarded ones too.
+        `closed`: redriven and discarded ones too. `unreadable`: receives the chunks
+        whose dead letters cannot be read; None: one raises `runtime.record.unreadable`.
         """
-        return await select(self.runtime, Filter(closed=closed, **filters))
+        return await select(self.runtime, Filter(closed=closed, **filters), unreadable)
 
     async def causes(
         self, *, closed: bool = False, **filters: Unpack[LetterFilter]

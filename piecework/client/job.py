@@ -17,7 +17,7 @@ from piecework.client.views import ChunkError, Done, Failed, JobFacts, JobView
 from piecework.domain import values
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkStatus, Job, JobRef
+from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef
 from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
 from piecework.jobs.budgeting import set_budget
@@ -389,8 +389,16 @@ class JobHandle(Generic[R]):
         await set_budget(self.rt, job, cap, **who, progress=on_progress)
         return await self.facts()
 
-    async def retry(self, reason: str = "", deadline: Deadline | None = None) -> int:
+    async def retry(
+        self,
+        reason: str = "",
+        deadline: Deadline | None = None,
+        *,
+        on_progress: Progress = lambda *_: None,
+    ) -> int:
         """Reopen the chunks without a result of a job that has ended; return how many.
+
+        `on_progress`: called with each step, such as `read`, and its chunks so far.
 
         Raises:
             UsageError: `job.state.not_finished`; `job.retry.nothing_left`;
@@ -398,7 +406,7 @@ class JobHandle(Generic[R]):
         """
         await self._record()
         until = epoch_of(deadline, self.rt.clock())
-        request = RetryRequest(self.ref, self.actor, reason, until)
+        request = RetryRequest(self.ref, self.actor, reason, until, None, on_progress)
         count, _ = await retry(self.rt, request)
         return count
 
@@ -449,13 +457,15 @@ class JobHandle(Generic[R]):
     # ── dead letters and effects ──────────────────────────────────────────────
 
     async def dead_letters(
-        self, *, closed: bool = False, **filters: Unpack[LetterFilter]
+        self,
+        *,
+        closed: bool = False,
+        unreadable: list[ChunkRef] | None = None,
+        **filters: Unpack[LetterFilter],
     ) -> list[DeadLetterRow]:
-        """Return the dead letters that match, the newest first.
-
-        `closed`: redriven and discarded ones too.
-        """
-        return await select(self.rt, Filter(self.id, closed=closed, **filters))
+        """Return the dead letters that match; see `Client.dead_letters`."""
+        wanted = Filter(self.id, closed=closed, **filters)
+        return await select(self.rt, wanted, unreadable)
 
     async def dead_letter(self, chunk: int) -> Document:
         """Return the last dead letter of a chunk: error history, lineage and payload.

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from piecework.domain import keys
-from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.ladder import Climb
 from piecework.domain.model import Chunk, ChunkRef, Job, JobStatus
 from piecework.domain.rows import WorkerRow
@@ -29,7 +28,7 @@ from piecework.explain.finish_time import (
 from piecework.reading import Reading
 from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.completion import Tallies, chunks_of_group, read_chunk
-from piecework.store.dead_letters import OPEN
+from piecework.store.dead_letters import OPEN, read_letter
 from piecework.store.outbox import webhooks_of
 from piecework.store.workers import read_reports
 
@@ -91,7 +90,7 @@ class OpenLetters:
     """The open dead letters of a job, up to `MAX_LETTERS`.
 
     Attributes:
-        complete: Whether these are all.
+        complete: Whether all letters of the job were read.
         since: When the first of them was written, ISO 8601.
         stopped_keys: The order keys that they stop.
         climbs: The ladders of those whose next rung is ahead.
@@ -261,11 +260,12 @@ async def read_join(rt: Reading, job: Job) -> Chunk | None:
 async def read_letters(rt: Reading, job: Job) -> OpenLetters:
     """Return how many dead letters of a job are open; one request."""
     items = await rt.dead_letters.first(job.ref.pk, MAX_LETTERS + 1)
-    letters = [DeadLetterRow.read(item) for item in items]
+    damaged: list[ChunkRef] = []
+    letters = [read_letter(item, damaged) for item in items]
     open_ = [each for each in letters if each is not None and each.state == OPEN]
     return OpenLetters(
         len(open_),
-        len(items) <= MAX_LETTERS,
+        len(items) <= MAX_LETTERS and not damaged,
         min((letter.dead_lettered_at for letter in open_), default=""),
         frozenset({letter.order_key for letter in open_} - {""}),
         [climb for climb in map(Climb.of, open_) if climb is not None],

@@ -177,7 +177,7 @@ class DeadLetters:
         """Return the order keys of a job that an open dead letter stops."""
         if not job.is_ordered:
             return frozenset()
-        letters = [letter async for letter in self.of_job(job.ref)]
+        letters = [letter async for letter in self.of_job(job.ref, [])]
         open_ = {letter.order_key for letter in letters if letter.state == OPEN}
         return frozenset(open_ - {""})
 

@@ -21,7 +21,10 @@ from unittest import mock
 
 from piecework import runtime, telemetry
 from piecework.client import Client
+from piecework.errors import StoreError
+from piecework.explain.situation import ACCESS_DENIED
 from piecework.settings import Settings
+from piecework_orchestrator import pipelines
 from piecework_simulation.in_process import InProcessAws, worker_beside
 from tests.client.test_acts import words
 from tests.client.test_answer_links import asked, publishing
@@ -87,6 +90,7 @@ WALK: dict[str, Sequence[str]] = {
         "jobs resume JOB --reason why",
         "pipelines pause words --reason why",
         "pipelines pause words --reason more",
+        "pipelines list",
         "pipelines list",
         "pipelines resume words --reason why",
         "limits set fax --requests-per-minute 3 --reason why",
@@ -192,8 +196,11 @@ def run_all() -> Iterator[tuple[str, int, str, str]]:
     async def connect(_: Settings) -> AsyncIterator[Any]:
         yield present[0].runtime()
 
+    # The fourth reader of the reports is a role of one tenant.
+    reports = [[], [], [], StoreError("denied", code=ACCESS_DENIED)]
     with (
         mock.patch.object(runtime, "connect", connect),
+        mock.patch.object(pipelines, "read_reports", side_effect=reports),
         tempfile.TemporaryDirectory() as folder,
     ):
         rows = Path(folder) / "rows.jsonl"

@@ -228,6 +228,7 @@ def test_a_method_does_what_its_command_does(
     done = RUNNER.invoke(app, command.replace("JOB", "by-command").split())
     deployment.act("by-client", act)
     assert done.exit_code == 0, done.stderr
+    assert "retry" not in command or "\nsent " in done.stderr
     assert deployment.document("by-command") == deployment.document("by-client")
     assert deployment.document("by-client") != before
 

@@ -16,6 +16,8 @@ from piecework.errors import StoreError
 from piecework.explain.situation import ACCESS_DENIED
 from piecework.store.breakers import Breakers
 from piecework.store.table import Table
+from piecework_orchestrator.pipelines import list_pipelines
+from piecework_orchestrator.ui import overview
 from piecework_orchestrator.ui.grid import MAX_CELLS, make_grid
 from piecework_orchestrator.ui.pacing import Pacing
 from piecework_orchestrator.ui.reading import JobReads
@@ -118,6 +120,7 @@ async def test_an_ended_job_is_saved_and_read_until_its_costs_are_recorded(
     assert recorded is not early
     now += 3600
     assert recorded is await reads.table(record)
+    assert await reads.effects(record) is await reads.effects(record)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +205,7 @@ async def test_a_role_of_one_tenant_sees_what_it_may_read(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await deployment.submit("j-1", "one")
-    read = Table._pages
+    read, rt = Table._pages, deployment.client.runtime
 
     def only_own(table: Table, send: Any, request: dict[str, Any]) -> Any:
         pk = request.get("ExpressionAttributeValues", {}).get(":pk", {"S": ""})["S"]
@@ -222,6 +225,40 @@ async def test_a_role_of_one_tenant_sees_what_it_may_read(
         path = "/actions/pause-pipeline?pipeline=word-count"
         _, done = await page.post(path, reason="a look")
         assert "1 job of pipeline word-count paused." in done
+    [row] = await list_pipelines(rt, rt.settings.tenant)
+    assert (row["jobs"], row["workers"]) == (1, None)
+
+
+async def test_a_damaged_letter_is_named_on_each_page(deployment: Deployment) -> None:
+    letters = deployment.client.runtime.dead_letters
+    job = await deployment.submit("j-1", "broken 0", "broken 1")
+    async with deployment.worker():
+        await job.wait(timeout=20)
+    damage: dict[str, Any] = {"update": "SET error_history = :n", "values": {"n": 1}}
+    sk = keys.dead_letter_sk(0, 1)
+    await letters.update(letters.action("Update", job.ref.pk, sk, **damage))
+    async with serve(deployment.client) as page:
+        for path in (f"/?token={TOKEN}", "/dead-letters", "/jobs/j-1"):
+            status, text = await page.get(path)
+            named = "(runtime.record.unreadable): j-1/0." in text
+            assert (status, named) == (200, True)
+        _, text = await page.get("/actions/discard?job=j-1")
+    assert "1 open dead letter" in text
+    found, *_ = (await job.explain())["findings"]
+    assert found["message"].startswith("At least 1 dead letter is open. Later ones")
+
+
+async def test_the_first_page_reads_past_deleted_jobs(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "MAX_JOBS", 1)
+    await deployment.submit("j-1", "one")
+    newest = await deployment.submit("j-2", "one")
+    await newest.cancel("why")
+    await newest.delete("why")
+    async with serve(deployment.client) as page:
+        _, text = await page.get(f"/?token={TOKEN}")
+    assert 'href="/jobs/j-1"' in text
 
 
 async def test_the_page_of_a_chunk_draws_its_attempts_waits_and_takeovers() -> None:

@@ -33,8 +33,8 @@ def delete_job(
         handle = client.job(job)
         facts = await handle.facts()
         if not facts.status.gone:
-            letters = len(await handle.dead_letters()) if facts.ended else 0
-            lost = f", with {letters} open dead letters" if letters else ""
+            open_ = await handle.dead_letters(unreadable=[]) if facts.ended else []
+            lost = f", with {len(open_)} open dead letters" if open_ else ""
             what = f"Delete job {job} ({facts.status}, {facts.chunks} chunks{lost})"
             await confirm(f"{what} for good", out, yes=yes)
         if facts.chunks > MAX_COUNTED_CHUNKS:

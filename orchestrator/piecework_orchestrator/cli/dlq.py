@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef
+from piecework.domain.records import UNREADABLE
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.dlq_select import (
     AllOption,
@@ -28,6 +30,7 @@ from piecework_orchestrator.cli.options import (
     parse_chunk,
 )
 from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.progress import DEAD_LETTERS_LEFT, OK
 from piecework_orchestrator.cli.run import run_connected
 from piecework_orchestrator.cli.views.dead_letters import (
     group_columns,
@@ -42,7 +45,7 @@ from piecework_orchestrator.letters import (
     letter_lines,
     write_letters,
 )
-from piecework_orchestrator.selection import Filter, select
+from piecework_orchestrator.selection import Filter, left_out, select
 
 
 def list_letters(
@@ -80,10 +83,17 @@ async def select_readable(
     """Return the dead letters that match; name those whose rows cannot be read."""
     unreadable = list[ChunkRef]()
     found = await select(rt, wanted, unreadable)
-    if unreadable:
-        names = ", ".join(map(str, unreadable))
-        out.tell(f"not listed, because their rows cannot be read: {names}")
+    tell_unreadable(out, unreadable)
     return found
+
+
+def tell_unreadable(out: Output, unreadable: Sequence[ChunkRef]) -> int:
+    """Name dead letters that were left out; return the exit code."""
+    if not unreadable:
+        return OK
+    out.tell(left_out(unreadable))
+    out.tell(f"next: piecework explain-code {UNREADABLE}")
+    return DEAD_LETTERS_LEFT
 
 
 def show_letter(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from piecework.client import Client
+from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.dlq_select import (
     ChunkOption,
     CodeOption,
@@ -20,7 +21,7 @@ from piecework_orchestrator.cli.dlq_select import (
 )
 from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
 from piecework_orchestrator.cli.output import Column, Output
-from piecework_orchestrator.cli.progress import DEAD_LETTERS_LEFT, OK
+from piecework_orchestrator.cli.progress import DEAD_LETTERS_LEFT
 from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.views.dead_letters import (
     compensation_columns,
@@ -59,7 +60,8 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
 
     Only the stages whose compensation failed run it again; their answered calls are
     not repeated. The chunk then has a new dead letter, to be redriven or discarded. A
-    job that cannot be reopened now is skipped, and the exit code is 5.
+    job that cannot be reopened now is skipped, and so is a dead letter that cannot be
+    read: the exit code is 5.
     """
 
     async def run(client: Client, out: Output) -> int:
@@ -73,7 +75,7 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
             out.rows(lines, compensation_columns(), "")
             word = "resolved" if outcome else "compensated again"
             out.say(f"{selection} would be {word}; nothing was changed")
-            return OK
+            return tell_unreadable(out, selection.unreadable)
         require_reason(reason, "compensate", selection)
         what = f"Record as {outcome}:" if outcome else "Compensate again:"
         await confirm(f"{what} {selection}", out, yes=yes)
@@ -88,6 +90,7 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
             first = done[0]["job"]
             listed = f"next: piecework dlq list --job {first}"
             out.say(listed if outcome else f"next: piecework jobs watch {first}")
-        return DEAD_LETTERS_LEFT if len(done) < len(selection.by_job) else OK
+        left = tell_unreadable(out, selection.unreadable)
+        return DEAD_LETTERS_LEFT if len(done) < len(selection.by_job) else left
 
     run_client(run, output)

@@ -15,6 +15,7 @@ from piecework.errors import UsageError
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.runtime import Runtime
 from piecework_orchestrator.canary import Verdict, WaveResult
+from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.dlq_edit import (
     NewPayloads,
     make_edit,
@@ -126,7 +127,8 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
     """Redrive dead letters after a fix.
 
     Their chunks are processed again, in a new generation of their job. A job that
-    cannot be reopened now is skipped, and the exit code is 5.
+    cannot be reopened now is skipped, and so is a dead letter that cannot be read: the
+    exit code is 5.
     """
 
     async def run(client: Client, out: Output) -> int:
@@ -144,12 +146,13 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         if dry_run:
             await remark_on_skipped(rt, selection, out.say)
             show_redrive(rt, out, selection, payloads)
-            return OK
+            return tell_unreadable(out, selection.unreadable)
         require_reason(reason, "redrive", selection)
         await confirm(f"Redrive {selection}", out, yes=yes)
-        if canary:
-            return await redrive_in_waves(client, out, selection, reason, options)
-        return await redrive_at_once(client, out, selection, reason, options)
+        perform = redrive_in_waves if canary else redrive_at_once
+        ended = await perform(client, out, selection, reason, options)
+        left = tell_unreadable(out, selection.unreadable)
+        return ended or left
 
     run_client(run, output)
 

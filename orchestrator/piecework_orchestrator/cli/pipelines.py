@@ -27,8 +27,11 @@ def list_pipelines(output: OutputOption = Format.TABLE) -> None:
             Column("ACTIVE JOBS", "jobs", right=True),
             Column("PAUSED", pause_text, shrinks=True),
         ]
-        empty = "no worker runs, and no job is active; next: piecework worker --help"
-        out.rows(await client.pipelines(), columns, empty)
+        empty = "no worker or active job is known; next: piecework worker --help"
+        found = await client.pipelines()
+        out.rows(found, columns, empty)
+        if out.table and any(row["workers"] is None for row in found):
+            out.say("this AWS role cannot read the workers, which serve all tenants")
 
     run_client(run, output)
 

@@ -82,9 +82,9 @@ BAR_EVERY_S = 0.1
 
 @contextmanager
 def show_steps(out: Output, total: int | None = None) -> Iterator[fan_out.Progress]:
-    """Yield a callback that shows the progress of a submit, or of a cancel.
+    """Yield a callback that shows the progress of a submit, a retry or a cancel.
 
-    A submit counts its chunks first; a cancel has one step, and `total` chunks.
+    A submit and a retry count first; a cancel has one step, and `total` chunks.
     """
     if not out.table:
         yield lambda *_: None

@@ -11,6 +11,7 @@ from piecework_orchestrator.cli.options import (
     ReasonOption,
 )
 from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
 
@@ -31,7 +32,8 @@ def retry_job(
 
     async def run(client: Client, out: Output) -> None:
         handle = client.job(job)
-        count = await handle.retry(reason, deadline or None)
+        with show_steps(out) as progress:
+            count = await handle.retry(reason, deadline or None, on_progress=progress)
         facts = await handle.facts()
         out.say(f"{count} chunks are reopened in generation {facts.gen}")
         show_facts(out, facts)

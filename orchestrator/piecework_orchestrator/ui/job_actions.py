@@ -43,7 +43,7 @@ async def preview_reopen(client: Client, subject: Subject) -> Preview:
     """Count the chunks without a result; those that were discarded stay dead."""
     job = client.job(subject.job)
     view = await job.view()
-    letters = await job.dead_letters(closed=True)
+    letters = await job.dead_letters(closed=True, unreadable=[])
     closed = (one for one in letters if one.state == DISCARDED and not one.ref.is_join)
     discarded = len({one.chunk for one in closed})
     left = view.chunks - view.counts.get(ChunkStatus.SUCCEEDED, 0) - discarded
@@ -91,7 +91,7 @@ async def resume(client: Client, subject: Subject, fields: Fields) -> str:
 async def preview_delete(client: Client, subject: Subject) -> Preview:
     """Count what a deletion removes."""
     job = client.job(subject.job)
-    view, letters = await job.view(), await job.dead_letters()
+    view, letters = await job.view(), await job.dead_letters(unreadable=[])
     results = view.counts.get(ChunkStatus.SUCCEEDED, 0)
     data = f"{count(view.chunks, 'chunk')} with {count(results, 'result')}"
     sentences = [

@@ -30,10 +30,9 @@ SHOWN: Final = "shown"
 
 
 async def letters_of(client: Client, subject: Subject) -> list[DeadLetterRow]:
-    """Return the open dead letters of a subject, the newest first."""
-    if subject.job:
-        return await client.job(subject.job).dead_letters(**subject.filters)
-    return await client.dead_letters(**subject.filters)
+    """Return the open dead letters of a subject that can be read, the newest first."""
+    of = client.job(subject.job) if subject.job else client
+    return await of.dead_letters(unreadable=[], **subject.filters)
 
 
 async def shown_letters(

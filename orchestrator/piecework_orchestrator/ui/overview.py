@@ -12,7 +12,7 @@ from typing import Final
 from piecework.aws.work_queues import NOT_DEPLOYED
 from piecework.client import Client
 from piecework.domain import keys
-from piecework.domain.model import JobRef, iso
+from piecework.domain.model import ChunkRef, JobRef, iso
 from piecework.domain.rows import WorkerRow
 from piecework.errors import SchemaTooNewError, StoreError
 from piecework.explain.situation import if_readable, read_situation
@@ -30,6 +30,8 @@ from piecework_orchestrator.inspector import (
     job_facts,
     progress_of,
 )
+from piecework_orchestrator.letters import group_by_cause
+from piecework_orchestrator.selection import left_out
 from piecework_orchestrator.ui.costs import bill_of
 from piecework_orchestrator.ui.pacing import Pacing
 
@@ -37,6 +39,8 @@ from piecework_orchestrator.ui.pacing import Pacing
 PAGE_UNITS, EXPLAIN_UNITS, COST_UNITS = 0.4, 0.05, 0.2
 #: The newest jobs that are listed, and active ones that are explained.
 MAX_JOBS, MAX_EXPLAINED = 50, 5
+#: The newest jobs, deleted ones included, that are read to find those.
+MAX_READ: Final = 500
 #: Chunks of today's jobs whose cost is read; a sixteenth of a read unit each.
 MAX_COST_CHUNKS: Final = 20_000
 MINUTE_S: Final = 60
@@ -82,9 +86,9 @@ class Overview:
 
     async def _read(self) -> Document:
         """Read the jobs, the causes of open dead letters, and the fleet."""
-        jobs, causes, fleet, reports, hooks = await asyncio.gather(
+        jobs, (causes, left), fleet, reports, hooks = await asyncio.gather(
             self._jobs(),
-            if_readable(self.client.causes()),
+            read_causes(self.client),
             if_readable(read_fleet(self.rt.table)),
             if_readable(read_reports(self.rt.table)),
             if_readable(webhooks_of(self.rt.table, self.rt.settings.tenant)),
@@ -107,6 +111,7 @@ class Overview:
         return {
             "jobs": jobs,
             "causes": causes,
+            "left_out": left,
             "letters": sum(cause["count"] for cause in causes or ()),
             "queue_depth": await self._depth(reports or ()),
             "dependencies": None if fleet is None else dependencies(fleet),
@@ -148,13 +153,15 @@ class Overview:
 
     async def _jobs(self) -> list[Document]:
         """Return the newest jobs, the newest first."""
-        refs: list[JobRef] = []
-        async for ref in self.rt.jobs.listed(self.rt.settings.tenant, "*", ""):
-            refs.append(ref)
-            if len(refs) == MAX_JOBS:
+        found: list[Document] = []
+        left = MAX_READ
+        async for ref in self.rt.jobs.listed(self.rt.settings.tenant):
+            if job := await self._job(ref):
+                found.append(job)
+            left -= 1
+            if len(found) == MAX_JOBS or not left:
                 break
-        found = [await self._job(ref) for ref in refs]
-        return [job for job in found if job]
+        return found
 
     async def _job(self, ref: JobRef) -> Document:
         """Return a job with its progress; empty: it cannot be read."""
@@ -167,6 +174,7 @@ class Overview:
         except SchemaTooNewError:
             return {}
         if job is None or job.status.gone:
+            self._ended[ref.job] = now, {}
             return {}
         facts = job_facts(job, now) | await progress_of(self.rt, job)
         facts["ended"] = job.status.ended
@@ -235,6 +243,13 @@ class Overview:
             state=(job["gen"], job["status"], final),
             final=final,
         )
+
+
+async def read_causes(client: Client) -> tuple[list[Document] | None, str]:
+    """Return the causes of open dead letters, and which letters cannot be read."""
+    damaged: list[ChunkRef] = []
+    letters = await if_readable(client.dead_letters(unreadable=damaged))
+    return None if letters is None else group_by_cause(letters), left_out(damaged)
 
 
 def dependencies(fleet: FleetRecord) -> list[Document]:

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from piecework.client import Client
 from piecework.domain.keys import JOIN_CHUNK
-from piecework.domain.model import Job
+from piecework.domain.model import ChunkRef, Job
 from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
 from piecework.errors.codes import REGISTRY
 from piecework.explain.situation import if_readable
@@ -30,12 +30,13 @@ from piecework_orchestrator.inspector import (
 )
 from piecework_orchestrator.letters import chunk_name, dead_letter_document
 from piecework_orchestrator.results import ended_chunks, result_json
+from piecework_orchestrator.selection import left_out
 from piecework_orchestrator.timeline import chunk_timeline
 from piecework_orchestrator.ui.access import Access
 from piecework_orchestrator.ui.action import NAMES, Action, Subject
 from piecework_orchestrator.ui.actions import ACTIONS, offered_to
 from piecework_orchestrator.ui.grid import make_grid
-from piecework_orchestrator.ui.overview import Overview, read_workers
+from piecework_orchestrator.ui.overview import Overview, read_causes, read_workers
 from piecework_orchestrator.ui.pacing import POLL_S, Pacing
 from piecework_orchestrator.ui.question_actions import MAX_QUESTIONS, list_questions
 from piecework_orchestrator.ui.reading import JobReads, read_values
@@ -154,8 +155,8 @@ class Pages:
 
     async def dead_letters(self, _: Request) -> Response:
         """Show the open dead letters by cause."""
-        causes = await if_readable(self.client.causes())
-        return self._page("dead_letters.html", causes=causes)
+        causes, left = await read_causes(self.client)
+        return self._page("dead_letters.html", causes=causes, left_out=left)
 
     async def questions(self, request: Request) -> Response:
         """Show the open questions of the tenant, or of a job."""
@@ -241,15 +242,17 @@ class Pages:
         record, facts = await self.jobs.record(request.path_params["job"])
         # One after the other: the meter tells what each read takes.
         parts = await self._parts(record, facts)
-        handle = self.client.job(record.ref.job)
-        effects = [row async for row in handle.effects()] if record.status.ended else []
+        effects = await self.jobs.effects(record) if record.status.ended else []
         events = await job_events(rt, record, parts["table"].claims)
-        letters = await handle.dead_letters()
+        damaged: list[ChunkRef] = []
+        job = self.client.job(record.ref.job)
+        letters = await job.dead_letters(unreadable=damaged)
         return {
             **parts,
             "events": events,
             "effects": effects,
             "letters": len(letters),
+            "left_out": left_out(damaged),
             "is_open": not record.status.ended,
             "offered": offered_to(parts["job"]["status"]),
             "refresh_s": self.jobs.refresh_s(record),

@@ -25,6 +25,7 @@ from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.paid import Paid, usage_of
 from piecework_orchestrator.cost.job import is_recorded
+from piecework_orchestrator.effects import effects_in_doubt
 from piecework_orchestrator.events import ClaimEvents
 from piecework_orchestrator.inspector import (
     Document,
@@ -117,9 +118,19 @@ class JobReads:
             final=final,
         )
 
+    async def effects(self, job: Job) -> list[Document]:
+        """Return the effects in doubt of an ended job, as they were read last."""
+
+        async def read() -> list[Document]:
+            return [row async for row in effects_in_doubt(self.rt, job)]
+
+        key = ("effects", job.ref.job)
+        return await self.pacing.get(key, read, CHUNK_UNITS, state=job.gen)
+
     def forget(self, job: str) -> None:
         """Read a job again at the next request: an operator changed it."""
         self.pacing.forget(("record", job))
+        self.pacing.forget(("effects", job))
 
     def refresh_s(self, job: Job) -> float:
         """Return the seconds after which the chunks of a job are read again."""

@@ -15,7 +15,7 @@ from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.model import JobRef
 from piecework.errors import StoreError, UsageError
 from piecework.settings import Settings
-from piecework.store.dead_letters import Closing
+from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.jobs import Jobs
 from piecework_orchestrator import canary as waving
 from piecework_orchestrator import redrive as redriving
@@ -91,7 +91,7 @@ async def test_a_discard_that_an_outage_ends_is_recorded(
         yield from make_request(deployment).letters
         raise StoreError("gone")
 
-    monkeypatch.setattr(redriving.DeadLetters, "discard", note)
+    monkeypatch.setattr(DeadLetters, "discard", note)
     monkeypatch.setattr(Jobs, "record", note)
     rt, found = deployment.runtime(Settings()), cast("Any", letters())
     with pytest.raises(StoreError):

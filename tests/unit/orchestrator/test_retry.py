@@ -109,8 +109,11 @@ async def test_reopening_many_chunks_reports_progress(
     to_reopen = [
         ReopenRequest(Chunk.read(REF.of.chunk(number), DEAD)) for number in range(5)
     ]
-    reopened = await reopen_chunks(rt, JOB, to_reopen, Closing("me", "why"), None)
+    told: list[tuple[str, int]] = []
+    request = RetryRequest(REF.of, "me", "why", None, None, lambda *s: told.append(s))
+    reopened = await reopen_chunks(rt, JOB, to_reopen, request, None)
     assert 5 == len(reopened)
+    assert told == [("written", n) for n in range(1, 6)]
     assert SHOWN == rt.shown
 
 
@@ -123,8 +126,10 @@ async def test_removing_many_groups_from_the_tallies_reports_progress() -> None:
 async def test_dispatching_many_chunks_reports_progress() -> None:
     rt: Any = Slow()
     chunks = [Chunk.read(REF.of.chunk(number), DEAD) for number in range(41)]
-    await dispatch(rt, JOB, chunks, None)
+    told: list[tuple[str, int]] = []
+    await dispatch(rt, JOB, chunks, None, lambda *step: told.append(step))
     assert list(range(41)) == rt.sent
+    assert told == [("sent", n) for n in (10, 20, 30, 40, 41)]
     assert SHOWN == rt.shown
 
 

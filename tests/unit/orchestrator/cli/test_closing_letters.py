@@ -77,6 +77,22 @@ def test_an_unconfirmed_discard_changes_nothing(
     assert expected in done.stderr
 
 
+@pytest.mark.parametrize("verb", ["redrive", "discard"])
+def test_a_damaged_letter_is_named_and_the_others_are_closed(
+    run: Run, deployment: Deployment, discarded: Any, redriven: Any, verb: str
+) -> None:
+    deployment.letter("a", 1, error_history=1)
+    done = run("dlq", verb, *WHY)
+    named = "left out, because they cannot be read (runtime.record.unreadable): a/1\n"
+    assert (5, True) == (done.exit_code, named in done.stderr)
+    closed = [chunks for _, chunks, _ in discarded]
+    closed += [[letter.chunk for letter in one.letters] for one in redriven]
+    assert [{0, 2}] == [set(each) for each in closed]
+    assert 0 == run("dlq", verb, "--job", "a", "--chunk", "0", *WHY).exit_code
+    only = run("dlq", verb, "--job", "a", "--chunk", "1", *WHY)
+    assert (2, True) == (only.exit_code, named[:-1] in only.stderr)
+
+
 def test_a_discarded_letter_shows_its_actor_and_reason(
     run: Run, deployment: Deployment
 ) -> None:

@@ -25,7 +25,7 @@ USAGE = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak; 0 if no promise was broken."""
+    """Soak; 0 if no rule was broken."""
     asked = parse(arguments)
     if asked.judge:
         return look_again(Path(asked.judge))
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(asked.folder or tempfile.mkdtemp(prefix="soak-"))
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        say(f"{folder} holds another soak's records: they would be judged, too")
+        say(f"{folder} has another soak's records: they would be judged, too")
         return USAGE
     say(f"seed {plan.seed}; logs and ledger in {folder}")
     try:
@@ -89,8 +89,8 @@ def tell(verdict: Verdict) -> list[str]:
     for figure in verdict.figures():
         say(figure)
     broken = [*verdict.broken(), *verdict.late(), *verdict.unproven()]
-    for promise in broken[:MOST_TOLD]:
-        say(f"BROKEN: {promise}")
+    for rule in broken[:MOST_TOLD]:
+        say(f"BROKEN: {rule}")
     if len(broken) > MOST_TOLD:
         say(f"and {len(broken) - MOST_TOLD} more")
     return broken

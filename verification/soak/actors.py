@@ -1,4 +1,4 @@
-"""Who takes part in a soak: those who work, who ask, who strike, and who watches."""
+"""The parts of a soak: the fleet, submits, disruptions, and the record of changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from piecework.settings import Settings, load_settings
 from piecework_orchestrator.demo.processes import isolated_environ
 from piecework_orchestrator.embedded.deploy import make_client
 from verification.soak.changes import Changes, open_stream
-from verification.soak.crew import Crew
+from verification.soak.fleet import Fleet
 from verification.soak.killer import Killer
 from verification.soak.plan import Plan
 from verification.soak.site import CHANGES, TABLE, Site
@@ -26,19 +26,19 @@ class Actors:
     site: Site
     settings: Settings
     changes: Changes
-    crew: Crew
+    fleet: Fleet
     traffic: Traffic
     killer: Killer
 
-    def note_blows(self) -> None:
-        """Write down what was done, and whom it met."""
+    def note_disruptions(self) -> None:
+        """Write down what was done, and whom it hit."""
         lines: list[dict[str, Any]] = [
-            {"at": at, "blow": blow} for blow, at in self.killer.dealt
+            {"at": at, "disruption": name} for name, at in self.killer.done
         ]
-        lines += [{"at": d.at, "killed": d.worker} for d in self.crew.deaths]
+        lines += [{"at": d.at, "killed": d.worker} for d in self.fleet.deaths]
         lines.sort(key=lambda line: float(line["at"]))
         text = "".join(f"{json.dumps(line)}\n" for line in lines)
-        (self.site.folder / "blows.jsonl").write_text(text)
+        (self.site.folder / "disruptions.jsonl").write_text(text)
 
     def left_in_dead_letter_queue(self) -> int:
         """Return how many messages SQS gave up that nobody has looked at yet."""
@@ -53,14 +53,14 @@ def gather(plan: Plan, site: Site) -> Actors:
     with isolated_environ(site.calm):
         settings = load_settings()
     changes = open_stream(site.emulator, TABLE, site.folder / CHANGES)
-    crew = Crew(site, plan.workers)
+    fleet = Fleet(site, plan.workers)
     # So few chunks are open at once that no queue hides a slow takeover.
     window = plan.workers * settings.max_chunks * 3 // 2
     traffic = Traffic(site, plan, changes, window)
     queue = queue_url(site, settings.work_queue)
-    killer = Killer(plan, crew, changes, traffic, queue, plan.rng("killer"))
-    traffic.struck = killer.share
-    return Actors(site, settings, changes, crew, traffic, killer)
+    killer = Killer(plan, fleet, changes, traffic, queue, plan.rng("killer"))
+    traffic.share_done = killer.share
+    return Actors(site, settings, changes, fleet, traffic, killer)
 
 
 def queue_url(site: Site, name: str) -> str:

@@ -23,8 +23,8 @@ from verification.soak.record import (
     Change,
     Effect,
     Limits,
+    LogEvent,
     Record,
-    Said,
     Violation,
 )
 from verification.soak.row_rules import ROW_RULES
@@ -42,11 +42,11 @@ RULES: dict[str, tuple[str, Rule]] = {
 #: What the simulator's invariants find goes by this name.
 SIMULATED = "invariants"
 #: At the same millisecond: what was written, then who acted on it or told of it.
-ORDER = {Change: 0, Effect: 1, Ack: 2, Said: 3}
+ORDER = {Change: 0, Effect: 1, Ack: 2, LogEvent: 3}
 
 
 def check(records: Iterable[Record], limits: Limits) -> list[Violation]:
-    """Return every broken promise of a history that has come to its end."""
+    """Return every broken invariant of a history that has ended."""
     world, simulated = World(limits), SimulatorInvariants(limits)
     found: list[Violation] = []
     for record in sorted(records, key=position):
@@ -81,7 +81,7 @@ def rules_for(record: Record) -> dict[str, tuple[str, Rule]]:
             return EFFECT_RULES
         case Ack():
             return ACK_RULES
-        case Said():
+        case LogEvent():
             return LOG_RULES
         case Change(kind="CHUNK"):
             return {**ANY_RULES, **CHUNK_RULES}
@@ -96,7 +96,7 @@ def where(record: Record) -> str:
     match record:
         case Change(pk=pk, sk=sk):
             return f"{pk} {sk}"
-        case Said(worker=worker, event=event, fields=fields):
+        case LogEvent(worker=worker, event=event, fields=fields):
             return f"{worker} {event} {fields.get('job')}/{fields.get('chunk')}"
         case _:
             return f"{record.job}/{record.chunk}"

@@ -13,17 +13,17 @@ from verification.soak.world import CHUNK_ENDED, JOB_ENDED, NOTHING, Rule, World
 FACTS = ("pipeline", "chunks", "manifest", "manifest_sha256")
 
 
-def job_gen_rises(world: World, change: Change) -> Iterator[str]:
-    """I4: by one with each resume, and at no other time."""
+def generation_rises(world: World, change: Change) -> Iterator[str]:
+    """I4: by one with each reopening, and at no other time."""
     old, new = world.old(change), change.new
     if old is None or new is None:
         return
-    resumed = new["status"] == "REOPENING" and old["status"] != "REOPENING"
-    if new["gen"] != old["gen"] + resumed:
+    reopened = new["status"] == "REOPENING" and old["status"] != "REOPENING"
+    if new["gen"] != old["gen"] + reopened:
         yield f"generation {old['gen']} -> {new['gen']} on its way to {new['status']}"
 
 
-def facts_stay(world: World, change: Change) -> Iterator[str]:
+def facts_do_not_change(world: World, change: Change) -> Iterator[str]:
     """I1: nobody changes what the job is."""
     old, new = world.old(change), change.new
     if old is None or new is None:
@@ -33,7 +33,7 @@ def facts_stay(world: World, change: Change) -> Iterator[str]:
         yield f"other {', '.join(changed)}"
 
 
-def ends_whole(world: World, change: Change) -> Iterator[str]:
+def job_ends_after_its_chunks(world: World, change: Change) -> Iterator[str]:
     """I12: a job ends, or comes to its join, when every chunk has ended."""
     new = change.new or NOTHING
     if not becomes(world, change, {"FINALIZING", *JOB_ENDED}):
@@ -43,13 +43,13 @@ def ends_whole(world: World, change: Change) -> Iterator[str]:
         number for number, item in chunks.items() if item["status"] not in CHUNK_ENDED
     ]
     if alive:
-        yield f"{new['status']} while chunk {min(alive)} is at work"
+        yield f"{new['status']} while chunk {min(alive)} is open"
     cancelled = new["status"] == "CANCELLED"  # its submit may have been cut off
     if len(chunks) != new["chunks"] and not cancelled:
         yield f"{new['status']} with {len(chunks)} chunks of {new['chunks']}"
 
 
-def ends_truthfully(world: World, change: Change) -> Iterator[str]:
+def job_counts_its_chunks(world: World, change: Change) -> Iterator[str]:
     """I12, I15: its status and its counts are those of its chunks."""
     new = change.new or NOTHING
     if not becomes(world, change, JOB_ENDED):
@@ -59,7 +59,7 @@ def ends_truthfully(world: World, change: Change) -> Iterator[str]:
     if new["status"] == "CANCELLED":
         told["CANCELLED"] -= new["chunks"] - counts.total()  # never written
     if +told != counts:
-        yield f"tells of {dict(told)}, and has {dict(counts)}"
+        yield f"stores {dict(told)}, and has {dict(counts)}"
     succeeded = counts["SUCCEEDED"]
     if new["status"] == "SUCCEEDED" and succeeded != new["chunks"]:
         yield f"SUCCEEDED with {succeeded} of {new['chunks']}"
@@ -80,8 +80,8 @@ def plain_chunks(world: World, change: Change) -> dict[int, Item]:
 
 
 JOB_RULES: dict[str, tuple[str, Rule]] = {
-    "job-gen-rises": ("I4", job_gen_rises),
-    "facts-stay": ("I1", facts_stay),
-    "ends-whole": ("I12", ends_whole),
-    "ends-truthfully": ("I15", ends_truthfully),
+    "generation-rises": ("I4", generation_rises),
+    "facts-do-not-change": ("I1", facts_do_not_change),
+    "job-ends-after-its-chunks": ("I12", job_ends_after_its_chunks),
+    "job-counts-its-chunks": ("I15", job_counts_its_chunks),
 }

@@ -17,7 +17,7 @@ UNDONE_BY = {"reserve": "release", "hold": "drop"}
 STANDING = ("charge", "deliver")
 DONE = (*UNDONE_BY, *STANDING)
 #: What "a person has to" look at before the chunk is taken up again.
-FOR_A_PERSON = (CompensationResult.FAILED, CompensationResult.ABANDONED)
+FOR_AN_OPERATOR = (CompensationResult.FAILED, CompensationResult.ABANDONED)
 #: What stands for certain where a chunk died at its pivot or behind it.
 BEFORE_THE_END = {
     CompensationResult.PIVOT_UNKNOWN: ("reserve", "hold"),
@@ -37,14 +37,14 @@ def read_ledger(path: Path) -> list[Effect]:
 def settle_up(
     effects: Iterable[Effect],
     chunks: Mapping[str, Mapping[int, Item]],
-    left_to_a_person: Collection[tuple[str, int]] = (),
+    for_an_operator: Collection[tuple[str, int]] = (),
 ) -> list[str]:
     """Return every chunk whose effects are not those of its end, in words.
 
     Args:
         effects: The outside ledger.
         chunks: The chunks of the saga's jobs, as they ended.
-        left_to_a_person: Those whose undoing failed once: what stands of them is for
+        for_an_operator: Those whose undoing failed once: what stands of them is for
             a person to find out, also if they were taken up again without asking one.
     """
     counts: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
@@ -59,18 +59,18 @@ def settle_up(
         for said in wrong(
             chunk,
             counts[job, number],
-            {0, 1} if (job, number) in left_to_a_person else set(),
+            {0, 1} if (job, number) in for_an_operator else set(),
         )
     ]
 
 
-def left_to_a_person(changes: Iterable[Change]) -> set[tuple[str, int]]:
+def for_an_operator(changes: Iterable[Change]) -> set[tuple[str, int]]:
     """Return the chunks of which an undoing failed, or killed its worker too often."""
     return {
         (change.job, change.chunk or 0)
         for change in changes
         if change.kind == "CHUNK"
-        and (change.new or NOTHING).get("compensation") in FOR_A_PERSON
+        and (change.new or NOTHING).get("compensation") in FOR_AN_OPERATOR
     }
 
 

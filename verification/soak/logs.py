@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from piecework.domain.model import moment
-from verification.soak.record import Ack, Said
+from verification.soak.record import Ack, LogEvent
 
 
-def read_logs(folder: Path, pattern: str) -> list[Said]:
+def read_logs(folder: Path, pattern: str) -> list[LogEvent]:
     """Read the events of all workers; a killed one may leave half a line."""
     return [
-        Said(
+        LogEvent(
             moment(line["timestamp"]), str(line.get("worker", "")), line["event"], line
         )
         for path in sorted(folder.glob(pattern))

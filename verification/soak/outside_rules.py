@@ -12,7 +12,7 @@ from piecework.domain.keys import (
     WORKERS_PK,
 )
 from piecework_simulation.invariants.checker import is_swept
-from verification.soak.record import Ack, Change, Effect, Said
+from verification.soak.record import Ack, Change, Effect, LogEvent
 from verification.soak.world import CHUNK_ENDED, Rule, World
 
 #: The event of a claim's end, and the status that the chunk then has.
@@ -26,13 +26,13 @@ SETTLED = {
 }
 
 
-def intended_first(world: World, effect: Effect) -> Iterator[str]:
+def intent_first(world: World, effect: Effect) -> Iterator[str]:
     """I7: no effect without its intent on record, under the very key."""
     if effect.what != "call" and effect.key not in world.intents:
         yield f"{effect.op} took effect without an intent"
 
 
-def effected_once(world: World, effect: Effect) -> Iterator[str]:
+def one_effect_a_key(world: World, effect: Effect) -> Iterator[str]:
     """I6: one effect a key; one at all of what is neither keyed nor looked up."""
     if effect.what == "call":
         return
@@ -43,7 +43,7 @@ def effected_once(world: World, effect: Effect) -> Iterator[str]:
         yield f"{effect.op} took effect {before + 1} times"
 
 
-def only_ended_are_deleted(world: World, ack: Ack) -> Iterator[str]:
+def acknowledged_after_its_end(world: World, ack: Ack) -> Iterator[str]:
     """I9: the message of a chunk that still has work to do is not deleted."""
     chunk = world.chunk(ack.job, ack.chunk)
     if not chunk or chunk["gen"] > ack.gen:
@@ -54,7 +54,7 @@ def only_ended_are_deleted(world: World, ack: Ack) -> Iterator[str]:
         yield f"deleted while the chunk is {chunk['status']} in {chunk['gen']}"
 
 
-def said_is_written(world: World, said: Said) -> Iterator[str]:
+def logged_is_stored(world: World, said: LogEvent) -> Iterator[str]:
     """I3, I5: what a worker says that it settled stands in the table, from it alone."""
     if said.event not in SETTLED:
         return
@@ -82,11 +82,11 @@ def own_tenant_only(world: World, change: Change) -> Iterator[str]:
 
 
 EFFECT_RULES: dict[str, tuple[str, Rule]] = {
-    "intended-first": ("I7", intended_first),
-    "effected-once": ("I6", effected_once),
+    "intent-first": ("I7", intent_first),
+    "one-effect-a-key": ("I6", one_effect_a_key),
 }
 ACK_RULES: dict[str, tuple[str, Rule]] = {
-    "only-ended-are-deleted": ("I9", only_ended_are_deleted),
+    "acknowledged-after-its-end": ("I9", acknowledged_after_its_end),
 }
-LOG_RULES: dict[str, tuple[str, Rule]] = {"said-is-written": ("I5", said_is_written)}
+LOG_RULES: dict[str, tuple[str, Rule]] = {"logged-is-stored": ("I5", logged_is_stored)}
 ANY_RULES: dict[str, tuple[str, Rule]] = {"own-tenant-only": ("I13", own_tenant_only)}

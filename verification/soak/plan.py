@@ -1,4 +1,4 @@
-"""What a soak is made of, decided by its seed: jobs, troubles, blows."""
+"""What a soak is made of, decided by its seed: jobs, troubles, disruptions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ JOB_SIZE = 60
 LARGE_JOB = 270
 #: Per chunk of the plan; each comes to at least one where there are kills at all.
 DUPLICATED, LOST, RECONCILERS = 0.02, 0.01, 0.003
-#: Of each kind; they fall in the first part, while there are jobs in full swing.
+#: Of each kind; they fall in the first part, while there are large jobs.
 CANCELS, MOST_CANCELS, CANCELLED_IN = 0.002, 10, 0.8
 
 
@@ -86,8 +86,8 @@ class Plan:
             left -= size
         return jobs
 
-    def blows(self) -> list[str]:
-        """Return what befalls them, in order."""
+    def disruptions(self) -> list[str]:
+        """Return the names of the disruptions, in their order."""
         whole = self.chunks if self.kills else 0
         counts = {
             "kill": self.kills,
@@ -97,14 +97,14 @@ class Plan:
             "lose": -(-whole * LOST // 10),
             "reconciler": -(-whole * RECONCILERS // 1),
         }
-        blows = [blow for blow, n in counts.items() for _ in range(int(n))]
-        rng = self.rng("blows")
-        rng.shuffle(blows)
-        cancels = ["cancel", "cancel_in_a_lull"] * self.cancels
+        disruptions = [name for name, n in counts.items() for _ in range(int(n))]
+        rng = self.rng("disruptions")
+        rng.shuffle(disruptions)
+        cancels = ["cancel", "cancel_without_faults"] * self.cancels
         for number, cancel in enumerate(cancels):
             share = CANCELLED_IN * (number + rng.random()) / len(cancels)
-            blows.insert(number + int(share * len(blows)), cancel)
-        return blows
+            disruptions.insert(number + int(share * len(disruptions)), cancel)
+        return disruptions
 
     @property
     def cancels(self) -> int:

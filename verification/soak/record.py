@@ -84,7 +84,7 @@ class Ack:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LogEvent:
     """A line of a worker's log."""
 
     at: float
@@ -93,7 +93,7 @@ class Said:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-Record: TypeAlias = Change | Effect | Ack | Said
+Record: TypeAlias = Change | Effect | Ack | LogEvent
 
 
 @dataclass(frozen=True, slots=True)

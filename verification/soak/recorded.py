@@ -6,7 +6,7 @@ from pathlib import Path
 
 from piecework.settings import Settings
 from verification.soak import pipelines
-from verification.soak.crew import WORKER_LOGS
+from verification.soak.fleet import WORKER_LOGS
 from verification.soak.ledger import read_ledger
 from verification.soak.logs import lines_of, read_acks, read_logs
 from verification.soak.record import Change, Limits, Record

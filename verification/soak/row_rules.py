@@ -46,7 +46,7 @@ def intents_are_fenced(world: World, change: Change) -> Iterator[str]:
         yield "begun after the end of the job"
 
 
-def effects_move_as_drawn(world: World, change: Change) -> Iterator[str]:
+def effects_change_as_allowed(world: World, change: Change) -> Iterator[str]:
     """I7: an effect begins as an intent, and what was done stays known."""
     if change.kind != "EFFECT":
         return
@@ -56,7 +56,7 @@ def effects_move_as_drawn(world: World, change: Change) -> Iterator[str]:
         yield f"{old or 'nothing'} -> {new}"
 
 
-def undone_once_in_reverse(world: World, change: Change) -> Iterator[str]:
+def compensated_in_reverse(world: World, change: Change) -> Iterator[str]:
     """I8: each stage once a generation, the later ones first."""
     if change.kind != "COMPENSATED" or change.new is None:
         return
@@ -72,7 +72,7 @@ def undone_once_in_reverse(world: World, change: Change) -> Iterator[str]:
         yield f"{stage} was undone in a chunk that goes on"
 
 
-def nothing_undone_past_the_pivot(world: World, change: Change) -> Iterator[str]:
+def no_compensation_past_the_pivot(world: World, change: Change) -> Iterator[str]:
     """I8: what the pivot decided stands."""
     if change.kind != "COMPENSATED":
         return
@@ -98,7 +98,7 @@ def is_of(sk: str, gen: str) -> bool:
 ROW_RULES: dict[str, tuple[str, Rule]] = {
     "values-are-fenced": ("I3", values_are_fenced),
     "intents-are-fenced": ("I3", intents_are_fenced),
-    "effects-move-as-drawn": ("I7", effects_move_as_drawn),
-    "undone-once-in-reverse": ("I8", undone_once_in_reverse),
-    "nothing-undone-past-the-pivot": ("I8", nothing_undone_past_the_pivot),
+    "effects-change-as-allowed": ("I7", effects_change_as_allowed),
+    "compensated-in-reverse": ("I8", compensated_in_reverse),
+    "no-compensation-past-the-pivot": ("I8", no_compensation_past_the_pivot),
 }

@@ -14,7 +14,7 @@ from piecework.runtime import connect
 from piecework_orchestrator.demo.processes import isolated_environ
 from verification.soak import microburst
 from verification.soak.actors import Actors, gather
-from verification.soak.ledger import FOR_A_PERSON
+from verification.soak.ledger import FOR_AN_OPERATOR
 from verification.soak.plan import Plan
 from verification.soak.site import standing
 from verification.soak.tables import Accounts, account
@@ -52,7 +52,7 @@ async def run(plan: Plan, folder: Path, say: Callable[[str], None]) -> Course:
         try:
             await play(plan, actors, say)
         finally:
-            actors.note_blows()
+            actors.note_disruptions()
         requests, faults = microburst.counted(site.faults)
         await actors.changes.catch_up()
         with isolated_environ(site.calm):
@@ -66,20 +66,20 @@ async def run(plan: Plan, folder: Path, say: Callable[[str], None]) -> Course:
 
 async def play(plan: Plan, actors: Actors, say: Callable[[str], None]) -> None:
     """Let the actors act, until all work is done; then let the workers stop."""
-    crew, changes = actors.crew, actors.changes
+    fleet, changes = actors.fleet, actors.changes
     async with asyncio.TaskGroup() as group:
         beside = [
             group.create_task(changes.follow()),
-            group.create_task(crew.keep_up()),
+            group.create_task(fleet.keep_up()),
             group.create_task(tell(plan, actors, say)),
         ]
-        crew.begin()
+        fleet.begin()
         try:
             await work(plan, actors, say)
         finally:
             for task in beside:
                 task.cancel()
-            await crew.end()
+            await fleet.end()
 
 
 async def work(plan: Plan, actors: Actors, say: Callable[[str], None]) -> None:
@@ -87,7 +87,7 @@ async def work(plan: Plan, actors: Actors, say: Callable[[str], None]) -> None:
     names = [job.name for job in plan.jobs()]
     async with asyncio.TaskGroup() as group:
         group.create_task(actors.traffic.submit_all())
-        group.create_task(actors.killer.deal())
+        group.create_task(actors.killer.run())
     await ended(actors, names)
     say("what failed for good is fixed, and redriven")
     actors.site.fix()
@@ -106,7 +106,7 @@ async def redrive(job: str, actors: Actors, turn: asyncio.Semaphore) -> None:
     dead = [
         number
         for number, item in chunks[job].items()
-        if item["status"] == "DEAD" and item["compensation"] not in FOR_A_PERSON
+        if item["status"] == "DEAD" and item["compensation"] not in FOR_AN_OPERATOR
     ]
     if dead and jobs[job]["status"] in {"PARTIAL", "FAILED"}:
         words = [word for number in dead for word in ("--chunk", str(number))]
@@ -138,6 +138,6 @@ async def tell(plan: Plan, actors: Actors, say: Callable[[str], None]) -> None:
         await asyncio.sleep(TOLD_EVERY_S)
         say(
             f"{len(actors.changes.ended_once)} of {plan.chunks} chunks have ended; "
-            f"{len(actors.crew.deaths)} workers killed; "
+            f"{len(actors.fleet.deaths)} workers killed; "
             f"jobs: {dict(actors.changes.statuses())}"
         )

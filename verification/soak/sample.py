@@ -1,8 +1,8 @@
 """A history as it should be, small and whole, for the checker's own tests.
 
-Two chunks of a saga: the first changes hands when its worker dies, and succeeds. The
-second fails for good, is undone, buried, redriven once the cause is fixed, and then
-succeeds, too. Every record has a label, by which a fault is planted.
+Two chunks of a saga: the first is taken over when its worker dies, and succeeds. The
+second fails for good, is compensated, dead-lettered, redriven once the cause is fixed,
+and then succeeds, too. Every record has a label, by which a fault is planted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from piecework.domain import keys
 from piecework.domain.model import iso
-from verification.soak.record import Ack, Change, Effect, Item, Limits, Record, Said
+from verification.soak.record import Ack, Change, Effect, Item, Limits, LogEvent, Record
 
 JOB, PK = "trip", keys.job_pk("default", "trip")
 LEASE_S, SKEW_S = 3.0, 0.5
@@ -56,7 +56,7 @@ class Story:
         self.records[label] = replace(record, at=self.at)
 
     def claim(self, label: str, chunk: int, token: str, **facts: Any) -> None:
-        """Take a chunk in hand."""
+        """Claim a chunk."""
         sk, now = keys.chunk_sk(chunk), round(self.at + 0.01, 3)
         old = self.items[sk]
         counted = {"attempts": old["attempts"] + 1, "fence": old["fence"] + 1}
@@ -72,7 +72,7 @@ class Story:
         self.write(label, sk, "claimed_by", "claim_expires_at", **facts)
         item = self.items[sk]
         place = {"job": JOB, "chunk": chunk, "fence": item["fence"]}
-        self.tell(f"{label} said", Said(0, "w", EVENTS[status], place))
+        self.tell(f"{label} log", LogEvent(0, "w", EVENTS[status], place))
         self.tell(f"{label} ack", Ack(0, JOB, chunk, item["gen"]))
 
     def effect(self, label: str, chunk: int, op: str, *, undo: str = "") -> None:
@@ -112,14 +112,14 @@ def clean() -> dict[str, Record]:
         story.write(f"chunk {chunk}", keys.chunk_sk(chunk), **whose, **fresh)
     story.write("opened", "META", status="RUNNING")
     succeed_after_a_death(story)
-    fail_and_turn_back(story)
+    fail_and_compensate(story)
     finish(story, "first", "PARTIAL", {"SUCCEEDED": 1, "DEAD": 1})
     story.write("reopened", "META", status="REOPENING", gen=2)
     again = {"status": "PENDING", "gen": 2, "attempts": 0}
     gone = ["settled_at", "direction", "compensation", "error_code"]
-    story.write("reborn", keys.chunk_sk(1), *gone, **again)
+    story.write("reopened chunk", keys.chunk_sk(1), *gone, **again)
     story.write("resumed", "META", status="RUNNING")
-    story.claim("second life", 1, "t4")
+    story.claim("fourth claim", 1, "t4")
     story.effect("reserved anew", 1, "reserve")
     story.effect("charged anew", 1, "charge")
     story.write("value", "RESULT#00000001", gen=2, fence=2, value="x")
@@ -132,29 +132,29 @@ def succeed_after_a_death(story: Story) -> None:
     """Tell of the first chunk."""
     story.claim("first claim", 0, "t1")
     story.effect("reserved", 0, "reserve")
-    story.write("beat", keys.chunk_sk(0), renewals=1)
+    story.write("renewed", keys.chunk_sk(0), renewals=1)
     story.at += LEASE_S + SKEW_S
     letting_go = ["claimed_by", "claim_expires_at", "claim_token"]
     story.write("given back", keys.chunk_sk(0), *letting_go, status="WAITING")
     story.claim("second claim", 0, "t2")
     story.effect("charged", 0, "charge")
-    story.write("parked", keys.chunk_sk(0), renewals=1)
-    story.settle("completed", 0, "SUCCEEDED", result_sha256="x")
+    story.write("renewed again", keys.chunk_sk(0), renewals=1)
+    story.settle("succeeded", 0, "SUCCEEDED", result_sha256="x")
 
 
-def fail_and_turn_back(story: Story) -> None:
+def fail_and_compensate(story: Story) -> None:
     """Tell of the second chunk."""
     story.claim("third claim", 1, "t3")
     story.effect("taken", 1, "reserve")
     story.effect("held", 1, "hold")
-    story.write("turned back", keys.chunk_sk(1), direction="compensating")
+    story.write("compensating", keys.chunk_sk(1), direction="compensating")
     for op, stage in (("drop", "hold"), ("release", "reserve")):
         story.effect(f"{op}ped", 1, op, undo=stage)
         sk = f"{keys.work_prefix(1)}COMPENSATED#0001#{stage}"
-        story.write(f"undid {stage}", sk, stage=stage)
+        story.write(f"{stage} mark", sk, stage=stage)
         row = keys.effect_sk(1, f"key-1-{stage}")
-        story.write(f"{stage} undone", row, state="COMPENSATED")
-    story.settle("buried", 1, "DEAD", error_code="e", compensation="COMPENSATED")
+        story.write(f"{stage} row", row, state="COMPENSATED")
+    story.settle("dead-lettered", 1, "DEAD", error_code="e", compensation="COMPENSATED")
 
 
 def finish(story: Story, which: str, status: str, outcomes: dict[str, int]) -> None:

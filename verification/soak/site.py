@@ -45,7 +45,7 @@ class Site:
     provider: str
 
     def fix(self) -> None:
-        """Put right what fails for good in the outside world."""
+        """Let the provider succeed where it failed for good."""
         request = Request(f"{self.provider}/fix", b"")  # noqa: S310 -- our own
         build_opener(ProxyHandler({})).open(request, timeout=10).close()
 

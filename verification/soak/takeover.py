@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from verification.soak.crew import Death
+from verification.soak.fleet import Death
 from verification.soak.record import Change, Item
 from verification.soak.world import NOTHING, is_claim
 
@@ -23,7 +23,7 @@ class Takeover:
 
 
 def takeovers(changes: Iterable[Change], deaths: Iterable[Death]) -> list[Takeover]:
-    """Return what became of every chunk that was in a dead hand, if it was claimed.
+    """Return what became of every chunk of a killed worker, if it was claimed.
 
     One that was cancelled meanwhile is nobody's to take over.
     """
@@ -55,7 +55,7 @@ def next_claim(history: Sequence[Change], death: Death) -> Change | None:
         if is_claim(held, new):
             return change
         if new.get("retry_at") not in {None, held.get("retry_at")}:
-            return None  # its last word arrived after its death: it had let go
+            return None  # its last write arrived after its death: it had settled
         held = new
     return None
 

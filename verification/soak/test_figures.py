@@ -9,9 +9,9 @@ import pytest
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef, ChunkStatus
 from piecework.domain.outcome import CompensationResult
-from verification.soak.crew import Death
-from verification.soak.ledger import duplicates, left_to_a_person, paid_twice, settle_up
-from verification.soak.quiet import quiets
+from verification.soak.cancels import cancels
+from verification.soak.fleet import Death
+from verification.soak.ledger import duplicates, for_an_operator, paid_twice, settle_up
 from verification.soak.record import Change, Effect, Item
 from verification.soak.sample import PK, clean
 from verification.soak.tables import odd_letters
@@ -44,44 +44,44 @@ def test_a_takeover_lasts_from_the_kill_to_the_next_claim() -> None:
     assert pytest.approx(again - death.at) == takeover.seconds
 
 
-def test_what_a_dead_worker_had_let_go_of_is_nobodys_to_take_over() -> None:
+def test_what_a_dead_worker_had_settled_is_not_taken_over() -> None:
     told = changes()
     number = next(
         n for n, c in enumerate(told) if (c.new or {}).get("claim_token") == "t1"
     )
     claimed = told[number]
-    parked = {**(claimed.new or {}), "status": "WAITING", "retry_at": "later"}
-    last_word = replace(claimed, at=claimed.at + 1.1, new=parked)
-    told.insert(number + 1, last_word)
+    deferred = {**(claimed.new or {}), "status": "WAITING", "retry_at": "later"}
+    last_write = replace(claimed, at=claimed.at + 1.1, new=deferred)
+    told.insert(number + 1, last_write)
     rest = [replace(c, at=c.at + 2) for c in told[number + 2 :]]
     told[number + 2 :] = rest
     assert [] == takeovers(told, [Death("w-t1", claimed.at + 1)])
 
 
-def test_a_worker_that_held_nothing_is_taken_over_by_nobody() -> None:
+def test_a_worker_without_a_chunk_is_not_taken_over() -> None:
     assert [] == takeovers(changes(), [Death("w-t9", 1_000_000.5)])
 
 
-def test_a_cancel_is_quiet_when_the_job_is_cancelled() -> None:
+def test_a_cancel_has_quiesced_when_the_job_is_cancelled() -> None:
     base = Change(0, 10.0, PK, "META", {"status": "CANCELLING"})
     ended = replace(base, seq=1, at=11.5, new={"status": "CANCELLED"})
     calls = [Effect(at, "call", "read", "trip", 0, "k") for at in (9.0, 10.5, 12.0)]
-    (quiet,) = quiets([base, ended], calls)
-    assert (1.5, 1) == (quiet.seconds, quiet.calls)
+    (cancel,) = cancels([base, ended], calls)
+    assert (1.5, 1) == (cancel.seconds, cancel.calls)
 
 
-def test_a_cancel_is_in_a_lull_if_it_was_asked_in_one() -> None:
+def test_a_cancel_is_without_faults_if_no_fault_is_injected() -> None:
     base = Change(0, 10.0, PK, "META", {"status": "CANCELLING"})
     told = [
-        quiets([base], [], lulls)[0].in_a_lull
-        for lulls in ([(9.0, 11.0)], [(7.0, 9.0), (11.0, 12.0)], [])
+        cancels([base], [], calm)[0].without_faults
+        for calm in ([(9.0, 11.0)], [(7.0, 9.0), (11.0, 12.0)], [])
     ]
     assert [True, False, False] == told
 
 
-def test_a_cancel_that_never_ends_is_never_quiet() -> None:
+def test_a_cancel_that_never_ends_never_quiesces() -> None:
     base = Change(0, 10.0, PK, "META", {"status": "CANCELLING"})
-    assert float("inf") == quiets([base], [])[0].seconds
+    assert float("inf") == cancels([base], [])[0].seconds
 
 
 def test_a_chunk_that_succeeded_has_every_effect_once() -> None:
@@ -91,13 +91,13 @@ def test_a_chunk_that_succeeded_has_every_effect_once() -> None:
     assert 1 == unsettled(chunk, *STANDING, "charge")
 
 
-def test_a_compensated_chunk_has_none_standing() -> None:
+def test_a_compensated_chunk_has_no_effect_left() -> None:
     chunk = {"status": "DEAD", "compensation": CompensationResult.COMPENSATED}
     assert 0 == unsettled(chunk, "reserve", "release")
     assert 1 == unsettled(chunk, "reserve", "hold", "release")
 
 
-def test_a_chunk_that_died_behind_its_pivot_keeps_what_was_before() -> None:
+def test_a_chunk_that_died_after_its_pivot_keeps_what_was_before() -> None:
     chunk = {"status": "DEAD", "compensation": CompensationResult.PAST_PIVOT}
     assert 0 == unsettled(chunk, "reserve", "hold", "charge")
     assert 1 == unsettled(chunk, "reserve", "charge")
@@ -122,10 +122,10 @@ def test_a_dead_chunk_has_one_letter_that_was_not_redriven(
     assert odd == len(list(odd_letters(rows, {0: status})))
 
 
-def test_a_chunk_whose_undoing_failed_is_left_to_a_person() -> None:
+def test_a_chunk_whose_compensation_failed_is_left_to_an_operator() -> None:
     dead = {"status": "DEAD", "compensation": CompensationResult.ABANDONED}
     told = [Change(0, 1.0, "T#default#J#saga-0", "CHUNK#00000000", dead)]
-    persons = left_to_a_person(told)
+    persons = for_an_operator(told)
     assert {("saga-0", 0)} == persons
     chunks = {"saga-0": {0: {"status": "SUCCEEDED"}}}
     assert [] == settle_up(effects(*STANDING, "release"), chunks, persons)

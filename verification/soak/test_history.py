@@ -1,4 +1,4 @@
-"""The history checker bites: every planted fault is found, under its rule's name."""
+"""The history checker finds every planted fault, under its rule's name."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def test_a_planted_fault_is_found_under_its_name(rule: str, fault: str) -> None:
     assert rule in history.rules()
 
 
-def test_a_beat_that_arrives_when_its_lease_is_over_holds_nothing() -> None:
+def test_a_renewal_that_arrives_after_its_lease_extends_nothing() -> None:
     history = History()
-    history.move("given back", after="beat")
-    over = history.change("beat").at - LIMITS.clock_skew_s
-    history.fake("beat", claim_expires_at=iso(over))
-    assert "settled-by-its-holder" not in history.rules()
+    history.move("given back", after="renewed")
+    over = history.change("renewed").at - LIMITS.clock_skew_s
+    history.fake("renewed", claim_expires_at=iso(over))
+    assert "settled-by-its-owner" not in history.rules()
 
 
 def test_a_chunk_that_a_cancel_sweeps_needs_no_message() -> None:
     history = History()
     delete_while_cancelling(history)
-    assert "only-ended-are-deleted" not in history.rules()
+    assert "acknowledged-after-its-end" not in history.rules()
 
 
 def test_there_is_a_fault_for_every_rule() -> None:

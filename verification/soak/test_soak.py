@@ -29,5 +29,5 @@ def test_nothing_is_lost_or_done_twice_whatever_is_killed(
         course.accounts.lost,
         course.accounts.nonterminal,
     )
-    assert 2 == len(course.actors.crew.deaths)
+    assert 2 == len(course.actors.fleet.deaths)
     assert course.faults

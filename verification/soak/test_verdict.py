@@ -1,4 +1,4 @@
-"""A soak that has nothing to be judged by says so, and does not pass."""
+"""A soak that did not show what it was asked for says so, and does not pass."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from typing import Any
 import pytest
 
 from verification.soak.__main__ import main, tell
+from verification.soak.cancels import Cancel
 from verification.soak.changes import Changes
-from verification.soak.crew import Crew, Death
+from verification.soak.fleet import Death, Fleet
 from verification.soak.killer import Killer
 from verification.soak.plan import Plan
-from verification.soak.quiet import Quiet
 from verification.soak.tables import Accounts
 from verification.soak.takeover import Takeover
 from verification.soak.verdict import Verdict
 
 PLAN = Plan(chunks=1000, kills=2, freezes=1, stops=1)
 SOON = Takeover("w", "plain-0", 3, seconds=3.5)
-QUIET = Quiet("plain-0", asked=1.0, seconds=0.5, in_a_lull=True)
-BUSY = Quiet("plain-1", asked=1.0, seconds=3.0)
+QUIESCED = Cancel("plain-0", asked=1.0, seconds=0.5, without_faults=True)
+UNDER_FAULTS = Cancel("plain-1", asked=1.0, seconds=3.0)
 
 
 def verdict(
     plan: Plan = PLAN,
     *,
-    met: str = "kill kill freeze stop",
+    hit: str = "kill kill freeze stop",
     takeovers: tuple[Takeover, ...] = (SOON,),
-    quiets: tuple[Quiet, ...] = (QUIET, BUSY),
+    cancels: tuple[Cancel, ...] = (QUIESCED, UNDER_FAULTS),
 ) -> Verdict:
     """Return the verdict on a soak in which all else went well."""
-    hits = Counter(met.split())
+    hits = Counter(hit.split())
     nobody: Any = None
-    crew = Crew(nobody, 3, deaths=[Death("w", 1.0)] * hits["kill"])
-    killer = Killer(plan, crew, nobody, nobody, "", plan.rng("killer"), met=hits)
-    killer.dealt = [(blow, 1.0) for blow in plan.blows()]
+    fleet = Fleet(nobody, 3, deaths=[Death("w", 1.0)] * hits["kill"])
+    killer = Killer(plan, fleet, nobody, nobody, "", plan.rng("killer"), hit=hits)
+    killer.done = [(name, 1.0) for name in plan.disruptions()]
     actors = SimpleNamespace(
-        crew=crew,
+        fleet=fleet,
         killer=killer,
         traffic=SimpleNamespace(failures=[], submits_killed=0),
         settings=SimpleNamespace(lease_s=3.0),
@@ -53,8 +53,8 @@ def verdict(
         left_in_dead_letter_queue=0,
         seconds=1.0,
     )
-    read = Counter(Change=1, Effect=1, Ack=1, Said=1)
-    return Verdict(plan, course, [], [], 0, 0, 0, list(takeovers), list(quiets), read)
+    read = Counter(Change=1, Effect=1, Ack=1, LogEvent=1)
+    return Verdict(plan, course, [], [], 0, 0, 0, list(takeovers), list(cancels), read)
 
 
 def facts(of: Verdict) -> dict[str, str]:
@@ -67,7 +67,7 @@ def test_a_soak_in_which_all_that_was_asked_for_came_about_passes() -> None:
     assert ("1", "3.50", "0.50", "3.00") == (
         told["takeovers"],
         told["takeover_p99_s"],
-        told["cancel_to_quiet_p99_s"],
+        told["cancel_to_quiesced_p99_s"],
         told["under_faults_p99_s"],
     )
 
@@ -76,11 +76,11 @@ def test_a_soak_in_which_all_that_was_asked_for_came_about_passes() -> None:
     ("lacking", "said"),
     [
         ({"takeovers": ()}, "no chunk of a killed worker was taken over"),
-        ({"quiets": ()}, "no job was cancelled in a lull"),
-        ({"quiets": (BUSY,)}, "no job was cancelled in a lull"),
-        ({"met": "kill kill stop"}, "no freeze met a worker, of 1"),
-        ({"met": "kill kill freeze"}, "no stop met a worker, of 1"),
-        ({"met": "freeze stop", "takeovers": ()}, "no kill met a worker, of 2"),
+        ({"cancels": ()}, "no job was cancelled without faults"),
+        ({"cancels": (UNDER_FAULTS,)}, "no job was cancelled without faults"),
+        ({"hit": "kill kill stop"}, "no freeze hit a worker, of 1"),
+        ({"hit": "kill kill freeze"}, "no stop hit a worker, of 1"),
+        ({"hit": "freeze stop", "takeovers": ()}, "no kill hit a worker, of 2"),
     ],
 )
 def test_what_was_asked_for_and_never_came_about_is_no_pass(
@@ -91,37 +91,37 @@ def test_what_was_asked_for_and_never_came_about_is_no_pass(
 
 def test_what_was_not_asked_for_is_not_missed() -> None:
     small = Plan(chunks=45, kills=0, freezes=0, stops=0)
-    assert [] == tell(verdict(small, met="", takeovers=(), quiets=()))
+    assert [] == tell(verdict(small, hit="", takeovers=(), cancels=()))
 
 
-def test_a_blow_that_met_nobody_is_not_counted() -> None:
-    told = facts(verdict(met="kill stop"))
+def test_a_disruption_that_hit_no_worker_is_not_counted() -> None:
+    told = facts(verdict(hit="kill stop"))
     assert ("1", "0", "1") == (told["kills"], told["freezes"], told["stops"])
 
 
-def test_a_takeover_and_a_quiet_cancel_that_come_late_are_broken_promises() -> None:
+def test_a_late_takeover_and_a_late_cancel_are_broken_rules() -> None:
     late = replace(SOON, seconds=8.01)
     assert ["takeovers take 8.01 s (p99), not 8 s"] == tell(verdict(takeovers=(late,)))
-    slow = replace(QUIET, seconds=float("inf"))
-    assert ["a cancel is quiet after inf s (p99), not 2 s"] == tell(
-        verdict(quiets=(slow,))
+    slow = replace(QUIESCED, seconds=float("inf"))
+    assert ["a cancel quiesces after inf s (p99), not 2 s"] == tell(
+        verdict(cancels=(slow,))
     )
 
 
 async def test_a_victim_is_counted_when_there_is_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("verification.soak.killer.FULL_HANDS_S", -1.0)
+    monkeypatch.setattr("verification.soak.killer.BUSY_WORKER_S", -1.0)
     nobody: Any = None
-    crew = Crew(nobody, 3)
+    fleet = Fleet(nobody, 3)
     changes = Changes(nobody, "", tmp_path / "changes.jsonl")
-    killer = Killer(PLAN, crew, changes, nobody, "", PLAN.rng("killer"))
+    killer = Killer(PLAN, fleet, changes, nobody, "", PLAN.rng("killer"))
     assert await killer.victim("freeze") is None
-    assert Counter() == killer.met
+    assert Counter() == killer.hit
 
 
 def test_records_that_are_missing_are_not_judged_to_be_clean(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert 1 == main(["--judge", str(tmp_path)])
-    assert "there is no Change to judge by" in capsys.readouterr().out
+    assert "there is no record of the kind Change" in capsys.readouterr().out

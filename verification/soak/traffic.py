@@ -20,7 +20,7 @@ TRIES = 8
 REFUSED = 2
 COMMAND_S = 60.0
 POLL_S = 0.1
-#: The share of the work by which it may be ahead of the blows: else the last of them
+#: How far submits may be ahead of the disruptions: otherwise the last of them
 #: would fall when nothing is left to strike.
 LEAD = 0.15
 
@@ -31,24 +31,24 @@ class Traffic:
 
     Attributes:
         window: Chunks that may be open at once.
-        struck: Tells which share of the blows has fallen.
+        share_done: Tells which share of the disruptions has fallen.
     """
 
     site: Site
     plan: Plan
     changes: Changes
     window: int
-    struck: Callable[[], float] = lambda: 1.0
+    share_done: Callable[[], float] = lambda: 1.0
     submits_killed: int = 0
     commands: int = 0
     failures: list[str] = field(default_factory=list)
 
     async def submit_all(self) -> None:
-        """Submit one job after the other, not far before the blows."""
+        """Submit one job after the other, not far before the disruptions."""
         submitted = 0
         for job in self.plan.jobs():
             ahead = submitted / self.plan.chunks - LEAD
-            while self.backlog() >= self.window or self.struck() < ahead:  # noqa: ASYNC110 -- as the stream
+            while self.backlog() >= self.window or self.share_done() < ahead:  # noqa: ASYNC110 -- as the stream
                 await asyncio.sleep(POLL_S)
             await self.submit(job)
             submitted += len(job.work)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from piecework.domain import keys
 from piecework.domain.model import ChunkStatus, JobStatus
-from verification.soak.record import Ack, Change, Effect, Item, Limits, Said
+from verification.soak.record import Ack, Change, Effect, Item, Limits, LogEvent
 
 NOTHING: Item = {}
 CHUNK_ENDED = {status.value for status in ChunkStatus if status.terminal}
@@ -21,11 +21,11 @@ class World:
     """Everything that was recorded so far.
 
     Attributes:
-        beats: When the holder of a chunk last showed that it lives.
+        renewed_at: When the owner of a chunk last renewed its lease.
         intents: The effects that were intended, by the key that the provider sees.
         effects: How often each key took effect, by operation, job and chunk.
-        completions: The generations in which each chunk was completed.
-        completions_said: How often workers said that they completed it.
+        completions: The generations in which each chunk succeeded.
+        completions_said: How often workers logged that success.
         settled: The ends of claims on record, by job, chunk, fence.
     """
 
@@ -37,7 +37,7 @@ class World:
     work: dict[tuple[str, int], dict[str, Item]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    beats: dict[tuple[str, int], float] = field(default_factory=dict)
+    renewed_at: dict[tuple[str, int], float] = field(default_factory=dict)
     intents: set[str] = field(default_factory=set)
     effects: dict[tuple[str, str, int], Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
@@ -71,14 +71,14 @@ class World:
         rows = self.work[change.job, change.chunk or 0]
         return [item for sk, item in rows.items() if sk.startswith(prefix)]
 
-    def take(self, record: Change | Effect | Ack | Said) -> None:
+    def take(self, record: Change | Effect | Ack | LogEvent) -> None:
         """Let a record, judged by now, have happened."""
         match record:
             case Change():
                 self._change(record)
             case Effect(what=what, op=op, job=job, chunk=n, key=key) if what != "call":
                 self.effects[op, job, n][key] += 1
-            case Said(event="chunk.succeeded", fields=fields):
+            case LogEvent(event="chunk.succeeded", fields=fields):
                 self.completions_said[fields["job"], fields["chunk"]] += 1
 
     def _change(self, change: Change) -> None:
@@ -99,7 +99,7 @@ class World:
         old = self.old(change) or NOTHING
         fence = int(new.get("fence", 0))
         if (old.get("fence"), old.get("renewals")) != (fence, new.get("renewals")):
-            self.beats[job, number] = change.at
+            self.renewed_at[job, number] = change.at
         if old.get("status") == "RUNNING" and new["status"] != "RUNNING":
             self.settled.add((job, number, fence, new["status"]))
         if new["status"] == "SUCCEEDED" and old.get("status") != "SUCCEEDED":
@@ -108,7 +108,7 @@ class World:
 
 
 def is_claim(old: Item, new: Item) -> bool:
-    """Return whether a write to a chunk took it in hand."""
+    """Return whether a write to a chunk claimed it."""
     return new["status"] == "RUNNING" and (
         old.get("status") != "RUNNING"
         or new.get("claim_token") != old.get("claim_token")

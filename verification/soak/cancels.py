@@ -1,4 +1,4 @@
-"""How soon a cancelled job is quiet, and which calls ended after that was asked."""
+"""How soon a cancelled job has quiesced, and which calls ended after the request."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from verification.soak.world import NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class Cancel:
     """A cancel.
 
     Attributes:
         seconds: From CANCELLING to CANCELLED; infinite if it never came.
         calls: Calls of the job that the outside carried out in between.
-        in_a_lull: Whether nothing else went wrong just then.
+        without_faults: Whether no other fault happened at that time.
     """
 
     job: str
     asked: float
     seconds: float = float("inf")
     calls: int = 0
-    in_a_lull: bool = False
+    without_faults: bool = False
 
 
-def quiets(
+def cancels(
     changes: Iterable[Change],
     effects: Iterable[Effect],
-    lulls: Sequence[tuple[float, float]] = (),
-) -> list[Quiet]:
-    """Return how every cancel went; `lulls` are those times in which no fault is."""
-    found: list[Quiet] = []
-    open_ones: dict[str, Quiet] = {}
+    calm: Sequence[tuple[float, float]] = (),
+) -> list[Cancel]:
+    """Return how every cancel went; `calm` are the times without other faults."""
+    found: list[Cancel] = []
+    open_ones: dict[str, Cancel] = {}
     for change in changes:
         if change.kind != "META":
             continue
         status = (change.new or NOTHING).get("status")
         if status == "CANCELLING":
-            lull = any(began <= change.at <= ended for began, ended in lulls)
-            quiet = Quiet(change.job, change.at, in_a_lull=lull)
-            open_ones.setdefault(change.job, quiet)
+            undisturbed = any(a <= change.at <= b for a, b in calm)
+            cancel = Cancel(change.job, change.at, without_faults=undisturbed)
+            open_ones.setdefault(change.job, cancel)
         elif status == "CANCELLED" and change.job in open_ones:
             asked = open_ones.pop(change.job)
             found.append(replace(asked, seconds=change.at - asked.asked))
     found += open_ones.values()
     effects = list(effects)
-    return [replace(quiet, calls=calls_after(quiet, effects)) for quiet in found]
+    return [replace(cancel, calls=calls_after(cancel, effects)) for cancel in found]
 
 
-def calls_after(quiet: Quiet, effects: Iterable[Effect]) -> int:
+def calls_after(cancel: Cancel, effects: Iterable[Effect]) -> int:
     """Count the calls of the job that ended while it was being cancelled."""
-    until = quiet.asked + quiet.seconds
+    until = cancel.asked + cancel.seconds
     return sum(
-        effect.job == quiet.job and quiet.asked < effect.at <= until
+        effect.job == cancel.job and cancel.asked < effect.at <= until
         for effect in effects
     )

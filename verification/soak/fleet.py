@@ -1,4 +1,4 @@
-"""The workers and the reconciler beside them: true processes, started and ended."""
+"""The workers and their reconciler: true processes, started and ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verification.soak.site import Site
 WORKER_LOGS = "w*.jsonl"
 PIPELINES = "verification.soak.pipelines"
 POLL_S = 0.1
-#: A stop that takes longer than its drain and its hand-back has failed.
+#: A stop that takes longer than its grace and its releases has failed.
 STOP_S = 20.0
 
 
@@ -29,13 +29,13 @@ class Death:
 
 
 @dataclass(slots=True)
-class Crew:
-    """What runs.
+class Fleet:
+    """The processes that run.
 
     Attributes:
-        frozen: Those that are stopped just now.
-        deaths: Those that were killed on purpose.
-        stuck: Those that SIGTERM did not stop.
+        frozen: Workers that are stopped by SIGSTOP now.
+        deaths: Workers that were killed on purpose.
+        stuck: Workers that SIGTERM did not stop.
         replaced: How many ended by themselves, and had to be replaced.
     """
 
@@ -106,7 +106,7 @@ class Crew:
         self.start_worker()
 
     def freeze(self, child: ChildProcess, seconds: float) -> None:
-        """Stop a worker in its tracks for a while."""
+        """Stop a worker by SIGSTOP for a while."""
         self.frozen.add(child.pid)
         child.signal(signal.SIGSTOP)
         self._later(self._thaw(child, seconds))
@@ -138,7 +138,7 @@ class Crew:
         self.start_reconciler()
 
     async def end(self) -> None:
-        """Stop all, and wait for their ends; whatever comes, none lives on."""
+        """Stop all, and wait for their ends; whatever happens, none runs on."""
         try:
             await asyncio.gather(*self._tasks)
             for child in list(self.at_work):

@@ -11,7 +11,12 @@ import asyncio
 import functools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
@@ -438,25 +443,30 @@ class Attempts:
     def _correct(self, attempts: CallAttempts, usage: Usage) -> None:
         """Correct the fleet's schedule and the budgets by what an answer has used.
 
-        The usage does not know an amount that is 0: its estimate stands.
+        The usage does not know tokens that are 0, or a price of None: the estimate
+        stands.
         """
         used = Amount(usage.tokens_in + usage.tokens_out, usage.whole_amounts[2])
         if used.tokens and attempts.limiter is not None:
             attempts.limiter.correct(attempts.estimate, used.tokens)
         if attempts.reservation is not None:
-            attempts.correct_budgets(used.or_else(attempts.reservation.estimate))
+            known = used.or_else(attempts.reservation.estimate)
+            is_free = usage.usd is not None and not used.nano_usd
+            attempts.correct_budgets(replace(known, nano_usd=0) if is_free else known)
 
     async def count_found(self, call: Call, answer: Any, *, is_lost: bool) -> None:
         """Count an answer that a lookup has found, and that its claim did not report.
 
         That claim gave its reservation back, unless it `is_lost`: the slice of a dead
         worker stays counted until the recount, so the call would count twice.
+        Without an estimate no budget counts it: the answer must not be lost for that.
         """
         usage = self.usage.report_paid(call, answer, self.counts)
         budgets = await self._binding_budgets(call.dependency)
         if budgets is not None and not is_lost:
             found = CallAttempts(call, "")
-            found.reservation = await budgets.reserve(call, inf, waits=False)
+            with suppress(PermanentError):
+                found.reservation = await budgets.reserve(call, inf, waits=False)
             self._correct(found, usage)
 
     def _failed(self, attempts: CallAttempts, end: Failed) -> Failed:

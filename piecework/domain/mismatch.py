@@ -24,7 +24,7 @@ SUPPORTED: Final = "a JSON value, a pydantic model, a dataclass, a date or a Dec
 #: What pydantic writes in place of a secret.
 MASK: Final = b'"**********"'
 #: Parts of a core schema that describe no value that is stored.
-UNSTORED: Final = ("computed_fields", "config", "default", "metadata")
+UNSTORED: Final = ("computed_fields", "config", "default", "definitions", "metadata")
 
 
 def unfinished(value: Any) -> str:
@@ -46,6 +46,7 @@ def loss_of(schema: Any) -> str:
     A serializer of the user's own is trusted: it may give a secret back.
     """
     found: list[tuple[str, Any]] = [("it", schema)]
+    defined: dict[str, Any] = {}
     for where, node in found:  # also what is added meanwhile
         if isinstance(node, list | tuple):
             found += [(where, each) for each in node]
@@ -65,6 +66,9 @@ def loss_of(schema: Any) -> str:
         if serializer is None or is_own:
             path = getattr(node.get("cls"), "__name__", path)
             found += [(path, node[key]) for key in node if key not in UNSTORED]
+            # A definition counts only where no serializer of the user's own hides it.
+            defined |= {each["ref"]: each for each in node.get("definitions", ())}
+            found.append((path, defined.pop(node.get("schema_ref", ""), None)))
     return ""
 
 

@@ -144,14 +144,16 @@ def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
 def require_kept(*declared: Any) -> None:
     """Refuse models, and results of functions, of which JSON would lose a part.
 
-    A type that is not known yet passes.
+    A type that is not known yet passes, as in modules that import each other.
 
     Raises:
         UsageError: `pipeline.declaration.invalid`.
     """
     for each in declared:
-        hint = each if isinstance(each, type) else result_hint(each)
-        with contextlib.suppress(PydanticUserError, NameError, TypeError):
+        with contextlib.suppress(
+            PydanticUserError, NameError, TypeError, AttributeError
+        ):
+            hint = each if isinstance(each, type) else result_hint(each)
             if found := loss_of(TypeAdapter(hint).core_schema):
                 raise UsageError(
                     f"JSON would lose a part of {name_of(each)}: {found}.",

@@ -246,6 +246,7 @@ def test_a_call_waits_for_budget_and_quota_together_as_long_as_for_one(
         (Usage(), Amount(10, 1)),
         (Usage(tokens_out=7), Amount(7, 1)),
         (Usage(usd=5e-9), Amount(10, 5)),
+        (Usage(usd=0.0), Amount(10)),
     ],
 )
 def test_the_estimate_stands_for_what_the_usage_of_an_answer_does_not_know(
@@ -274,12 +275,14 @@ async def test_an_answer_that_a_lookup_finds_counts() -> None:
     worker, provider = Worker(Record(), Cap(1_000)), Provider(ConnectionError())
     made_by = caller(clock=worker.clock, budgets=worker.budgets)
     assert await call_service(made_by, bank, provider) == "found"
-    for is_lost in (False, True):  # the slice of a lost claim counts already
+    unknown = replace(bank, estimate=lambda *_: 1 // 0)
+    # The slice of a lost claim counts already; without an estimate nothing does.
+    for is_lost, shop in ((False, bank), (True, bank), (False, unknown)):
         diary = Diary(is_lost=is_lost)
         made_by = caller(diary, clock=worker.clock, budgets=worker.budgets)
         with pytest.raises(ClaimLostError):
-            await call_service(caller(diary), bank, Provider(ClaimLostError()))
-        assert await call_service(made_by, bank, provider) == "found"
+            await call_service(caller(diary), shop, Provider(ClaimLostError()))
+        assert await call_service(made_by, shop, provider) == "found"
     await worker.budgets.fleet.close()
     assert worker.record.budget.spent == Amount(20, 2)
 

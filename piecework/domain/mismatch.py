@@ -74,8 +74,12 @@ def loss_of(schema: Any) -> str:
 
 def masked(content: bytes, value: Any) -> str:
     """Return where a value has a secret that its JSON may mask; else empty."""
-    if MASK in content:
-        for path, part in parts(value):
+    if MASK not in content:
+        return ""
+    found = list(parts(value))
+    texts = [part for _, part in found if isinstance(part, str)]
+    if content.count(MASK) > texts.count(MASK.decode().strip('"')):
+        for path, part in found:
             if hasattr(part, "get_secret_value"):
                 return f"{at(path)} it has a secret, which JSON masks"
     return ""

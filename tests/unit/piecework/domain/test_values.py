@@ -280,8 +280,9 @@ def test_a_serializer_of_the_users_own_is_trusted(reveal: Any) -> None:
     shown = returning(Annotated[SecretStr, PlainSerializer(reveal)])
     assert SecretStr("a") == there_and_back(shown, SecretStr("a"))
     plain = PlainSerializer(lambda card: {"type": reveal(card.type)})
-    shown, card = returning(Annotated[Card, plain]), Card(type=SecretStr("a"))
-    assert card == there_and_back(shown, card)
+    beside = returning(tuple[Annotated[Card, plain], str])
+    card = Card(type=SecretStr("a")), "**********"
+    assert card == there_and_back(beside, card)
 
 
 def test_a_type_of_a_module_that_is_not_loaded_yet_passes() -> None:

@@ -124,10 +124,7 @@ def join_open(view: View) -> Iterator[Finding]:
 def join_lacks(view: View, *codes: str) -> bool:
     """Return whether a spent budget stops the join, which no pause can show."""
     join = view.at.join
-    if join is None or join.status.terminal or join.error_code not in codes:
-        return False
-    # An older worker waits for the daily budget with the code of the job's.
-    return join.error_code != RESERVED_CODE or bool(view.at.job.budget)
+    return join is not None and not join.status.terminal and join.error_code in codes
 
 
 def cancel_unfinished(view: View) -> Iterator[Finding]:

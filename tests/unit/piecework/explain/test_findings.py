@@ -22,7 +22,6 @@ from piecework.explain.situation import (
     spread,
 )
 from piecework.explain.waiting import wait_of
-from piecework.resilience.budget import RESERVED_CODE
 from piecework.store.breakers import FleetRecord
 from piecework_orchestrator.inspector import Document, read_chunks
 from verification.drill.__main__ import wrong
@@ -237,9 +236,6 @@ def test_a_join_needs_no_slot_of_its_tenant() -> None:
     facts = {"status": "FINALIZING", "finalizing_at": iso(whole.now)}
     joining = replace(whole, open=replace(whole.open, chunks=[]), join=join)
     assert codes_of(joining, **facts) == ["job.progressing"]
-    # The code of an older worker for a daily budget; the job has none of its own.
-    old = replace(join, item={**join.item, "error_code": RESERVED_CODE})
-    assert codes_of(replace(joining, join=old), **facts) == ["job.progressing"]
 
 
 def test_each_waiting_chunk_says_for_what_it_waits() -> None:

@@ -32,7 +32,7 @@ from piecework_worker.worker import Worker
 
 REF = JobRef("default", "drill")
 #: Seconds of an answer, before the outage, and of it; then until all must be over.
-ANSWER_S, FAIR_S, DOWN_S, PATIENCE_S = 0.5, 5.0, 30.0, 105.0
+ANSWER_S, BEFORE_S, DOWN_S, PATIENCE_S = 0.5, 5.0, 30.0, 105.0
 #: As workers have them, whatever this machine's tests are used to.
 DEFAULTS = {"lease_s": 60.0, "visibility_s": 90.0, "clock_skew_s": 5.0}
 #: Chunks, the calls of each, and how many of those at once.
@@ -47,7 +47,7 @@ class Provider:
     made: Counter[int] = field(default_factory=Counter)
     answered: Counter[int] = field(default_factory=Counter)
     most: int = 0
-    flying: int = 0
+    in_flight: int = 0
 
     def now(self) -> float:
         """Return the seconds since the first call."""
@@ -58,18 +58,18 @@ class Provider:
     @property
     def is_down(self) -> bool:
         """Whether it is the time of the outage."""
-        return FAIR_S <= self.now() < FAIR_S + DOWN_S
+        return BEFORE_S <= self.now() < BEFORE_S + DOWN_S
 
     async def answer(self, n: int, *, idempotency_key: str) -> int:
-        """Be asked."""
+        """Answer a call."""
         del idempotency_key
         self.made[int(self.now())] += 1
-        self.flying += 1
-        self.most = max(self.most, self.flying)
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
         try:
             await asyncio.sleep(ANSWER_S)
         finally:
-            self.flying -= 1
+            self.in_flight -= 1
         if self.is_down:
             raise TransientError("down", code="llm.http.503_unavailable")
         self.answered[int(self.now())] += 1
@@ -105,7 +105,7 @@ asking = Pipeline(name="asking", payload=Item, stages=[Stage(ask)])
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the drill came to."""
+    """The result of the drill."""
 
     provider: Provider
     chunks: list[Chunk]
@@ -114,9 +114,9 @@ class Figures:
     @property
     def recover_s(self) -> int:
         """Seconds from the outage's end until as many are answered as half before."""
-        fair = range(1, int(FAIR_S))
+        fair = range(1, int(BEFORE_S))
         half = sum(self.provider.answered[s] for s in fair) / len(fair) / 2
-        over = int(FAIR_S + DOWN_S)
+        over = int(BEFORE_S + DOWN_S)
         back = (s for s in range(over, 600) if self.provider.answered[s] >= half)
         return next(back, 600) - over
 
@@ -130,11 +130,11 @@ class Figures:
             "calls_made": made.total(),
             "amplification": round(made.total() / (CHUNKS * CALLS), 3),
             "peak_to_mean": round(max(made.values()) / mean, 2),
-            "chunks_parked": sum("deferrals" in chunk.item for chunk in self.chunks),
+            "chunks_deferred": sum("deferrals" in chunk.item for chunk in self.chunks),
             "deferrals": sum(
                 int(chunk.item.get("deferrals", 0)) for chunk in self.chunks
             ),
-            "attempts_burned": sum(chunk.attempts - 1 for chunk in self.chunks),
+            "attempts_spent": sum(chunk.attempts - 1 for chunk in self.chunks),
             "recover_s": self.recover_s,
             "jobs_complete": int(self.status is JobStatus.SUCCEEDED),
         }
@@ -142,8 +142,8 @@ class Figures:
     @property
     def kept(self) -> bool:
         """Whether the outage cost no chunk anything."""
-        burned = any(chunk.attempts > 1 for chunk in self.chunks)
-        return self.status is JobStatus.SUCCEEDED and not burned
+        spent = any(chunk.attempts > 1 for chunk in self.chunks)
+        return self.status is JobStatus.SUCCEEDED and not spent
 
 
 async def drill() -> Figures:

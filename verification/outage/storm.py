@@ -1,7 +1,7 @@
-"""A thousand clients and an outage, in made-up time: do their retries make a storm?
+"""A thousand clients and an outage, in virtual time: do their retries make a storm?
 
-The true attempts, retries, breakers and budgets; only the chunk is left out: what would
-park one is a wait here. Each client is a process of its own, and all share one record.
+The true attempts, retries, breakers and budgets; only the chunk is left out: a deferral
+is a wait here. Each client is a process of its own, and all share one record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.unit.virtual import run_virtually
 #: Seconds from one call of a client to its next, on average, and of an answer.
 THINK_S = 4.0
 ANSWER_S = 1.0
-#: What is promised: the busiest second by the mean of the fair ones, and calls made
+#: The limits: the busiest second by the mean of the calm ones, and calls made
 #: for each one needed while one in twenty fails, and one in five.
 MOST_PEAK, MOST_AT_5, MOST_AT_20 = 3.0, 1.3, 2.0
 SCOPE = CallScope("tenant", "job", 0, "stage", "storm")
@@ -58,7 +58,7 @@ class Storm:
     made: Counter[int] = field(default_factory=Counter)
     needed: int = 0
     answered: int = 0
-    parked: int = 0
+    deferrals: int = 0
     claims: int = 0
     began: float = 0.0
 
@@ -95,10 +95,10 @@ class Storm:
         await asyncio.sleep(rng.uniform(0, 2 * THINK_S))
         while self.now() < self.weather.seconds:
             self.needed += 1
-            await self.carried_out(attempts, call, breakers)
+            await self.finish(attempts, call, breakers)
             await asyncio.sleep(rng.uniform(0, 2 * THINK_S))
 
-    async def carried_out(
+    async def finish(
         self, attempts: Attempts, call: Call, breakers: BreakerRegistry
     ) -> None:
         """Make a call until it is answered, each time with a claim's own budget."""
@@ -108,16 +108,16 @@ class Storm:
             # While a chunk waits, its worker runs another one.
             self.claims += 1
             claimed = replace(call, scope=replace(SCOPE, chunk=self.claims))
-            wait = await self.tried(attempts, claimed, deferrals)
+            wait = await self.attempt(attempts, claimed, deferrals)
             if breakers.has_pending_writes:
                 await breakers.sync()
             if wait is None:
                 return
             deferrals += 1
-            self.parked += 1
+            self.deferrals += 1
             await asyncio.sleep(wait)
 
-    async def tried(
+    async def attempt(
         self, attempts: Attempts, call: Call, deferrals: int
     ) -> float | None:
         """Make the attempts of a call; return the seconds for which its chunk waits."""
@@ -130,7 +130,7 @@ class Storm:
         return recovery.backoff(end.envelope, 1 + deferrals, rng)
 
     async def provide(self, rng: Random, *, idempotency_key: str) -> None:
-        """Be asked."""
+        """Answer a call."""
         del idempotency_key
         now = self.now()
         self.made[int(now)] += 1
@@ -148,7 +148,7 @@ class Storm:
 
     @property
     def peak(self) -> float:
-        """The busiest second's calls, by the average of the fair ones before."""
+        """The busiest second's calls, by the average of the calm ones before."""
         first = 2 * round(THINK_S + ANSWER_S)
         calm = [self.made[s] for s in range(first, int(self.weather.down_from))]
         return max(self.made.values()) / (sum(calm) / len(calm))
@@ -164,7 +164,7 @@ class Silent:
 
 
 def storm(weather: Weather, seed: int = 1) -> Storm:
-    """Run a storm in made-up time."""
+    """Run a storm in virtual time."""
     return run_virtually(Storm(weather, seed).run())
 
 
@@ -183,7 +183,7 @@ def main() -> None:
         "peak_to_mean": round(outage.peak, 2),
         "amplification_at_5_percent": round(five.amplification, 3),
         "amplification_at_20_percent": round(twenty.amplification, 3),
-        "parked": outage.parked,
+        "deferrals": outage.deferrals,
         "complete": complete,
     }
     sys.stdout.write(" ".join(f"{name}={value}" for name, value in facts.items()))

@@ -1,4 +1,4 @@
-"""Try the policy of `infra/scaling.yaml`, and simpler ones, on made-up work."""
+"""Try the policy of `infra/scaling.yaml`, and simpler ones, on simulated work."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from verification.scaling.template import read
 SEED = 1
 BACKLOGS = (16, 32, 64, 96, 192, 384)
 HEAD = (
-    f"{'':26} {'policy':24} {'drained':>8} {'ideal':>6} {'first':>6} {'p95':>6}"
-    f" {'tasks':>7} {'x ideal':>7} {'most':>5} {'turns':>5} {'cut':>5} {'bare':>5}"
+    f"{'':26} {'policy':24} {'all':>8} {'ideal':>6} {'first':>6} {'p95':>6}"
+    f" {'tasks':>7} {'x ideal':>7} {'most':>5} {'reversals':>9} {'cut':>5} {'bare':>5}"
 )
 
 
 def main() -> None:
     """Print the tables, and the figures in one line at the end."""
-    write("minutes; seconds to the first chunk's begin, and p95 of all; task-minutes")
-    write("cut: chunks that a scale-in cut off; bare: the same without protection")
+    write("all: minutes to the last end; first, p95: seconds to the begin of a chunk")
+    write("cut: chunks that a scale-in stopped; bare: the same without protection")
     ours = compared()
     write("")
     for backlog in BACKLOGS:
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def compared() -> dict[str, Outcome]:
-    """Print each case under each policy; return what came of ours."""
+    """Print each case under each policy; return the results of ours."""
     write(HEAD)
     ours = {}
     template = read("scaling")
@@ -59,7 +59,7 @@ def cases() -> Iterator[Case]:
     yield arrivals.steady(60, 120, 60, Random(5))
     yield arrivals.waves(Random(6))
     yield arrivals.on_off(200, 4, 2700, Random(7))
-    yield arrivals.parked(Random(8))
+    yield arrivals.long_waits(Random(8))
 
 
 def burst(count: int) -> Case:
@@ -70,9 +70,9 @@ def burst(count: int) -> Case:
 def told(case: str, policy: str, found: Outcome, bare: Outcome | None = None) -> None:
     """Print one line of a table."""
     write(
-        f"{case:26} {policy:24} {found.drained_s / 60:8.1f} {found.ideal_s / 60:6.1f}"
+        f"{case:26} {policy:24} {found.all_ended_s / 60:8.1f} {found.ideal_s / 60:6.1f}"
         f" {found.first_s:6.0f} {found.wait(0.95):6.0f} {found.task_minutes:7.0f}"
-        f" {found.cost:7.1f} {found.peak:5} {found.turns:5} {found.interrupted:5}"
+        f" {found.cost:7.1f} {found.peak:5} {found.reversals:9} {found.interrupted:5}"
         f" {'' if bare is None else bare.interrupted:>5}"
     )
 
@@ -80,16 +80,16 @@ def told(case: str, policy: str, found: Outcome, bare: Outcome | None = None) ->
 def figures(ours: dict[str, Outcome]) -> Iterator[tuple[str, str]]:
     """Yield the figures to keep an eye on."""
     thousand, ten = ours["burst of 1,000"], ours["burst of 10,000"]
-    yield "drain_1000_min", f"{thousand.drained_s / 60:.1f}"
-    yield "drain_10000_min", f"{ten.drained_s / 60:.1f}"
-    yield "drain_10000_of_ideal", f"{ten.drained_s / ten.ideal_s:.2f}"
+    yield "all_ended_1000_min", f"{thousand.all_ended_s / 60:.1f}"
+    yield "all_ended_10000_min", f"{ten.all_ended_s / 60:.1f}"
+    yield "all_ended_10000_of_ideal", f"{ten.all_ended_s / ten.ideal_s:.2f}"
     yield "cost_1000_of_ideal", f"{thousand.cost:.2f}"
     yield "cost_10000_of_ideal", f"{ten.cost:.2f}"
     yield "first_s", f"{thousand.first_s:.0f}"
     yield "first_after_a_night_s", f"{ours['one job after a night'].first_s:.0f}"
-    yield "turns_steady", str(ours["steady, 60 a minute"].turns)
+    yield "reversals_steady", str(ours["steady, 60 a minute"].reversals)
     yield "cut", str(sum(found.interrupted for found in ours.values()))
-    yield "breaths", str(sum(found.breaths for found in ours.values()))
+    yield "pauses", str(sum(found.pauses for found in ours.values()))
     kept = [
         simulate(case, read_scaling(read("scaling")), SEED, World("kept"))
         for case in cases()

@@ -15,13 +15,13 @@ class Chunk:
     """One chunk: when it is sent, and for how long a worker has it.
 
     Attributes:
-        parked_s: Seconds for which its message is hidden after that, before it takes
-            as long again: a retry that is far off. 0: it is done.
+        hidden_s: Seconds for which its message is hidden after that, before it takes
+            as long again: a retry that is far off. 0: it has ended.
     """
 
     at: float
     seconds: float
-    parked_s: float = 0.0
+    hidden_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def waves(rng: Random) -> Case:
     return Case("20 to 150 a minute, in waves", chunks(times, 60, rng))
 
 
-def parked(rng: Random) -> Case:
+def long_waits(rng: Random) -> Case:
     """Return chunks of which a tenth wait two hours for their retry."""
     found = chunks([float(BEFORE_S)] * 400, 60, rng)
     kept = [

@@ -18,8 +18,8 @@ from verification.scaling.arrivals import Chunk
 START_S = (40.0, 60.0)
 #: Messages of one receive, and thus of one task and second.
 BATCH = 10
-#: Seconds that a stopping worker gives what it has in hand, as in service.yaml.
-DRAIN_S = 90.0
+#: Seconds that a stopping worker gives its chunks, as in service.yaml.
+GRACE_S = 90.0
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Task:
 
 @dataclass(slots=True)
 class Fleet:
-    """The workers, what they hold, and what waits for them."""
+    """The workers, their chunks, and the messages that wait."""
 
     chunks: tuple[Chunk, ...]
     slots: int
@@ -51,16 +51,16 @@ class Fleet:
     done_at: dict[int, float] = field(default_factory=dict)
     begun_at: dict[int, float] = field(default_factory=dict)
     interrupted: int = 0
-    breaths: int = 0
+    pauses: int = 0
     task_s: float = 0.0
     #: Its own, so that the rest has the same luck with and without.
-    _breath: Random = field(default_factory=lambda: Random(0))
+    _pauses: Random = field(default_factory=lambda: Random(0))
     _sent: int = 0
     _ends: list[tuple[float, int, int]] = field(default_factory=list)
     _hidden: list[tuple[float, int]] = field(default_factory=list)
-    _parked: set[int] = field(default_factory=set)
+    _waited: set[int] = field(default_factory=set)
     _turns: dict[int, int] = field(default_factory=dict)
-    _holder: dict[int, Task] = field(default_factory=dict)
+    _owner: dict[int, Task] = field(default_factory=dict)
 
     def second(self, now: float) -> None:
         """Let a second pass."""
@@ -75,7 +75,7 @@ class Fleet:
 
     @property
     def hidden(self) -> int:
-        """Messages that nobody has, and that do not show."""
+        """Messages that are hidden without a worker."""
         return len(self._hidden)
 
     @property
@@ -105,9 +105,9 @@ class Fleet:
             ended, number, turn = heapq.heappop(self._ends)
             if self._turns[number] != turn:
                 continue
-            self._holder[number].in_progress.discard(number)
-            if (wait := self.chunks[number].parked_s) and number not in self._parked:
-                self._parked.add(number)
+            self._owner[number].in_progress.discard(number)
+            if (wait := self.chunks[number].hidden_s) and number not in self._waited:
+                self._waited.add(number)
                 heapq.heappush(self._hidden, (ended + wait, number))
             else:
                 self.done_at[number] = ended
@@ -120,7 +120,7 @@ class Fleet:
 
     def _new_policy(self) -> ProtectionPolicy:
         kept = self.protection == "kept"
-        return ProtectionPolicy(math.inf if kept else draw_pause_interval(self._breath))
+        return ProtectionPolicy(math.inf if kept else draw_pause_interval(self._pauses))
 
     def _receive(self, now: float) -> None:
         if not self.visible:
@@ -137,7 +137,7 @@ class Fleet:
     def _begin(self, number: int, task: Task, now: float) -> None:
         turn = self._turns[number] = self._turns.get(number, 0) + 1
         self.begun_at.setdefault(number, now)
-        self._holder[number] = task
+        self._owner[number] = task
         task.in_progress.add(number)
         end = now + self.chunks[number].seconds
         heapq.heappush(self._ends, (end, number, turn))
@@ -148,7 +148,7 @@ class Fleet:
         for task in self.running(now):
             change = task.policy.desired_change(now, busy=bool(task.in_progress))
             if change is not None:
-                self.breaths += task.policy.must_pause(now) and not change
+                self.pauses += task.policy.must_pause(now) and not change
                 task.policy.on_granted(now, on=change)
 
     def _shrink(self, now: float) -> None:
@@ -161,10 +161,10 @@ class Fleet:
         self.rng.shuffle(free)
         free.sort(key=lambda task: task.ready <= now)
         for task in free[:surplus]:
-            task.ends = now + DRAIN_S if task.in_progress else now
+            task.ends = now + GRACE_S if task.in_progress else now
 
     def _end(self, now: float) -> None:
-        """Let go of the tasks that have drained, or had no time left to."""
+        """End the tasks whose chunks have ended, or whose time is over."""
         kept = []
         for task in self.tasks:
             if task.ends is None or (task.in_progress and now < task.ends):

@@ -1,4 +1,4 @@
-"""Let a policy scale a fleet through a case, and say what that came to."""
+"""Let a policy scale a fleet through a case, and measure the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verification.scaling.policy import Scaling
 SLOTS = 16
 #: Seconds after each minute at which alarms are evaluated.
 POLL_S = 15
-#: Percent of a worker's processor that a chunk in hand takes: it waits for models.
+#: Percent of a worker's processor that a chunk takes: it waits for models.
 CPU_PERCENT = 2.0
 #: Hours after which a case ends, whatever is left.
 LONGEST_H = 12
@@ -26,12 +26,12 @@ SQS, ECS, INSIGHTS, OURS = "AWS/SQS", "AWS/ECS", "ECS/ContainerInsights", "Piece
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What may be so or otherwise on AWS.
+    """What may differ on AWS.
 
     Attributes:
-        protection: "built": workers ask ECS for it as they do, with a breath now and
+        protection: "built": workers ask ECS for it as they do, with a pause now and
             then so that a deployment gets through. "kept": without them. "none".
-        counts_none: ECS tells a number of tasks that is 0.
+        counts_none: ECS reports a number of tasks that is 0.
     """
 
     protection: Literal["built", "kept", "none"] = "built"
@@ -40,31 +40,31 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a case came to.
+    """The result of a case.
 
     Attributes:
-        drained_s: From the first chunk to the end of the last.
+        all_ended_s: From the first chunk to the end of the last.
         ideal_s: The same, had the most tasks been launched with the first chunk.
         first_s: From the first chunk to the first that was begun.
         waits: Seconds from a chunk's sending to its begin, sorted.
         task_minutes: Of tasks, from their launch to their end.
         ideal_minutes: Of tasks with every slot in use, all the time.
         interrupted: Chunks that a scale-in cut off; they go on elsewhere.
-        breaths: Times that a worker took nothing new, and then let go of protection.
-        turns: Times that scaling went the other way.
+        pauses: Times that a worker received nothing, and then ended its protection.
+        reversals: Times that scaling changed its direction.
         peak: The most tasks at a time.
         left: Tasks wanted at the end.
     """
 
-    drained_s: float
+    all_ended_s: float
     ideal_s: float
     first_s: float
     waits: tuple[float, ...]
     task_minutes: float
     ideal_minutes: float
     interrupted: int
-    breaths: int
-    turns: int
+    pauses: int
+    reversals: int
     peak: int
     left: int
 
@@ -85,26 +85,26 @@ def simulate(
     rng = Random(seed)
     fleet = Fleet(case.chunks, SLOTS, world.protection, rng, desired=scaling.least)
     figures = Figures(Random(seed + 1))
-    wishes = [fleet.desired]
+    targets = [fleet.desired]
     least_s = case.hours * 3600 + BEFORE_S
     for now in range(LONGEST_H * 3600):
         fleet.second(float(now))
         if now % 60 == 59:
-            figures.tell(now // 60, dict(told(fleet, case, now, world)))
+            figures.tell(now // 60, dict(reported(fleet, case, now, world)))
         if now % 60 == POLL_S:
             seen = figures.seen(scaling.needs, now)
             fleet.desired = scaling.desired(seen, fleet.desired, now)
-            wishes.append(fleet.desired)
+            targets.append(fleet.desired)
         asleep = fleet.desired == scaling.least and len(fleet.tasks) <= scaling.least
         if fleet.over and asleep and now >= least_s:
             break
-    return outcome(case, fleet, wishes, scaling)
+    return outcome(case, fleet, targets, scaling)
 
 
-def told(
+def reported(
     fleet: Fleet, case: Case, now: float, world: World
 ) -> Iterator[tuple[Source, float]]:
-    """Yield what the queue, ECS and the workers tell of the minute that ends now."""
+    """Yield what the queue, ECS and the workers report of the minute that ends now."""
     running = fleet.running(now)
     in_progress = [len(t.in_progress) for t in running if (now - t.ready) >= 60]
     begun = bool(fleet.visible or fleet.begun_at)
@@ -142,25 +142,25 @@ def of_queue(fleet: Fleet, now: float) -> Iterator[tuple[Source, float]]:
         yield Source(SQS, "ApproximateAgeOfOldestMessage", "Maximum"), oldest
 
 
-def outcome(case: Case, fleet: Fleet, wishes: list[int], scaling: Scaling) -> Outcome:
+def outcome(case: Case, fleet: Fleet, targets: list[int], scaling: Scaling) -> Outcome:
     """Return the figures of a case that is over."""
     begin = case.chunks[0].at
-    work_s = sum(c.seconds * (2 if c.parked_s else 1) for c in case.chunks)
+    work_s = sum(c.seconds * (2 if c.hidden_s else 1) for c in case.chunks)
     longest = max(chunk.seconds for chunk in case.chunks)
     start = sum(START_S) / 2
     packed = max(longest, work_s / SLOTS / scaling.most)
-    steps = [b - a for a, b in pairwise(wishes) if a != b]
+    steps = [b - a for a, b in pairwise(targets) if a != b]
     pairs = pairwise(steps)
     return Outcome(
-        drained_s=max(fleet.done_at.values(), default=0.0) - begin,
+        all_ended_s=max(fleet.done_at.values(), default=0.0) - begin,
         ideal_s=start + packed,
         first_s=min(fleet.begun_at.values(), default=0.0) - begin,
         waits=tuple(sorted(at - case.chunks[n].at for n, at in fleet.begun_at.items())),
         task_minutes=fleet.task_s / 60,
         ideal_minutes=work_s / SLOTS / 60,
         interrupted=fleet.interrupted,
-        breaths=fleet.breaths,
-        turns=sum((a > 0) != (b > 0) for a, b in pairs),
-        peak=max(wishes),
-        left=wishes[-1],
+        pauses=fleet.pauses,
+        reversals=sum((a > 0) != (b > 0) for a, b in pairs),
+        peak=max(targets),
+        left=targets[-1],
     )

@@ -14,7 +14,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks waits page telemetry cancel-large simulate crashpoints conformance \
-	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock way-in lowest beside frameworks house drawings ci clean
+	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -229,17 +229,17 @@ page: setup ## measure the web page: first paint of a large job, reads of open p
 screens: setup ## take the pictures of the web page's guide (needs Chromium)
 	@$(BIN)/python -m verification.screens $(ARGS)
 
-way-in: setup ## measure a new program: lines, first result, imports; fails if a figure exceeds its limit
-	@$(BIN)/python -m verification.way_in
+onboarding: setup ## measure a new program: lines, first result, imports; fails if a figure exceeds its limit
+	@$(BIN)/python -m verification.onboarding
 
 lowest: setup ## run the unit tests on the lowest versions of all dependencies (needs the index)
-	@VENV=$(VENV) UV=$(UV) sh requirements/apart.sh lowest $(ARGS)
+	@VENV=$(VENV) UV=$(UV) sh requirements/environments.sh lowest $(ARGS)
 
 beside: setup ## import Piecework beside the newest instructor, langchain, fastapi, openai (needs the index)
-	@VENV=$(VENV) UV=$(UV) sh requirements/apart.sh beside
+	@VENV=$(VENV) UV=$(UV) sh requirements/environments.sh beside
 
 frameworks: setup ## run the examples for LangGraph and Temporal inside both (needs the index)
-	@VENV=$(VENV) UV=$(UV) sh requirements/apart.sh frameworks $(ARGS)
+	@VENV=$(VENV) UV=$(UV) sh requirements/environments.sh frameworks $(ARGS)
 
 house: setup ## measure files, circles, frames, words; fails if a figure exceeds its limit
 	@$(BIN)/python -m verification.house

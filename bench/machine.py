@@ -15,7 +15,7 @@ from bench.adapters.rival import unavailable_reason
 from bench.adapters.systems import Rival
 from bench.processes import TICKS, tree_cpu_s
 from piecework_orchestrator.embedded.environment import VERSION
-from tests.apart import ROOT, bin_of
+from tests.tools import ROOT, bin_of
 
 PIECEWORK = ("piecework", "aioboto3", "aiobotocore", "botocore", "aiohttp", "pydantic")
 ASK = (

@@ -136,31 +136,31 @@ def retired_words() -> list[str]:
     return [*retired_names(texts((*PRODUCT, *TESTS))), *banned_words(texts(PRODUCT))]
 
 
-# Import circles, between modules and between rooms.
+# Import circles, between modules and between packages.
 
 
 def import_circles() -> list[list[str]]:
-    """Return each import circle as the modules, or the rooms, along it."""
+    """Return each import circle as the modules, or the packages, along it."""
     graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True)
     modules = {
         name: set(graph.find_modules_directly_imported_by(name))
         for name in graph.modules
     }
-    return [*circles_of(modules), *circles_of(between_rooms(modules))]
+    return [*circles_of(modules), *circles_of(between_packages(modules))]
 
 
-def between_rooms(modules: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Return which room imports which; what a package's root imports is not counted."""
-    rooms: dict[str, set[str]] = {}
+def between_packages(modules: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Return which package imports which; imports of a root are not counted."""
+    packages: dict[str, set[str]] = {}
     for importer, imported in modules.items():
         if "." in importer:
-            inside = {room_of(name) for name in imported if "." in name}
-            rooms.setdefault(room_of(importer), set()).update(inside)
-    return {room: imported - {room} for room, imported in rooms.items()}
+            inside = {package_of(name) for name in imported if "." in name}
+            packages.setdefault(package_of(importer), set()).update(inside)
+    return {package: imported - {package} for package, imported in packages.items()}
 
 
-def room_of(module: str) -> str:
-    """Return the room of a module: the first two parts of its name."""
+def package_of(module: str) -> str:
+    """Return the package of a module: the first two parts of its name."""
     return ".".join(module.split(".")[:2])
 
 

@@ -16,7 +16,7 @@ from bench.adapters.systems import Rival
 from bench.environment import BenchEnvironment
 from bench.processes import Group, run, start, tree_cpu_s
 from bench.rivals import local_server
-from tests.apart import NotInstalledError, bin_of
+from tests.tools import NotInstalledError, bin_of
 
 SCRIPTS = Path(__file__).parents[1] / "rivals"
 #: Seconds without a request other than an empty poll after which all is acknowledged.

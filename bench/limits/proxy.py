@@ -14,7 +14,7 @@ from aiohttp import ClientSession, web
 
 from piecework.cost import units as capacity
 from piecework.domain import keys
-from tests.doorway import handed_on, standing
+from tests.forwarding import end_to_end, serving
 
 #: Operation and kind of item.
 Row: TypeAlias = tuple[str, str]
@@ -59,10 +59,10 @@ class RecordingProxy:
             request.method,
             f"{self.upstream}{request.rel_url}",
             data=raw,
-            headers=handed_on(request.headers),
+            headers=end_to_end(request.headers),
         ) as reply:
             body = await reply.read()
-            kept = handed_on(reply.headers)
+            kept = end_to_end(reply.headers)
         if "DynamoDB" in target:
             self.record_table_request(operation, json.loads(raw), json.loads(body))
         elif operation:
@@ -133,7 +133,7 @@ async def open_proxy(upstream: str) -> AsyncIterator[RecordingProxy]:
     """Open a recording proxy on loopback."""
     async with ClientSession(auto_decompress=False) as http:
         proxy = RecordingProxy(upstream, http)
-        async with standing(proxy.forward) as proxy.url:
+        async with serving(proxy.forward) as proxy.url:
             yield proxy
 
 

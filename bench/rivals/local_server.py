@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.apart import NotInstalledError, bin_of
+from tests.tools import NotInstalledError, bin_of
 
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0

@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.rivals import local_server
 from bench.rivals.local_server import HOST, UnavailableError
-from tests.apart import NotInstalledError, bin_of
+from tests.tools import NotInstalledError, bin_of
 
 NAME = "postgres"
 USER, SECRET = "bench", "password"

@@ -1,4 +1,4 @@
-"""The counts of a job against what a door before AWS has seen, refusals included."""
+"""The counts of a job against what a proxy before AWS has seen, refusals included."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from piecework_orchestrator.cost.bill import TaskSize
 from piecework_orchestrator.cost.job import job_bill
 from piecework_orchestrator.cost.prices import load_prices
 from tests.scenarios.conftest import Scenario
-from tests.scenarios.door import Door, door_to
+from tests.scenarios.counting_proxy import CountingProxy, proxy_to
 from tests.scenarios.pipelines import Item, counting
 
 JOBS = ("job-1", "job-2")
@@ -27,13 +27,13 @@ WRITES = ("PutItem", "UpdateItem", "TransactWriteItems")
 
 
 @pytest.fixture
-async def door(
+async def proxy(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Door]:
+) -> AsyncIterator[CountingProxy]:
     """Stand before the emulator; who connects from now on comes through here."""
-    async with door_to(scenario.rt.endpoint.url) as door:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", door.url)
-        yield door
+    async with proxy_to(scenario.rt.endpoint.url) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        yield proxy
 
 
 async def run_two_jobs(scenario: Scenario) -> list[CostMeter]:
@@ -136,7 +136,7 @@ async def test_the_bill_after_a_kill_is_that_of_the_provider(
 
 
 async def test_the_bill_has_exactly_the_requests_that_were_sent(
-    scenario: Scenario, door: Door
+    scenario: Scenario, proxy: CountingProxy
 ) -> None:
     meters = await run_two_jobs(scenario)
     rows = await written_down(scenario.rt)
@@ -151,7 +151,7 @@ async def test_the_bill_has_exactly_the_requests_that_were_sent(
     everything = [*rows, *unowned, *reads]
     units = counted(everything, "units")
 
-    assert door.turned_away > 5
-    assert dict(door.came) == dict(counted(everything, "requests"))
-    assert {op: door.units[op] for op in WRITES} == {op: units[op] for op in WRITES}
+    assert proxy.refused > 5
+    assert dict(proxy.received) == dict(counted(everything, "requests"))
+    assert {op: proxy.units[op] for op in WRITES} == {op: units[op] for op in WRITES}
     assert [0, 0, 0] == [meter.unread for meter in meters]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 from yarl import URL
 
-from tests.doorway import handed_on, standing
+from tests.forwarding import end_to_end, serving
 from verification.iam.evaluate import Decision, Request, Statement, decide
 from verification.iam.requests import Wire, permissions_needed
 from verification.iam.roles import EVERYTHING, resource_statements, roles
@@ -109,13 +109,13 @@ class Proxy:
     async def forward(self, raw_path: str, wire: Wire) -> web.Response:
         """Send the request on, and return the answer."""
         assert self.http is not None
-        headers = handed_on(wire.headers)
+        headers = end_to_end(wire.headers)
         url = URL(f"{self.upstream}{raw_path}", encoded=True)
         async with self.http.request(
             wire.method, url, data=wire.body, headers=headers
         ) as reply:
             body = await reply.read()
-            kept = handed_on(reply.headers)
+            kept = end_to_end(reply.headers)
         if b"Action=CreateChangeSet" in wire.body and (made := MADE.search(body)):
             self.change_sets[made[1].decode()] = made[2].decode()
         return web.Response(status=reply.status, body=body, headers=kept)
@@ -126,7 +126,7 @@ class Proxy:
         patience = ClientTimeout(total=60)
         async with (
             ClientSession(timeout=patience, auto_decompress=False) as self.http,
-            standing(self.pass_on) as url,
+            serving(self.pass_on) as url,
         ):
             yield url
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from verification.mutants.mutant import Mutant, scopes, span
-from verification.mutants.rooms import sources
+from verification.mutants.paths import sources
 
 BUT_LAST = "(lambda found: found[:-1] if len(found) > 1 else found)([*{}])"
 #: A comparison of a length, and the one beside it.

@@ -24,12 +24,12 @@ FIRST = {
 
 
 def narrow(root: Path, path: str) -> list[str]:
-    """Return the test files that name a module, then the others of its room.
+    """Return the test files that name a module, then the others of its package.
 
-    A test of a room may reach a module through another one.
+    A test of a package may reach a module through another one.
     """
     whole = Path(path).with_suffix("")
-    room = Path(*(part for part in whole.parent.parts if "piecework_" not in part))
+    package = Path(*(part for part in whole.parent.parts if "piecework_" not in part))
     roots = 1 if whole.parts[1].startswith("piecework_") else 0
     module = Path(*whole.parts[roots:])
     dotted = ".".join(module.parts)
@@ -48,7 +48,7 @@ def narrow(root: Path, path: str) -> list[str]:
         text = file.read_text()
         if names.search(text) or (of_store and here.parts[1] == "store"):
             found.append((-rank_test_file(text, file.name, name), here.as_posix()))
-        elif here.parent == Path("tests", "unit", room):
+        elif here.parent == Path("tests", "unit", package):
             found.append((0, here.as_posix()))
     return [here for _, here in sorted(found)]
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from verification.mutants.mutant import Mutant, scopes, span
-from verification.mutants.rooms import sources
+from verification.mutants.paths import sources
 
 #: Functions that read a clock.
 CLOCKS = {"time", "monotonic", "clock", "now"}

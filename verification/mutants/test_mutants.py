@@ -9,7 +9,7 @@ from verification.mutants.__main__ import all_mutants
 from verification.mutants.equivalent import EQUIVALENT
 from verification.mutants.guards import PATHS
 from verification.mutants.open_files import kind_of_list, open_lists
-from verification.mutants.rooms import sources
+from verification.mutants.paths import sources
 
 ROOT = Path(__file__).parents[2]
 MUTANTS = all_mutants(ROOT)

@@ -8,12 +8,12 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
+from verification.naive.faults import INTENSITY
 from verification.naive.figures import causes, incomplete, table
-from verification.naive.misfortune import INTENSITY
 from verification.naive.trial import DESIGNS, Outcome, run_trial
 
 #: The rate that the source reports, and its tolerance for this number of jobs.
-TOLD, OFF, ENOUGH = 0.12, 0.02, 1_000
+REPORTED, TOLERANCE, ENOUGH = 0.12, 0.02, 1_000
 #: Jobs that a process does at a time.
 BATCH = 10
 
@@ -43,12 +43,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the first job")
     parser.add_argument("--intensity", type=float, default=INTENSITY)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--trace", choices=DESIGNS, help="tell the story of one job")
+    parser.add_argument("--trace", choices=DESIGNS, help="print the events of one job")
     return parser.parse_args()
 
 
 def replay(design: str, seed: int, intensity: float) -> int:
-    """Print the story of one job."""
+    """Print the events of one job."""
     outcome = run_trial(design, seed, intensity, traced=True)
     for line in outcome.trace:
         print_line(line)
@@ -70,10 +70,10 @@ def tell(outcomes: dict[str, list[Outcome]], intensity: float, seconds: float) -
             f"--intensity {intensity} --trace {trial}"
         )
     naive, ours = incomplete(outcomes["naive"]), incomplete(outcomes["ours"])
-    if naive.of >= ENOUGH and abs(naive.hits / naive.of - TOLD) > OFF:
-        bad.append("the knob")
+    if naive.of >= ENOUGH and abs(naive.hits / naive.of - REPORTED) > TOLERANCE:
+        bad.append("the intensity")
         print_line(
-            f"BROKEN: the knob leaves {naive.percent} of the naive jobs incomplete"
+            f"BROKEN: the intensity leaves {naive.percent} of the naive jobs incomplete"
         )
     print_line(
         f"naive_incomplete={naive.percent} naive_interval={naive.range}"

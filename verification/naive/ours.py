@@ -18,8 +18,8 @@ from piecework_simulation.engine.process import PROCESS, Process
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
 from piecework_simulation.invariants.end_state import get
+from verification.naive.design import JOB, SLOTS, Account
 from verification.naive.review import CHUNKS, REVIEW, Clause
-from verification.naive.side import JOB, SLOTS, Account
 from verification.naive.source004.worker import SLOTS as CHUNKS_IN_HAND
 
 TENANT = "tenant"

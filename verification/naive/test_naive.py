@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from verification.naive import trial
+from verification.naive.faults import INTENSITY
 from verification.naive.figures import incomplete, table
-from verification.naive.misfortune import INTENSITY
 from verification.naive.review import CHUNKS
 from verification.naive.trial import DESIGNS, run_trial
 

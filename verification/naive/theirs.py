@@ -16,8 +16,8 @@ from piecework_simulation.engine.network import open_client
 from piecework_simulation.engine.process import Process
 from piecework_simulation.engine.world import BUCKET, World
 from piecework_simulation.provider import ProviderError
+from verification.naive.design import JOB, SLOTS, Account
 from verification.naive.review import CHUNKS, Clause
-from verification.naive.side import JOB, SLOTS, Account
 from verification.naive.source004.orchestrator import NotSentError, submit
 from verification.naive.source004.records import Records
 from verification.naive.source004.worker import MOST_RECEIVES, VISIBILITY_S, Worker
@@ -41,7 +41,7 @@ class Source004Design:
     world: World
     loser_deletes: bool = True
     url: str = field(init=False)
-    crew: dict[Process, Worker] = field(default_factory=dict)
+    fleet: dict[Process, Worker] = field(default_factory=dict)
     submitters: list[Process] = field(default_factory=list)
     started: int = 0
     job: dict[str, Any] = field(default_factory=dict)
@@ -80,10 +80,10 @@ class Source004Design:
             self.failed,
             self.loser_deletes,
         )
-        self.crew[process] = worker
+        self.fleet[process] = worker
 
         def again() -> None:
-            del self.crew[process]
+            del self.fleet[process]
             delay = world.rng.random() * RESTART_S
             world.loop.call_later(delay, self.worker, context=world.context)
 
@@ -100,7 +100,7 @@ class Source004Design:
         return f"{role}-{self.started}"
 
     def workers(self) -> Sequence[Process]:
-        return [p for p in self.crew if not p.dead]
+        return [p for p in self.fleet if not p.dead]
 
     async def submit(self) -> str:
         process = self.world.process(self.name("submit"), mortal=False)
@@ -155,7 +155,7 @@ class Source004Design:
         return bool(self.job)
 
     def over(self) -> bool:
-        in_progress = any(worker.in_progress for worker in self.crew.values())
+        in_progress = any(worker.in_progress for worker in self.fleet.values())
         return not in_progress and self.world.sqs.next_at(self.url) is None
 
     def completions(self) -> int:

@@ -1,4 +1,4 @@
-"""One job under one design: what goes wrong, then an end of it, then an account.
+"""One job under one design: its faults, the time after them, and its account.
 
 A job is **incomplete** if, hours after everything works again, one of its chunks has
 neither a result nor a dead letter that an operator can find (it is silently missing),
@@ -20,13 +20,13 @@ from piecework_simulation.engine.leftovers import leftovers_discarded
 from piecework_simulation.engine.process import context_of
 from piecework_simulation.engine.world import World
 from piecework_simulation.provider import PROVIDER, Provider
-from verification.naive.misfortune import draw_worker_faults, end_of_submitter, rates
+from verification.naive.design import SLOTS, Design
+from verification.naive.faults import draw_worker_faults, end_of_submitter, rates
 from verification.naive.ours import SETTINGS, PieceworkDesign
 from verification.naive.review import CHUNKS
-from verification.naive.side import SLOTS, Side
 from verification.naive.theirs import Source004Design
 
-#: Seconds that things go wrong, unless everything is over before.
+#: Seconds with faults, unless everything is over before.
 FAULTS_S = 1_800.0
 #: Seconds after the faults within which a job must end.
 HORIZON_S = 4 * 3_600.0
@@ -34,8 +34,8 @@ HORIZON_S = 4 * 3_600.0
 #: job.
 AGAIN_S = 5.0
 #: Seconds for requests that are still in transit to a provider.
-LANDS_S = 10.0
-DESIGNS: dict[str, Callable[[World], Side]] = {
+TRANSIT_S = 10.0
+DESIGNS: dict[str, Callable[[World], Design]] = {
     "naive": Source004Design,
     "naive_leaves": lambda world: Source004Design(world, loser_deletes=False),
     "ours": PieceworkDesign,
@@ -44,10 +44,10 @@ DESIGNS: dict[str, Callable[[World], Side]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a job.
+    """The result of a job.
 
     Attributes:
-        missing: For each chunk that is silently missing, how it came to be.
+        missing: For each chunk that is silently missing, why.
         says_whole: The job's record says that nothing is missing.
     """
 
@@ -76,7 +76,7 @@ class Outcome:
 
 
 def run_trial(
-    design: str, seed: int, intensity: float, *, traced: bool = False
+    name: str, seed: int, intensity: float, *, traced: bool = False
 ) -> Outcome:
     """Run one job; the same arguments give the same outcome."""
     rng = Random(seed)
@@ -85,25 +85,25 @@ def run_trial(
     provider = Provider(world, lambda _: None)
     PROVIDER.set(provider)
     world.context = context_of(world.loop.world)
-    side = DESIGNS[design](world)
-    world.dynamodb.on_write = side.check_write
+    design = DESIGNS[name](world)
+    world.dynamodb.on_write = design.check_write
     began = world.loop.moment
     with leftovers_discarded(world):
-        world.loop.run(Trial(world, side, seed, intensity).run())
-        account = side.account()
+        world.loop.run(Trial(world, design, seed, intensity).run())
+        account = design.account()
         missing = sorted({*range(CHUNKS)} - account.results - account.dead)
         return Outcome(
             seed=seed,
-            missing=tuple(side.why_missing(chunk) for chunk in missing),
+            missing=tuple(design.why_missing(chunk) for chunk in missing),
             dead=len(account.dead),
             ended=account.ended,
             reports_complete=account.whole,
-            twice=side.completions(),
+            twice=design.completions(),
             effects_twice=repeated(provider, pure=False),
             paid=provider.paid,
             paid_twice=repeated(provider, pure=True),
             seconds=world.loop.moment - began,
-            errors=(*side.errors(), *world.loop.errors),
+            errors=(*design.errors(), *world.loop.errors),
             trace=tuple(world.trace),
         )
 
@@ -119,48 +119,48 @@ class Trial:
     """The acts of one trial."""
 
     world: World
-    side: Side
+    design: Design
     seed: int
     intensity: float
 
     async def run(self) -> None:
         """Submit, inject the faults, then let everything end."""
-        self.side.start()
+        self.design.start()
         until = self.world.loop.moment + FAULTS_S
-        strikes = asyncio.create_task(self.strike())
+        worker_faults = asyncio.create_task(self.inject_worker_faults())
         async with asyncio.timeout_at(until):
             await self.submit()
         await self.wait_until_idle(until)
-        strikes.cancel()
+        worker_faults.cancel()
         self.end_faults()
         await self.wait_until_idle(self.world.loop.moment + HORIZON_S)
-        await asyncio.sleep(LANDS_S)
+        await asyncio.sleep(TRANSIT_S)
 
     async def submit(self) -> None:
         """Submit as a caller: retry after an error, or if the job does not exist."""
-        life = end_of_submitter(self.seed, self.intensity)
+        killed_after = end_of_submitter(self.seed, self.intensity)
         while True:
-            asked = asyncio.create_task(self.side.submit())
-            if life is not None:
-                await asyncio.sleep(life)
-                self.world.kill(self.side.submitter())
-                life = None
+            asked = asyncio.create_task(self.design.submit())
+            if killed_after is not None:
+                await asyncio.sleep(killed_after)
+                self.world.kill(self.design.submitter())
+                killed_after = None
             said = await asked
-            if said == "done" or (said == "died" and self.side.known()):
+            if said == "done" or (said == "died" and self.design.known()):
                 return
             await asyncio.sleep(AGAIN_S)
 
-    async def strike(self) -> None:
+    async def inject_worker_faults(self) -> None:
         """Kill and freeze workers."""
-        for blow in draw_worker_faults(self.seed, self.intensity, SLOTS):
-            await asyncio.sleep(blow.wait)
-            workers = self.side.workers()
+        for fault in draw_worker_faults(self.seed, self.intensity, SLOTS):
+            await asyncio.sleep(fault.wait)
+            workers = self.design.workers()
             if not workers:
                 continue
-            process = workers[blow.slot % len(workers)]
-            if blow.freeze:
-                self.world.note(process, f"frozen for {blow.freeze:.3f} s", None)
-                self.world.loop.freeze(process, blow.freeze)
+            process = workers[fault.slot % len(workers)]
+            if fault.freeze:
+                self.world.note(process, f"frozen for {fault.freeze:.3f} s", None)
+                self.world.loop.freeze(process, fault.freeze)
             else:
                 self.world.kill(process)
 
@@ -172,7 +172,7 @@ class Trial:
     def over(self) -> bool:
         """Return whether nothing can happen: no frozen worker has work in progress."""
         frozen = any(p.frozen and not p.dead for p in self.world.processes)
-        return not frozen and self.side.over()
+        return not frozen and self.design.over()
 
     def end_faults(self) -> None:
         """Stop injecting faults."""

@@ -22,12 +22,12 @@ from verification.security.bombing import (
     read_apart,
 )
 from verification.security.canaries import Planted
+from verification.security.damaging import damaged, met
 from verification.security.deployment import deployed, worker
-from verification.security.doors import let_through
+from verification.security.entry_points import let_through
 from verification.security.fuzz import bodies
 from verification.security.leaking import leaked, quiet
 from verification.security.receiving import receive
-from verification.security.spoiling import met, spoilt
 from verification.security.traversal import strings
 
 #: Of so many fuzzed messages one goes through the true queue and a true process, too.
@@ -56,7 +56,7 @@ async def run(messages: int, seed: int) -> Counter[str]:
     """Do one thing after another; `broken` counts what may not be."""
     figures = Counter[str]()
     await fuzz(messages, seed, figures)
-    await spoil(figures)
+    await damage(figures)
     await walk(figures)
     async with deployed() as rt:
         await fuzz_queue(rt, messages // SHARE, seed, figures)
@@ -76,9 +76,9 @@ async def fuzz(messages: int, seed: int, figures: Counter[str]) -> None:
         say(f"  {count:>6} {end}")
     figures["messages"] = found.ends.total()
     figures["crashes"] = len(found.crashed)
-    figures["imports"] = len(found.watched)
+    figures["imports"] = len(found.forbidden)
     figures["crossed"] = len(found.crossed)
-    wrong = [*found.crashed, *found.watched, *found.crossed]
+    wrong = [*found.crashed, *found.forbidden, *found.crossed]
     tell(figures, f"{messages} messages in {found.seconds:.0f} s", wrong)
 
 
@@ -110,25 +110,25 @@ async def fuzz_queue(rt: Runtime, count: int, seed: int, figures: Counter[str]) 
     tell(figures, f"{sent} messages through a true queue: {dict(codes)}", wrong)
 
 
-async def spoil(figures: Counter[str]) -> None:
+async def damage(figures: Counter[str]) -> None:
     """Let a worker meet items that somebody edited."""
     wrong, codes = list[str](), Counter[str]()
-    for each in spoilt():
+    for each in damaged():
         outcome = await met(each)
         wrong += outcome.crashed
         codes.update(outcome.codes)
-        figures["spoilt"] += 1
-    tell(figures, f"{figures['spoilt']} spoilt items: {dict(codes)}", wrong)
+        figures["damaged"] += 1
+    tell(figures, f"{figures['damaged']} damaged items: {dict(codes)}", wrong)
 
 
 async def walk(figures: Counter[str]) -> None:
-    """Try every name that leads elsewhere at every door."""
+    """Try every name that leads elsewhere at every entry point."""
     names = strings()
     with tempfile.TemporaryDirectory() as folder:
         found = await let_through(Path(folder), names)
-    figures["names"], figures["doors"] = len(names), len(found)
-    wrong = [f"{door}: {name!r}" for door, passed in found.items() for name in passed]
-    tell(figures, f"{len(names)} names at {len(found)} doors", wrong)
+    figures["names"], figures["entry_points"] = len(names), len(found)
+    wrong = [f"{place}: {name!r}" for place, passed in found.items() for name in passed]
+    tell(figures, f"{len(names)} names at {len(found)} entry points", wrong)
 
 
 async def bomb(rt: Runtime, figures: Counter[str]) -> None:

@@ -20,7 +20,7 @@ from piecework.domain.keys import QUARANTINE_PK
 from piecework.domain.model import JobRef
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
-from verification.security import watched
+from verification.security import audit_hook
 from verification.security.aws import Client, Cloud
 from verification.security.fuzz import TENANTS, bodies
 
@@ -72,20 +72,20 @@ class Found:
     Attributes:
         ends: How many were set aside by each code, done, given way, or left.
         crashed: Turns that ended in an exception.
-        watched: Imports, files, processes and connections.
+        forbidden: Imports, files, processes and connections.
         crossed: Reads and writes outside of what a message named.
     """
 
     ends: Counter[str] = field(default_factory=Counter)
     crashed: list[str] = field(default_factory=list)
-    watched: list[str] = field(default_factory=list)
+    forbidden: list[str] = field(default_factory=list)
     crossed: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
     def clean(self) -> bool:
         """Whether nothing happened that may not."""
-        return not (self.crashed or self.watched or self.crossed)
+        return not (self.crashed or self.forbidden or self.crossed)
 
 
 async def receive(count: int, seed: int = 1) -> Found:
@@ -103,7 +103,7 @@ async def receive(count: int, seed: int = 1) -> Found:
     await give(worker, cloud, log, bodies(40, seed=0), Found())
     values.result_type(echo)
     began = time.monotonic()
-    with quiet, watched.watching() as found.watched:
+    with quiet, audit_hook.watching() as found.forbidden:
         await give(worker, cloud, log, bodies(count, seed), found)
     found.seconds = time.monotonic() - began
     return found

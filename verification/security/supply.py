@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.apart import bin_of
+from tests.tools import bin_of
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = ROOT / "requirements" / "runtime.txt"

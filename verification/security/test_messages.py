@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from piecework.aws.queue import BODY_LIMIT, read
-from verification.security import watched
+from verification.security import audit_hook
 from verification.security.fuzz import FAMILIES, GOOD
 from verification.security.receiving import receive
 
@@ -19,7 +19,7 @@ async def test_whatever_is_received_nobody_crashes_imports_or_reads_a_strangers(
 ):
     found = await receive(650)
     assert [] == found.crashed
-    assert [] == found.watched
+    assert [] == found.forbidden
     assert [] == found.crossed
     assert 650 == found.ends.total()
     assert found.ends["nothing"] == 0
@@ -57,7 +57,7 @@ def test_what_two_readers_would_read_differently_is_nobodys(body: str) -> None:
 
 def test_an_import_would_have_been_noticed() -> None:
     sys.modules.pop("this_is_no_module", None)
-    with watched.watching() as found:
+    with audit_hook.watching() as found:
         with pytest.raises(ModuleNotFoundError):
             __import__("this_is_no_module")
         eval("1")  # noqa: S307 -- to be noticed

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from piecework.aws.objects import is_object_key
-from verification.security.doors import let_through
+from verification.security.entry_points import let_through
 from verification.security.traversal import strings
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import sys
 
-from tests.apart import NotInstalledError
 from tests.infra.check import checkov
 from tests.infra.check.documented import documented
 from tests.infra.check.fixtures import load_fixtures
 from tests.infra.check.rules import RULES
 from tests.infra.check.templates import Templates, load
+from tests.tools import NotInstalledError
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from tests import apart
+from tests import tools
 from tests.infra.check.render import Stack
 from tests.infra.check.templates import Templates
 
@@ -39,7 +39,7 @@ def run(templates: Templates) -> Verdict:
     Raises:
         NotInstalledError: With what the installer said.
     """
-    checkov = apart.bin_of("checkov") / "checkov"
+    checkov = tools.bin_of("checkov") / "checkov"
     stacks = {
         f"{stack.name}-{number}.json": stack
         for number, stack in enumerate(templates.stacks())

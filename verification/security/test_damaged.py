@@ -8,17 +8,17 @@ from pydantic import ValidationError
 from piecework.domain.records import UNREADABLE, Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError
 from piecework.jobs.manifest import Entry
+from verification.security.damaging import damaged, lines, met
 from verification.security.receiving import Note
-from verification.security.spoiling import lines, met, spoilt
 
 LINES = list(lines())
-#: Requests of a worker and a reconciler that meet one spoilt item.
+#: Requests of a worker and a reconciler that meet one damaged item.
 FEW = 60
 
 
-async def test_an_item_that_somebody_spoiled_has_a_code_and_holds_up_nobody() -> None:
+async def test_an_item_that_somebody_damaged_has_a_code_and_holds_up_nobody() -> None:
     codes = set[str]()
-    for each in spoilt():
+    for each in damaged():
         outcome = await met(each)
         assert [] == outcome.crashed
         assert outcome.requests < FEW, each.what

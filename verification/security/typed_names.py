@@ -1,4 +1,4 @@
-"""The doors at which a person types a name: a path, a folder, or an input in S3."""
+"""The entry points of names that a person types: a path, a folder, an input in S3."""
 
 from __future__ import annotations
 

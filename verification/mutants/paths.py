@@ -1,4 +1,4 @@
-"""Name the rooms outside the store whose source files are mutated."""
+"""Name the paths outside the store whose source files are mutated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 #: Folders, and single files of folders that do other things too.
-ROOMS = [
+PATHS = [
     "piecework/aws/queue.py",
     "piecework/aws/transport",
     "piecework/calls",
@@ -21,15 +21,15 @@ ROOMS = [
     "orchestrator/piecework_orchestrator/retry.py",
 ]
 
-#: Files of these rooms that no chunk passes: how a process starts, ends and reports.
-ASIDE = {"__init__", "__main__", "ecs", "health", "process_tuning", "shutdown"}
+#: Files of these folders that no chunk passes: how a process starts, ends and reports.
+EXCLUDED = {"__init__", "__main__", "ecs", "health", "process_tuning", "shutdown"}
 
 
 def sources(root: Path) -> Iterator[str]:
-    """Yield the source files of the rooms, without those of their subfolders."""
-    for room in ROOMS:
-        place = root / room
+    """Yield the source files of the paths, without those of their subfolders."""
+    for path in PATHS:
+        place = root / path
         files = sorted(place.glob("*.py")) if place.is_dir() else [place]
         for file in files:
-            if file.stem not in ASIDE:
+            if file.stem not in EXCLUDED:
                 yield file.relative_to(root).as_posix()

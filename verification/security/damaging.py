@@ -62,7 +62,7 @@ BAD_ROWS: tuple[dict[str, Any], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Spoilt:
+class Damaged:
     """One item, and what is wrong with it."""
 
     what: str
@@ -98,21 +98,21 @@ class Outcome:
         ]
 
 
-def spoilt() -> Iterator[Spoilt]:
+def damaged() -> Iterator[Damaged]:
     """Yield every field of an item with everything that may be wrong with it."""
     chunk = REF.chunk(1)
     for sk, pk, fields in ((keys.META_SK, REF.pk, META), (chunk.sk, chunk.pk, CHUNK)):
         for name in fields:
             for wrong in WRONG:
-                yield Spoilt(f"{sk} {name}={wrong!s:.60}", pk, sk, {name: wrong})
+                yield Damaged(f"{sk} {name}={wrong!s:.60}", pk, sk, {name: wrong})
     for row in ROWS:
         for number, bad in enumerate(BAD_ROWS):
             sk = keys.work_prefix(1) + row
-            yield Spoilt(f"{row} {number}", chunk.pk, sk, dict(bad), begun=True)
+            yield Damaged(f"{row} {number}", chunk.pk, sk, dict(bad), begun=True)
 
 
-async def met(each: Spoilt) -> Outcome:
-    """Let a worker and a reconciler meet a spoilt item; nothing waits in real time."""
+async def met(each: Damaged) -> Outcome:
+    """Let a worker and a reconciler meet a damaged item; nothing waits in real time."""
     cloud, log = Cloud(), Log()
     payloads = [Note(text=f"n{n}").model_dump_json().encode() for n in range(3)]
     await cloud.job(REF, payloads, "echo")

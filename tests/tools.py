@@ -20,10 +20,10 @@ class NotInstalledError(Exception):
 def bin_of(name: str) -> Path:
     """Return the programs of `requirements/<name>.txt`; install them when need be.
 
-    An environment stands for one lock and one version of Python.
+    Each environment belongs to one lock and one version of Python.
 
     Raises:
-        NotInstalledError: The index was not within reach, or refused.
+        NotInstalledError: The index could not be reached, or refused.
     """
     lock = ROOT / "requirements" / f"{name}.txt"
     made_of = f"{lock.read_text(encoding='utf-8')}\n{sys.version_info[:2]}"

@@ -14,14 +14,14 @@ HOP = {"host", "content-length", "transfer-encoding", "connection", "expect"}
 #: The largest accepted request: an object of a large job.
 MOST_BYTES = 2**30
 
-Answering: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def standing(answering: Answering) -> AsyncIterator[str]:
+async def serving(handler: Handler) -> AsyncIterator[str]:
     """Let a function answer all requests on a free port; yield the address."""
     app = web.Application(client_max_size=MOST_BYTES)
-    app.router.add_route("*", "/{path:.*}", answering)
+    app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
@@ -31,6 +31,6 @@ async def standing(answering: Answering) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def handed_on(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that are meant for the other end."""
+def end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the end-to-end headers: those of one connection are not forwarded."""
     return {k: v for k, v in headers.items() if k.lower() not in HOP}

@@ -1,6 +1,6 @@
-"""Every door by which a name from outside comes in, and whether it lets one through.
+"""Every entry point of a name from outside, and whether it lets a bad one through.
 
-A door says True for a name that it refuses, with a code of ours where a person asks.
+Each returns True for a name that it refuses, with an error code if a person asked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from piecework.jobs.manifest import Entry, read_manifest
 from piecework.settings import InvalidSettingsError, Settings
 from piecework_orchestrator.artifacts import save_artifacts
 from piecework_orchestrator.inspector import require_job
-from verification.security.typed_doors import (
+from verification.security.typed_names import (
     export_to,
     refused,
     s3_input,
@@ -143,11 +143,11 @@ async def manifest_of_a_job(name: str) -> bool:
             raise AssertionError(key)
 
     facts = {"status": "RUNNING", "gen": 1, "chunks": 1, "pipeline": "p"}
-    spoilt = Job.read(JobRef("acme", "j"), facts | {"manifest": name})
+    damaged = Job.read(JobRef("acme", "j"), facts | {"manifest": name})
     objects: Any = Nothing()
 
     async def ask() -> None:
-        async for _ in read_manifest(objects, spoilt):
+        async for _ in read_manifest(objects, damaged):
             pass
 
     return await refused(ask())
@@ -171,8 +171,8 @@ def line_of_a_manifest(name: str) -> bool:
     return False
 
 
-def doors(folder: Path) -> dict[str, Callable[[str], Any]]:
-    """Return every door, by what it is called in the figures."""
+def entry_points(folder: Path) -> dict[str, Callable[[str], Any]]:
+    """Return every entry point, by what it is called in the figures."""
     return {
         "tenant of a message": message("tenant"),
         "job of a message": message("job"),
@@ -192,13 +192,13 @@ def doors(folder: Path) -> dict[str, Callable[[str], Any]]:
 
 
 async def let_through(folder: Path, names: list[str]) -> dict[str, list[str]]:
-    """Return what each door lets through; nothing is what it should be."""
+    """Return what each entry point lets through; nothing is what it should be."""
     found: dict[str, list[str]] = {}
-    for door, refuses in doors(folder).items():
+    for place, refuses in entry_points(folder).items():
         passed = []
         for name in names:
             answer = refuses(name)
             if not (await answer if asyncio.iscoroutine(answer) else answer):
                 passed.append(name)
-        found[door] = passed
+        found[place] = passed
     return found

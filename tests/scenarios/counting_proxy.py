@@ -1,4 +1,4 @@
-"""A door before the emulator: counts what comes in, and turns some of it away."""
+"""A proxy before the emulator: counts requests, and refuses some of them."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from typing import Any
 
 from aiohttp import ClientSession, web
 
-from tests.doorway import handed_on, standing
+from tests.forwarding import end_to_end, serving
 
 #: Of so many requests one is answered with a 500 that is not passed on.
 REFUSED = 10
 
 
 @dataclass
-class Door:
-    """What came in, and what was consumed behind it."""
+class CountingProxy:
+    """The requests received, and the units that they consumed."""
 
     upstream: str
     http: ClientSession
     url: str = ""
-    came: Counter[str] = field(default_factory=Counter)
+    received: Counter[str] = field(default_factory=Counter)
     units: Counter[str] = field(default_factory=Counter)
-    turned_away: int = 0
+    refused: int = 0
 
     async def pass_on(self, request: web.Request) -> web.Response:
         """Count a request and forward it."""
         operation = request.headers.get("X-Amz-Target", "").rpartition(".")[2]
         operation = operation or untargeted(request)
-        self.came[operation] += 1
-        if self.came.total() % REFUSED == 0:
-            self.turned_away += 1
+        self.received[operation] += 1
+        if self.received.total() % REFUSED == 0:
+            self.refused += 1
             return web.Response(status=500)
         raw = await request.read()
-        url, headers = f"{self.upstream}{request.rel_url}", handed_on(request.headers)
+        url, headers = f"{self.upstream}{request.rel_url}", end_to_end(request.headers)
         async with self.http.request(
             request.method, url, data=raw, headers=headers
         ) as reply:
             body = await reply.read()
-            kept = handed_on(reply.headers)
+            kept = end_to_end(reply.headers)
             kept.pop("Content-Encoding", None)
             if "DynamoDB" in request.headers.get("X-Amz-Target", ""):
                 self.units[operation] += consumed(json.loads(raw), json.loads(body))
@@ -67,9 +67,9 @@ def consumed(asked: Any, answer: Any) -> int:
 
 
 @asynccontextmanager
-async def door_to(upstream: str) -> AsyncIterator[Door]:
-    """Open a door on loopback."""
+async def proxy_to(upstream: str) -> AsyncIterator[CountingProxy]:
+    """Start a proxy on loopback."""
     async with ClientSession(auto_decompress=False) as http:
-        door = Door(upstream, http)
-        async with standing(door.pass_on) as door.url:
-            yield door
+        proxy = CountingProxy(upstream, http)
+        async with serving(proxy.pass_on) as proxy.url:
+            yield proxy

@@ -1,4 +1,4 @@
-"""Measure the way into Piecework for a program; `make way-in` fails above a limit.
+"""Measure the first steps of a new user; `make onboarding` fails above a limit.
 
 The figures come from runs of the installed commands and from the page that a new user
 reads. CPU is the smallest of several runs, of the whole process with its Python.
@@ -46,7 +46,7 @@ class Row(BaseModel):
     n: int
 
 async def count(ctx: Context[Row]) -> int:
-    with open(os.environ["WAY_IN_RETURNS"], "a") as file:
+    with open(os.environ["ONBOARDING_RETURNS"], "a") as file:
         file.write(f"{ctx.chunk} {time.time()}\\n")
     return ctx.payload.n
 
@@ -56,7 +56,7 @@ pipeline = Pipeline("rows", payload=Row, stages=[Stage(count)])
 PROGRAM: Final = """\
 import asyncio, time
 from piecework.client import Client
-from way_in_rows import pipeline
+from onboarding_rows import pipeline
 
 async def main():
     async with Client() as client:
@@ -72,7 +72,7 @@ BLOCK: Final = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTA
 
 def main() -> int:
     """Print every figure in one line; return 1 if a figure exceeds its limit."""
-    with tempfile.TemporaryDirectory(prefix="way-in-") as folder:
+    with tempfile.TemporaryDirectory(prefix="onboarding-") as folder:
         figures = measure(Path(folder))
     print(" ".join(f"{name}={value}" for name, value in figures.items()))  # noqa: T201
     return 1 if over_limits(figures) else 0
@@ -91,7 +91,7 @@ def over_limits(figures: Mapping[str, float | str]) -> list[str]:
 
 def measure(folder: Path) -> dict[str, float | str]:
     """Return the figures in the order of their line."""
-    (folder / "way_in_rows.py").write_text(PIPELINE)
+    (folder / "onboarding_rows.py").write_text(PIPELINE)
     rows = "".join(f"{json.dumps({'n': n})}\n" for n in range(CHUNKS))
     (folder / "rows.jsonl").write_text(rows)
     return {
@@ -182,13 +182,13 @@ def typing_errors_caught(folder: Path) -> str:
 def on_embedded_aws(folder: Path) -> dict[str, float]:
     """Return the figures of a client and a worker in processes of their own."""
     piecework = ["-m", "piecework_orchestrator.cli"]
-    job = ["way_in_rows:pipeline", "few.jsonl", "--job-id", "job-1"]
+    job = ["onboarding_rows:pipeline", "few.jsonl", "--job-id", "job-1"]
     (folder / "few.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
     returns = folder / "returns-to-client"
-    env = environment(folder) | {"WAY_IN_RETURNS": str(returns)}
+    env = environment(folder) | {"ONBOARDING_RETURNS": str(returns)}
     run([*piecework, "up"], folder, env)
     worker = subprocess.Popen(
-        [sys.executable, "-m", "piecework_worker", "--pipelines", "way_in_rows"],
+        [sys.executable, "-m", "piecework_worker", "--pipelines", "onboarding_rows"],
         cwd=folder,
         env=env,
         stderr=subprocess.DEVNULL,

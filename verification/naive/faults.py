@@ -13,7 +13,7 @@ from random import Random
 #: A multiple of the usual rates; chosen so that source 004's design leaves about 12 %
 #: of its jobs incomplete, the rate that the source reports.
 INTENSITY = 1.07
-#: The source's "5 % of LLM calls fail"; the knob leaves it alone.
+#: The source's "5 % of LLM calls fail"; the intensity does not change it.
 CALLS = {"call.transient": 0.05}
 #: The normal behaviour of a standard queue, which is not a fault.
 USUAL = {"sqs.reorder": 0.3, "sqs.empty": 0.1, "dynamodb.stale": 0.5}
@@ -34,7 +34,7 @@ RATES = {
     "call.cut": 0.01,
     "call.slow": 0.005,
 }
-#: Seconds between two blows at some worker, at intensity 1.
+#: Seconds between two faults of a worker, at intensity 1.
 BETWEEN_BLOWS_S = 20.0
 FREEZES = 0.4
 #: Longer than both designs' leases, now and then.

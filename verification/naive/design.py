@@ -30,7 +30,7 @@ class Account:
     whole: bool
 
 
-class Side(Protocol):
+class Design(Protocol):
     """A design with its workers and its submitter."""
 
     def start(self) -> None:

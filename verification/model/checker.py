@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-STUCK = "a quiet end can always be reached"
+STUCK = "a final state can always be reached"
 
 
 class Model(Protocol):
@@ -22,7 +22,7 @@ class Model(Protocol):
     def wrong(self, state: Any) -> str:
         """Return the violations of a state itself."""
 
-    def quiet(self, state: Any) -> bool:
+    def is_final(self, state: Any) -> bool:
         """Return whether everything has ended."""
 
 
@@ -68,8 +68,8 @@ def explore(model: Model, limit: int, expect: str = "") -> Found:
 def first_stuck(
     model: Model, order: list[Any], source: array[int], target: array[int]
 ) -> int | None:
-    """Return the first state from which no quiet end can be reached without faults."""
-    good = bytearray(map(model.quiet, order))
+    """Return the first state that cannot reach a final state without faults."""
+    good = bytearray(map(model.is_final, order))
     changed = True
     while changed:
         changed = False

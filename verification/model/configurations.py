@@ -1,49 +1,35 @@
 """Define the explored configurations.
 
-Each omits some parts, so that the rest can be explored completely. Together they cover
-everything.
+Each omits some parts, so that the rest can be explored completely.
 """
 
 from __future__ import annotations
 
-from verification.model.asked import ASKED
-from verification.model.births import BIRTHS, SIGNS
-from verification.model.notices import NOTICES, TIMED
-from verification.model.parks import HOPELESS, PARKS, SHUT
+from verification.model.deferrals import DEFERRALS, OPEN_BREAKER, OUTAGE
+from verification.model.deferred_cancel import DEFERRED_CANCEL
+from verification.model.notifications import NOTIFICATIONS, TIMED
+from verification.model.small_model import SmallModel
 from verification.model.state import Config
+from verification.model.submits import SUBMIT_PROGRESS, SUBMITS
 from verification.model.tallies import TALLIES
-from verification.model.theme import Theme
-from verification.model.waits import WAITS_LONG
+from verification.model.waits import LONG_WAITS
 
-#: A step with a compensation, and the pivot.
-UNDO = Config(
-    "a cancel that undoes",
+#: A stage with a compensation, and the pivot.
+COMPENSATING = Config(
+    "compensating cancel",
     chunks=1,
     stages=2,
     pivot=1,
     effects=True,
     attempts=1,
     cancel=True,
-    undo=True,
-    sent=True,
+    compensate=True,
+    submitted=True,
     workers=1,
 )
-#: The small models of single parts of the protocol.
-THEMES: tuple[Theme, ...] = (
-    BIRTHS,
-    SIGNS,
-    TALLIES,
-    NOTICES,
-    TIMED,
-    PARKS,
-    HOPELESS,
-    SHUT,
-    ASKED,
-    WAITS_LONG,
-)
 
-CONFIGURATIONS: tuple[Config | Theme, ...] = (
-    Config("one chunk, two workers, letters", chunks=1, attempts=1, letters=True),
+CONFIGURATIONS: tuple[Config | SmallModel, ...] = (
+    Config("dead-letter queue", chunks=1, attempts=1, dead_letter_queue=True),
     Config("one chunk, duplicates", chunks=1, attempts=1, duplicates=True),
     Config("one chunk, two attempts", chunks=1),
     Config("one chunk, failures and releases", chunks=1, failures=True, releases=True),
@@ -51,7 +37,7 @@ CONFIGURATIONS: tuple[Config | Theme, ...] = (
     Config("two chunks, two workers", attempts=1),
     Config("cancel", chunks=1, attempts=1, cancel=True),
     Config(
-        "cancel, resume, cancel",
+        "cancel, retry, cancel",
         chunks=1,
         workers=1,
         attempts=1,
@@ -100,21 +86,32 @@ CONFIGURATIONS: tuple[Config | Theme, ...] = (
         gens=2,
         loss=False,
     ),
-    UNDO._replace(name=f"{UNDO.name}, failures", attempts=2, failures=True),
-    UNDO._replace(name=f"{UNDO.name}, late requests", flying=True, failures=True),
-    UNDO._replace(name=f"{UNDO.name}, two workers", workers=2, loss=False),
-    UNDO._replace(name=f"{UNDO.name}, resume", gens=2, loss=False, share=12),
-    UNDO._replace(name="a deadline that undoes", cancel=False, deadline=True),
+    COMPENSATING._replace(name="compensation, failures", attempts=2, failures=True),
+    COMPENSATING._replace(
+        name="compensation, late requests", late_requests=True, failures=True
+    ),
+    COMPENSATING._replace(name="compensation, two workers", workers=2, loss=False),
+    COMPENSATING._replace(name="compensation, retry", gens=2, loss=False, share=12),
+    COMPENSATING._replace(name="compensating deadline", cancel=False, deadline=True),
     Config(
-        "deadline, resume",
+        "deadline, retry",
         chunks=1,
         attempts=1,
         gens=2,
         deadline=True,
-        sent=True,
+        submitted=True,
         share=12,
         workers=1,
         loss=False,
     ),
-    *THEMES,
+    SUBMITS,
+    SUBMIT_PROGRESS,
+    TALLIES,
+    NOTIFICATIONS,
+    TIMED,
+    DEFERRALS,
+    OUTAGE,
+    OPEN_BREAKER,
+    DEFERRED_CANCEL,
+    LONG_WAITS,
 )

@@ -1,4 +1,4 @@
-"""A job's notices, and the workers that deliver them."""
+"""Define a job's notifications, and the workers that deliver them."""
 
 from __future__ import annotations
 
@@ -7,67 +7,68 @@ from typing import NamedTuple
 
 from verification.model.state import Js
 
-GENS, TRIES = 2, 2
+GENS, ATTEMPTS = 2, 2
 
 
-class N(IntEnum):
+class St(IntEnum):
     """The state of a notification's row; NONE: there is no row."""
 
-    NONE, PENDING, TOLD, ABANDONED = range(4)
+    NONE, PENDING, DELIVERED, ABANDONED = range(4)
 
 
-class Notice(NamedTuple):
-    """A notice of one life of the job.
+class Notification(NamedTuple):
+    """A notification of one generation of the job.
 
     Attributes:
-        due: Whether it may be taken: nobody has it, or whoever had it took too long.
-        tries: How often it was taken; with it the claim is known again.
-        heard: Whether the hook was called at least once, and returned.
+        due: Whether a worker may claim it: no claim is current.
+        attempts: The number of its claims; it identifies a claim.
+        received: Whether the hook was called at least once, and returned.
     """
 
-    st: N = N.NONE
+    st: St = St.NONE
     due: int = 1
-    tries: int = 0
-    heard: int = 0
+    attempts: int = 0
+    received: int = 0
 
 
 class Pc(IntEnum):
-    """The position of a notifying process."""
+    """The position of a worker."""
 
-    IDLE, CALL, TELL, PUT_OFF, CLOSE = range(5)
+    IDLE, CALL, MARK_DELIVERED, RETRY, CLOSE = range(5)
 
 
-class NotifierState(NamedTuple):
+class Notifier(NamedTuple):
     """A worker: its notification and attempt, or the generation that it closes."""
 
     pc: Pc = Pc.IDLE
     row: int = 0
-    tries: int = 0
+    attempts: int = 0
 
 
 class State(NamedTuple):
-    """A job, whether reconcilers find it, its notices, and those who tell.
+    """A job, its notifications, and the workers that deliver them.
 
     Attributes:
-        rows: For each life: the notice of its deadline, and of its end.
-        owed: Which of them somebody is to be told of, as bits.
-        message: Whether a message asks for somebody to tell.
-        timed: Whether the job has a deadline; one that has passed goes at a resume.
+        active: Whether the job is in the active index, where reconcilers find it.
+        required: Which rows must be delivered or abandoned, as bits.
+        rows: For each generation: the notifications of its deadline and of its end.
+        message: Whether a message asks a worker to deliver.
+        timed: Whether the job has a deadline; a reopening removes it.
     """
 
     st: Js = Js.RUNNING
     gen: int = 1
-    found: int = 1
-    owed: int = 0
-    rows: tuple[Notice, ...] = (Notice(),) * (2 * GENS)
-    tellers: tuple[NotifierState, ...] = (NotifierState(), NotifierState())
+    active: int = 1
+    required: int = 0
+    rows: tuple[Notification, ...] = (Notification(),) * (2 * GENS)
+    notifiers: tuple[Notifier, ...] = (Notifier(), Notifier())
     message: int = 0
     timed: int = 0
 
 
-def put(s: State, me: int, teller: NotifierState) -> State:
-    return s._replace(tellers=(*s.tellers[:me], teller, *s.tellers[me + 1 :]))
+def put(s: State, me: int, notifier: Notifier) -> State:
+    return s._replace(notifiers=(*s.notifiers[:me], notifier, *s.notifiers[me + 1 :]))
 
 
-def with_row(s: State, at: int, row: Notice) -> State:
+def with_row(s: State, at: int, row: Notification) -> State:
     return s._replace(rows=(*s.rows[:at], row, *s.rows[at + 1 :]))

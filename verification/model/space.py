@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from verification.model import around, turn, worker
+from verification.model import other_actors, view, worker
 from verification.model.state import (
     ENDED,
+    HAS_ABSENT,
+    HAS_NO_RESULT,
+    HAS_OPEN,
     IDLE,
     JOB_ENDED,
     OPEN,
-    SEES_ABSENT,
-    SEES_NO_RESULT,
-    SEES_OPEN,
     Chunk,
     Config,
     Effect,
@@ -32,7 +32,7 @@ from verification.model.state import (
 State: TypeAlias = tuple[int, ...]
 #: The changed parts; a label; whether it is a fault; what it breaks.
 Move: TypeAlias = tuple[tuple[tuple[int, int], ...], str, bool, str]
-LEFT_BEHIND = "a job ends after its chunks"
+ENDS_AFTER_CHUNKS = "a job ends after its chunks"
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Space:
     parts: list[Any] = field(default_factory=list)
     numbers: dict[Any, int] = field(default_factory=dict)
     moves: dict[tuple[int, ...], list[Move]] = field(default_factory=dict)
-    sees: dict[int, int] = field(default_factory=dict)
+    bits: dict[int, int] = field(default_factory=dict)
 
     def number(self, part: Any) -> int:
         key = (type(part), part)
@@ -51,26 +51,22 @@ class Space:
             self.numbers[key] = len(self.parts)
             self.parts.append(part)
             if isinstance(part, Chunk):
-                self.sees[self.numbers[key]] = seen(part)
+                self.bits[self.numbers[key]] = bits_of(part)
         return self.numbers[key]
 
     def start(self) -> State:
         cfg = self.cfg
         empty = (0,) * cfg.gens
         effects = (Effect(),) * cfg.stages if cfg.effects else ()
-        job, first = Job(late=int(cfg.deadline)), Chunk(queue=empty, effects=effects)
-        if cfg.sent:
+        job = Job(deadline=int(cfg.deadline))
+        first = Chunk(queue=empty, effects=effects)
+        if cfg.submitted:
             job = job._replace(st=Js.RUNNING, opened=1, submitter=0)
             first = sent(first._replace(st=St.PENDING), 1)
         chunk = self.number(first)
         join = self.number(Chunk(queue=empty))
         idle = self.number(IDLE)
-        return (
-            self.number(job),
-            *[chunk] * cfg.chunks,
-            join,
-            *[idle] * cfg.workers,
-        )
+        return (self.number(job), *[chunk] * cfg.chunks, join, *[idle] * cfg.workers)
 
     def after(self, state: State) -> Iterator[tuple[State, str, bool, str]]:
         """Yield each next state: its label, whether it is a fault, what it breaks."""
@@ -83,43 +79,45 @@ class Space:
     def moved(self, state: State) -> Iterator[Move]:
         """Yield every move from a state."""
         n, job, moves = self.cfg.chunks, state[0], self.moves
-        census = 0
+        snapshot = 0
         for part in state[1 : n + 1]:
-            census |= self.sees[part]
-        key: tuple[int, ...] = (job, state[n + 1], census)
+            snapshot |= self.bits[part]
+        key: tuple[int, ...] = (job, state[n + 1], snapshot)
         yield from moves.get(key) or self.job_moves(key)
         for at in range(1, n + 2):
             key = (job, state[at], at, -1)
             found = moves.get(key)
             yield from self.chunk_moves(key) if found is None else found
         for at in range(n + 2, len(state)):
-            busy = self.parts[state[at]]
-            targets = [busy.target + 1] if busy.pc else range(1, n + 2)
+            acting = self.parts[state[at]]
+            targets = [acting.target + 1] if acting.pc else range(1, n + 2)
             for target in targets:
-                key = (job, state[target], state[at], target, at, census)
+                key = (job, state[target], state[at], target, at, snapshot)
                 found = moves.get(key)
                 yield from self.worker_moves(key) if found is None else found
 
     def job_moves(self, key: tuple[int, ...]) -> list[Move]:
-        job, join, census = key
-        steps = around.around_job(self.cfg, self.parts[job], self.parts[join], census)
+        job, join, snapshot = key
+        steps = other_actors.job_steps(
+            self.cfg, self.parts[job], self.parts[join], snapshot
+        )
         places = (0, job), (self.cfg.chunks + 1, join)
         return self.remember(key, steps, lambda s: (s.job, s.chunk), places)
 
     def chunk_moves(self, key: tuple[int, ...]) -> list[Move]:
         job, chunk, at, _ = key
-        steps = around.around_chunk(
+        steps = other_actors.chunk_steps(
             self.cfg, at - 1, self.parts[chunk], self.parts[job]
         )
         places = (0, job), (at, chunk)
         return self.remember(key, steps, lambda s: (s.job, s.chunk), places)
 
     def worker_moves(self, key: tuple[int, ...]) -> list[Move]:
-        job, chunk, own, target, at, census = key
+        job, chunk, own, target, at, snapshot = key
         me, parts = at - self.cfg.chunks - 1, self.parts
         steps = worker.steps(
-            turn.At(
-                self.cfg, me, parts[own], target - 1, parts[chunk], parts[job], census
+            view.View(
+                self.cfg, me, parts[own], target - 1, parts[chunk], parts[job], snapshot
             )
         )
         named = (s._replace(label=f"worker {me} {s.label}") for s in steps)
@@ -142,8 +140,8 @@ class Space:
         self.moves[key] = found
         return found
 
-    def quiet(self, state: State) -> bool:
-        """Return whether the job has ended, without active processes and messages."""
+    def is_final(self, state: State) -> bool:
+        """Return whether the job has ended, without active workers and messages."""
         n, parts = self.cfg.chunks, self.parts
         return (
             parts[state[0]].st in JOB_ENDED
@@ -156,16 +154,16 @@ class Space:
         job = self.parts[state[0]].st
         if job not in JOB_ENDED:
             return ""
-        census = 0
+        snapshot = 0
         for part in state[1 : self.cfg.chunks + 1]:
-            census |= self.sees[part]
-        absent = census & SEES_ABSENT and job != Js.CANCELLED
-        return LEFT_BEHIND if census & SEES_OPEN or absent else ""
+            snapshot |= self.bits[part]
+        absent = snapshot & HAS_ABSENT and job != Js.CANCELLED
+        return ENDS_AFTER_CHUNKS if snapshot & HAS_OPEN or absent else ""
 
 
-def seen(chunk: Chunk) -> int:
-    """Return a chunk as the snapshot sees it."""
+def bits_of(chunk: Chunk) -> int:
+    """Return the bits that a chunk adds to a snapshot."""
     if chunk.st == St.ABSENT:
-        return SEES_ABSENT | SEES_NO_RESULT
+        return HAS_ABSENT | HAS_NO_RESULT
     open_ = chunk.st in OPEN or chunk.st not in ENDED
-    return open_ * SEES_OPEN | (chunk.st != St.SUCCEEDED) * SEES_NO_RESULT
+    return open_ * HAS_OPEN | (chunk.st != St.SUCCEEDED) * HAS_NO_RESULT

@@ -4,136 +4,132 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verification.model.endings import succeed
 from verification.model.provider import execute_request
-from verification.model.state import Led, Pc, Step, Way
-from verification.model.turn import At, entered, stopping
+from verification.model.settlements import succeed
+from verification.model.state import Direction, Ledger, Pc, Step
+from verification.model.view import View, entered_stages, pc_of_cancel
 
 
-def stage(at: At) -> Iterator[Step]:
-    c, w = at.c, at.w
-    if not at.cfg.effects or at.is_join:
-        yield at.to("works", pc=Pc.COMPLETE)
-        if at.cfg.failures:
-            yield at.to("fails", pc=Pc.FAILED, fault=True)
+def stage(v: View) -> Iterator[Step]:
+    c, w = v.c, v.w
+    if not v.cfg.effects or v.is_join:
+        yield v.to("works", pc=Pc.COMPLETE)
+        if v.cfg.failures:
+            yield v.to("fails", pc=Pc.FAILED, fault=True)
         return
     row = c.effects[w.stage]
-    if not at.cfg.has("ledger"):
-        yield at.to("begins an effect", pc=Pc.CALL, epoch=w.gen)
-    elif row.led == Led.DONE:
-        yield at.to("takes the ledger's answer", pc=Pc.COMPLETE, fresh=0)
-    elif row.led == Led.INTENT:
-        yield at.to("finds an intent", pc=Pc.CALL, epoch=row.epoch, fresh=0)
-    elif at.held or not at.cfg.has("fence in intent"):
-        broken = "" if at.held else "only a holder begins an effect"
-        chunk = at.effect(led=Led.INTENT, epoch=w.gen)
-        yield at.to("writes INTENT", chunk, pc=Pc.CALL, epoch=w.gen, broken=broken)
+    if not v.cfg.has("ledger"):
+        yield v.to("starts an effect", pc=Pc.CALL, key_gen=w.gen)
+    elif row.ledger == Ledger.DONE:
+        yield v.to("replays the ledger's answer", pc=Pc.COMPLETE, fresh=0)
+    elif row.ledger == Ledger.INTENT:
+        yield v.to("finds an intent", pc=Pc.CALL, key_gen=row.key_gen, fresh=0)
+    elif v.owned or not v.cfg.has("fence in intent"):
+        broken = "" if v.owned else "only the owner starts an effect"
+        chunk = v.effect(ledger=Ledger.INTENT, key_gen=w.gen)
+        yield v.to("writes INTENT", chunk, pc=Pc.CALL, key_gen=w.gen, broken=broken)
     else:
-        yield at.rest("is refused the intent")
+        yield v.end("is refused the intent")
 
 
-def call(at: At) -> Iterator[Step]:
-    if at.cut:
-        yield at.rest("is cut off")
+def call(v: View) -> Iterator[Step]:
+    if v.has_stopped:
+        yield v.end("stops by its own clock")
         return
-    row = at.c.effects[at.w.stage]
-    if at.cfg.flying:
-        sent = at.effect(flying=at.w.epoch)
-        yield at.to("sends a request", sent, pc=Pc.LANDING)
+    row = v.c.effects[v.w.stage]
+    if v.cfg.late_requests:
+        sent = v.effect(in_flight=v.w.key_gen)
+        yield v.to("sends a request", sent, pc=Pc.AWAIT_ANSWER)
         return
-    done, broken = execute_request(at.cfg, row, at.w.epoch)
-    chunk = at.effect(**done._asdict())
-    yield at.to("calls the provider", chunk, pc=Pc.RECORD, broken=broken)
-    if at.cfg.failures:
+    done, broken = execute_request(v.cfg, row, v.w.key_gen)
+    chunk = v.effect(**done._asdict())
+    yield v.to("calls the provider", chunk, pc=Pc.RECORD, broken=broken)
+    if v.cfg.failures:
         lost = {"pc": Pc.FAILED, "fresh": 0, "fault": True, "broken": broken}
-        yield at.to("calls; the answer is lost", chunk, **lost)
-        yield at.to("is refused by the provider", pc=Pc.FAILED, fault=True)
+        yield v.to("calls; the answer is lost", chunk, **lost)
+        yield v.to("is refused by the provider", pc=Pc.FAILED, fault=True)
 
 
-def landing(at: At) -> Iterator[Step]:
-    """Wait for a reply; a request may be executed after its sender stopped waiting."""
-    if not at.c.effects[at.w.stage].flying:
-        yield at.to("hears the answer", pc=Pc.RECORD)
-    if at.cfg.failures:
-        yield at.to("hears nothing", pc=Pc.FAILED, fresh=0, fault=True)
+def await_answer(v: View) -> Iterator[Step]:
+    """Wait for an answer; the provider may execute the request after the wait."""
+    if not v.c.effects[v.w.stage].in_flight:
+        yield v.to("receives the answer", pc=Pc.RECORD)
+    if v.cfg.failures:
+        yield v.to("receives no answer", pc=Pc.FAILED, fresh=0, fault=True)
 
 
-def record(at: At) -> Iterator[Step]:
-    under_way = at.c.effects[at.w.stage].led == Led.INTENT
-    chunk = at.effect(led=Led.DONE) if under_way and at.cfg.has("ledger") else at.c
-    yield at.to("writes DONE", chunk, pc=Pc.COMPLETE)
+def record(v: View) -> Iterator[Step]:
+    is_intent = v.c.effects[v.w.stage].ledger == Ledger.INTENT
+    chunk = v.effect(ledger=Ledger.DONE) if is_intent and v.cfg.has("ledger") else v.c
+    yield v.to("writes DONE", chunk, pc=Pc.COMPLETE)
 
 
-def complete(at: At) -> Iterator[Step]:
-    if at.w.stage + 1 == at.stages:
-        yield from succeed(at)
+def complete(v: View) -> Iterator[Step]:
+    if v.w.stage + 1 == v.stages:
+        yield from succeed(v)
         return
-    if not at.held:
-        yield at.rest("is refused the checkpoint")
-    elif at.c.asked and at.w.stage + 1 <= at.cfg.pivot:
-        yield at.to("may not go on", pc=stopping(at))
+    if not v.owned:
+        yield v.end("is refused the checkpoint")
+    elif v.c.cancel and v.w.stage + 1 <= v.cfg.pivot:
+        yield v.to("may not continue", pc=pc_of_cancel(v))
     else:
-        chunk = at.c._replace(cursor=at.w.stage + 1)
-        yield at.to(
-            f"checkpoints stage {at.w.stage}",
-            chunk,
-            pc=Pc.STAGE,
-            stage=at.w.stage + 1,
-            fresh=1,
-        )
+        chunk = v.c._replace(cursor=v.w.stage + 1)
+        label = f"checkpoints stage {v.w.stage}"
+        yield v.to(label, chunk, pc=Pc.STAGE, stage=v.w.stage + 1, fresh=1)
 
 
-def failed(at: At) -> Iterator[Step]:
+def failed(v: View) -> Iterator[Step]:
     """`recovery.decide`: retry, compensate, or dead-letter."""
-    if at.c.attempts < at.cfg.attempts:
-        yield at.to("will try again", pc=Pc.PARK)
-    undone = at.cfg.effects and not at.is_join
-    ahead = at.w.stage < at.cfg.pivot or (at.w.stage == at.cfg.pivot and at.w.fresh)
-    if undone and (ahead or not at.cfg.has("pivot in doubt")):
-        yield at.to("gives up, will undo", pc=Pc.TURN)
+    if v.c.attempts < v.cfg.attempts:
+        yield v.to("will retry", pc=Pc.RETRY)
+    compensated = v.cfg.effects and not v.is_join
+    before_pivot = v.w.stage < v.cfg.pivot or (v.w.stage == v.cfg.pivot and v.w.fresh)
+    if compensated and (before_pivot or not v.cfg.has("unknown pivot")):
+        yield v.to("will compensate", pc=Pc.SET_FAILURE)
     else:
-        yield at.to("gives up", pc=Pc.BURY)
+        yield v.to("will dead-letter", pc=Pc.DEAD_LETTER)
 
 
-def turn(at: At) -> Iterator[Step]:
-    if not at.held:
-        yield at.rest("is refused the turn")
+def set_direction(v: View) -> Iterator[Step]:
+    if not v.owned:
+        yield v.end("is refused the direction")
         return
-    way = Way.WOUND if at.w.pc == Pc.WIND else Way.BACK
-    chunk = at.c._replace(way=way)
-    yield at.to("turns back", chunk, pc=Pc.UNDO, stage=entered(at, at.c) - 1)
+    direction = Direction.CANCEL if v.w.pc == Pc.SET_CANCEL else Direction.FAILURE
+    chunk = v.c._replace(direction=direction)
+    first = entered_stages(v, v.c) - 1
+    yield v.to("starts to compensate", chunk, pc=Pc.COMPENSATE, stage=first)
 
 
-def undo(at: At) -> Iterator[Step]:
-    if at.w.stage < 0:
-        end = Pc.STOP if at.c.way == Way.WOUND else Pc.BURY
-        yield at.to("has undone all", pc=end, stage=0)
+def compensate(v: View) -> Iterator[Step]:
+    if v.w.stage < 0:
+        end = Pc.CANCEL if v.c.direction == Direction.CANCEL else Pc.DEAD_LETTER
+        yield v.to("has compensated all stages", pc=end, stage=0)
         return
-    if any(row.flying for row in at.c.effects) and at.cfg.has("lands first"):
+    if any(row.in_flight for row in v.c.effects) and v.cfg.has("drain"):
         return
-    if not at.cfg.has("reverse order") and at.w.stage:
-        yield at.to("leaves one for later", stage=at.w.stage - 1)
-    row, bit = at.c.effects[at.w.stage], 1 << at.w.gen
-    if row.undone == at.w.gen:
-        yield at.to("has undone that", stage=at.w.stage - 1)
-    elif at.cut:
-        yield at.rest("is cut off")
-    elif row.undo_keys & bit and at.cfg.has("compensation key"):
-        yield at.to("asks again to undo", pc=Pc.UNDID)
+    if not v.cfg.has("reverse order") and v.w.stage:
+        yield v.to("skips a stage", stage=v.w.stage - 1)
+    row, bit = v.c.effects[v.w.stage], 1 << v.w.gen
+    if row.compensated == v.w.gen:
+        yield v.to("finds the stage compensated", stage=v.w.stage - 1)
+    elif v.has_stopped:
+        yield v.end("stops by its own clock")
+    elif row.compensation_keys & bit and v.cfg.has("compensation key"):
+        yield v.to("repeats the compensation", pc=Pc.COMPENSATED)
     else:
-        pivot = at.cfg.pivot < at.stages and at.c.effects[at.cfg.pivot].stands
-        twice = "nothing is compensated twice" if row.undo_keys & bit else ""
-        order = any(e.stands for e in at.c.effects[at.w.stage + 1 : at.cfg.pivot])
-        broken = "nothing is undone past the pivot" if pivot else twice
-        broken = broken or ("undone in reverse" if order else "")
-        chunk = at.effect(stands=0, undo_keys=row.undo_keys | bit)
-        label = f"undoes stage {at.w.stage}"
-        yield at.to(label, chunk, pc=Pc.UNDID, broken=broken)
+        pivot = v.cfg.pivot < v.stages and v.c.effects[v.cfg.pivot].present
+        twice = "no stage is compensated twice" if row.compensation_keys & bit else ""
+        order = any(e.present for e in v.c.effects[v.w.stage + 1 : v.cfg.pivot])
+        broken = "nothing is compensated past the pivot" if pivot else twice
+        broken = broken or ("stages are compensated in reverse order" if order else "")
+        chunk = v.effect(present=0, compensation_keys=row.compensation_keys | bit)
+        label = f"compensates stage {v.w.stage}"
+        yield v.to(label, chunk, pc=Pc.COMPENSATED, broken=broken)
 
 
-def undid(at: At) -> Iterator[Step]:
-    if not at.held:
-        yield at.rest("is refused the undo's record")
+def record_compensation(v: View) -> Iterator[Step]:
+    if not v.owned:
+        yield v.end("is refused the record")
         return
-    chunk = at.effect(led=Led.UNDONE, undone=at.w.gen)
-    yield at.to("writes UNDONE", chunk, pc=Pc.UNDO, stage=at.w.stage - 1)
+    chunk = v.effect(ledger=Ledger.COMPENSATED, compensated=v.w.gen)
+    yield v.to("writes COMPENSATED", chunk, pc=Pc.COMPENSATE, stage=v.w.stage - 1)

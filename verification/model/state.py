@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class St(IntEnum):
@@ -13,33 +13,34 @@ class St(IntEnum):
 
 
 class Js(IntEnum):
-    """A job's status. PARTIAL also stands for FAILED: both may be redriven."""
+    """A job's status. PARTIAL also stands for FAILED: both may be reopened."""
 
     (SUBMITTING, RUNNING, FINALIZING, SUCCEEDED, PARTIAL) = range(5)
     (CANCELLING, CANCELLED, REOPENING) = range(5, 8)
 
 
-class Led(IntEnum):
+class Ledger(IntEnum):
     """The ledger's state of an effect."""
 
-    NONE, INTENT, DONE, UNDONE = range(4)
+    NONE, INTENT, DONE, COMPENSATED = range(4)
 
 
-class Way(IntEnum):
+class Direction(IntEnum):
     """The direction of a chunk, once it is decided: `direction`.
 
-    BACK: it failed; WOUND: a cancel compensates it; ONWARDS: it may be past its pivot.
+    FAILURE and CANCEL: it compensates. FORWARD: it may be past its pivot.
     """
 
-    NONE, BACK, WOUND, ONWARDS = range(4)
+    NONE, FAILURE, CANCEL, FORWARD = range(4)
 
 
 class Pc(IntEnum):
-    """The position of a worker: its next step."""
+    """The next step of a worker; SET_FAILURE and SET_CANCEL set the direction."""
 
     IDLE, CLAIM, STAGE, CALL, RECORD, COMPLETE = range(6)
-    FAILED, TURN, UNDO, UNDID, BURY, PARK, RELEASE, STOP = range(6, 14)
-    TALLY, LOOK, FINALIZE, DELETE, LANDING, WIND = range(14, 20)
+    FAILED, SET_FAILURE, COMPENSATE, COMPENSATED, DEAD_LETTER = range(6, 11)
+    RETRY, RELEASE, CANCEL, TALLY, SNAPSHOT, FINALIZE, DELETE = range(11, 18)
+    AWAIT_ANSWER, SET_CANCEL = range(18, 20)
 
 
 OPEN = (St.PENDING, St.WAITING)
@@ -47,54 +48,55 @@ ENDED = (St.SUCCEEDED, St.DEAD, St.CANCELLED)
 JOB_ENDED = (Js.SUCCEEDED, Js.PARTIAL, Js.CANCELLED)
 CANCELLABLE = (Js.SUBMITTING, Js.RUNNING, Js.REOPENING)
 
-#: What the snapshot sees of a chunk, as bits that are combined over all chunks.
-SEES_OPEN, SEES_ABSENT, SEES_NO_RESULT = 1, 2, 4
+#: What a snapshot has: the bits of its chunks, combined by `or`.
+HAS_OPEN, HAS_ABSENT, HAS_NO_RESULT = 1, 2, 4
 
 
 class Effect(NamedTuple):
     """One stage's effect: its ledger row, and what the provider really did.
 
     Attributes:
-        keys: The epochs whose key the provider has seen, as bits.
-        stands: How many times the effect stands with the provider now.
-        undo_keys: The generations whose compensation it has carried out, as bits.
-        undone: The generation in which the compensation is on record; 0: none.
-        flying: The epoch of a request that is still on its way; 0: none.
+        key_gen: The generation of the intent's idempotency key.
+        keys: The generations whose key the provider has seen, as bits.
+        present: How many times the effect is present at the provider.
+        compensation_keys: The generations that the provider has compensated, as bits.
+        compensated: The generation of the recorded compensation; 0: none.
+        in_flight: The `key_gen` of an in-flight request; 0: none.
     """
 
-    led: Led = Led.NONE
-    epoch: int = 0
+    ledger: Ledger = Ledger.NONE
+    key_gen: int = 0
     keys: int = 0
-    stands: int = 0
-    undo_keys: int = 0
-    undone: int = 0
-    flying: int = 0
+    present: int = 0
+    compensation_keys: int = 0
+    compensated: int = 0
+    in_flight: int = 0
 
 
 class Chunk(NamedTuple):
-    """A chunk's item, its effects, and the messages that speak for it.
+    """A chunk's item, its effects, and its messages.
 
     Attributes:
-        own: The worker whose claim is the last one, from 1: its fence and token.
-        alive: Whether the lease has not run out.
-        begun: Whether it was ever claimed, where a cancel asks for that.
-        asked: 1: a cancel asks for it; 2: and for what it did to be undone.
-        mark: 1: the reconciler saw it unchanged for a lease; 2: and it moved since.
+        owner: The worker with the current claim, from 1: its fence and token.
+        lease: Whether the lease has not expired.
+        started: Whether it was ever claimed, where a cancel depends on it.
+        cancel: 1: a sweep has marked it; 2: and it must compensate.
+        observed: 1: the reconciler saw no renewal for a lease; 2: but one since then.
         taken_over: Whether a takeover refunded an attempt; the model refunds one.
-        results: The generations in which it was completed, as bits.
+        results: The generations in which it succeeded, as bits.
         queue: For each generation, its messages + 3 * those in the dead-letter queue.
     """
 
     st: St = St.ABSENT
     gen: int = 1
     attempts: int = 0
-    own: int = 0
-    alive: int = 0
-    begun: int = 0
-    asked: int = 0
-    way: Way = Way.NONE
+    owner: int = 0
+    lease: int = 0
+    started: int = 0
+    cancel: int = 0
+    direction: Direction = Direction.NONE
     cursor: int = 0
-    mark: int = 0
+    observed: int = 0
     recoveries: int = 0
     released: int = 0
     taken_over: int = 0
@@ -104,18 +106,18 @@ class Chunk(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The job's item, and what submitter, sweeper and operator have in their heads.
+    """The job's item, and what slow processes have read of it.
 
     Attributes:
-        submitter: 0: gone; else 1 + the number of messages that it has sent.
+        submitter: 0: it has ended; else 1 + the number of messages that it has sent.
         tally: The chunks counted as ended, as bits.
-        undoes: Whether its cancel undoes what the chunks have done.
-        late: 1: it has a deadline; 2: which has passed; 3: before this life of it.
-        expirer: The generation that a slow reconciler saw past its deadline; 0: none.
+        compensates: Whether its cancel compensates.
+        deadline: 1: it has one; 2: it has passed; 3: it passed before this generation.
+        expirer: The generation that a slow reconciler read past its deadline; 0: none.
         sweeper: The generation that a slow sweeper read as CANCELLING; 0: none.
-        resumer: The generation that an operator is reopening; 0: none.
-        todo: The chunks it looked at and will reopen; `send`: those it will send.
-        let_run: Whether a resume that took too long was ended by the reconciler.
+        reopener: The generation that an operator reopens; 0: none.
+        to_reopen: The chunks that it will reopen; `to_send`: those that it will send.
+        ended_late: Whether the reconciler ended a reopening that took too long.
     """
 
     st: Js = Js.SUBMITTING
@@ -123,20 +125,21 @@ class Job(NamedTuple):
     opened: int = 0
     submitter: int = 1
     tally: int = 0
-    undoes: int = 0
-    late: int = 0
+    compensates: int = 0
+    deadline: int = 0
     expirer: int = 0
     sweeper: int = 0
-    resumer: int = 0
-    todo: int = 0
-    send: int = 0
-    let_run: int = 0
+    reopener: int = 0
+    to_reopen: int = 0
+    to_send: int = 0
+    ended_late: int = 0
 
 
 class Worker(NamedTuple):
-    """A worker. `stage` is its stage, or, while it finishes a job, its own chunk.
+    """A worker. `stage` is its stage, or, while it finalizes a job, its own chunk.
 
-    `fresh`: it entered the stage in this claim.
+    `fresh`: it entered the stage in this claim. `recovering`: it has a recovery claim.
+    `key_gen`: the generation of its idempotency key, or of the job that it finalizes.
     """
 
     pc: Pc = Pc.IDLE
@@ -144,8 +147,8 @@ class Worker(NamedTuple):
     gen: int = 0
     stage: int = 0
     fresh: int = 0
-    winding: int = 0
-    epoch: int = 0
+    recovering: int = 0
+    key_gen: int = 0
 
 
 IDLE = Worker()
@@ -155,11 +158,11 @@ class Config(NamedTuple):
     """What a run explores. The join's number is `chunks`.
 
     Attributes:
-        undo: Whether a cancel compensates.
+        compensate: Whether a cancel compensates.
         deadline: Whether the job has one.
-        sent: Whether its submit lies behind it.
-        share: It may have one part in so many of the states that are asked for.
-        flying: Whether a request may be carried out after its worker was cut off.
+        submitted: Whether the submit has ended.
+        share: Its part of the states to explore is 1 / `share`.
+        late_requests: Whether a request may be executed after its worker stopped.
     """
 
     name: str
@@ -170,22 +173,22 @@ class Config(NamedTuple):
     gens: int = 1
     attempts: int = 2
     cancel: bool = False
-    undo: bool = False
+    compensate: bool = False
     deadline: bool = False
-    sent: bool = False
+    submitted: bool = False
     share: int = 4
-    flying: bool = False
+    late_requests: bool = False
     failures: bool = False
     releases: bool = False
     duplicates: bool = False
     loss: bool = True
-    letters: bool = False
+    dead_letter_queue: bool = False
     workers: int = 2
-    off: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
 
     def has(self, guard: str) -> bool:
         """Return whether the protocol still has a guard."""
-        return guard not in self.off
+        return guard not in self.removed
 
 
 class Step(NamedTuple):
@@ -200,7 +203,7 @@ class Step(NamedTuple):
 
 
 def sent(chunk: Chunk, gen: int) -> Chunk:
-    """Put a message into the queue; a second copy is left to SQS's duplicates."""
+    """Put a message into the queue, unless it has one; only SQS makes copies."""
     number = chunk.queue[gen - 1]
     return chunk if number % 3 else queued(chunk, gen, number + 1)
 
@@ -217,18 +220,17 @@ def queued(chunk: Chunk, gen: int, number: int) -> Chunk:
     return chunk._replace(queue=queue)
 
 
-def lease_released(cfg: Config, chunk: Chunk) -> tuple[Chunk, str]:
+def release_expired(cfg: Config, chunk: Chunk) -> tuple[Chunk, str]:
     """Release an expired lease; return the chunk, and the property that it breaks."""
-    given = not chunk.taken_over
-    robbed = given and chunk.recoveries
-    if robbed and cfg.has("takeover keeps a spent attempt"):
-        given, robbed = False, False
-    attempts = chunk.attempts - given
-    free = chunk._replace(st=St.WAITING, own=0, alive=0, mark=0, attempts=attempts)
-    broken = "no attempt is handed back that was not taken" if robbed else ""
-    return free._replace(taken_over=1), broken
+    refunded = not chunk.taken_over
+    wrong = refunded and chunk.recoveries
+    if wrong and cfg.has("takeover keeps a spent attempt"):
+        refunded, wrong = False, False
+    attempts = chunk.attempts - refunded
+    broken = "only a counted attempt is refunded" if wrong else ""
+    return without_owner(chunk, St.WAITING, attempts=attempts, taken_over=1), broken
 
 
-def ended(chunk: Chunk, status: St) -> Chunk:
-    """Release a chunk in its final state."""
-    return chunk._replace(st=status, own=0, alive=0, mark=0)
+def without_owner(chunk: Chunk, status: St, **facts: Any) -> Chunk:
+    """Set the status of a chunk, and clear its owner."""
+    return chunk._replace(st=status, owner=0, lease=0, observed=0, **facts)

@@ -5,17 +5,17 @@ import pytest
 from verification.model.ablations import ABLATIONS, TINY, Ablation
 from verification.model.checker import explore
 from verification.model.configurations import CONFIGURATIONS
+from verification.model.small_model import SmallModel, model_of
 from verification.model.state import Config
-from verification.model.theme import Theme, model_of
 
 
 @pytest.mark.parametrize("cfg", CONFIGURATIONS, ids=lambda cfg: cfg.name)
-def test_explored_states_violate_no_property(cfg: Config | Theme) -> None:
+def test_explored_states_violate_no_property(cfg: Config | SmallModel) -> None:
     assert {} == explore(model_of(cfg), 3_000).broken
 
 
-def test_a_quiet_end_can_be_reached_from_every_state_of_the_smallest_run() -> None:
-    found = explore(model_of(TINY._replace(letters=True)), 100_000)
+def test_a_final_state_can_be_reached_from_every_state_of_the_smallest_run() -> None:
+    found = explore(model_of(TINY._replace(dead_letter_queue=True)), 100_000)
 
     assert (True, {}) == (found.complete, found.broken)
 

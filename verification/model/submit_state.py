@@ -8,39 +8,39 @@ from typing import NamedTuple
 from verification.model.state import Js
 
 CHUNKS, GENS = 2, 2
-#: Ticks without progress after which a submit counts as stopped midway.
-QUIET = 2
+#: Ticks without progress after which a submit counts as stopped.
+MAX_IDLE_TICKS = 2
 
 
-class At(IntEnum):
+class Pc(IntEnum):
     """The position of a fan-out process."""
 
     IDLE, WRITE, OPEN, SEND = range(4)
 
 
-class B(IntEnum):
-    """A chunk: BUSY in a worker's hands."""
+class St(IntEnum):
+    """A chunk's status; ENDED is any end except by a cancel."""
 
-    ABSENT, PENDING, BUSY, ENDED, CANCELLED = range(5)
+    ABSENT, PENDING, RUNNING, ENDED, CANCELLED = range(5)
 
 
-class Fan(NamedTuple):
-    """One that fans out: the life that it read, and the chunk that it comes to next.
+class FanOut(NamedTuple):
+    """A fan-out process: the generation that it read, and the next chunk.
 
     Attributes:
-        pulse: 0: it has only begun; 1: a sign of life is due; 2: it got on since then.
+        progress: 0: it has just started; 1: progress is due; 2: it made progress since.
     """
 
-    at: At = At.IDLE
+    pc: Pc = Pc.IDLE
     gen: int = 0
     next: int = 0
-    pulse: int = 0
+    progress: int = 0
 
 
 class Chunk(NamedTuple):
-    """A chunk, and the generations of the messages that speak for it, as bits."""
+    """A chunk, and the generations of its messages, as bits."""
 
-    st: B = B.ABSENT
+    st: St = St.ABSENT
     gen: int = 0
     messages: int = 0
 
@@ -52,12 +52,12 @@ class State(NamedTuple):
     gen: int = 1
     opened: int = 0
     chunks: tuple[Chunk, ...] = (Chunk(),) * CHUNKS
-    fans: tuple[Fan, ...] = (Fan(At.WRITE, 1), Fan())
-    age: int = 0
+    fan_outs: tuple[FanOut, ...] = (FanOut(Pc.WRITE, 1), FanOut())
+    idle_ticks: int = 0
 
 
-def put(s: State, me: int, fan: Fan) -> State:
-    return s._replace(fans=(*s.fans[:me], fan, *s.fans[me + 1 :]))
+def put(s: State, me: int, f: FanOut) -> State:
+    return s._replace(fan_outs=(*s.fan_outs[:me], f, *s.fan_outs[me + 1 :]))
 
 
 def with_chunk(s: State, number: int, chunk: Chunk) -> State:

@@ -1,14 +1,14 @@
-"""Model a worker's knowledge, and how it continues."""
+"""Model what a worker sees, and how it continues."""
 
 from __future__ import annotations
 
 from verification.model.state import Chunk, Config, Job, Js, Pc, St, Step, Worker
 
 
-class At:
+class View:
     """A worker (by its number, from 1), its chunk, the job, and the snapshot."""
 
-    __slots__ = ("c", "census", "cfg", "j", "me", "number", "w")
+    __slots__ = ("c", "cfg", "j", "me", "number", "snapshot", "w")
 
     def __init__(
         self,
@@ -18,10 +18,10 @@ class At:
         number: int,
         c: Chunk,
         j: Job,
-        census: int,
+        snapshot: int,
     ) -> None:
         self.cfg, self.me, self.w, self.number = cfg, me, w, number
-        self.c, self.j, self.census = c, j, census
+        self.c, self.j, self.snapshot = c, j, snapshot
 
     @property
     def is_join(self) -> bool:
@@ -32,19 +32,19 @@ class At:
         return 1 if self.is_join else self.cfg.stages
 
     @property
-    def held(self) -> bool:
+    def owned(self) -> bool:
         """OWNED: status, gen, fence and token are all unchanged."""
         c = self.c
-        if not self.cfg.has("held in settle"):
+        if not self.cfg.has("ownership in settle"):
             return True
-        ours = c.own == self.me or not self.cfg.has("fence and token")
-        return c.st == St.RUNNING and c.gen == self.w.gen and ours
+        owns = c.owner == self.me or not self.cfg.has("fence and token")
+        return c.st == St.RUNNING and c.gen == self.w.gen and owns
 
     @property
-    def cut(self) -> bool:
+    def has_stopped(self) -> bool:
         """An owner stops, by its own clock, before another worker may take over."""
-        ours = self.c.own == self.me and self.c.st == St.RUNNING
-        return self.cfg.has("cut by own clock") and not ours
+        owns = self.c.owner == self.me and self.c.st == St.RUNNING
+        return self.cfg.has("owner stops by its own clock") and not owns
 
     def to(self, label: str, c: Chunk | None = None, **facts: object) -> Step:
         """Continue with a step."""
@@ -54,10 +54,10 @@ class At:
         w = self.w._replace(**facts)  # type: ignore[arg-type]
         return Step(label, w, c or self.c, job, fault, broken)  # type: ignore[arg-type]
 
-    def rest(self, label: str, c: Chunk | None = None, **facts: object) -> Step:
+    def end(self, label: str, c: Chunk | None = None, **facts: object) -> Step:
         """End the work item."""
         facts |= {"pc": Pc.IDLE, "target": 0, "gen": 0, "stage": 0}
-        return self.to(label, c, fresh=0, winding=0, epoch=0, **facts)
+        return self.to(label, c, fresh=0, recovering=0, key_gen=0, **facts)
 
     def effect(self, **facts: object) -> Chunk:
         effects = list(self.c.effects)
@@ -65,20 +65,20 @@ class At:
         return self.c._replace(effects=tuple(effects))
 
 
-def entered(at: At, c: Chunk) -> int:
+def entered_stages(v: View, c: Chunk) -> int:
     """Return how many stages may need compensation: those entered before the pivot."""
-    return min(c.cursor + 1, at.cfg.pivot, at.stages)
+    return min(c.cursor + 1, v.cfg.pivot, v.stages)
 
 
-def is_compensation_requested(at: At) -> bool:
+def is_compensation_requested(v: View) -> bool:
     """Return whether the cancel of a chunk compensates."""
-    return at.c.asked == 2 or (at.j.st == Js.CANCELLING and bool(at.j.undoes))
+    return v.c.cancel == 2 or (v.j.st == Js.CANCELLING and bool(v.j.compensates))
 
 
-def stopping(at: At) -> Pc:
+def pc_of_cancel(v: View) -> Pc:
     """Return how an owner stops for a cancel: at once, or after compensation."""
     return (
-        Pc.WIND
-        if is_compensation_requested(at) and at.cfg.has("holder winds back")
-        else Pc.STOP
+        Pc.SET_CANCEL
+        if is_compensation_requested(v) and v.cfg.has("owner compensates")
+        else Pc.CANCEL
     )

@@ -23,18 +23,18 @@ class Move(NamedTuple):
 Has: TypeAlias = Callable[[str], bool]
 
 
-class Theme(NamedTuple):
-    """A small model. Its moves return their own violations."""
+class SmallModel(NamedTuple):
+    """A small model; its moves name what they violate."""
 
     name: str
-    start_fan_out: Any
+    initial: Any
     moves: Callable[[Has, Any], Iterator[Move]]
     ended: Callable[[Any], bool]
-    off: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
     share: int = 4
 
     def start(self) -> Any:
-        return self.start_fan_out
+        return self.initial
 
     def after(self, state: Any) -> Iterator[Move]:
         return self.moves(self.has, state)
@@ -42,13 +42,13 @@ class Theme(NamedTuple):
     def wrong(self, state: Any) -> str:
         return ""
 
-    def quiet(self, state: Any) -> bool:
+    def is_final(self, state: Any) -> bool:
         return self.ended(state)
 
     def has(self, guard: str) -> bool:
-        return guard not in self.off
+        return guard not in self.removed
 
 
-def model_of(run: Config | Theme) -> Model:
+def model_of(run: Config | SmallModel) -> Model:
     """Return the model of a run."""
     return Space(run) if isinstance(run, Config) else run

@@ -1,4 +1,4 @@
-"""Promise: every act of an operator is an event with its actor, reason and time."""
+"""Guarantee: every act of an operator is an event with its actor, reason and time."""
 
 from __future__ import annotations
 

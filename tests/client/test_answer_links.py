@@ -1,4 +1,4 @@
-"""Promise: a person answers one question by a signed link that ends with it."""
+"""Guarantee: a person answers one question by a signed link that ends with it."""
 
 from __future__ import annotations
 

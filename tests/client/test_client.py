@@ -1,4 +1,4 @@
-"""Promise: a program submits rows, awaits typed results, and operates its jobs."""
+"""Guarantee: a program submits rows, awaits typed results, and operates its jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: `piecework dev` serves its folder, and runs the code as it is now."""
+"""Guarantee: `piecework dev` serves its folder, and runs the code as it is now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: `piecework init` writes a project that works as it is, or nothing."""
+"""Guarantee: `piecework init` writes a project that works as it is, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: the JSON of each command and of each error has a published form."""
+"""Guarantee: the JSON of each command and of each error has a published form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: 22 chunks of 116 calls each all end, although 5 % of the calls fail."""
+"""Guarantee: 22 chunks of 116 calls each all end, although 5 % of the calls fail."""
 
 from __future__ import annotations
 

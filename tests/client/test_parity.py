@@ -1,4 +1,4 @@
-"""Promise: the client and the command line can do the same, with the same errors."""
+"""Guarantee: the client and the command line can do the same, with the same errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a user's test runs a pipeline with kills, failures and fakes."""
+"""Guarantee: a user's test runs a pipeline with kills, failures and fakes."""
 
 from __future__ import annotations
 

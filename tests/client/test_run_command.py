@@ -1,4 +1,4 @@
-"""Promise: one command runs a pipeline over rows, prints results, leaves nothing."""
+"""Guarantee: one command runs a pipeline over rows, prints results, leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a web service submits jobs once, streams results, resumes and cancels."""
+"""Guarantee: a web service submits jobs once, streams results, resumes and cancels."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ RULES: dict[str, Rule] = {
     "it has an init, and limits": lambda s: (
         s["init"] is True and bool(s["mem_limit"]) and s["pids_limit"] > 0
     ),
-    "it is given the time to drain": lambda s: (
+    "it has its shutdown grace": lambda s: (
         float(s["environment"]["PIECEWORK_SHUTDOWN_GRACE_S"]) + SHUTDOWN_MARGIN_S
         < seconds(s["stop_grace_period"])
         <= 120

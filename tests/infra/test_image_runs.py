@@ -1,4 +1,4 @@
-"""Promise: what the image starts works unprivileged, on a read-only root filesystem.
+"""Guarantee: what the image starts works unprivileged, on a read-only root filesystem.
 
 Without a container engine: the wheel is built and installed as the Dockerfile does it,
 and the worker runs on a root of its own. The dependencies are lent by the

@@ -125,7 +125,7 @@ def test_the_simulator_runs(project: Project) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("emulator_python")
-def test_the_demo_keeps_its_promises_and_leaves_nothing_running(
+def test_the_demo_keeps_its_guarantees_and_leaves_nothing_running(
     project: Project, tmp_path: Path
 ) -> None:
     results = tmp_path / "results"

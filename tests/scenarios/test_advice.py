@@ -1,4 +1,4 @@
-"""Promise: a worker says at its start what could be better in the order of stages."""
+"""Guarantee: a worker says at its start what could be better in the order of stages."""
 
 from __future__ import annotations
 

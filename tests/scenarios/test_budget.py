@@ -1,4 +1,4 @@
-"""Promise: a job never spends more than its budget and its calls in flight."""
+"""Guarantee: a job never spends more than its budget and its calls in flight."""
 
 from __future__ import annotations
 

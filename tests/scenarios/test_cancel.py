@@ -1,4 +1,4 @@
-"""Promise: a cancel cuts off what is in flight, and a retry repeats nothing else."""
+"""Guarantee: a cancel cuts off what is in flight, and a retry repeats nothing else."""
 
 from __future__ import annotations
 

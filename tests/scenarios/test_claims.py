@@ -1,4 +1,4 @@
-"""Promise: however often a message is delivered, one worker at a time has its chunk."""
+"""Guarantee: one worker at a time runs a chunk, however often its message arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a failure of each class is met in its own way, and paid for once."""
+"""Guarantee: a failure of each class is met in its own way, and paid for once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a cancel that compensates undoes what was done, once, and says what came."""
+"""Guarantee: a cancel that compensates does so once, and reports what came of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a failed compensation runs again after a fix, or is resolved by hand."""
+"""Guarantee: a failed compensation runs again after a fix, or is resolved by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: after a cancel that compensates, a resume does again what was undone."""
+"""Guarantee: after a cancel that compensates, a resume does again what was undone."""
 
 from __future__ import annotations
 

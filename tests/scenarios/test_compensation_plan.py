@@ -1,4 +1,4 @@
-"""Promise: a cancel with --compensate executes exactly what its dry run shows."""
+"""Guarantee: a cancel with --compensate executes exactly what its dry run shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: one trace for each way back, with the steps and what undid them."""
+"""Guarantee: one trace for each compensation, with its stages and its steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a worker that dies costs its chunks time, and no journalled call."""
+"""Guarantee: a worker that dies costs its chunks time, and no journalled call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a job that has not ended at its deadline is cancelled and undone, once."""
+"""Guarantee: a job that has not ended at its deadline is cancelled and undone, once."""
 
 from __future__ import annotations
 

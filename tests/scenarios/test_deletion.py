@@ -1,4 +1,4 @@
-"""Promise: a deleted job leaves a tombstone, and no trace of a payload."""
+"""Guarantee: a deleted job leaves a tombstone, and no trace of a payload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: two calls that differ are two calls, and what is stored is what was sent."""
+"""Guarantee: two calls that differ are two calls; what is stored is what was sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: chunks and jobs make an equal call once, by its window or by its number."""
+"""Guarantee: chunks and jobs make an equal call once, by its window or its number."""
 
 from __future__ import annotations
 

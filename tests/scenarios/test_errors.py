@@ -1,4 +1,4 @@
-"""Promise: an error says what it is, to the stage and in the dead letter."""
+"""Guarantee: an error says what it is, to the stage and in the dead letter."""
 
 from __future__ import annotations
 

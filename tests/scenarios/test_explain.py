@@ -1,4 +1,4 @@
-"""Promise: `jobs explain` names the cause first, from what true workers left behind."""
+"""Guarantee: `jobs explain` names the cause first, from what true workers left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: an input that harms its process costs no other chunk an attempt."""
+"""Guarantee: an input that harms its process costs no other chunk an attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: what kills the process of an isolated stage costs that chunk an attempt."""
+"""Guarantee: what kills the child of an isolated stage costs that chunk an attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a job is submitted once, ends once, and accounts for every chunk."""
+"""Guarantee: a job is submitted once, ends once, and accounts for every chunk."""
 
 from __future__ import annotations
 

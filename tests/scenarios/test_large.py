@@ -1,4 +1,4 @@
-"""Promise: a job of several groups ends as a small one does, looked at once."""
+"""Guarantee: a job of several groups ends as a small one does, looked at once."""
 
 from __future__ import annotations
 

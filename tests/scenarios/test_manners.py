@@ -1,4 +1,4 @@
-"""Promise: a platform that watches, protects and stops a worker learns its state.
+"""Guarantee: a platform that watches, protects and stops a worker learns its state.
 
 The true processes, as a container runs them; times are scaled down, and their
 relations are the real ones.

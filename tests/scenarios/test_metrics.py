@@ -1,4 +1,4 @@
-"""Promise: what a worker counts is what the tables say, whatever was doubled."""
+"""Guarantee: what a worker counts is what the tables say, whatever was doubled."""
 
 from __future__ import annotations
 

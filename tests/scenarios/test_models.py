@@ -1,4 +1,4 @@
-"""Promise: a redrive asks a model again for what changed, and for nothing else."""
+"""Guarantee: a redrive asks a model again for what changed, and for nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a pipeline is told of its job at least once, whoever dies meanwhile."""
+"""Guarantee: a pipeline is told of its job at least once, whoever dies meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: the chunks of an order key run in order; a dead letter stops its key."""
+"""Guarantee: the chunks of an order key run in order; a dead letter stops its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a pause starts no further call, loses no answer and spends no attempt."""
+"""Guarantee: a pause starts no further call, loses no answer and spends no attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a paused pipeline starts no call in any job, also of a later submit."""
+"""Guarantee: a paused pipeline starts no call in any job, also of a later submit."""
 
 from __future__ import annotations
 

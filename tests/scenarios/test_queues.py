@@ -1,4 +1,4 @@
-"""Promise: workers receive only from the queues of the pipelines that they serve."""
+"""Guarantee: workers receive only from the queues of the pipelines that they serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: whatever is lost between two steps, the reconciler puts it right."""
+"""Guarantee: whatever is lost between two steps, the reconciler puts it right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a response that a job has paid for is shared with the tenant's others."""
+"""Guarantee: a response that a job has paid for is shared with the tenant's others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: what failed for good is undone in reverse, and never past the pivot."""
+"""Guarantee: what failed for good is undone in reverse, and never past the pivot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a sample forecasts a job; the rest waits for a yes, and repeats nothing."""
+"""Guarantee: a sample forecasts a job; the rest waits for a yes, repeats nothing."""
 
 from __future__ import annotations
 

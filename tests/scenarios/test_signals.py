@@ -1,4 +1,4 @@
-"""Promise: a worker that is told to stop strands nothing, and a second word ends it."""
+"""Guarantee: a worker that is told to stop loses nothing; a second signal ends it."""
 
 from __future__ import annotations
 

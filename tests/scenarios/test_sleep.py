@@ -1,4 +1,4 @@
-"""Promise: a stage sleeps without a worker, once, through the death of its workers."""
+"""Guarantee: a stage sleeps without a worker, once, also if its workers die."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a job succeeds without tolerated chunks, and stops if more fail."""
+"""Guarantee: a job succeeds without tolerated chunks, and stops if more fail."""
 
 from __future__ import annotations
 

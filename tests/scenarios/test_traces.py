@@ -1,4 +1,4 @@
-"""Promise: traces show each recovery whole, across processes, and no payload."""
+"""Guarantee: traces show each recovery whole, across processes, and no payload."""
 
 from __future__ import annotations
 

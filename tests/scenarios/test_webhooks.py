@@ -1,4 +1,4 @@
-"""Promise: a webhook gets each event at least once, signed, and knows repetitions."""
+"""Guarantee: a webhook gets each event at least once, signed, and knows repetitions."""
 
 from __future__ import annotations
 

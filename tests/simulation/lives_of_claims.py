@@ -177,8 +177,8 @@ async def rungs_gone(at: Simulated) -> None:
     await ends(at, "refused", of=replace(without_rungs, ladder=laddered.ladder))
 
 
-@life("turned back before its pivot was tried")
-async def turned_back_untried(at: Simulated) -> None:
+@life("compensated before its pivot was tried")
+async def compensated_before_its_pivot(at: Simulated) -> None:
     """Pause it twice at its pivot first."""
     await at.submit(paying, items("late", ""))
     for is_last in (False, True):

@@ -165,8 +165,8 @@ async def redriven_join(at: Simulated) -> None:
     await settled(at)
 
 
-@life("turned back at the pivot")
-async def turned_back(at: Simulated) -> None:
+@life("compensated at the pivot")
+async def compensated_at_its_pivot(at: Simulated) -> None:
     await at.submit(paying, items("late", "late", ""))
     await asyncio.sleep(5.0)
     await cancel(at.rt, REF, actor="us", reason="enough", compensate=True)
@@ -182,10 +182,10 @@ async def cancelled_without_budget(at: Simulated) -> None:
     await asyncio.wait_for(settled(at), 1_000.0)
 
 
-@life("turned back, and killed", max_attempts=3)
-async def turned_back_and_killed(at: Simulated) -> None:
+@life("compensated, and killed", max_attempts=3)
+async def compensated_and_killed(at: Simulated) -> None:
     strike(at, "applied", lambda exchange: "REFUSED" in str(exchange.request))
-    await turned_back(at)
+    await compensated_at_its_pivot(at)
 
 
 @life("redriven and deleted")

@@ -1,4 +1,4 @@
-"""Promise: a compensation that an operator runs again is never lost to kills."""
+"""Guarantee: a compensation that an operator runs again is never lost to kills."""
 
 from __future__ import annotations
 

@@ -100,13 +100,13 @@ def test_a_dead_letter_queue_that_stays_full_is_detected(
     async def leave(*_: object) -> Counter[str]:
         return Counter()
 
-    async def bury(self: ScheduleDriver) -> None:
+    async def leave_a_message(self: ScheduleDriver) -> None:
         dead = self.world.urls[self.world.settings.dead_letter_queue]
         letter = {"QueueUrl": dead, "MessageBody": "left behind"}
         self.world.sqs.call("send_message", letter)
 
     monkeypatch.setattr("piecework.reconciler.loop.drain", leave)
-    monkeypatch.setattr(ScheduleDriver, "resume_jobs", bury)
+    monkeypatch.setattr(ScheduleDriver, "resume_jobs", leave_a_message)
 
     violations = violations_of_run(monkeypatch, lambda *_: None)
 

@@ -1,4 +1,4 @@
-"""Promise: a dead letter climbs its ladder, each rung once, until it is closed."""
+"""Guarantee: a dead letter climbs its ladder, each rung once, until it is closed."""
 
 from __future__ import annotations
 

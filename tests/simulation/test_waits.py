@@ -1,4 +1,4 @@
-"""Promise: chunks wait for people and moments, and each wait ends once, on time."""
+"""Guarantee: chunks wait for people and moments, and each wait ends once, on time."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from tests.store.writes import Write, defer, schedule_retry
 
 UNDO = {"cancel_requested_at": iso(NOW), "compensate_requested": True}
 RUNNING = {"status": "RUNNING", "fence": 4, "renewals": 7}
-#: Asked to stop while it was in hand, it waits for a retry.
-PARKED = {"status": "WAITING", "fence": 4, "retry_at": iso(NOW + 60), **UNDO}
+#: It was asked to stop while it ran, and waits for a retry.
+RETRYING = {"status": "WAITING", "fence": 4, "retry_at": iso(NOW + 60), **UNDO}
 
 
 @pytest.fixture(autouse=True)
@@ -194,9 +194,9 @@ async def test_a_cancel_that_lost_a_race_reads_again(
         ({"fence": 4}, (0, 1), UNDO),
         ({"status": "WAITING", "fence": 4, "retry_at": iso(NOW + 60)}, (0, 1), UNDO),
         ({"status": "WAITING", "fence": 4, **UNDO}, (0, 0), {}),
-        (PARKED, (0, 1), UNDO),
-        ({**PARKED, "direction": "forward"}, (0, 0), {}),
-        ({**PARKED, "gen": 3}, (0, 0), {}),
+        (RETRYING, (0, 1), UNDO),
+        ({**RETRYING, "direction": "forward"}, (0, 0), {}),
+        ({**RETRYING, "gen": 3}, (0, 0), {}),
         (RUNNING, (0, 1), UNDO),
         ({**RUNNING, **UNDO}, (0, 0), {}),
         ({**RUNNING, "direction": "forward"}, (0, 0), {}),

@@ -37,20 +37,20 @@ OPEN: dict[str, dict[str, Any]] = {
     "pending": {},
     "waiting": {"status": "WAITING"},
     "its wait is over": {"status": "WAITING", "retry_at": iso(NOW)},
-    "to be cancelled, but on its way back": {
+    "to be cancelled, but compensating": {
         "cancel_requested_at": True,
         "direction": "compensating",
     },
 }
-#: What alone keeps it from being claimed, and what the loser is told.
+#: What alone keeps it from being claimed, and what the refused one gets.
 CLOSED: dict[str, tuple[dict[str, Any], type]] = {
     "begun by a newer version": ({"v": 2}, SchemaTooNew),
     "begun by a newer version, whose states we need not know": (
         {"v": 2, "status": "WAITING", "claim_expires_at": "soon"},
         SchemaTooNew,
     ),
-    "of a later life": ({"gen": 3}, AlreadyEnded),
-    "of an earlier life": ({"gen": 1}, Busy),
+    "of a later generation": ({"gen": 3}, AlreadyEnded),
+    "of an earlier generation": ({"gen": 1}, Busy),
     "to be cancelled": ({"cancel_requested_at": True}, CancelPending),
     "succeeded": ({"status": "SUCCEEDED"}, AlreadyEnded),
     "dead": ({"status": "DEAD"}, AlreadyEnded),
@@ -62,7 +62,7 @@ CLOSED: dict[str, tuple[dict[str, Any], type]] = {
     "pending, not due": ({"retry_at": iso(NOW + 0.001)}, NotDue),
     "waiting, not due": ({"status": "WAITING", "retry_at": iso(NOW + 60)}, NotDue),
     "blocked by an earlier chunk": ({"blocked_by": 2}, Blocked),
-    "its lease lives": (lease(60), Busy),
+    "its lease is valid": (lease(60), Busy),
     "its lease is to be released first": (lease(-5.001), LeaseExpired),
     "its lease is over, but not for longer than clocks differ": (lease(-5), Busy),
 }
@@ -98,7 +98,7 @@ async def test_an_attempt_is_counted_by_the_claim(store: Store) -> None:
     assert (claim.attempt, claim.recoveries, claim.is_recovery) == (2, 0, False)
 
 
-async def test_a_winding_up_counts_no_attempt(store: Store) -> None:
+async def test_a_recovery_claim_counts_no_attempt(store: Store) -> None:
     await store.put_chunk(attempts=3)
     claim = await acquire(store, 3)
     assert (claim.attempt, claim.recoveries, claim.is_recovery) == (3, 1, True)
@@ -240,16 +240,16 @@ async def test_a_renewal_returns_the_cancel_request(store: Store) -> None:
     assert await store.claims.renew(claim, 7) == Renewed(8, asked)
 
 
-@pytest.mark.parametrize(("beats", "later"), [(6, 20), (7, 0)])
+@pytest.mark.parametrize(("renewals", "later"), [(6, 20), (7, 0)])
 @pytest.mark.parametrize("word", list(NOT_OURS))
 async def test_the_lease_of_another_claim_is_not_renewed(
-    store: Store, word: str, beats: int, later: float
+    store: Store, word: str, renewals: int, later: float
 ) -> None:
     claim = await store.running()
     await store.change(**NOT_OURS[word])
     before = await store.everything()
     store.now += later
-    assert await store.claims.renew(claim, beats) == Lost()
+    assert await store.claims.renew(claim, renewals) == Lost()
     assert before == await store.everything()
 
 
@@ -300,7 +300,7 @@ async def test_a_renewal_follows_one_without_an_answer(store: Store) -> None:
     assert (await store.item())["claim_expires_at"] == iso(NOW + 80)
 
 
-async def test_a_claim_that_was_let_go_of_is_not_renewed(store: Store) -> None:
+async def test_a_claim_that_has_ended_is_not_renewed(store: Store) -> None:
     claim = await store.running()
     await store.change(status="WAITING")  # its token stays, and here its lease, too
     assert await store.claims.renew(claim, 6) == Lost()

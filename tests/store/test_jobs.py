@@ -1,4 +1,4 @@
-"""A job is born once, gets its chunks, and is told of."""
+"""A job is created once, gets its chunks and its notification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ S = JobStatus
 FACTS = {"pipeline": "review", "chunks": 5, "owner": "me"}
 
 
-async def test_a_job_is_born_listed_and_active(store: Store) -> None:
+async def test_a_new_job_is_listed_and_active(store: Store) -> None:
     assert await store.jobs.create(store.ref, FACTS) is None
     job = await store.jobs.read(store.ref)
     assert job is not None
@@ -24,7 +24,7 @@ async def test_a_job_is_born_listed_and_active(store: Store) -> None:
     assert store.ref in [ref async for ref in store.jobs.active()]
 
 
-async def test_a_job_is_born_once(store: Store) -> None:
+async def test_a_job_is_created_once(store: Store) -> None:
     await store.jobs.create(store.ref, FACTS)
     before = await store.everything()
     store.now += 100

@@ -92,7 +92,7 @@ async def test_a_chunk_that_ended_in_a_generation_is_not_reopened_in_it(
     assert (await store.item())["status"] == "DEAD"
 
 
-async def test_a_winding_up_that_is_stopped_hands_no_attempt_back(store: Store) -> None:
+async def test_a_released_recovery_claim_returns_no_attempt(store: Store) -> None:
     claim = replace(await store.running(attempts=3, recoveries=1), is_recovery=True)
     assert await store.settlements.release(claim, calls=Calls(0)) is True
     assert (await store.item())["attempts"] == 3

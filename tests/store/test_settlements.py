@@ -138,7 +138,7 @@ async def test_a_compensated_stage_compensates_any_number_of_effects(
     assert found == ["COMPENSATED"] * 110 + ["DONE"] * 10
 
 
-async def test_a_failed_compensation_leaves_its_effects_standing(store: Store) -> None:
+async def test_a_failed_compensation_leaves_its_effects(store: Store) -> None:
     claim = await store.running()
     kept = store.checkpoints(claim)
     sk = keys.effect_sk(3, "key")

@@ -1,4 +1,4 @@
-"""Promise: a type checker names a wrong payload, argument, row and result."""
+"""Guarantee: a type checker names a wrong payload, argument, row and result."""
 
 from __future__ import annotations
 

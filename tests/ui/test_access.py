@@ -1,4 +1,4 @@
-"""Promise: only the operator's own browser reaches the page, and only it can change."""
+"""Guarantee: only the operator's own browser reaches the page and changes things."""
 
 from __future__ import annotations
 

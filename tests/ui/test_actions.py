@@ -1,4 +1,4 @@
-"""Promise: an action shows what it would touch, asks for a reason, and is recorded."""
+"""Guarantee: an action shows its effect first, asks for a reason, and is recorded."""
 
 from __future__ import annotations
 

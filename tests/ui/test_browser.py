@@ -1,4 +1,4 @@
-"""Promise: every page and action works in a browser, by keyboard and screen reader.
+"""Guarantee: every page and action works in a browser, by keyboard and screen reader.
 
 Needs Chromium on the path; without it these tests are skipped.
 """

@@ -1,4 +1,4 @@
-"""Promise: the pages show every chunk, follow a job live, and escape every value."""
+"""Guarantee: the pages show every chunk, follow a job live, and escape every value."""
 
 from __future__ import annotations
 

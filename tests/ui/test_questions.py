@@ -1,4 +1,4 @@
-"""Promise: a person sees on the page what stages ask, and one answer counts."""
+"""Guarantee: a person sees on the page what stages ask, and one answer counts."""
 
 from __future__ import annotations
 

@@ -185,13 +185,13 @@ for name, operation, parts in (
         return await told(subject, operation, **parts)
 
 
-@probe("a refusal of an absent item tells nothing", expected=f"{REFUSED} nothing")
+@probe("a refusal of an absent item returns nothing", expected=f"{REFUSED} nothing")
 async def _(subject: Subject) -> str:
     change = expressed("SET n = :one", "attribute_exists(pk)", one=1)
     return await told(subject, "update_item", Key=key(), **change)
 
 
-@probe("a refusal tells the item to those alone who ask", expected="nothing")
+@probe("a refusal returns the item only if asked", expected="nothing")
 async def _(subject: Subject) -> str:
     await put(subject, n=1)
     try:

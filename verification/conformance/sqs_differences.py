@@ -30,7 +30,7 @@ MOTO = {
     "one bad entry fails alone, and says whose fault it is": ("done 01", CHARACTERS),
     "the size is that of the bytes": ("", "counts characters"),
     "what is visible again cannot be hidden": ("accepted, nothing", HANDLES),
-    "a buried message says which queue it was in": (
+    "a message in the DLQ names its source queue": (
         "nothing",
         "does not know the attribute",
     ),

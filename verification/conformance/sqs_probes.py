@@ -54,12 +54,12 @@ script(
     "send a b c d e f g h i j k l; count; count",
 )
 script(
-    *("received too often, a message is buried", "a, a, nothing, a"),
+    *("received too often, a message goes to the DLQ", "a, a, nothing, a"),
     "send a; " + "bodies VisibilityTimeout=0; " * 3 + "bodies dead",
     redrive=2,
 )
 script(
-    *("a message is buried by a receive and not before", "nothing"),
+    *("a receive moves a message to the DLQ", "nothing"),
     "send a; take VisibilityTimeout=0; bodies dead",
     redrive=1,
 )
@@ -166,30 +166,30 @@ async def _(subject: Subject) -> str:
     return f"{'Messages' in empty} {'Attributes' in found}"
 
 
-@probe("a buried message keeps its id and its age", expected="True True")
+@probe("a message in the DLQ keeps its id and age", expected="True True")
 async def _(subject: Subject) -> str:
-    first, buried, _ = await worn_out(subject)
-    then, now = (m["Attributes"]["SentTimestamp"] for m in (first, buried))
-    return f"{first['MessageId'] == buried['MessageId']} {then == now}"
+    first, moved, _ = await exceeded(subject)
+    then, now = (m["Attributes"]["SentTimestamp"] for m in (first, moved))
+    return f"{first['MessageId'] == moved['MessageId']} {then == now}"
 
 
-@probe("a buried message says which queue it was in", expected="its queue's ARN")
+@probe("a message in the DLQ names its source queue", expected="its queue's ARN")
 async def _(subject: Subject) -> str:
-    _, buried, url = await worn_out(subject)
-    arn = buried["Attributes"].get("DeadLetterQueueSourceArn", "")
+    _, moved, url = await exceeded(subject)
+    arn = moved["Attributes"].get("DeadLetterQueueSourceArn", "")
     matches = arn.rpartition(":")[2] == url.rpartition("/")[2]
     return "its queue's ARN" if matches else f"{arn or 'nothing'}"
 
 
-async def worn_out(subject: Subject) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Wear a message out; return it as received first and as buried, and its queue."""
+async def exceeded(subject: Subject) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Receive a message too often; return it as first and last seen, and its queue."""
     url, dead = await with_dead_letters(subject, 2)
     await send(subject, url, "a")
     [first] = await take(subject, url, VisibilityTimeout=0)
     await take(subject, url, VisibilityTimeout=0)
     await take(subject, url, VisibilityTimeout=0)
-    [buried] = await take(subject, dead)
-    return first, buried, url
+    [moved] = await take(subject, dead)
+    return first, moved, url
 
 
 @probe("a queue that is not there has no URL", expected=MISSING)

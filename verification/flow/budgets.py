@@ -144,7 +144,7 @@ class Spending:
     async def answer(
         self, tokens: int, seconds: float, *, idempotency_key: str = ""
     ) -> int:
-        """Execute a call: it is paid for, whether its worker lives or not."""
+        """Execute a call: it is paid for, whether its worker runs or not."""
         del idempotency_key
         self.book.append(tokens)
         self.in_flight += 1

@@ -10,8 +10,8 @@ from verification.flow.calling import Batch, ask_freely, unlimited
 from verification.flow.processes import CALLING, Deployment, on_deployment
 
 #: The queue and the pipeline of the second fleet.
-QUEUE = "apart"
-apart = Pipeline("apart", payload=Batch, stages=[Stage(ask_freely)], queue=QUEUE)
+QUEUE = "own"
+own = Pipeline("own", payload=Batch, stages=[Stage(ask_freely)], queue=QUEUE)
 #: The same pipeline in the queue that all share, for a comparison.
 shared = Pipeline("shared", payload=Batch, stages=[Stage(ask_freely)])
 #: The workers of both fleets, and the calls of the job of each.
@@ -19,12 +19,12 @@ WORKERS, CALLS = 4, 2_000
 
 
 def unknown_received() -> float:
-    """Return the messages that two fleets with a queue each gave back."""
-    return received_without_pipeline(apart)
+    """Return the messages that two fleets with a queue each returned."""
+    return received_without_pipeline(own)
 
 
 def received_without_pipeline(second: Pipeline[Batch]) -> float:
-    """Return how many messages two fleets gave back; `second`: that of the second one.
+    """Return how many messages two fleets returned; `second`: that of the second one.
 
     Each worker process logs a message of a pipeline that it does not have.
     """

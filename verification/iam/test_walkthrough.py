@@ -20,7 +20,7 @@ from verification.iam.actors import (
 )
 from verification.iam.proxy import make_proxy
 from verification.iam.used import Grant, unused
-from verification.iam.walkthrough import PATCH, drained
+from verification.iam.walkthrough import PATCH, no_message_left
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def test_each_actor_does_its_part_with_its_own_role(actors: Actors) -> Non
     told = await actors.command(READ, "dlq", "show", "small", "1", "-o", "json")
     actors.drop("work-dlq", "not one of ours")
     async with actors.scenario("reconciler") as scenario, scenario.reconciler():
-        await scenario.until(lambda: drained(actors), PATIENCE_S)
+        await scenario.until(lambda: no_message_left(actors), PATIENCE_S)
     await actors.command(WRITE, "dlq", "redrive", "--job", "small", *YES)
 
     assert [] == actors.failed

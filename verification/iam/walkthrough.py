@@ -173,7 +173,7 @@ async def reconcile_leftovers(actors: Actors) -> None:
             await scenario.until(lambda: letters.first(alarms, 1), PATIENCE_S)
             lost = {"v": 1, "tenant": "default", "job": "cut-off", "chunk": 0, "gen": 1}
             actors.drop("work-dlq", json.dumps(lost))
-            await scenario.until(lambda: drained(actors), PATIENCE_S)
+            await scenario.until(lambda: no_message_left(actors), PATIENCE_S)
 
 
 async def nothing(*_: object) -> None:
@@ -185,7 +185,7 @@ async def sent(scenario: Scenario, job: str) -> bool:
     return "sent_at" in (await scenario.job(job)).item
 
 
-def drained(actors: Actors) -> bool:
+def no_message_left(actors: Actors) -> bool:
     """Return whether nothing is left in the dead-letter queue."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     found = actors.direct_client("sqs").get_queue_attributes(

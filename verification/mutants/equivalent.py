@@ -17,7 +17,7 @@ EQUIVALENT: dict[Key, str] = {
         "piecework/store/checkpoints.py",
         "_may_go_on",
         "without `attribute_exists(direction)`",
-    ): "a chunk on its way back completes no stage: it only undoes",
+    ): "a chunk that compensates completes no stage",
     (
         "piecework/store/effects.py",
         "_record_end",

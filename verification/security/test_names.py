@@ -10,7 +10,7 @@ from verification.security.traversal import strings
 
 
 @pytest.mark.attack("links")
-async def test_no_door_lets_a_name_through_that_leads_elsewhere(tmp_path: Path) -> None:
+async def test_no_entry_point_lets_a_name_lead_elsewhere(tmp_path: Path) -> None:
     names = strings()
     assert len(names) >= 500
     assert {} == {k: v for k, v in (await let_through(tmp_path, names)).items() if v}

@@ -77,13 +77,13 @@ def for_an_operator(changes: Iterable[Change]) -> set[tuple[str, int]]:
 def wrong(chunk: Item, counts: Counter[str], doubt: set[int]) -> Iterator[str]:
     """Say what is wrong with the effects of a chunk."""
     for op in DONE:
-        stands = counts[op] - counts[UNDONE_BY.get(op, "")]
-        if stands not in may_stand(chunk, op) | (doubt if op in UNDONE_BY else set()):
-            yield f"{op} stands {stands} times ({counts[op]} done)"
+        remain = counts[op] - counts[UNDONE_BY.get(op, "")]
+        if remain not in may_remain(chunk, op) | (doubt if op in UNDONE_BY else set()):
+            yield f"{op} remains {remain} times ({counts[op]} done)"
 
 
-def may_stand(chunk: Item, op: str) -> set[int]:
-    """Return how often an effect may stand, by how the chunk ended.
+def may_remain(chunk: Item, op: str) -> set[int]:
+    """Return how often an effect may remain, by how the chunk ended.
 
     What ended in doubt, or was cut off by a cancel, may have come that far or not.
     """

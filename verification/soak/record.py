@@ -119,7 +119,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken: which rule, which invariant, where, when."""
+    """A rule that was broken: which rule, which invariant, where, when."""
 
     rule: str
     invariant: str

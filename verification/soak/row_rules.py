@@ -1,4 +1,4 @@
-"""What may be written beside a chunk: values of stages, effects, the way back."""
+"""What may be written beside a chunk: values of stages, effects, compensations."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def is_intent(world: World, change: Change) -> bool:
 
 
 def is_of(sk: str, gen: str) -> bool:
-    """Return whether a row is a step of the way back of that generation."""
+    """Return whether a row is a compensation of that generation."""
     return sk.split("#")[2:4] == ["COMPENSATED", gen]
 
 

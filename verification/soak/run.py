@@ -16,7 +16,7 @@ from verification.soak import microburst
 from verification.soak.actors import Actors, gather
 from verification.soak.ledger import FOR_AN_OPERATOR
 from verification.soak.plan import Plan
-from verification.soak.site import standing
+from verification.soak.site import started
 from verification.soak.tables import Accounts, account
 
 #: Seconds that a call of the outside world takes, on average.
@@ -25,7 +25,7 @@ LATENCY_S = 0.25
 #: a submit left to the reconciler, three attempts with their waits, and a wind-up.
 ENDED_WITHIN_S = 180.0
 #: A reconciler without a job at hand looks that rarely, and a bit more.
-DRAINED_WITHIN_S = 30.0
+EMPTY_WITHIN_S = 30.0
 REDRIVEN_AT_ONCE = 3
 TOLD_EVERY_S = 10.0
 POLL_S = 0.1
@@ -46,7 +46,7 @@ class Course:
 async def run(plan: Plan, folder: Path, say: Callable[[str], None]) -> Course:
     """Let everything happen that is planned, and count what came of it."""
     began = time.monotonic()
-    with standing(plan, folder, LATENCY_S) as site:
+    with started(plan, folder, LATENCY_S) as site:
         actors = gather(plan, site)
         microburst.let_loose(site.faults)
         try:
@@ -97,7 +97,7 @@ async def work(plan: Plan, actors: Actors, say: Callable[[str], None]) -> None:
             group.create_task(redrive(name, actors, turn))
     await actors.changes.catch_up()
     await ended(actors, names)
-    await drained(actors)
+    await dead_letter_queue_empty(actors)
 
 
 async def redrive(job: str, actors: Actors, turn: asyncio.Semaphore) -> None:
@@ -123,9 +123,9 @@ async def ended(actors: Actors, names: list[str]) -> None:
                 await asyncio.sleep(POLL_S)
 
 
-async def drained(actors: Actors) -> None:
+async def dead_letter_queue_empty(actors: Actors) -> None:
     """Wait until the reconcilers have emptied the dead-letter queue."""
-    until = time.monotonic() + DRAINED_WITHIN_S
+    until = time.monotonic() + EMPTY_WITHIN_S
     while await asyncio.to_thread(actors.left_in_dead_letter_queue):
         if time.monotonic() > until:
             return

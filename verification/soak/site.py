@@ -51,24 +51,24 @@ class Site:
 
 
 @contextmanager
-def standing(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
+def started(plan: Plan, folder: Path, latency_s: float) -> Iterator[Site]:
     """Start the parts in a folder; end all that was started."""
-    started: list[ChildProcess] = []
+    children: list[ChildProcess] = []
     python = environment.ensure_environment(print)
     emulator = server.start(python, folder, "us-east-1", services=STREAMS)
     try:
         deploy.deploy_embedded(emulator, APP, ENV)
         seen = demo_environment(os.environ, folder) | PACE | aws(emulator.endpoint)
-        started.append(start_provider(plan, folder, seen, latency_s))
-        provider = url_of(started[-1])
+        children.append(start_provider(plan, folder, seen, latency_s))
+        provider = url_of(children[-1])
         proxy, faults = microburst.start(microburst.ensure(), emulator.endpoint, folder)
-        started.append(proxy)
-        started.append(tap.start(faults, plan.seed, folder / ACKS, seen, folder))
+        children.append(proxy)
+        children.append(tap.start(faults, plan.seed, folder / ACKS, seen, folder))
         seen |= {"SOAK_PROVIDER": provider, "PIECEWORK_LOG_LEVEL": "info"}
-        faulty = aws(faults) | {"AWS_ENDPOINT_URL_SQS": url_of(started[-1])}
+        faulty = aws(faults) | {"AWS_ENDPOINT_URL_SQS": url_of(children[-1])}
         yield Site(folder, emulator, seen | faulty, seen, faults, provider)
     finally:
-        processes.kill_all(started)
+        processes.kill_all(children)
         server.stop(emulator.pid, folder)
 
 

@@ -1,4 +1,4 @@
-"""Promise: what version 1 has written is read and gone on with by today's code.
+"""Guarantee: what version 1 has written is read and gone on with by today's code.
 
 `items_v1.json` was recorded by `verification/upgrade/recording.py`, and is not
 recorded again: a change that cannot read it needs another version, or a way to read

@@ -1,4 +1,4 @@
-"""Promise: two versions run side by side, there and back, and nothing is lost.
+"""Guarantee: two versions run side by side, there and back, and nothing is lost.
 
 This version and the next, which writes items and messages of versions that this one
 does not know, as true processes on one deployment:

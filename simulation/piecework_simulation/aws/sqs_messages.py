@@ -216,7 +216,7 @@ class Deliveries:
             message = queue.take(self.rng.randrange(visible) if any_one else 0)
             visible -= 1
             if queue.dead is not None and len(message.receives) >= queue.most_receives:
-                self._bury(queue, queue.dead, message)
+                self._to_dlq(queue, queue.dead, message)
                 continue
             message.receives.append(now)
             if self.chaos.fires("sqs.duplicate"):
@@ -270,7 +270,7 @@ class Deliveries:
         """Return whether a handle still affects its message; an old one may not."""
         return received == len(message.receives) or bool(self.rng.getrandbits(1))
 
-    def _bury(self, queue: MessageQueue, dead: MessageQueue, message: Stored) -> None:
+    def _to_dlq(self, queue: MessageQueue, dead: MessageQueue, message: Stored) -> None:
         """Move a message to the dead-letter queue; it keeps its age."""
         queue.remove(message)
         self._add(dead, replace(message, source_arn=queue.arn))

@@ -161,10 +161,10 @@ def _term(reader: Reader) -> Compute:
         return _if_not_exists(reader)
     if reader.calls("list_append"):
         return _list_append(reader)
-    return _standing(reader.path())
+    return _existing(reader.path())
 
 
-def _standing(name: str) -> Compute:
+def _existing(name: str) -> Compute:
     def compute(item: Mapping[str, WireValue], _: WireItem) -> WireValue:
         found = item.get(name)
         if found is None:

@@ -114,7 +114,7 @@ async def play(app: Sequence[Mount], work: Path, given: dict[str, str]) -> int:
         command = await start(words, given, [*app, pages], work / "c")
         found = {"command": await command.process.wait()}
         for name, container in (("worker", worker), ("reconciler", reconciler)):
-            found |= await looked_at(name, container)
+            found |= await inspected(name, container)
     finally:
         await worker.kill()
         await reconciler.kill()
@@ -125,7 +125,7 @@ async def play(app: Sequence[Mount], work: Path, given: dict[str, str]) -> int:
     return 1 if any(found.values()) else 0
 
 
-async def looked_at(name: str, container: Container) -> dict[str, int]:
+async def inspected(name: str, container: Container) -> dict[str, int]:
     """Ask a process for its health, as the platform does, and stop it."""
     began = time.monotonic()
     code, said = await container.run(*health_check())

@@ -47,7 +47,7 @@ RULES: dict[str, Rule] = {
     "the digest is none or a real one": lambda i: bool(
         DIGEST.fullmatch(i.head.pairs("ARG").get("BASE_DIGEST", "?"))
     ),
-    "it is built in one stage and lives in another": lambda i: (
+    "it is built in one stage and runs in another": lambda i: (
         [s.name for s in i.stages] == ["build", ""]
     ),
     "nothing comes into it but what was built": lambda i: (
@@ -70,7 +70,7 @@ RULES: dict[str, Rule] = {
     "the whole folder is never copied": lambda i: (
         not any(c.text.split()[0] in {".", "./", "*"} for c in i.all("COPY"))
     ),
-    "nothing is fetched or unpacked on the way in": lambda i: (
+    "nothing is fetched or unpacked from outside": lambda i: (
         not i.all("ADD") and not re.search(r"\b(curl|wget|apt-get|git)\b", i.text)
     ),
     "there is no pip in it": lambda i: (
@@ -78,7 +78,7 @@ RULES: dict[str, Rule] = {
         and any("/usr/local/bin/pip*" in r.text for r in i.final.all("RUN"))
         and any("ensurepip" in r.text for r in i.final.all("RUN"))
     ),
-    "nobody in it becomes somebody else": lambda i: any(
+    "no program in it changes its user": lambda i: any(
         "-perm /6000" in r.text and "chmod a-s" in r.text for r in i.final.all("RUN")
     ),
     "its code is compiled and root's": lambda i: (
@@ -106,7 +106,7 @@ RULES: dict[str, Rule] = {
     "it stops by SIGTERM": lambda i: (
         [s.text for s in i.final.all("STOPSIGNAL")] == ["SIGTERM"]
     ),
-    "its health is asked for without a shell": lambda i: (
+    "its health check runs without a shell": lambda i: (
         [h.listed for h in i.final.all("HEALTHCHECK")]
         == [["python", "-m", "piecework_worker.health"]]
     ),

@@ -1,4 +1,4 @@
-"""Promise: an answer is checked where it is given, also without the pipeline's code."""
+"""Guarantee: an answer is checked where it is given, also without the user's code."""
 
 from __future__ import annotations
 

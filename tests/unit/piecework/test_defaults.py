@@ -1,4 +1,4 @@
-"""Promise: no default changes by accident; each stands here by its number."""
+"""Guarantee: no default changes by accident; each stands here by its number."""
 
 from __future__ import annotations
 

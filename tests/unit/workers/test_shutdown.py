@@ -76,7 +76,7 @@ async def answered(what: Any) -> Any:
     return what
 
 
-async def test_a_join_that_begins_at_a_stop_is_handed_on(
+async def test_a_join_that_begins_at_a_stop_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent: list[Any] = []

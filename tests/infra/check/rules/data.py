@@ -64,7 +64,7 @@ def lifecycle(bucket: Properties) -> dict[str, Properties]:
 
 
 def by_default(bucket: Properties) -> Properties:
-    """Return how a bucket encrypts what comes without a word."""
+    """Return how a bucket encrypts by default."""
     (each,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
     return dict(each)
 
@@ -162,11 +162,11 @@ RULES: dict[str, Rule] = {
             stack.properties("DeadLetterQueue")["QueueName"]
         ),
     ),
-    "a record gives up long before its message does": settings(
+    "a chunk ends long before its message expires": settings(
         "WorkQueue",
         {"RedrivePolicy.maxReceiveCount": within(3 * SETTINGS.max_attempts)},
     ),
-    "the dead letter queue takes from the work queue alone": all_of(
+    "only the work queue fills its dead letter queue": all_of(
         "DeadLetterQueue", takes_from
     ),
     "a queue polls as long as the workers do": settings(
@@ -200,20 +200,20 @@ RULES: dict[str, Rule] = {
     "a table has no index that could lag": all_of(
         TABLE, lambda table, _: not any(key.endswith("Indexes") for key in table)
     ),
-    "what may be swept goes by the attribute that the code writes": settings(
+    "items expire by the attribute that the code writes": settings(
         TABLE,
         {
             "TimeToLiveSpecification.AttributeName": expires_at.__name__,
             "TimeToLiveSpecification.Enabled": True,
         },
     ),
-    "a table can be had back as it was at any second": settings(
+    "a table has point in time recovery": settings(
         TABLE, {"PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled": True}
     ),
     "a table is encrypted with a key that can be audited": settings(
         TABLE, {"SSESpecification.SSEEnabled": True}
     ),
-    "a table refuses deletion unless told otherwise": every(
+    "a table refuses deletion unless a parameter allows it": every(
         all_of(
             TABLE,
             lambda table, stack: (
@@ -242,7 +242,7 @@ RULES: dict[str, Rule] = {
         BUCKET,
         {"OwnershipControls.Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]},
     ),
-    "a bucket keeps what is overwritten": settings(
+    "a bucket keeps old versions": settings(
         BUCKET, {"VersioningConfiguration.Status": "Enabled"}
     ),
     "nothing current expires while a dead letter may point at it": all_of(
@@ -253,7 +253,7 @@ RULES: dict[str, Rule] = {
             for each in lifecycle(bucket).values()
         ),
     ),
-    "old versions and abandoned uploads go in the end": all_of(
+    "old versions and abandoned uploads expire": all_of(
         BUCKET,
         lambda bucket, _: (
             lifecycle(bucket)["overwritten"]["NoncurrentVersionExpiration"][
@@ -274,8 +274,8 @@ RULES: dict[str, Rule] = {
             in guarded(stack, "s3:*")
         ),
     ),
-    "a bucket encrypts what comes without a word": all_of(BUCKET, encrypts),
-    "with a key of ones own a bucket takes no other": all_of(
+    "a bucket encrypts by default": all_of(BUCKET, encrypts),
+    "with a customer key a bucket refuses other keys": all_of(
         "AWS::S3::BucketPolicy", takes_no_other_key
     ),
     "data outlives its stack": data_outlives_its_stack,
@@ -289,8 +289,8 @@ RULES: dict[str, Rule] = {
         settings("DeadLetters", {"TableName": SETTINGS.dead_letters_table}),
         settings("Bucket", {"BucketName": SETTINGS.bucket(ACCOUNT, REGION)}),
     ),
-    "the key of ones own is used wherever data lies": keys_used,
-    "a key is rotated and that of data waits a month before it goes": every(
+    "the customer key encrypts all data": keys_used,
+    "a key is rotated and that of data is deleted after a month": every(
         settings(KEY, {"EnableKeyRotation": True}),
         all_of(
             KEY,

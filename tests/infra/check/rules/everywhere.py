@@ -107,7 +107,7 @@ def asked_is_given(templates: Templates) -> Iterator[str]:
     yield from rule(templates)
 
 
-def handed_on_by_name(templates: Templates) -> Iterator[str]:
+def passed_by_name(templates: Templates) -> Iterator[str]:
     takes = templates.parsed["service"]["Parameters"].keys()
     yield from templates.parsed["network"]["Outputs"].keys() - takes
     yield from {"KeyArn"} - (templates.parsed["data"]["Outputs"].keys() & takes)
@@ -139,16 +139,16 @@ def named(resource: dict[str, Any], stack: Stack) -> bool:
 
 
 RULES: dict[str, Rule] = {
-    "every template takes the names that the processes take": same_patterns,
+    "templates and processes accept the same names": same_patterns,
     "the longest names still fit a bucket": the_longest_bucket,
     "no stack locks another": no_stack_locks_another,
-    "what a template asks for another gives or a person": asked_is_given,
-    "the network and the key are handed on by name": handed_on_by_name,
+    "another template or an operator gives each parameter": asked_is_given,
+    "the network and the key are passed by name": passed_by_name,
     "a parameter of one name means one thing": one_meaning,
     "every parameter says what it is for": parameters(
         lambda _, declared: declared.get("Description", "").strip()
     ),
     "no parameter is a secret": parameters(lambda key, _: not SECRET.search(key)),
-    "what costs money says whose it is": resources(tagged),
-    "every name begins with whose it is": resources(named),
+    "what costs money has tags": resources(tagged),
+    "every name begins with its deployment": resources(named),
 }

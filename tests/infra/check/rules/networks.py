@@ -64,7 +64,7 @@ def public_by_choice(stack: Stack) -> bool:
     )
 
 
-def way_out(stack: Stack) -> bool:
+def internet_route(stack: Stack) -> bool:
     ways = {
         route["RouteTableId"]: "nat" if "NatGatewayId" in route else "public"
         for _, route in stack.of("AWS::EC2::Route")
@@ -105,12 +105,12 @@ def as_asked(stack: Stack) -> bool:
 
 
 RULES: dict[str, Rule] = {
-    "nobody calls in but our tasks": all_of(
+    "only our tasks may connect": all_of(
         f"{GROUP}/SecurityGroupIngress",
         lambda way, _: TLS <= way.items() and "SourceSecurityGroupId" in way,
     ),
     # One that says nothing about what goes out may reach everything.
-    "what calls out does so over tls": every(
+    "outgoing connections use tls": every(
         settings(GROUP, {"SecurityGroupEgress": bool}),
         all_of(f"{GROUP}/SecurityGroupEgress", lambda way, _: TLS <= way.items()),
     ),
@@ -123,10 +123,10 @@ RULES: dict[str, Rule] = {
     "a task has a public address only where it was asked for": network(
         public_by_choice
     ),
-    "there is the way out that was asked for": network(way_out),
+    "the chosen route to the internet exists": network(internet_route),
     "a gateway for each zone is in that zone": network(gateways_by_zone),
-    "objects and records are reached without a fee": network(without_a_fee),
-    "without a way out every service has an endpoint": network(as_asked),
+    "s3 and dynamodb have gateway endpoints": network(without_a_fee),
+    "without the internet every service has an endpoint": network(as_asked),
     "an endpoint answers to the name of its service in both zones": all_of(
         "AWS::EC2::VPCEndpoint",
         lambda endpoint, stack: (

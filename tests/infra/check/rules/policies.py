@@ -90,10 +90,10 @@ RULES: dict[str, Rule] = {
         lambda s, _: not {"NotAction", "NotPrincipal", "NotResource"} & s.keys()
     ),
     "a service acts for this account alone": statements(for_the_account),
-    "a key is in the hands of its account": all_of(
+    "only its account decides about a key": all_of(
         KEY, lambda key, _: any(is_root(s) for s in key["KeyPolicy"]["Statement"])
     ),
-    "an endpoint leads to our own alone": every(
+    "an endpoint leads only to our own": every(
         all_of(ENDPOINT, fenced), settings(ENDPOINT, {"PolicyDocument": bool})
     ),
 }

@@ -158,7 +158,7 @@ def only_what_is_read(container: Properties, _: Stack) -> bool:
     return {key.removeprefix(prefix) for key in ours} <= KNOWN
 
 
-def knows_whose_it_is(container: Properties, stack: Stack) -> bool:
+def knows_its_deployment(container: Properties, stack: Stack) -> bool:
     given = {f"PIECEWORK_{k.upper()}": stack.parameters[k] for k in ("App", "Env")}
     if container["Name"] == "reconciler":
         given["PIECEWORK_TENANT"] = stack.parameters["AlarmTenant"]
@@ -175,7 +175,7 @@ def image_by_digest(
     return bool(by_digest) and not any(re.fullmatch(pattern, each) for each in loose)
 
 
-def looked_at_as_the_image(
+def has_health_check_of_image(
     _: str, container: Properties, __: Stack, templates: Templates
 ) -> bool:
     if (check := container.get("HealthCheck")) is None:
@@ -191,7 +191,7 @@ def looked_at_as_the_image(
     return same and check["Command"] == ["CMD", *json.loads(command)]
 
 
-def looked_at(service: Properties, stack: Stack) -> bool:
+def has_health_check(service: Properties, stack: Stack) -> bool:
     return all(
         container.get("HealthCheck", {}).get("Command", [""])[-1]
         == "piecework_worker.health"
@@ -246,25 +246,25 @@ RULES: dict[str, Rule] = {
         CONTAINER, {"ReadonlyRootFilesystem": True}
     ),
     "what is written is a volume that the image declares": each_container(volumes),
-    "a process is nobody in particular and the one of the image": each_container(user),
-    "a process has no power over the kernel": settings(
+    "a process runs as the user of the image": each_container(user),
+    "a process has no kernel capabilities": settings(
         CONTAINER,
         {
             "LinuxParameters.Capabilities": {"Drop": ["ALL"]},
             "Privileged": lambda given: not given,
         },
     ),
-    "signals and orphans are looked after by an init process": settings(
+    "an init process handles signals and orphans": settings(
         CONTAINER, {"LinuxParameters.InitProcessEnabled": True}
     ),
     "signals reach the process and no shell": all_of(CONTAINER, without_a_shell),
-    "a task says what its program understands": all_of(
+    "a task has a command that its program knows": all_of(
         CONTAINER, lambda c, _: understood((*c["EntryPoint"], *c["Command"]))
     ),
     "a worker is given every pipeline": all_of(
         "WorkerTask/ContainerDefinitions", every_pipeline
     ),
-    "a worker is done with draining before it is killed": all_of(
+    "a worker has its shutdown grace before it is killed": all_of(
         CONTAINER, done_before_it_is_killed
     ),
     "a worker stops by itself before its memory is full": each_container(
@@ -273,26 +273,26 @@ RULES: dict[str, Rule] = {
     "no secret is written in a template": all_of(CONTAINER, no_secret),
     "a secret is granted by its ARN alone": granted_by_whole_arns,
     "every variable is one that the code reads": all_of(CONTAINER, only_what_is_read),
-    "a process knows whose it is": all_of(CONTAINER, knows_whose_it_is),
+    "a process knows its deployment": all_of(CONTAINER, knows_its_deployment),
     "what runs is what was tested": each_container(image_by_digest),
-    "a service is looked at as the image would be": each_container(
-        looked_at_as_the_image
+    "a service has the health check of the image": each_container(
+        has_health_check_of_image
     ),
-    "what runs for ever is looked at": all_of(SERVICE, looked_at),
-    "new ones start before old ones stop": settings(
+    "each service has a health check": all_of(SERVICE, has_health_check),
+    "new tasks start before old ones stop": settings(
         SERVICE,
         {
             "DeploymentConfiguration.MinimumHealthyPercent": within(100),
             "DeploymentConfiguration.MaximumPercent": within(200),
         },
     ),
-    "a version that does not start is taken back": settings(
+    "a version that does not start is rolled back": settings(
         SERVICE, {"DeploymentConfiguration.DeploymentCircuitBreaker": ROLLBACK}
     ),
     "nobody opens a shell in a task": settings(
         SERVICE, {"EnableExecuteCommand": False}
     ),
-    "what a task costs can be told apart": settings(
+    "the cost of a task has tags": settings(
         SERVICE, {"EnableECSManagedTags": True, "PropagateTags": "SERVICE"}
     ),
     # An update of the stack would take the number of workers back.
@@ -321,7 +321,7 @@ RULES: dict[str, Rule] = {
             * (templates.default("service").parameters["AssignPublicIp"] != "DISABLED")
         ),
     ),
-    "a cluster tells how it fares": settings(
+    "a cluster has container insights": settings(
         "AWS::ECS::Cluster",
         {
             "ClusterSettings": lambda given: (
@@ -335,8 +335,8 @@ RULES: dict[str, Rule] = {
         role_of("ReconcilerTask", "reconciler"),
         role_of("CommandTask", "orchestrator"),
     ),
-    "a task takes on roles that there are": roles_that_there_are,
-    "logs go to a group of ours and hold up no work": all_of(CONTAINER, logs),
+    "a task has roles that exist": roles_that_there_are,
+    "logs go to our group and block no work": all_of(CONTAINER, logs),
     "logs are kept for a time and not for ever": settings(
         "AWS::Logs::LogGroup", {"RetentionInDays": within(7, 365)}
     ),

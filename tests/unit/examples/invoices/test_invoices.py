@@ -1,4 +1,4 @@
-"""Promise: the LLM batch of the example has 15 lines, and runs without a key."""
+"""Guarantee: the LLM batch of the example has 15 lines, and runs without a key."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_calls_paid_twice_are_not_a_failure() -> None:
         ({"redriven": 0}, "no dead letter was redriven"),
     ],
 )
-def test_each_broken_promise_is_a_separate_failure(
+def test_each_broken_guarantee_is_a_separate_failure(
     change: dict[str, Any], expected: str
 ) -> None:
     assert [expected] == failed_checks(replace(EXPECTED_COUNTS, **change))

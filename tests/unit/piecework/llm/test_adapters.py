@@ -1,4 +1,4 @@
-"""Promise: the adapters speak the wire formats of OpenAI, Anthropic and Bedrock."""
+"""Guarantee: the adapters speak the wire formats of OpenAI, Anthropic and Bedrock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: a model's answers have a type, are remembered, and are paid for once."""
+"""Guarantee: a model's answers have a type, are remembered, and are paid for once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: an answer is priced by your own price or by a dated list."""
+"""Guarantee: an answer is priced by your own price or by a dated list."""
 
 from __future__ import annotations
 

@@ -67,9 +67,9 @@ def measure_cancel(env: BenchEnvironment, adapter: PieceworkAdapter) -> Outcome:
             run(module, adapter.environment, env.folder / "cancel.log")
         )
         settled_at = wait_until_settled(adapter, every_s=FAST_POLL_S)
-    count_done = len(env.ledger.poll().dones)
+    done = len(env.ledger.poll().dones)
     return Outcome(
-        {"cancel_to_quiet_s": settled_at - requested_at, "done_meanwhile": count_done}
+        {"cancel_to_quiesced_s": settled_at - requested_at, "done_meanwhile": done}
     )
 
 

@@ -124,7 +124,7 @@ PROGRESS_FIGURES = (
     "lost",
     "submit_to_first_call_s",
     "last_settle_to_end_s",
-    "cancel_to_quiet_s",
+    "cancel_to_quiesced_s",
     "takeover_s",
     "jobs_per_s",
     "worker_rss_mb",

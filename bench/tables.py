@@ -68,7 +68,7 @@ W4 = (
 W5 = (
     ("submit to first call s", "submit_to_first_call_s", 2),
     ("last settle to job end s", "last_settle_to_end_s", 2),
-    ("cancel to quiet s", "cancel_to_quiet_s", 2),
+    ("cancel to quiesced s", "cancel_to_quiesced_s", 2),
     ("kill to takeover s", "takeover_s", 2),
     ("lease s", "lease_s", 0),
 )

@@ -154,7 +154,7 @@ def test_a_failed_creation_names_the_resource_and_can_be_cleared(
 ) -> None:
     s3 = boto3.client("s3")
     name = stack.removesuffix("-data")
-    s3.create_bucket(Bucket=f"{name}-000000000000-us-east-1")  # of an earlier life
+    s3.create_bucket(Bucket=f"{name}-000000000000-us-east-1")  # of an earlier one
     s3.close()
 
     failed = run("deploy", "--yes")

@@ -124,7 +124,7 @@ async def test_a_chunk_whose_pivot_has_no_intent_is_compensated(
 ) -> None:
     """Cancel before the pivot's call, in its wait for quota, and after its refusal.
 
-    The worker that ran the pivot lives on, or another one finds the chunk.
+    The worker that ran the pivot runs on, or another one finds the chunk.
     """
     monkeypatch.setattr("piecework.saga.recovery.BASE", 600.0)
     used_up = [Item(n=9, trouble=trouble)] if trouble == "pay-by-quota" else []

@@ -38,7 +38,7 @@ async def test_a_second_signal_ends_a_worker_at_once_and_another_claims_its_chun
 async def test_messages_of_a_poll_that_ends_after_a_stop_are_visible_at_once(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A message that was stranded would show again in a minute, and no sooner.
+    # A message that was left hidden would show again in a minute, and no sooner.
     monkeypatch.setenv("PIECEWORK_VISIBILITY_S", "60")
     monkeypatch.setenv("PIECEWORK_LEASE_S", "40")
     monkeypatch.setenv("PIECEWORK_RECEIVE_WAIT_S", "10")

@@ -343,7 +343,7 @@ WRITES: dict[str, tuple[Step, ...]] = {
     "I24: {name} ended {left:.0f} s early": (
         *(question("OPEN"), question("DEFAULTED", at=-60.0)),
     ),
-    "I25: {step} was told twice": (told, told),
+    "I25: {step} was delivered twice": (told, told),
     "L3: {self.name} was claimed before it was due": (SUBMIT, claim_early),
     "L3: {self.name} was claimed while it had an owner": (
         *(*CLAIMED, claim("t2", fence=2)),

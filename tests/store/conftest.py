@@ -83,7 +83,7 @@ class Store:
         return JobTransitions(self.table, self.clock)
 
     @property
-    def rescue(self) -> Reclaimer:
+    def reclaimer(self) -> Reclaimer:
         return Reclaimer(self.table, SETTINGS, self.clock)
 
     @property

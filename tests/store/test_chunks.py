@@ -31,11 +31,11 @@ async def _a_job_being_resumed(store: Store) -> None:
 
 
 async def release_expired(store: Store, seen: Chunk) -> bool:
-    return await store.rescue.release_expired(seen)
+    return await store.reclaimer.release_expired(seen)
 
 
 async def mark_redispatched(store: Store, seen: Chunk) -> bool:
-    return await store.rescue.mark_redispatched(seen)
+    return await store.reclaimer.mark_redispatched(seen)
 
 
 async def cancel_chunk(store: Store, seen: Chunk) -> bool:

@@ -56,7 +56,7 @@ class Figures:
     def facts(self) -> dict[str, int]:
         """Return the figures in the order of the last line.
 
-        `lost`: chunks without an end. `double`: innocent chunks whose call was made
+        `lost`: chunks without an end. `harmed`: innocent chunks whose call was made
         more often than its claims were lost, or that spent an attempt too many.
         """
         dead = {row.chunk for row in self.dead}
@@ -65,10 +65,10 @@ class Figures:
             "innocent_dead": len(dead - GUILTY.keys()),
             "guilty_dead": len(dead & GUILTY.keys()),
             "lost": CHUNKS - sum(chunk.status.terminal for chunk in self.chunks),
-            "double": sum(self.doubled(chunk) for chunk in innocent),
+            "harmed": sum(self.harmed(chunk) for chunk in innocent),
         }
 
-    def doubled(self, chunk: Chunk) -> bool:
+    def harmed(self, chunk: Chunk) -> bool:
         """Return whether an innocent chunk paid for a neighbour."""
         claims = 1 + chunk.takeovers
         return chunk.attempts != 1 or self.asked[chunk.ref.chunk] > claims

@@ -79,7 +79,7 @@ def is_timed(statement: ast.stmt) -> bool:
 
 
 def only_reads(statement: ast.stmt) -> bool:
-    """Return whether a statement waits only for a reading, or for a sign of life."""
+    """Return whether a statement waits only for a reading, or for a progress note."""
     called = [
         node.value.func
         for node in ast.walk(statement)

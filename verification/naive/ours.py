@@ -20,14 +20,12 @@ from piecework_simulation.engine.world import World
 from piecework_simulation.invariants.end_state import get
 from verification.naive.design import JOB, SLOTS, Account
 from verification.naive.review import CHUNKS, REVIEW, Clause
-from verification.naive.source004.worker import SLOTS as CHUNKS_IN_HAND
+from verification.naive.source004.worker import SLOTS as MAX_CHUNKS
 
 TENANT = "tenant"
 REF = JobRef(TENANT, JOB)
 #: All other settings have their defaults.
-SETTINGS = Settings(
-    app="simulated", env="test", tenant=TENANT, max_chunks=CHUNKS_IN_HAND
-)
+SETTINGS = Settings(app="simulated", env="test", tenant=TENANT, max_chunks=MAX_CHUNKS)
 
 
 @dataclass(slots=True)

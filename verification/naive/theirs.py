@@ -28,8 +28,8 @@ DLQ = "source004-dlq"
 DLQ_RETENTION_S = 14 * 86_400.0
 FAILURES = (ClientError, BotoCoreError, ProviderError, TimeoutError, ConnectionError)
 #: The causes of a missing chunk.
-OWN_CLAIM = "its holder lost the reply to its claim, and moved on"
-OTHERS_CLAIM = "a loser moved on, and the winner died"
+OWN_CLAIM = "its owner lost the reply to its claim, and left it"
+OTHERS_CLAIM = "a worker deleted its message, and its owner died"
 UNSENT = "the orchestrator died before it was sent"
 LOST = "the queue lost its message"
 
@@ -172,9 +172,9 @@ class Source004Design:
         )
 
     def why_missing(self, chunk: int) -> str:
-        holder = self.thrown_away.get(chunk)
-        if holder is not None:
-            return OTHERS_CLAIM if (chunk, holder) in self.begun else OWN_CLAIM
+        owner = self.thrown_away.get(chunk)
+        if owner is not None:
+            return OTHERS_CLAIM if (chunk, owner) in self.begun else OWN_CLAIM
         return UNSENT if self.submitted == "died" else LOST
 
     def has_result(self, chunk: int) -> bool:

@@ -51,7 +51,7 @@ def bodies(count: int, seed: int) -> Iterator[str]:
 
 
 def good(rng: Random) -> dict[str, Any]:
-    """Return what one of ours says, of some tenant, job, chunk and life."""
+    """Return what one of ours says, of some tenant, job, chunk and generation."""
     job = rng.choice(("j", "j", "gone"))
     chunk, gen = rng.choice((-1, 0, 1, 7)), rng.choice((1, 1, 2))
     return GOOD | {

@@ -47,7 +47,7 @@ def acknowledged_after_its_end(world: World, ack: Ack) -> Iterator[str]:
     """I9: the message of a chunk that still has work to do is not deleted."""
     chunk = world.chunk(ack.job, ack.chunk)
     if not chunk or chunk["gen"] > ack.gen:
-        return  # it belongs to nothing, or to an earlier life
+        return  # it belongs to nothing, or to an earlier generation
     # A job that is being cancelled starts no chunk any more.
     swept = chunk["status"] != "RUNNING" and is_swept(world.meta(ack.job), chunk)
     if chunk["gen"] < ack.gen or not (swept or chunk["status"] in CHUNK_ENDED):

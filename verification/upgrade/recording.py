@@ -4,7 +4,7 @@
 
 It is no part of the suite: its name is not that of a test. The record holds a job that
 has ended, and one whose worker was killed: chunks that succeeded, wait, died, were
-undone, and were in hand.
+compensated, and were running.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def test_record_what_this_version_writes(scenario: Scenario) -> None:
 
 
 async def as_wanted(scenario: Scenario) -> bool:
-    """Return whether each chunk is where its trouble leads it, and one is in hand."""
+    """Return whether each chunk is where its trouble leads it, and one is running."""
     found = [chunk.status for chunk in await scenario.chunks("half")]
     waiting = ChunkStatus.WAITING
     wanted = [ChunkStatus.SUCCEEDED, waiting, waiting, ChunkStatus.DEAD]

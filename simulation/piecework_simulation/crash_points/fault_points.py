@@ -27,7 +27,7 @@ class Mode(StrEnum):
     Attributes:
         BEFORE: The process dies before the request is sent.
         APPLIED: The request is executed, and the process dies before the reply arrives.
-        LOST: The request is executed and the reply is lost; the process lives.
+        LOST: The request is executed and the reply is lost; the process goes on.
         AFTER: The process dies as soon as it has received the reply.
     """
 
@@ -121,7 +121,7 @@ class FaultInjector:
             process.fuse = 2
 
     def loses_reply(self, number: int | None) -> bool:
-        """Return whether the reply to a call is lost while its process lives."""
+        """Return whether the reply to a call is lost while its process goes on."""
         return number is not None and self.fault == InjectedFault(number, Mode.LOST)
 
     def on_applied(self, number: int | None, process: Process) -> None:

@@ -107,7 +107,7 @@ class ChunkInvariants:
                 f"I10: {self.name} changed its counts without a reason"
             )
         settings = self.world.settings
-        # Each release of a winding-up, and each death in one, is one more.
+        # Each release of a recovery claim, and each death in one, is one more.
         recoveries = MAX_RECOVERIES + settings.max_releases + 2
         if new.get("recoveries", 0) > recoveries:
             self.report_violation(f"I10: {self.name} was recovered too often")

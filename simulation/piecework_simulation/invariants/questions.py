@@ -1,4 +1,4 @@
-"""Check that one answer of a question counts, and that no step of it is told twice.
+"""Check that one answer of a question counts, and that none of its steps is sent twice.
 
 The checks use the rows of questions and the events of jobs, as they are written.
 """
@@ -94,7 +94,7 @@ class QuestionInvariants:
         place = (row["chunk"], row["stage"], row["question"], row["gen"])
         step = (change.pk, *place, row["event"], row.get("step"))
         if step in self.told:
-            self.report_violation(f"I25: {step} was told twice")
+            self.report_violation(f"I25: {step} was delivered twice")
         self.told.add(step)
         if row["event"] in QUESTION_TRANSITIONS:
             self.transitions[QUESTION_TRANSITIONS[row["event"]]] += 1

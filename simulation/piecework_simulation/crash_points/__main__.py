@@ -79,7 +79,7 @@ def sweep(jobs: Sequence[Job], processes: int) -> int:
         "points": sum(len(run_without_fault(job).points) for job in jobs),
         "runs": runs.total(),
         **{str(kind): kinds[kind] for kind in Kind},
-        "doubtful": unresolved,
+        "unresolved": unresolved,
         "seconds": round(time.monotonic() - began),
     }
     print_line(" ".join(f"{name}={value}" for name, value in figures.items()))

@@ -26,7 +26,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="iam-"))
     report = Report()
     asyncio.run(run_all(report, folder))
-    for line in report.told():
+    for line in report.lines():
         sys.stderr.write(f"{line}\n")
     if report.wrong:
         sys.stderr.write(f"logs in {folder}\n")

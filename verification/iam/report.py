@@ -56,7 +56,7 @@ class Report:
             *(f"broken: {one}" for one in self.broken),
         ]
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """Return the use of each role, and what is wrong."""
         used = [
             f"{actor:15} {len(mine - self.idle):3} of {len(mine):3} used"

@@ -31,7 +31,7 @@ def main() -> int:
             run = partial(run_trial, design, intensity=asked.intensity)
             outcomes[design] = list(pool.map(run, seeds, chunksize=BATCH))
             print_line(f"{design}: {time.monotonic() - began:.0f} s")
-    return tell(outcomes, asked.intensity, time.monotonic() - began)
+    return report(outcomes, asked.intensity, time.monotonic() - began)
 
 
 def parse() -> argparse.Namespace:
@@ -56,7 +56,7 @@ def replay(design: str, seed: int, intensity: float) -> int:
     return int(outcome.incomplete)
 
 
-def tell(outcomes: dict[str, list[Outcome]], intensity: float, seconds: float) -> int:
+def report(outcomes: dict[str, list[Outcome]], intensity: float, seconds: float) -> int:
     """Print the results."""
     for line in table(outcomes):
         print_line(line)

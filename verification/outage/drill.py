@@ -41,7 +41,7 @@ CHUNKS, CALLS, AT_ONCE = 32, 60, 2
 
 @dataclass(slots=True)
 class Provider:
-    """The stub: answers, unless it is down."""
+    """The stub of a provider: it answers, unless it is down."""
 
     began: float = 0.0
     made: Counter[int] = field(default_factory=Counter)

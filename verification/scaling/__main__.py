@@ -30,7 +30,7 @@ def main() -> None:
     for backlog in BACKLOGS:
         for case in (burst(1_000), burst(10_000)):
             scaling = read_scaling(read("scaling", BacklogPerTask=backlog))
-            told(case.name, f"BacklogPerTask {backlog}", simulate(case, scaling, SEED))
+            show(case.name, f"BacklogPerTask {backlog}", simulate(case, scaling, SEED))
     write(" ".join(f"{name}={value}" for name, value in figures(ours)))
 
 
@@ -43,10 +43,10 @@ def compared() -> dict[str, Outcome]:
     for case in cases():
         found = simulate(case, read_scaling(template), SEED)
         bare = simulate(case, read_scaling(template), SEED, World("none"))
-        told(case.name, "infra/scaling.yaml", found, bare)
+        show(case.name, "infra/scaling.yaml", found, bare)
         ours[case.name] = found
         for name, scaling in rivals(20, target).items():
-            told(case.name, name, simulate(case, scaling, SEED))
+            show(case.name, name, simulate(case, scaling, SEED))
     return ours
 
 
@@ -67,8 +67,8 @@ def burst(count: int) -> Case:
     return arrivals.burst(count, 60, Random(count))
 
 
-def told(case: str, policy: str, found: Outcome, bare: Outcome | None = None) -> None:
-    """Print one line of a table."""
+def show(case: str, policy: str, found: Outcome, bare: Outcome | None = None) -> None:
+    """Print one row of a table."""
     write(
         f"{case:26} {policy:24} {found.all_ended_s / 60:8.1f} {found.ideal_s / 60:6.1f}"
         f" {found.first_s:6.0f} {found.wait(0.95):6.0f} {found.task_minutes:7.0f}"

@@ -10,7 +10,7 @@ from random import Random
 from verification.scaling.alarm import Source
 from verification.scaling.metric_math import Series
 
-#: Seconds after its minute at which a figure is there, by who tells it.
+#: Seconds after its minute at which a figure is there, by its source.
 LAG_S = {"AWS/SQS": 60, "AWS/ECS": 60, "ECS/ContainerInsights": 60, "Piecework": 30}
 #: Share of the figures that come a minute later than that.
 LATE = 0.03
@@ -25,9 +25,9 @@ class Figures:
         default_factory=lambda: defaultdict(dict)
     )
 
-    def tell(self, minute: int, told: Mapping[Source, float]) -> None:
+    def note(self, minute: int, values: Mapping[Source, float]) -> None:
         """Note the figures of a minute."""
-        for source, value in told.items():
+        for source, value in values.items():
             late = 60 if self.rng.random() < LATE else 0
             seen_at = 60 * (minute + 1) + LAG_S[source.namespace] + late
             self._known[source][minute] = value, seen_at

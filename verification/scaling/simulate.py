@@ -90,7 +90,7 @@ def simulate(
     for now in range(LONGEST_H * 3600):
         fleet.second(float(now))
         if now % 60 == 59:
-            figures.tell(now // 60, dict(reported(fleet, case, now, world)))
+            figures.note(now // 60, dict(reported(fleet, case, now, world)))
         if now % 60 == POLL_S:
             seen = figures.seen(scaling.needs, now)
             fleet.desired = scaling.desired(seen, fleet.desired, now)

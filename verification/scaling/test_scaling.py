@@ -1,4 +1,4 @@
-"""What the policy of the template comes to in made-up time."""
+"""The results of the template's policy in simulated time."""
 
 from __future__ import annotations
 

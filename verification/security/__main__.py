@@ -64,7 +64,7 @@ async def run(messages: int, seed: int) -> Counter[str]:
         figures["canaries"] = len(planted.all)
         leaks = await leaked(rt, planted)
         figures["leaks"] = len(leaks)
-        tell(figures, f"{len(planted.all)} canaries through a true worker", leaks)
+        report(figures, f"{len(planted.all)} canaries through a true worker", leaks)
         await bomb(rt, figures)
     return figures
 
@@ -79,7 +79,7 @@ async def fuzz(messages: int, seed: int, figures: Counter[str]) -> None:
     figures["imports"] = len(found.forbidden)
     figures["crossed"] = len(found.crossed)
     wrong = [*found.crashed, *found.forbidden, *found.crossed]
-    tell(figures, f"{messages} messages in {found.seconds:.0f} s", wrong)
+    report(figures, f"{messages} messages in {found.seconds:.0f} s", wrong)
 
 
 async def fuzz_queue(rt: Runtime, count: int, seed: int, figures: Counter[str]) -> None:
@@ -107,7 +107,7 @@ async def fuzz_queue(rt: Runtime, count: int, seed: int, figures: Counter[str]) 
     figures["queued"], figures["quarantined"] = sent, codes.total()
     wrong = [line for line in finished.stderr.splitlines() if "turn_failed" in line]
     wrong += [] if codes.total() == sent else [f"{codes} of {sent} are set aside"]
-    tell(figures, f"{sent} messages through a true queue: {dict(codes)}", wrong)
+    report(figures, f"{sent} messages through a true queue: {dict(codes)}", wrong)
 
 
 async def damage(figures: Counter[str]) -> None:
@@ -118,7 +118,7 @@ async def damage(figures: Counter[str]) -> None:
         wrong += outcome.crashed
         codes.update(outcome.codes)
         figures["damaged"] += 1
-    tell(figures, f"{figures['damaged']} damaged items: {dict(codes)}", wrong)
+    report(figures, f"{figures['damaged']} damaged items: {dict(codes)}", wrong)
 
 
 async def walk(figures: Counter[str]) -> None:
@@ -128,7 +128,7 @@ async def walk(figures: Counter[str]) -> None:
         found = await let_through(Path(folder), names)
     figures["names"], figures["entry_points"] = len(names), len(found)
     wrong = [f"{place}: {name!r}" for place, passed in found.items() for name in passed]
-    tell(figures, f"{len(names)} names at {len(found)} entry points", wrong)
+    report(figures, f"{len(names)} names at {len(found)} entry points", wrong)
 
 
 async def bomb(rt: Runtime, figures: Counter[str]) -> None:
@@ -141,7 +141,7 @@ async def bomb(rt: Runtime, figures: Counter[str]) -> None:
     ]
     wrong += [f"{found.peak_mb:.0f} MB"] if found.peak_mb >= MOST_MB else []
     figures["worker_peak_mb"] = round(found.peak_mb)
-    tell(figures, f"{len(EXPECTED)} bombs: {found.peak_mb:.0f} MB at the most", wrong)
+    report(figures, f"{len(EXPECTED)} bombs: {found.peak_mb:.0f} MB at the most", wrong)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bomb.pdf"
         pdf_bomb(path)
@@ -149,11 +149,11 @@ async def bomb(rt: Runtime, figures: Counter[str]) -> None:
         code, peak = await read_apart(path)
     figures["intake_peak_mb"] = round(peak)
     wrong = [f"{peak:.0f} MB"] if peak >= MOST_MB or "." not in code else []
-    tell(figures, f"a PDF of {packed:,} bytes that unpacks to 200 MB: {code}", wrong)
+    report(figures, f"a PDF of {packed:,} bytes that unpacks to 200 MB: {code}", wrong)
 
 
-def tell(figures: Counter[str], what: str, wrong: list[str]) -> None:
-    """Print what came of something."""
+def report(figures: Counter[str], what: str, wrong: list[str]) -> None:
+    """Print the result of a test."""
     figures["broken"] += len(wrong)
     say(f"{'BROKEN' if wrong else 'ok':<7} {what}")
     for line in wrong[:20]:

@@ -19,7 +19,7 @@ from verification.soak.plan import PACE, Plan
 from verification.soak.recorded import limits, read_records
 from verification.soak.run import Course, run
 from verification.soak.unproven import blind
-from verification.soak.verdict import MOST_TOLD, Verdict, judge
+from verification.soak.verdict import MOST_PRINTED, Verdict, judge
 
 USAGE = 2
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Soak; 0 if no rule was broken."""
     asked = parse(arguments)
     if asked.judge:
-        return look_again(Path(asked.judge))
+        return judge_again(Path(asked.judge))
     plan = planned(asked)
     folder = Path(asked.folder or tempfile.mkdtemp(prefix="soak-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (asyncio.CancelledError, KeyboardInterrupt):
         return INTERRUPTED
     verdict = judge(plan, course)
-    broken = tell(verdict)
+    broken = show(verdict)
     if broken:
         say(f"seed {plan.seed}; logs, ledger and changes in {folder}")
     elif not (asked.keep or asked.folder):
@@ -84,19 +84,19 @@ def planned(asked: argparse.Namespace) -> Plan:
     )
 
 
-def tell(verdict: Verdict) -> list[str]:
-    """Say what was measured and what was broken; return the latter."""
+def show(verdict: Verdict) -> list[str]:
+    """Print what was measured and what was broken; return the latter."""
     for figure in verdict.figures():
         say(figure)
     broken = [*verdict.broken(), *verdict.late(), *verdict.unproven()]
-    for rule in broken[:MOST_TOLD]:
+    for rule in broken[:MOST_PRINTED]:
         say(f"BROKEN: {rule}")
-    if len(broken) > MOST_TOLD:
-        say(f"and {len(broken) - MOST_TOLD} more")
+    if len(broken) > MOST_PRINTED:
+        say(f"and {len(broken) - MOST_PRINTED} more")
     return broken
 
 
-def look_again(folder: Path) -> int:
+def judge_again(folder: Path) -> int:
     """Judge what a soak recorded, without running one."""
     records = read_records(folder)
     missing = list(blind({type(record).__name__ for record in records}))
@@ -109,7 +109,7 @@ def look_again(folder: Path) -> int:
 
 
 def say(text: str) -> None:
-    """Tell a person."""
+    """Print a line with the time."""
     sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
     sys.stdout.flush()
 

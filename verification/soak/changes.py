@@ -102,7 +102,7 @@ class Changes:
 
 
 def open_stream(emulator: Emulator, table: str, log: Path) -> Changes:
-    """Let a table tell its changes from now on."""
+    """Let a table stream its changes from now on."""
     tables, streams = (
         make_client("dynamodb", emulator),
         make_client("dynamodbstreams", emulator),
@@ -110,10 +110,10 @@ def open_stream(emulator: Emulator, table: str, log: Path) -> Changes:
     wanted = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
     tables.update_table(TableName=table, StreamSpecification=wanted)
     arn = tables.describe_table(TableName=table)["Table"]["LatestStreamArn"]
-    told = streams.describe_stream(StreamArn=arn)["StreamDescription"]
+    described = streams.describe_stream(StreamArn=arn)["StreamDescription"]
     shard = streams.get_shard_iterator(
         StreamArn=arn,
-        ShardId=told["Shards"][0]["ShardId"],
+        ShardId=described["Shards"][0]["ShardId"],
         ShardIteratorType="TRIM_HORIZON",
     )
     return Changes(streams, shard["ShardIterator"], log)

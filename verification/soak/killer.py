@@ -150,13 +150,13 @@ class Killer:
     async def cancel_without_faults(self) -> None:
         """Cancel a running job while nothing else goes wrong."""
         faults = self.fleet.site.faults
-        await asyncio.to_thread(microburst.calm, faults)
+        await asyncio.to_thread(microburst.disable, faults)
         began = time.time()
         try:
             await self.cancel()
         finally:
             self.calm_periods.append((began, time.time()))
-            await asyncio.to_thread(microburst.let_loose, faults)
+            await asyncio.to_thread(microburst.enable, faults)
 
     async def cancel(self) -> None:
         """Cancel a running job, wait until it quiesces; retry all but the last."""

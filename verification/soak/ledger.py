@@ -1,4 +1,4 @@
-"""The second judge: what took effect outside, against what became of each chunk."""
+"""The second judge: the effects outside, against the end of each chunk."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from piecework.domain.outcome import CompensationResult
 from verification.soak.record import Change, Effect, Item
 from verification.soak.world import NOTHING
 
-#: What each effect is undone by; the others stand once they are done.
+#: What compensates each effect; the others remain once they are done.
 UNDONE_BY = {"reserve": "release", "hold": "drop"}
 STANDING = ("charge", "deliver")
 DONE = (*UNDONE_BY, *STANDING)
-#: What "a person has to" look at before the chunk is taken up again.
+#: What an operator must look at before the chunk is redriven.
 FOR_AN_OPERATOR = (CompensationResult.FAILED, CompensationResult.ABANDONED)
 #: What stands for certain where a chunk died at its pivot or behind it.
 BEFORE_THE_END = {
@@ -65,7 +65,7 @@ def settle_up(
 
 
 def for_an_operator(changes: Iterable[Change]) -> set[tuple[str, int]]:
-    """Return the chunks of which an undoing failed, or killed its worker too often."""
+    """Return the chunks whose compensation failed, or killed its worker too often."""
     return {
         (change.job, change.chunk or 0)
         for change in changes

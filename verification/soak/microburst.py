@@ -77,7 +77,7 @@ def ensure() -> Path:
 
 
 def say(line: str) -> None:
-    """Tell a person, away from the results."""
+    """Print to standard error."""
     sys.stderr.write(f"{line}\n")
 
 
@@ -115,12 +115,12 @@ def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
     raise RuntimeError(message)
 
 
-def let_loose(url: str) -> None:
+def enable(url: str) -> None:
     """Put the faults in."""
     ask(url, "rules", rules())
 
 
-def calm(url: str) -> None:
+def disable(url: str) -> None:
     """Take the faults out."""
     ask(url, "rules", [])
 

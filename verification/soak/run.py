@@ -27,7 +27,7 @@ ENDED_WITHIN_S = 180.0
 #: A reconciler without a job at hand looks that rarely, and a bit more.
 EMPTY_WITHIN_S = 30.0
 REDRIVEN_AT_ONCE = 3
-TOLD_EVERY_S = 10.0
+REPORT_EVERY_S = 10.0
 POLL_S = 0.1
 
 
@@ -44,11 +44,11 @@ class Course:
 
 
 async def run(plan: Plan, folder: Path, say: Callable[[str], None]) -> Course:
-    """Let everything happen that is planned, and count what came of it."""
+    """Let everything happen that is planned, and count the results."""
     began = time.monotonic()
     with started(plan, folder, LATENCY_S) as site:
         actors = gather(plan, site)
-        microburst.let_loose(site.faults)
+        microburst.enable(site.faults)
         try:
             await play(plan, actors, say)
         finally:
@@ -71,7 +71,7 @@ async def play(plan: Plan, actors: Actors, say: Callable[[str], None]) -> None:
         beside = [
             group.create_task(changes.follow()),
             group.create_task(fleet.keep_up()),
-            group.create_task(tell(plan, actors, say)),
+            group.create_task(report(plan, actors, say)),
         ]
         fleet.begin()
         try:
@@ -132,10 +132,10 @@ async def dead_letter_queue_empty(actors: Actors) -> None:
         await asyncio.sleep(1)
 
 
-async def tell(plan: Plan, actors: Actors, say: Callable[[str], None]) -> None:
-    """Say now and then how far it is."""
+async def report(plan: Plan, actors: Actors, say: Callable[[str], None]) -> None:
+    """Print the progress at intervals."""
     while True:
-        await asyncio.sleep(TOLD_EVERY_S)
+        await asyncio.sleep(REPORT_EVERY_S)
         say(
             f"{len(actors.changes.ended_once)} of {plan.chunks} chunks have ended; "
             f"{len(actors.fleet.deaths)} workers killed; "

@@ -31,7 +31,7 @@ LIMITS = Limits(
 
 @dataclass(slots=True)
 class Story:
-    """A history as it is told."""
+    """A history that is written step by step."""
 
     at: float = 1_000_000.0
     records: dict[str, Record] = field(default_factory=dict)
@@ -50,8 +50,8 @@ class Story:
         self.items.pop(sk, None)
         self.write(label, sk, **facts)
 
-    def tell(self, label: str, record: Record) -> None:
-        """Note something outside of the table, a moment later."""
+    def note(self, label: str, record: Record) -> None:
+        """Note a record outside of the table, a moment later."""
         self.at = round(self.at + 0.01, 3)
         self.records[label] = replace(record, at=self.at)
 
@@ -72,8 +72,8 @@ class Story:
         self.write(label, sk, "claimed_by", "claim_expires_at", **facts)
         item = self.items[sk]
         place = {"job": JOB, "chunk": chunk, "fence": item["fence"]}
-        self.tell(f"{label} log", LogEvent(0, "w", EVENTS[status], place))
-        self.tell(f"{label} ack", Ack(0, JOB, chunk, item["gen"]))
+        self.note(f"{label} log", LogEvent(0, "w", EVENTS[status], place))
+        self.note(f"{label} ack", Ack(0, JOB, chunk, item["gen"]))
 
     def effect(self, label: str, chunk: int, op: str, *, undo: str = "") -> None:
         """Let something take effect: intent, effect, record."""
@@ -91,7 +91,7 @@ class Story:
         self.put(f"{label} intent", sk, **row, state="INTENT")
         sent = keys.provider_key(key, row["gen"])
         what = "undone" if undo else "done"
-        self.tell(f"{label} effect", Effect(0, what, op, JOB, chunk, sent))
+        self.note(f"{label} effect", Effect(0, what, op, JOB, chunk, sent))
         self.write(f"{label} done", sk, state="DONE")
 
 
@@ -129,7 +129,7 @@ def clean() -> dict[str, Record]:
 
 
 def succeed_after_a_death(story: Story) -> None:
-    """Tell of the first chunk."""
+    """Write the history of the first chunk."""
     story.claim("first claim", 0, "t1")
     story.effect("reserved", 0, "reserve")
     story.write("renewed", keys.chunk_sk(0), renewals=1)
@@ -143,7 +143,7 @@ def succeed_after_a_death(story: Story) -> None:
 
 
 def fail_and_compensate(story: Story) -> None:
-    """Tell of the second chunk."""
+    """Write the history of the second chunk."""
     story.claim("third claim", 1, "t3")
     story.effect("taken", 1, "reserve")
     story.effect("held", 1, "hold")
@@ -158,7 +158,7 @@ def fail_and_compensate(story: Story) -> None:
 
 
 def finish(story: Story, which: str, status: str, outcomes: dict[str, int]) -> None:
-    """Tell of the join and of the job's end."""
+    """Write the join and the job's end."""
     gen = story.items["META"]["gen"]
     story.write(f"{which} finalizing", "META", status="FINALIZING")
     fresh = {"status": "PENDING", "gen": gen, "fence": 0, "attempts": 0}

@@ -18,48 +18,48 @@ from piecework.store.dead_letters import REDRIVEN, DeadLetters
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """What the tables came to.
+    """The result in the tables.
 
     Attributes:
-        lost: Chunks that were handed in and have neither a result that agrees with
+        lost: Chunks that were submitted and have neither a result that agrees with
             the certificate, nor a dead letter, nor a cancel.
-        complaints: Each in words.
+        failures: Each in words.
     """
 
     chunks: int
     succeeded: int
     lost: int
     nonterminal: int
-    complaints: tuple[str, ...]
+    failures: tuple[str, ...]
 
 
 async def account(rt: Runtime, jobs: Iterable[str], expected: int) -> Accounts:
     """Count everything, from the manifests to the values."""
     chunks = succeeded = lost = nonterminal = 0
-    complaints: list[str] = []
+    failures: list[str] = []
     for name in jobs:
         job = await rt.jobs.read(JobRef(rt.settings.tenant, name))
         if job is None or not job.status.ended:
             nonterminal += 1
             status = job.status if job else "not on record"
-            complaints.append(f"{name} is {status}")
+            failures.append(f"{name} is {status}")
         if job is None:
             continue
         snapshot = await take_snapshot(rt.table, job.ref, job.chunks)
         listed = {e.chunk async for e in read_manifest(rt.objects, job)}
         missing, said = await unaccounted(rt, job, snapshot, listed)
-        complaints += said
+        failures += said
         chunks += len(listed)
         lost += len(missing)
         succeeded += snapshot.by_status[ChunkStatus.SUCCEEDED]
     lost += max(0, expected - chunks)
-    return Accounts(chunks, succeeded, lost, nonterminal, tuple(complaints))
+    return Accounts(chunks, succeeded, lost, nonterminal, tuple(failures))
 
 
 async def unaccounted(
     rt: Runtime, job: Job, snapshot: JobSnapshot, listed: set[int]
 ) -> tuple[set[int], list[str]]:
-    """Return the chunks of which nobody can tell what they came to, in words too."""
+    """Return the chunks whose end is unknown, also in words."""
     certificate = await certificate_of(rt, job)
     if certificate is None:
         return listed, [f"{job.ref.job} has no certificate"]
@@ -76,9 +76,9 @@ async def unaccounted(
     said = [f"{job.ref.job}/{n} is lost" for n in sorted(listed - known)]
     said += [f"{job.ref.job}/{one}" for one in odd_letters(rows, by_status)]
     if told != listed:
-        said.append(f"{job.ref.job}: the certificate tells of {len(told)} chunks")
+        said.append(f"{job.ref.job}: the certificate names {len(told)} chunks")
     if set(by_status) - listed:
-        said.append(f"{job.ref.job} has chunks that nobody handed in")
+        said.append(f"{job.ref.job} has chunks that nobody submitted")
     return listed - known, said
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from verification.soak.__main__ import main, tell
+from verification.soak.__main__ import main, show
 from verification.soak.cancels import Cancel
 from verification.soak.changes import Changes
 from verification.soak.fleet import Death, Fleet
@@ -62,7 +62,7 @@ def facts(of: Verdict) -> dict[str, str]:
 
 
 def test_a_soak_in_which_all_that_was_asked_for_came_about_passes() -> None:
-    assert [] == tell(verdict())
+    assert [] == show(verdict())
     told = facts(verdict())
     assert ("1", "3.50", "0.50", "3.00") == (
         told["takeovers"],
@@ -86,12 +86,12 @@ def test_a_soak_in_which_all_that_was_asked_for_came_about_passes() -> None:
 def test_what_was_asked_for_and_never_came_about_is_no_pass(
     lacking: dict[str, Any], said: str
 ) -> None:
-    assert said in tell(verdict(**lacking))[0]
+    assert said in show(verdict(**lacking))[0]
 
 
 def test_what_was_not_asked_for_is_not_missed() -> None:
     small = Plan(chunks=45, kills=0, freezes=0, stops=0)
-    assert [] == tell(verdict(small, hit="", takeovers=(), cancels=()))
+    assert [] == show(verdict(small, hit="", takeovers=(), cancels=()))
 
 
 def test_a_disruption_that_hit_no_worker_is_not_counted() -> None:
@@ -101,9 +101,9 @@ def test_a_disruption_that_hit_no_worker_is_not_counted() -> None:
 
 def test_a_late_takeover_and_a_late_cancel_are_broken_rules() -> None:
     late = replace(SOON, seconds=8.01)
-    assert ["takeovers take 8.01 s (p99), not 8 s"] == tell(verdict(takeovers=(late,)))
+    assert ["takeovers take 8.01 s (p99), not 8 s"] == show(verdict(takeovers=(late,)))
     slow = replace(QUIESCED, seconds=float("inf"))
-    assert ["a cancel quiesces after inf s (p99), not 2 s"] == tell(
+    assert ["a cancel quiesces after inf s (p99), not 2 s"] == show(
         verdict(cancels=(slow,))
     )
 

@@ -1,4 +1,4 @@
-"""The end of a soak: every judge's word, the measured figures, and the last line."""
+"""The end of a soak: the verdict of each judge, its figures, and the last line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verification.soak.run import Course
 from verification.soak.takeover import Takeover, percentile, seconds, takeovers
 from verification.soak.unproven import blind, unproven
 
-MOST_TOLD = 30
+MOST_PRINTED = 30
 #: Disruptions of a worker.
 ON_WORKERS = ("kill", "freeze", "stop")
 #: Beyond the lease: by then another worker must own what a killed one owned.
@@ -28,7 +28,7 @@ QUIESCED_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a soak came to.
+    """The result of a soak.
 
     Attributes:
         unsettled: Chunks whose effects are not those of their end.
@@ -57,7 +57,7 @@ class Verdict:
         yield from blind(self.read)
         yield from map(str, self.violations)
         yield from self.unsettled
-        yield from self.course.accounts.complaints
+        yield from self.course.accounts.failures
         if self.duplicate_effects:
             yield f"{self.duplicate_effects} effects took place twice"
         if self.course.left_in_dead_letter_queue:

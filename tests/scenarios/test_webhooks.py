@@ -88,7 +88,7 @@ async def test_the_end_of_a_job_and_its_dead_letters_are_events(
     assert SECRET not in str(await show_webhook(scenario.rt, "ops"))
 
 
-async def test_a_stuck_job_and_its_end_are_told(
+async def test_a_stuck_job_and_its_end_are_sent(
     scenario: Scenario, inbox: Inbox, receiver: HTTPServer
 ) -> None:
     await subscribe(scenario, receiver.server_port, "job.stuck", after_s=1)

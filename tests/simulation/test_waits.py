@@ -249,7 +249,7 @@ def test_an_answer_from_elsewhere_is_checked_by_the_schema_then_by_the_model(
     assert simulate(act, [dividing]) == ["runtime.answer.invalid", "SUCCEEDED"]
 
 
-def test_webhooks_are_told_each_step_once() -> None:
+def test_webhooks_receive_each_step_once() -> None:
     async def act(here: Simulated) -> list[tuple[str, str]]:
         hook = Subscription(
             "ops", "https://ops.example.com/", "env:PIECEWORK_WEBHOOK_OPS"

@@ -83,7 +83,7 @@ async def running_job(store: Store, status: JobStatus = JobStatus.RUNNING) -> An
     return await store.put_job(status, chunks=4, **times)
 
 
-async def test_a_stuck_job_is_told_once_with_its_finding_and_then_its_end(
+async def test_a_stuck_job_is_sent_once_with_its_finding_and_then_its_end(
     watch: Watch,
 ) -> None:
     await watch.world.subscribe()
@@ -200,7 +200,7 @@ async def test_an_occasion_ends_with_its_job(watch: Watch, status: JobStatus) ->
     assert f"is {status}" in (await watch.body("job.stuck.over"))["text"]
 
 
-async def test_an_open_breaker_is_told_to_all_and_to_the_pipelines_that_wait(
+async def test_an_open_breaker_is_sent_to_all_and_to_the_pipelines_that_wait(
     watch: Watch,
 ) -> None:
     for name, pipeline in (("ops", ""), ("ours", "p"), ("other", "q")):
@@ -236,7 +236,7 @@ async def test_an_open_breaker_is_told_to_all_and_to_the_pipelines_that_wait(
     assert [webhook for webhook, _ in ends] == ["ops", "ops", "ours", "ours"]
 
 
-async def test_a_breaker_that_no_call_tries_any_more_is_not_told(watch: Watch) -> None:
+async def test_a_breaker_that_no_call_tries_any_more_is_not_sent(watch: Watch) -> None:
     await watch.world.subscribe()
     name = f"idle-{watch.store.ref.job}"
     facts = {"breaker_state": "open", "gen": 1, "open_until": iso(NOW)}

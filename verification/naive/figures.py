@@ -61,8 +61,8 @@ def column(outcomes: Sequence[Outcome]) -> dict[str, str]:
     share = incomplete(outcomes)
     paid = sum(o.paid for o in outcomes)
     counts = {
-        "jobs whose record lies": sum(o.reports_falsely for o in outcomes),
-        "jobs whose record has no end": sum(not o.ended for o in outcomes),
+        "jobs with a false record": sum(o.reports_falsely for o in outcomes),
+        "jobs without an end": sum(not o.ended for o in outcomes),
         "jobs with a dead letter": sum(o.dead > 0 for o in outcomes),
         "chunks silently missing": sum(len(o.missing) for o in outcomes),
         "chunks completed twice": sum(o.twice for o in outcomes),

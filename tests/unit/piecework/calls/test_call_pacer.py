@@ -50,7 +50,7 @@ async def test_a_later_call_does_not_overtake_waiting_ones() -> None:
     assert 99 == line.begun[-1]
 
 
-async def test_a_call_that_is_cut_off_while_it_waits_takes_nobodys_turn() -> None:
+async def test_a_call_that_is_cut_off_while_it_waits_takes_no_turn() -> None:
     line = Line(3 * CALLS_PER_ROUND)
     await asyncio.sleep(0)
     for task in line.tasks[CALLS_PER_ROUND : 2 * CALLS_PER_ROUND]:

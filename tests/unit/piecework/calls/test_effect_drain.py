@@ -60,7 +60,7 @@ async def test_an_effect_of_a_plain_cancel_is_cut_off_with_its_stage() -> None:
     assert provider.landed == 0
 
 
-async def test_what_was_let_go_on_is_cut_off_with_the_claim() -> None:
+async def test_what_still_runs_is_cut_off_with_the_claim() -> None:
     one, providers = caller(Diary(), drains_effects=lambda: True), [Gate(), Gate()]
     for number, provider in enumerate(providers):
         await cut_off(one, provider, number)

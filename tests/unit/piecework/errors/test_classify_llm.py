@@ -151,7 +151,7 @@ def test_an_sdks_error_without_an_answer_is_known_by_its_type(
         ({"retry-after-ms": "soon", "retry-after": "1"}, 1.0),
     ],
 )
-def test_an_sdk_hands_on_how_long_to_wait(
+def test_an_sdk_passes_on_how_long_to_wait(
     shaped: Any, headers: dict[str, str], expected: float
 ) -> None:
     assert expected == classify(shaped(429, "x", headers=headers)).retry_after

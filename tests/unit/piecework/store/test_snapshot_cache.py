@@ -81,7 +81,7 @@ def test_what_was_seen_is_for_the_join_of_that_life_of_that_job(
     assert cache.take(REF, 2) is snapshot
 
 
-def test_what_was_seen_is_handed_out_once() -> None:
+def test_what_was_seen_is_returned_once() -> None:
     cache = SnapshotCache()
     cache.keep(job(), JobSnapshot())
     cache.take(REF, 1)

@@ -157,8 +157,13 @@ async def job_document(rt: Reading, job: Job) -> Document:
     if open_ is not None:
         found = await explain(rt, job, open_)
         explained = {name: found[name] for name in ("findings", "finish")}
+    known = job_facts(job, rt.clock())
+    noted = known.get("status_reason", {}).get("code") == "runtime.pipeline.unknown"
+    nexts = [finding["next"] for finding in explained.get("findings", ())]
+    if noted and not any(each.startswith("piecework worker ") for each in nexts):
+        del known["status_reason"]  # another worker has the pipeline by now
     return {
-        **job_facts(job, rt.clock()),
+        **known,
         **(
             {"notifications": await read_notifications(rt, job)}
             if job.has_notify_hook

@@ -54,7 +54,7 @@ class Submission:
             as `2%`, as a share of the chunks.
         priority: Its share of the workers; None: normal, or that of the earlier submit.
         budget: What its calls may spend; the job is paused before they spend more.
-        sample: How many random chunks run first, while the rest waits; 0: all run.
+        sample: How many random chunks run first, while the rest waits; None: all run.
         goes_on: Whether the end of the sample starts the rest, without a pause.
     """
 
@@ -67,7 +67,7 @@ class Submission:
     tolerate: str | int = 0
     priority: Priority | None = None
     budget: Cap = NO_CAP
-    sample: int = 0
+    sample: int | None = None
     goes_on: bool = False
 
 

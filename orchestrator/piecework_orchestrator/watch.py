@@ -246,7 +246,7 @@ def describe_finding(finding: Document, watcher: Watcher) -> str:
 
 def describe_cancel(job: Job) -> str:
     """Return the actor and reason of a cancel, and whether it compensates."""
-    by = f"{job.cancelled_by}: {job.cancel_reason}"
+    by = ": ".join(filter(None, (job.cancelled_by, job.cancel_reason)))
     effects = "compensated" if job.compensates_on_cancel else "kept"
     return f"{job.cancel_code}: by {by}; effects of open chunks are {effects}"
 

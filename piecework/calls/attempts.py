@@ -500,7 +500,7 @@ class Attempts:
         if seconds is not None:
             return self._open_error(name, seconds)
         if attempts.retry_budget_exhausted:
-            return budget_exhausted_error(name, failure.retry_after)
+            return budget_exhausted_error(name, failure)
         return None
 
     def _open_error(self, name: str, seconds: float) -> TransientError:

@@ -465,7 +465,9 @@ class JobBudgets:
             PermanentError: `runtime.budget.no_price`.
         """
         dependency = call.dependency
-        estimate = estimate_of(call, in_dollars=self.requested.nano_usd is not None)
+        daily = self.fleet.tenants.get(self.job.tenant, NO_CAP)
+        caps = [cap.nano_usd is not None for cap in (self.requested, daily)]
+        estimate = estimate_of(call, in_dollars=any(caps), needs_price=caps[0])
         reserved: list[SharedBudget] = []
         try:
             for each in self.of_call():
@@ -484,19 +486,19 @@ def is_priced(dependency: Dependency) -> bool:
     return dependency.layer == "llm" or dependency.usage is not None
 
 
-def estimate_of(call: Call, *, in_dollars: bool) -> Amount:
+def estimate_of(call: Call, *, in_dollars: bool, needs_price: bool) -> Amount:
     """Return what a call is estimated to use, at least the smallest amount.
 
-    `in_dollars`: whether the job has a budget in dollars, which needs a price.
+    `in_dollars`: whether it spends from a budget in dollars; that of a job
+    `needs_price`.
 
     Raises:
         PermanentError: `runtime.budget.no_price`, `runtime.quota.estimate_failed`.
     """
     dependency, bound = call.dependency, call.bound
     tokens = estimated_tokens(dependency, bound)
-    if in_dollars and dependency.estimate_usd is None and dependency.layer == "llm":
+    if needs_price and dependency.estimate_usd is None and dependency.layer == "llm":
         raise no_price_error(dependency.name)
     # A call of nothing would fit into a spent budget, too.
-    return Amount(
-        max(1, tokens), max(1, round(estimated_usd(dependency, bound) * NANO))
-    )
+    nano_usd = round(estimated_usd(dependency, bound) * NANO)
+    return Amount(max(1, tokens), max(int(in_dollars), nano_usd))

@@ -172,7 +172,7 @@ class Client:
         priority: str = "",
         budget_usd: float | str | None = None,
         budget_tokens: int | str | None = None,
-        sample: int = 0,
+        sample: int | None = None,
         goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
@@ -189,7 +189,7 @@ class Client:
         priority: str = "",
         budget_usd: float | str | None = None,
         budget_tokens: int | str | None = None,
-        sample: int = 0,
+        sample: int | None = None,
         goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
@@ -205,7 +205,7 @@ class Client:
         priority: str = "",
         budget_usd: float | str | None = None,
         budget_tokens: int | str | None = None,
-        sample: int = 0,
+        sample: int | None = None,
         goes_on: bool = False,
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
@@ -647,7 +647,7 @@ class SyncClient:
         priority: str = "",
         budget_usd: float | str | None = None,
         budget_tokens: int | str | None = None,
-        sample: int = 0,
+        sample: int | None = None,
         goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> SyncJob[R]: ...
@@ -664,7 +664,7 @@ class SyncClient:
         priority: str = "",
         budget_usd: float | str | None = None,
         budget_tokens: int | str | None = None,
-        sample: int = 0,
+        sample: int | None = None,
         goes_on: bool = False,
         on_progress: Progress = ...,
     ) -> SyncJob[Any]: ...

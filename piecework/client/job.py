@@ -173,7 +173,10 @@ class JobHandle(Generic[R]):
 
         Raises:
             NotFoundError: `job.chunk.not_found`.
+            UsageError: `cli.usage.invalid`: not the number of a chunk.
         """
+        if not isinstance(number, int):
+            raise UsageError(f"{number!r} is not a chunk number.")
         return await chunk_document(self.rt, await self._record(), number)
 
     async def wait(

@@ -443,7 +443,8 @@ ROWS: Final = (
         TRANSIENT,
         "A failed call was not retried: too many calls to its dependency fail, so the "
         "retry budget of the worker for it is used up.",
-        "Wait: the chunk is retried later. The message names the dependency.",
+        "Wait: the chunk is retried later. The message names the dependency and its "
+        "last failure: `piecework chunks show JOB CHUNK`.",
     ),
     Code(
         "runtime.dependency.paused",

@@ -110,7 +110,9 @@ def retries_waiting(view: View) -> Iterator[Finding]:
         codes = sorted({chunk.error_code for chunk in chunks} - {""})
         after = f" after {codes[0]}" if codes else ""
         more = f" and {len(codes) - 1} other codes" if len(codes) > 1 else ""
-        message = f"Chunks wait for their next attempt{after}{more}."
+        names = sorted({chunk.blocked_on for chunk in chunks} - {""})
+        calls = f" to call {', '.join(names[:NAMED])}" if names else ""
+        message = f"Chunks wait for their next attempt{calls}{after}{more}."
         until = first(chunk.retry_at for chunk in chunks)
         yield view.finding("retry.waiting", message, chunks, until=until)
 

@@ -25,21 +25,18 @@ MAX_SAMPLE: Final = 200
 ACTOR: Final = "sample"
 
 
-def draw_sample(chunks: int, wanted: int, rng: Random) -> list[int]:
-    """Return the numbers of random chunks; empty: the sample would be the whole job.
+def draw_sample(chunks: int, wanted: int | None, rng: Random) -> list[int]:
+    """Return the numbers of random chunks; empty: no sample, or the whole job.
 
     Raises:
         UsageError: `submit.sample.invalid`.
     """
-    if not 0 <= wanted <= MAX_SAMPLE:
-        raise sample_invalid(wanted)
+    if wanted is None:
+        return []
+    if not 1 <= wanted <= MAX_SAMPLE:
+        message = f"A sample has 1 to {MAX_SAMPLE} chunks, not {wanted}."
+        raise UsageError(message, code="submit.sample.invalid")
     return sorted(rng.sample(range(chunks), wanted)) if wanted < chunks else []
-
-
-def sample_invalid(wanted: int) -> UsageError:
-    """Return the error of a sample that is too small or too large."""
-    message = f"A sample has 1 to {MAX_SAMPLE} chunks, not {wanted}."
-    return UsageError(message, code="submit.sample.invalid")
 
 
 async def sample_chunks(rt: Runtime, job: Job) -> list[Chunk]:

@@ -271,14 +271,13 @@ class RetryTokenBucket:
             self.tokens = min(FLOOR_TOKENS, self.tokens + returned)
 
 
-def budget_exhausted_error(
-    dependency: str, retry_after: float | None
-) -> TransientError:
+def budget_exhausted_error(dependency: str, last: ErrorEnvelope) -> TransientError:
     """Return the error of a call that failed and is not retried now."""
     return TransientError(
-        f"The retry budget for {dependency} is exhausted: too many of its calls fail.",
+        f"The retry budget for {dependency} is exhausted: too many of its calls fail,"
+        f" the last with {last.code}.",
         code=BUDGET_CODE,
-        retry_after=retry_after,
+        retry_after=last.retry_after,
         dependency=dependency,
     )
 

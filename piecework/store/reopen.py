@@ -8,7 +8,6 @@ from typing import Protocol
 
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, JobStatus, iso
-from piecework.domain.outcome import STOPPED_CODE
 from piecework.store.cancellation import COMPENSATING
 from piecework.store.table import Action, Table, Written
 
@@ -109,7 +108,7 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
         "one": 1,
         **({"back": COMPENSATING} if how.compensation else {"stage": chunk.resume_at}),
     }
-    if chunk.error_code == STOPPED_CODE:
+    if chunk.status is ChunkStatus.CANCELLED:  # its code says only that it ended so
         removed += ", error_code"
     if chunk.status is ChunkStatus.DEAD:
         assignments += (

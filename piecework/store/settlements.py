@@ -139,6 +139,8 @@ class Settlements:
             "deferred",
             also_added=f", {added} :one",
         )
+        if code == BUDGET_CODE:  # only its message says how the dependency failed
+            actions.append(self._error_put(claim, deferred.failure))
         return await self._write(claim, ChunkStatus.WAITING, actions)
 
     async def release(self, claim: Claim, *, calls: Calls) -> bool:

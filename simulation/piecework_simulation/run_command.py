@@ -265,9 +265,8 @@ async def show_end(out: Output, rt: Runtime, job: Job, name: str = "") -> None:
         causes.setdefault(letter.fingerprint, letter)
     for letter in list(causes.values())[:MAX_CAUSES]:
         where = f" in {letter.stage}" if letter.stage else ""
-        out.say(
-            f"dead chunk {letter.chunk}: {letter.error_code}{where}: {letter.error}"
-        )
+        who = "dead join" if letter.ref.is_join else f"dead chunk {letter.chunk}"
+        out.say(f"{who}: {letter.error_code}{where}: {letter.error}")
     if len(causes) > MAX_CAUSES:
         out.say(f"and {len(causes) - MAX_CAUSES} causes more")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyarrow import parquet
@@ -109,6 +109,8 @@ async def test_rows_become_typed_results_and_errors(deployment: Deployment) -> N
     assert (failed.status, failed.error.code) == ("DEAD", "runtime.stage.permanent")
     assert failed.error.message == "this text cannot be counted"
     assert failed.error.stage == "count"
+    with pytest.raises(UsageError, match="'join' is not a chunk number"):
+        await job.chunk(cast("Any", "join"))
     view = await job.view()
     assert (view.ended, view.succeeded, view.dead_letters) == (True, False, 1)
     assert view.counts == {"DEAD": 1, "SUCCEEDED": 2}

@@ -38,6 +38,8 @@ def count(ctx: Context[Text]) -> int:
 
 async def total(ctx: Results) -> int:
     words = sum([result.value async for result in ctx])
+    if words > 100:
+        raise PermanentError("this is a book")
     await ctx.write("total.txt", str(words))
     return words
 
@@ -82,6 +84,12 @@ def test_results_go_to_stdout_and_causes_to_stderr(project: Path) -> None:
     assert (project / "out" / "total.txt").read_text("utf-8") == "3"
     left = {path.name for path in project.iterdir()} - {"__pycache__"}
     assert left == {"app.py", "rows.jsonl", "out"}
+
+
+def test_a_join_that_failed_is_named(project: Path) -> None:
+    (project / "rows.jsonl").write_text(json.dumps({"text": "a " * 101}), "utf-8")
+    done = run_command(project, "app:words", "rows.jsonl")
+    assert "dead join: runtime.stage.permanent" in done.stderr
 
 
 def test_an_embedded_aws_of_its_own_is_used_and_ended(

@@ -181,6 +181,7 @@ async def test_a_submit_does_not_wait_for_a_sample_whose_budget_is_spent(
         ({"sample": 6}, "submit.token.conflict"),
         ({"sample": 201}, "submit.sample.invalid"),
         ({"sample": -1}, "submit.sample.invalid"),
+        ({"sample": 0}, "submit.sample.invalid"),
         ({"priority": Priority.HIGH}, "submit.token.conflict"),
     ],
 )

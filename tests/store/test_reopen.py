@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.domain.model import JobStatus, iso
+from piecework.saga.compensation import CANCEL_CODE
 from piecework.store.reopen import reopen_chunk
 from piecework.store.settlements import Calls
 from tests.store.conftest import NOW, Store
@@ -81,6 +82,14 @@ async def test_a_new_generation_remembers_the_claim_that_ended_the_last_one(
         "end": "dead",
         "code": "llm.content.filtered",
     }
+
+
+async def test_a_cancelled_chunk_does_not_keep_the_code_of_its_cancel(
+    store: Store,
+) -> None:
+    chunk = await store.put_chunk(status="CANCELLED", error_code=CANCEL_CODE)
+    assert await reopen_chunk(store.table, chunk, 5) is True
+    assert "error_code" not in await store.item()
 
 
 async def test_a_chunk_that_ended_in_a_generation_is_not_reopened_in_it(

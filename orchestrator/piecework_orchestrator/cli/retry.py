@@ -35,7 +35,8 @@ def retry_job(
         with show_steps(out) as progress:
             count = await handle.retry(reason, deadline or None, on_progress=progress)
         facts = await handle.facts()
-        out.say(f"{count} chunks are reopened in generation {facts.gen}")
+        again = f"{count} chunks are reopened" if count else "the join runs again"
+        out.say(f"{again} in generation {facts.gen}")
         show_facts(out, facts)
 
     run_client(run, output)

@@ -13,7 +13,6 @@ from piecework.client import Client, JobHandle
 from piecework.domain.budget import parse_cap
 from piecework.domain.priority import parse_priority
 from piecework.errors import StoreError, UsageError
-from piecework.jobs.sampling import sample_invalid
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline, lint_stage_order, missing_contacts
 from piecework.settings import load_settings
@@ -107,8 +106,6 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     """Submit documents or rows to a pipeline as a job."""
 
     async def run(out: Output) -> int | None:
-        if sample == 0:  # the whole job would run
-            raise sample_invalid(0)
         waits = wait or bool(sample)
         limit_s = check_options(job_id, wait=waits, timeout=timeout)
         if yes and not sample:
@@ -130,7 +127,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             *(pipeline, found, source, job_id, deadline, tolerate or "0", priority),
             budget_usd=budget_usd,
             budget_tokens=budget_tokens,
-            sample=sample or 0,
+            sample=sample,
             goes_on=yes,
         )
         async with connection(out) as rt, Client(runtime=rt) as client:
@@ -232,7 +229,7 @@ class SubmitRequest:
     priority: str = ""
     budget_usd: str = ""
     budget_tokens: str = ""
-    sample: int = 0
+    sample: int | None = None
     goes_on: bool = False
 
     @property

@@ -253,7 +253,7 @@ class FleetDriver:
             tolerate=tolerate,
             priority=priority,
             budget=budget,
-            sample=abs(sample),
+            sample=abs(sample) or None,
             goes_on=sample < 0,
         )
         return await self.command(

@@ -55,7 +55,9 @@ def event_facts_text(event: Document) -> str:
 
 
 def duration_text(job: Document, now: float) -> str:
-    """Return how long the present generation of a job took, or has lasted."""
+    """Return how long a job's present generation took; empty: a tombstone lacks it."""
+    if job["status"] == "DELETED":
+        return ""
     taken = format_span(seconds_taken(job, now))
     return taken if job.get("finished_at") else f"{taken} so far"
 
@@ -185,7 +187,8 @@ def reopening_text(job: Document) -> str:
         return ""
     times = job["gen"] - 1
     last = f"last at {job['reopened_at']} by {job['reopened_by']}"
-    return f"{times} x, {last}: {job.get('reopen_reason', '')}"
+    why = job.get("reopen_reason")
+    return f"{times} x, {last}: {why}" if why else f"{times} x, {last}"
 
 
 def pause_text(job: Document, now: float) -> str:
@@ -231,7 +234,8 @@ def cancel_text(job: Document) -> str:
     facts = job.get("cancel")
     if not facts:
         return ""
-    by = f"by {facts.get('cancelled_by', '')}: {facts.get('cancel_reason', '')}"
+    named = filter(None, (facts.get("cancelled_by"), facts.get("cancel_reason")))
+    by = f"by {': '.join(named)}"
     found = compensations_text(facts.get("compensations", {}))
     if job["status"] == "CANCELLED" and found:
         return f"{by}; {found}"

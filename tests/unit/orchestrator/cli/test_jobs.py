@@ -3,14 +3,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
+from piecework.client import JobHandle
 from piecework.domain.model import JobRef
+from piecework.domain.outcome import ANSWER
 from piecework.errors import StoreError
 from piecework_orchestrator import cancel as cancelling
 from piecework_orchestrator.cli.progress import exit_code
-from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
+from piecework_orchestrator.cli.views.jobs import cancel_text, duration_text
+from tests.unit.orchestrator.cli.deployment import NOW, SETTLED, Deployment
 
 Run = Callable[..., Any]
 REOPENED = "2027-01-15T07:59:40.000Z"
@@ -225,6 +229,34 @@ def test_a_status_reason_is_shown_until_the_job_ends(
     for over in ("b", "c"):
         assert "pipeline.unknown" not in run("jobs", "show", over).stdout
         assert "status_reason" not in run("jobs", "show", over, "-o", "json").stdout
+
+
+def test_a_status_reason_is_over_once_a_worker_has_the_pipeline(
+    run: Run, deployment: Deployment
+) -> None:
+    noted = {"status_reason": "w1 has no toy", "status_reason_at": SETTLED}
+    noted["status_reason_code"] = "runtime.pipeline.unknown"
+    deployment.job("a", "RUNNING", 1, **noted)
+    waits = {"blocked_on": ANSWER, "question": "approval", "retry_at": "2099-01-01"}
+    deployment.chunk("a", 0, "WAITING", **waits)
+    shown = run("jobs", "show", "a").stdout
+    assert "runtime.pipeline.unknown" not in shown
+    assert "piecework jobs watch a" in shown
+
+
+def test_a_retry_of_the_join_alone_says_so(
+    run: Run, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment.job("a", "FAILED", 1)
+    monkeypatch.setattr(JobHandle, "retry", AsyncMock(return_value=0))
+    done = run("jobs", "retry", "a", "--reason", "why")
+    assert "the join runs again in generation 1" in done.output
+
+
+def test_a_deleted_job_takes_no_more_time_and_a_missing_reason_has_no_colon() -> None:
+    assert duration_text({"status": "DELETED", "created_at": SETTLED}, NOW) == ""
+    told = {"cancelled_by": "me", "cancel_reason": ""}
+    assert cancel_text({"status": "CANCELLED", "cancel": told}) == "by me"
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,7 @@ async def test_a_daily_budget_forgets_what_was_spent_the_day_before() -> None:
     assert worker.record.budget.day == "2023-11-15"
     assert worker.record.budget.spent == Amount(10)
     assert "dead" not in worker.record.budget.slices
+    assert (await worker.reserve()).estimate == Amount(10)  # no dollars to save
 
 
 @virtually
@@ -242,9 +243,9 @@ def test_a_call_waits_for_budget_and_quota_together_as_long_as_for_one(
 @pytest.mark.parametrize(
     ("usage", "spent"),
     [
-        (None, Amount(10, 1)),
-        (Usage(), Amount(10, 1)),
-        (Usage(tokens_out=7), Amount(7, 1)),
+        (None, Amount(10)),
+        (Usage(), Amount(10)),
+        (Usage(tokens_out=7), Amount(7)),
         (Usage(usd=5e-9), Amount(10, 5)),
         (Usage(usd=0.0), Amount(10)),
     ],
@@ -284,7 +285,7 @@ async def test_an_answer_that_a_lookup_finds_counts() -> None:
             await call_service(caller(diary), shop, Provider(ClaimLostError()))
         assert await call_service(made_by, shop, provider) == "found"
     await worker.budgets.fleet.close()
-    assert worker.record.budget.spent == Amount(20, 2)
+    assert worker.record.budget.spent == Amount(20)
 
 
 @virtually

@@ -22,6 +22,7 @@ from piecework.explain.situation import (
     spread,
 )
 from piecework.explain.waiting import wait_of
+from piecework.resilience.retry import BUDGET_CODE
 from piecework.store.breakers import FleetRecord
 from piecework_orchestrator.inspector import Document, read_chunks
 from verification.drill.__main__ import wrong
@@ -263,6 +264,14 @@ def test_a_refusal_of_the_dependency_is_a_rate_limit_and_not_our_quota() -> None
     assert (first.kind.code, first.chunks) == ("limit.reached", 2)
     assert wait is not None
     assert wait.text == "rate limit"
+
+
+def test_a_spent_retry_budget_names_its_dependency() -> None:
+    whole = situation_of("retry")
+    facts = {"error_code": BUDGET_CODE, "blocked_on": "quoter"}
+    chunks = [replace(each, item={**each.item, **facts}) for each in whole.open.chunks]
+    first = find(replace(whole, open=replace(whole.open, chunks=chunks)))[0]
+    assert f"next attempt to call quoter after {BUDGET_CODE}" in first.message
 
 
 def test_a_large_job_is_explained_from_a_sample_in_few_requests() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from piecework.errors import ErrorClass
 from piecework.resilience.retry import (
     BUDGET_CODE,
     DECAY_S,
@@ -13,6 +14,7 @@ from piecework.resilience.retry import (
     RetryTokenBucket,
     budget_exhausted_error,
 )
+from tests.unit.piecework.fakes import envelope
 
 
 def taken(tokens: RetryTokenBucket, now: float = 0.0) -> int:
@@ -65,6 +67,11 @@ def test_what_is_earned_follows_how_much_succeeds() -> None:
 
 
 def test_the_error_says_for_whom_and_what_the_other_side_asked_for() -> None:
-    error = budget_exhausted_error("model", 7.0)
+    last = envelope(
+        ErrorClass.TRANSIENT, code="tool.connection.failed", retry_after=7.0
+    )
+    error = budget_exhausted_error("model", last)
+    assert "for model" in error.message
+    assert "the last with tool.connection.failed" in error.message
     assert (BUDGET_CODE, 7.0) == (error.code, error.retry_after)
     assert "model" == error.facts["dependency"]

@@ -159,8 +159,8 @@ async def job_document(rt: Reading, job: Job) -> Document:
         explained = {name: found[name] for name in ("findings", "finish")}
     known = job_facts(job, rt.clock())
     noted = known.get("status_reason", {}).get("code") == "runtime.pipeline.unknown"
-    nexts = [finding["next"] for finding in explained.get("findings", ())]
-    if noted and not any(each.startswith("piecework worker ") for each in nexts):
+    found_codes = {finding["code"] for finding in explained.get("findings", ())}
+    if noted and not found_codes & {"workers.none", "workers.pipeline_missing"}:
         del known["status_reason"]  # another worker has the pipeline by now
     return {
         **known,

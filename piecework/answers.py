@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic_core import SchemaError
 
 from piecework.domain.records import KIB, Bounds, read_json
+from piecework.domain.values import read_payload, write_payload
 from piecework.errors import PermanentError, UsageError
 
 #: Bytes of a question, and of an answer, as JSON: both are in one row.
@@ -50,12 +51,12 @@ def encode_answer(model_of_question: str, schema: Mapping[str, Any], value: Any)
     short = model_of_question.rpartition(":")[2]
     if isinstance(value, BaseModel) and model_name(type(value)) == model_of_question:
         model = type(value)
-    plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
     try:
-        text = json.dumps(plain)
-        read_json(text, Bounds(MOST_BYTES))
+        is_given = isinstance(value, BaseModel)
+        text = write_payload(value, by_alias=False) if is_given else json.dumps(value)
+        plain = read_json(text, Bounds(MOST_BYTES))
         if model is not None:
-            text = model.model_validate_json(text).model_dump_json()
+            text = write_payload(read_payload(model, text), by_alias=False)
         else:
             model_of_schema(schema).model_validate_json(text)
         unknown = unknown_fields(schema, model, plain)
@@ -93,7 +94,7 @@ def decode_answer(model: type[BaseModel], text: str, name: str) -> Any:
             answer was checked by the schema alone.
     """
     try:
-        return model.model_validate_json(text)
+        return read_payload(model, text)
     except ValidationError as error:
         message = (
             f"The answer of {name!r} does not fit {model.__name__}: {problems(error)}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from piecework.domain.mismatch import loss_of
 from piecework.domain.model import LONGEST_WAIT_S
 from piecework.domain.question import Ask, StepKind
 from piecework.domain.records import KIB
+from piecework.domain.values import write_payload
 from piecework.errors import UsageError
 
 #: How long something takes: a `timedelta`, or seconds.
@@ -71,8 +73,7 @@ def declare(
         raise invalid(f"the answer of {name!r} is not a pydantic model")
     if found := loss_of(model.__pydantic_core_schema__):
         raise invalid(f"the answer of {name!r} cannot be stored: {found}")
-    if default is not None and not isinstance(default, model):
-        raise invalid(f"the default of {name!r} does not fit {model.__name__}")
+    stored = default_text(name, model, default)
     escalations = [escalate] if isinstance(escalate, Escalate) else escalate
     timeout_s = seconds(timeout)
     steps = [
@@ -98,11 +99,27 @@ def declare(
         answer_schema=json.dumps(model.model_json_schema(), separators=(",", ":")),
         timeout_s=timeout_s,
         steps=[(apart(s, n), kind, to) for n, (s, kind, to) in enumerate(steps)],
-        default=None if default is None else default.model_dump_json(),
+        default=stored,
     )
     if question.size > MOST_ROW_BYTES:
         raise invalid(f"{name!r} has in all more than {MOST_ROW_BYTES:,} bytes")
     return question
+
+
+def default_text(
+    name: str, model: type[BaseModel], default: BaseModel | None
+) -> str | None:
+    """Return the default as JSON.
+
+    Raises:
+        UsageError: `pipeline.wait.invalid`.
+    """
+    with contextlib.suppress(ValueError):
+        if default is None or isinstance(default, model):
+            return (
+                default if default is None else write_payload(default, by_alias=False)
+            )
+    raise invalid(f"the default of {name!r} does not fit {model.__name__}")
 
 
 def apart(step_s: float, number: int) -> float:

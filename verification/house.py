@@ -56,8 +56,8 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
     "files": 380,
-    "lines": 49_489,
-    "test_lines": 74_680,
+    "lines": 49_517,
+    "test_lines": 74_737,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

@@ -23,6 +23,7 @@ from piecework_orchestrator.destination import (
     object_place,
     open_destination,
 )
+from piecework_orchestrator.json_text import encode_json
 from piecework_orchestrator.results import ended_chunks, result_json
 
 #: The columns before those of the value.
@@ -80,9 +81,7 @@ Writer = Callable[[BinaryIO, list[str], Iterator[dict[str, Any]]], None]
 
 def write_jsonl(file: BinaryIO, _: list[str], rows: Iterator[dict[str, Any]]) -> None:
     """Write each row as a JSON object."""
-    file.writelines(
-        (json.dumps(row, ensure_ascii=False) + "\n").encode() for row in rows
-    )
+    file.writelines((encode_json(row) + "\n").encode() for row in rows)
 
 
 def write_csv(
@@ -99,7 +98,7 @@ def write_csv(
 def cell(value: Any) -> Any:
     """Return a value as a cell of a CSV file."""
     if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
+        return encode_json(value)
     return value
 
 

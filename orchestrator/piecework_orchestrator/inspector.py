@@ -411,7 +411,7 @@ async def result_document(rt: Reading, job: Job, number: int) -> Document:
     size = len(text.encode())
     if size > RESULT_BYTES:
         return {"result_excerpt": text[:RESULT_EXCERPT], "result_bytes": size}
-    return {"result": read_json(text.encode(), Bounds(RESULT_BYTES))}
+    return {"result": read_json(text, Bounds(RESULT_BYTES), finite=False)}
 
 
 def stage_documents(chunk: Chunk, work: Work) -> list[Document]:

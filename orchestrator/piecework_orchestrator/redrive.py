@@ -110,7 +110,7 @@ class Edit:
         try:
             valid = values.read_payload(model, json.dumps(found))
             # As a submit writes it: by alias, and without computed fields.
-            text = valid.model_dump_json(by_alias=True, round_trip=True)
+            text = values.write_payload(valid)
             values.read_payload(model, text)
         except ValidationError as error:
             fields = {".".join(map(str, e["loc"])) or "payload" for e in error.errors()}
@@ -159,8 +159,8 @@ async def edit_payload(
         return None
     await require_resolved(rt, letter)
     try:
-        content = json.dumps(new, ensure_ascii=False, allow_nan=False).encode()
-        read_json(content, Bounds(MOST_BYTES))  # as the worker will
+        content = json.dumps(new, ensure_ascii=False).encode()
+        read_json(content, Bounds(MOST_BYTES), finite=False)  # as the worker will
     except ValueError as error:
         message = f"The new payload cannot be written as JSON: {error}."
         raise invalid_payload(message) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -171,6 +172,12 @@ def parts(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
         if len(path) < DEEPEST:
             fields = islice(children(part), SEARCHED - len(found))
             found += [((*path, name), field) for name, field in fields]
+
+
+def non_finite(value: Any) -> int:
+    """Return how many of its fields are NaN or infinity."""
+    found = (part for _, part in parts(value) if isinstance(part, float))
+    return sum(not math.isfinite(part) for part in found)
 
 
 def children(value: Any) -> Iterable[tuple[Any, Any]]:

@@ -84,15 +84,17 @@ class Bounds:
     nodes: int = 100_000
 
 
-def read_json(content: bytes | str, bounds: Bounds) -> Any:
+def read_json(content: bytes | str, bounds: Bounds, *, finite: bool = True) -> Any:
     """Parse a JSON text and return its value.
+
+    A stored payload or result need not be `finite`: it may have NaN and infinity.
 
     Raises:
         JsonRefusedError: It exceeds the bounds, is ambiguous, or is not JSON.
     """
     text = require_bounded(content, bounds)
     try:
-        found = _STRICT.decode(text)
+        found = (_STRICT if finite else _STORED).decode(text)
     except JsonRefusedError:
         raise
     except (ValueError, RecursionError) as error:
@@ -186,6 +188,9 @@ _STRICT: Final = json.JSONDecoder(
     parse_constant=_no_number,
     parse_int=_whole,
     parse_float=_real,
+)
+_STORED: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_whole, parse_float=_real
 )
 
 

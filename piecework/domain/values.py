@@ -86,6 +86,18 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         raise PermanentError(message, code="runtime.value.unserialisable") from error
 
 
+def write_payload(payload: BaseModel, *, by_alias: bool = True) -> str:
+    """Return a payload, or an answer, as JSON; `read_payload` reads it.
+
+    Raises:
+        ValueError: It has a value that is not of its field's type.
+    """
+    text = payload.model_dump_json(by_alias=by_alias, round_trip=True, warnings="error")
+    if "null" not in text:
+        return text
+    return encode_non_finite(type(payload), payload, by_alias=by_alias) or text
+
+
 def read_payload(model: type[M], content: str | bytes) -> M:
     """Return the payload that a submit has written, by aliases and names of its fields.
 
@@ -95,14 +107,16 @@ def read_payload(model: type[M], content: str | bytes) -> M:
     return model.model_validate_json(content, by_alias=True, by_name=True)
 
 
-def encode_non_finite(function: Callable[..., Any], value: Any) -> str | None:
+def encode_non_finite(
+    declared: Callable[..., Any], value: Any, *, by_alias: bool | None = None
+) -> str | None:
     """Return a value with NaN or infinity as JSON with constants; None: it has neither.
 
     Pydantic writes null for them, unless its configuration says otherwise; a model has
     its own configuration. Python values keep them.
     """
-    (plain,) = exact_type(function).serializer.to_python(
-        (value,), mode="json", round_trip=True, warnings="error"
+    (plain,) = exact_type(declared).serializer.to_python(
+        (value,), mode="json", by_alias=by_alias, round_trip=True, warnings="error"
     )
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
     return text if "NaN" in text or "Infinity" in text else None
@@ -192,12 +206,15 @@ def result_hint(function: Callable[..., Any]) -> Any:
 
 
 @functools.lru_cache(FUNCTIONS_KEPT)
-def exact_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
-    """Return the type of a tuple of one result, which keeps NaN and infinity.
+def exact_type(declared: Callable[..., Any]) -> TypeAdapter[Any]:
+    """Return the type of a tuple of one result, or model, that keeps NaN and infinity.
 
     Only a type that is not a model takes a configuration from outside.
     """
-    hint = result_hint(function)
-    constants = ConfigDict(ser_json_inf_nan="constants")
+    is_model = isinstance(declared, type) and issubclass(declared, BaseModel)
+    hint = declared if is_model else result_hint(declared)
+    own = getattr(hint, "model_config", {})
+    constants: Any = {name: own[name] for name in own if name.startswith("ser_json")}
+    constants |= ConfigDict(ser_json_inf_nan="constants")
     one: Any = types.GenericAlias(tuple, (hint,))
     return TypeAdapter(one, config=constants)

@@ -14,13 +14,11 @@ from typing import Any
 
 import pytest
 import structlog
-from pydantic import BaseModel
 
 from piecework.aws.endpoint import Emulator
 from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, Job, JobRef
-from piecework.domain.order_key import read_order_key
 from piecework.domain.priority import Priority
 from piecework.pipelines import Pipeline
 from piecework.reconciler.loop import reconcile_for_ever
@@ -28,9 +26,9 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework.store.completion import all_chunks
 from piecework.store.dead_letters import DeadLetters
-from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.redrive import RedriveRequest, redrive
 from piecework_orchestrator.submit import Submission, submit
+from piecework_simulation.driver.processes import read_inputs
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 from tests.scenarios import command_line, pipelines
@@ -142,7 +140,7 @@ class Scenario:
             budget=budget,
             priority=priority,
         )
-        return await submit(self.rt, asked, chunk_inputs(pipeline, items))
+        return await submit(self.rt, asked, read_inputs(pipeline, items))
 
     @asynccontextmanager
     async def worker(
@@ -246,16 +244,6 @@ class Scenario:
         return await redrive(
             self.rt, RedriveRequest(ref, letters, "tester", "it is fixed")
         )
-
-
-async def chunk_inputs(
-    pipeline: Pipeline, items: Sequence[BaseModel]
-) -> AsyncIterator[ChunkInput]:
-    """Yield items as the intake does."""
-    for item in items:
-        label = pipeline.label(item) if pipeline.label else ""
-        key = read_order_key(pipeline.ordered_by, item, label)
-        yield ChunkInput(label, item.model_dump_json().encode(), key)
 
 
 @pytest.fixture

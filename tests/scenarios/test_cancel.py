@@ -13,7 +13,8 @@ from piecework.reconciler.loop import Reconciler
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.submit import Submission, submit
-from tests.scenarios.conftest import Scenario, chunk_inputs
+from piecework_simulation.driver.processes import read_inputs
+from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, travel
 
 JOB = JobRef("default", "job-1")
@@ -137,7 +138,7 @@ async def test_a_submit_that_was_cancelled_is_not_sent_by_submitting_again(
 
     asked = Submission(JOB, counting, "scenario", "tester")
     with pytest.raises(CrashError):
-        await submit(scenario.rt, asked, chunk_inputs(counting, items), crash)
+        await submit(scenario.rt, asked, read_inputs(counting, items), crash)
     cancelled = await cancel(scenario.rt, JOB, actor="me", reason="no")
     again, is_new = await scenario.submit(counting, items)
 

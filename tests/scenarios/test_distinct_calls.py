@@ -94,7 +94,14 @@ async def grow(order: dict[str, int], *, idempotency_key: str) -> int:
     return order["cents"]
 
 
-async def work(ctx: Context[Item]) -> Any:
+class Measured(Item):
+    """A chunk with numbers that JSON does not have."""
+
+    mean: float | None = math.nan
+    most: Any = math.inf
+
+
+async def work(ctx: Context[Measured]) -> Any:
     """Make the calls that the payload names."""
     match ctx.payload.n:
         case 0:
@@ -104,12 +111,12 @@ async def work(ctx: Context[Item]) -> Any:
         case 1:
             return await ctx.call(bank, grow, {"cents": 100})
         case 2:
-            return [math.nan, {"most": math.inf}, None]
+            return [ctx.payload.mean, {"most": ctx.payload.most}, None]
         case _:
             return await ctx.call(bank, Account().pay, 100)
 
 
-async def average(ctx: Context[Item]) -> float:
+async def average(ctx: Context[Measured]) -> float:
     """Return a number that is not finite."""
     ctx.result(work)
     return math.nan
@@ -123,7 +130,7 @@ async def read(ctx: Results) -> None:
 
 distinct = Pipeline(
     name="distinct",
-    payload=Item,
+    payload=Measured,
     stages=[Stage(work), Stage(average)],
     result=work,
     join=read,
@@ -136,7 +143,7 @@ async def test_calls_that_differ_are_all_made_and_values_stay_what_they_are(
     monkeypatch.setitem(conftest.ALL, distinct.name, distinct)
     TRIED.clear()
     async with scenario.worker():
-        await scenario.submit(distinct, [Item(n=n) for n in range(4)])
+        await scenario.submit(distinct, [Measured(n=n) for n in range(4)])
         job = await scenario.ended()
     assert job.status is JobStatus.PARTIAL
     assert len(ALIKE) == scenario.happened("sent")

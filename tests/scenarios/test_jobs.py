@@ -16,7 +16,8 @@ from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.submit import Submission, submit
-from tests.scenarios.conftest import Scenario, chunk_inputs
+from piecework_simulation.driver.processes import read_inputs
+from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 
 
@@ -70,7 +71,7 @@ async def test_half_a_submit_is_finished_by_the_reconciler(
     items = [Item(n=n) for n in range(150)]
     asked = Submission(JobRef("default", "job-1"), counting, "x", "tester")
     with pytest.raises(CrashError):
-        await submit(scenario.rt, asked, chunk_inputs(counting, items), crash)
+        await submit(scenario.rt, asked, read_inputs(counting, items), crash)
 
     in_a_minute = connect(scenario.rt.settings, clock=lambda: time.time() + 60)
     async with in_a_minute as later:

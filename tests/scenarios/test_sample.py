@@ -17,8 +17,9 @@ from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.submit import Submission, submit
+from piecework_simulation.driver.processes import read_inputs
 from tests.scenarios.command_line import COUNTING, manifest, piecework
-from tests.scenarios.conftest import Scenario, chunk_inputs
+from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 
 JOB = JobRef("default", "job-1")
@@ -36,7 +37,7 @@ async def submit_sample(
     """Submit a job with a sample; return the numbers of its chunks."""
     asked = Submission(JOB, counting, "scenario", "tester", sample=sample, **more)
     rt = scenario.rt
-    job, _ = await submit(rt, asked, chunk_inputs(counting, items))
+    job, _ = await submit(rt, asked, read_inputs(counting, items))
     return set(job.sample)
 
 

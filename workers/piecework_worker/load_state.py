@@ -82,7 +82,7 @@ async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
         chunk.payload_sha256,
     )
     try:
-        read_json(content, BOUNDS)
+        read_json(content, BOUNDS, finite=False)
         chunk_run.ctx.payload = values.read_payload(model, content)
         note_payload(chunk_run.ctx.payload)
     except JsonRefusedError as error:

@@ -383,7 +383,7 @@ def section(
 
 def pretty(payload: Any) -> str:
     """Return a payload as indented JSON."""
-    return json.dumps(payload, ensure_ascii=False, indent=2)
+    return encode_json(payload, indent=2)
 
 
 def payload_text(payload: Any) -> str:

@@ -199,4 +199,4 @@ async def read_result(rt: Runtime, job: Job, ref: ChunkRef) -> Any:
     group = keys.partition_of(ref.chunk)
     ended = await read_group(rt, job, group, [ref.chunk])
     text = await result_json(rt, ended[0]) if ended else "null"
-    return read_json(text.encode(), Bounds(MOST_BYTES))
+    return read_json(text, Bounds(MOST_BYTES), finite=False)

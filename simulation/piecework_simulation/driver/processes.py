@@ -18,6 +18,7 @@ from piecework.domain.keys import TENANT_LIMIT, tenant_limit
 from piecework.domain.model import ChunkRef, JobRef
 from piecework.domain.order_key import read_order_key
 from piecework.domain.priority import Priority
+from piecework.domain.values import write_payload
 from piecework.errors import PieceworkError, UsageError
 from piecework.jobs.budgeting import set_budget
 from piecework.jobs.pipeline_pauses import pause_pipeline, resume_pipeline
@@ -416,4 +417,4 @@ async def read_inputs(
     for item in items:
         label = pipeline.label(item) if pipeline.label else ""
         key = read_order_key(pipeline.ordered_by, item, label)
-        yield ChunkInput(label, item.model_dump_json().encode(), key)
+        yield ChunkInput(label, write_payload(item).encode(), key)

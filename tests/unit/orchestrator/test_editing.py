@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -43,6 +44,16 @@ def test_a_new_payload_reads_back_at_the_worker() -> None:
     new = Edit({"Text": "mended"}, pipeline=TOY).apply({"Text": "bad"})
     assert {"Text": "mended"} == new
     assert "mended" == Line.model_validate(new).text
+
+
+def test_a_patch_keeps_a_number_that_is_not_finite() -> None:
+    class Measured(BaseModel):
+        mean: float | None = None
+        any: Any = None
+
+    typed = replace(TOY, payload=Measured)
+    new = Edit({"mean": "NaN"}, pipeline=typed).apply({"any": [math.inf]})
+    assert "{'mean': nan, 'any': [inf]}" == repr(new)
 
 
 def test_a_validator_that_raises_any_error_refuses_the_payload() -> None:
@@ -89,7 +100,9 @@ async def test_a_payload_that_workers_would_refuse_is_refused(
     assert "redrive.payload.invalid" == refused.value.code
 
 
-@pytest.mark.parametrize(("new", "changes"), [(1, False), (True, True), (1.0, True)])
+@pytest.mark.parametrize(
+    ("new", "changes"), [(1, False), (True, True), (1.0, True), (math.nan, True)]
+)
 async def test_another_json_type_is_another_payload(
     monkeypatch: pytest.MonkeyPatch, new: object, *, changes: bool
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 from decimal import Decimal
 from enum import Enum
@@ -42,6 +43,7 @@ class Refund(BaseModel):
     day: date | None = None
     money: Decimal = Decimal(1)
     from_: bool = Field(default=False, alias="from")
+    any: Any = None
 
     @field_validator("amount")
     @classmethod
@@ -104,6 +106,21 @@ def test_the_stored_schema_decides_like_the_model(
             assert f" {field}" in found
         else:
             assert decode_answer(Refund, found, "refund").amount == 2
+
+
+def test_an_answer_and_a_default_keep_what_the_model_has() -> None:
+    given = Refund(**RIGHT, rates={"a": math.inf}, any=[math.nan], **{"from": True})
+    default = declare("q", "?", Refund, 3600, (), (), given).default
+    assert default is not None
+    assert repr(given) == repr(decode_answer(Refund, default, "q"))
+    typed = check(model_name(Refund), {"rates": {"a": "Infinity"}, "from": True})
+    read = decode_answer(Refund, typed, "q")
+    assert ({"a": math.inf}, True) == (read.rates, read.from_)
+    with pytest.raises(UsageError, match="it holds NaN or Infinity"):
+        encode_answer(model_name(Refund), Refund.model_json_schema(), given)
+    wrong = Refund.model_construct(amount="2")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="does not fit Refund"):
+        declare("q", "?", Refund, 3600, (), (), wrong)
 
 
 def test_only_the_model_knows_its_validators() -> None:

@@ -193,7 +193,7 @@ class Isolation:
             job=ctx.job,
             chunk=ctx.chunk,
             attempt=ctx.attempt,
-            payload=payload.model_dump_json(by_alias=False, round_trip=True),
+            payload=values.write_payload(payload, by_alias=False),
             values={
                 earlier.name: values.encode(earlier.run, ctx.values[earlier.name])
                 for earlier in ctx.pipeline.stages

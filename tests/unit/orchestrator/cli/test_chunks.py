@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -105,13 +106,14 @@ def test_a_word_that_is_not_a_number_is_refused_as_a_chunk(run: Run, word: str) 
     [
         ({"a": [1, "ü"]}, {"result": {"a": [1, "ü"]}}, 'a: [1, "ü"]'),
         (None, {"result": None}, "null"),
+        ([math.nan], {"result": ["NaN"]}, '"NaN"'),
         (
             "x" * 20_000,
             {"result_excerpt": '"' + "x" * 4_095, "result_bytes": 20_002},
             "the beginning of 20,002 bytes",
         ),
     ],
-    ids=["object", "null", "long"],
+    ids=["object", "null", "nan", "long"],
 )
 def test_a_chunk_shows_its_result_and_of_a_long_one_the_beginning(
     run: Run, deployment: Deployment, value: Any, expected: Any, printed: str

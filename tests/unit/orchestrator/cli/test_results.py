@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,16 @@ def test_results_that_do_not_fit_a_table_are_refused(value: object) -> None:
     rows = iter([{"value": value}, {"value": value if value == {} else 1}])
     with pytest.raises(UsageError, match="do not fit"):
         write_parquet(io.BytesIO(), ["value"], rows)
+
+
+def test_a_file_names_a_number_that_is_not_finite(
+    run: Run, deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.job("a", "SUCCEEDED", 1)
+    deployment.succeeded("a", 0, {"mean": math.nan})
+    assert 0 == run("results", "a", "--to", str(tmp_path / "a.jsonl")).exit_code
+    row = json.loads((tmp_path / "a.jsonl").read_text(), parse_constant=pytest.fail)
+    assert "NaN" == row["value.mean"]
 
 
 def test_a_result_of_none_is_null(run: Run, deployment: Deployment) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
 from dataclasses import replace
@@ -37,7 +38,13 @@ class Measure(BaseModel):
     value: float
 
 
+class Finite(BaseModel):
+    value: float = Field(allow_inf_nan=False)
+
+
 class Untyped(BaseModel):
+    model_config = {"ser_json_timedelta": "float"}
+
     any: object
 
 
@@ -71,9 +78,31 @@ def test_a_worker_reads_the_same_payload_or_the_submit_refuses_it(
         encode(Crossed(R=5), pipeline)
 
 
-def test_a_value_without_a_json_form_is_refused(pipeline: Pipeline) -> None:
-    with pytest.raises(UsageError, match="value: Input should be a valid number") as no:
-        encode(Measure(value=math.inf), pipeline)
+@pytest.mark.parametrize(
+    "given", [Measure(value=-math.inf), Untyped(any=[math.nan, {"a": None}])]
+)
+def test_a_worker_reads_a_number_that_is_not_finite(
+    given: BaseModel, pipeline: Pipeline
+) -> None:
+    stored = encode(given, pipeline).payload
+    assert stored == encode(given, pipeline).payload
+    assert repr(given) == repr(read_payload(type(given), stored))
+    spans = encode(Untyped(any=[math.nan, dt.timedelta(hours=1)]), pipeline)
+    assert b'{"any":[NaN,3600.0]}' == spans.payload
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (Finite.model_construct(value=math.inf), "value: Input should be a finite"),
+        (Untyped(any=Untyped(any=math.nan)), "would read another payload"),
+    ],
+)
+def test_a_number_that_a_worker_would_not_read_is_refused(
+    given: BaseModel, reason: str, pipeline: Pipeline
+) -> None:
+    with pytest.raises(UsageError, match=reason) as no:
+        encode(given, pipeline)
     assert no.value.code == "input.payload.invalid"
 
 

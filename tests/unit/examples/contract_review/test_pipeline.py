@@ -80,7 +80,7 @@ async def test_a_fallback_to_a_larger_model_reads_the_long_clause(
     assert review(LONG) == done.results[0]
     assert {"200": 23, "400": 23} == bedrock.stats()["by_status"]
     assert {"bedrock-fallback"} == {name for name, _ in done.paid} - {"word-addin"}
-    assert sum(usage.usd for _, usage in done.paid) > 0
+    assert sum(usage.usd or 0.0 for _, usage in done.paid) > 0
 
 
 async def test_the_model_is_called_as_often_as_asked(

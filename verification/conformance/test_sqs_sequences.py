@@ -25,6 +25,6 @@ def test_random_sequences_agree(
 def test_a_model_without_dead_lettering_is_detected(
     endpoint_of: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Deliveries, "_bury", lambda *_: None)
+    monkeypatch.setattr(Deliveries, "_to_dlq", lambda *_: None)
     found = disagreements("ministack", endpoint_of("ministack"), SEEDS, STEPS)
     assert asyncio.run(found) != []

@@ -21,7 +21,7 @@ from piecework_orchestrator.embedded import deploy
 from piecework_orchestrator.embedded.deploy import ACCESS_KEY
 from piecework_orchestrator.submit import Submission, submit
 from tests.own_emulator import own_emulator
-from tests.scenarios.conftest import chunk_inputs
+from tests.scenarios.conftest import read_inputs
 
 ROOT = Path(__file__).parents[2]
 #: Short, so that all is over in seconds; few attempts, for each one fails alike.
@@ -56,7 +56,7 @@ async def started(
     rt: Runtime, ref: JobRef, pipeline: Pipeline, payloads: Sequence[BaseModel]
 ) -> None:
     """Submit a job."""
-    inputs = chunk_inputs(pipeline, payloads)
+    inputs = read_inputs(pipeline, payloads)
     await submit(rt, Submission(ref, pipeline, "security", "tester"), inputs)
 
 

@@ -277,11 +277,12 @@ def test_it_is_refused_where_it_is_declared(declared: Any) -> None:
     "reveal", [SecretStr.get_secret_value, lambda secret: secret.get_secret_value()]
 )
 def test_a_serializer_of_the_users_own_is_trusted(reveal: Any) -> None:
-    shown = returning(Annotated[SecretStr, PlainSerializer(reveal)])
-    assert SecretStr("a") == there_and_back(shown, SecretStr("a"))
+    shown = Annotated[SecretStr, PlainSerializer(reveal)]
+    assert SecretStr("a") == there_and_back(returning(shown), SecretStr("a"))
     plain = PlainSerializer(lambda card: {"type": reveal(card.type)})
-    beside = returning(tuple[Annotated[Card, plain], str])
-    card = Card(type=SecretStr("a")), "**********"
+    own: Any = type("Own", (Card,), {})  # pydantic puts the serializer on the class
+    beside = returning(tuple[Annotated[own, plain], str])
+    card = own(type=SecretStr("a")), "**********"
     assert card == there_and_back(beside, card)
 
 

@@ -36,11 +36,11 @@ async def test_a_cancel_interrupts_the_calls_in_flight_and_quiesces(
         await asyncio.sleep(0.3)
 
     chunks = await scenario.chunks()
-    cut_off = [c.item["cancelled_at_stage"] for c in chunks if c.fence]
     assert job.status in {JobStatus.CANCELLING, JobStatus.CANCELLED}
     assert ended.status is JobStatus.CANCELLED
     assert scenario.happened("call") == made
     assert {chunk.status for chunk in chunks} == {ChunkStatus.CANCELLED}
+    cut_off = [c.item["cancelled_at_stage"] for c in chunks if c.fence]
     assert set(cut_off) == {"cancelled-at-stage-second"}
     assert (ended.item["cancelled_by"], ended.item["cancel_reason"]) == ("me", "enough")
 

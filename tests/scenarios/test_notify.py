@@ -1,4 +1,4 @@
-"""Guarantee: a pipeline is told of its job at least once, whoever dies meanwhile."""
+"""Guarantee: a notify hook is called at least once, whichever process dies."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def line_of_a_manifest(name: str) -> bool:
 
 
 def entry_points(folder: Path) -> dict[str, Callable[[str], Any]]:
-    """Return every entry point, by what it is called in the figures."""
+    """Return every entry point by its name in the figures."""
     return {
         "tenant of a message": message("tenant"),
         "job of a message": message("job"),
@@ -192,7 +192,7 @@ def entry_points(folder: Path) -> dict[str, Callable[[str], Any]]:
 
 
 async def let_through(folder: Path, names: list[str]) -> dict[str, list[str]]:
-    """Return what each entry point lets through; nothing is what it should be."""
+    """Return what each entry point lets through: it should let nothing through."""
     found: dict[str, list[str]] = {}
     for place, refuses in entry_points(folder).items():
         passed = []

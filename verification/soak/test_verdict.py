@@ -1,4 +1,4 @@
-"""A soak that did not show what it was asked for says so, and does not pass."""
+"""A soak that lacks a requested fault says so, and fails."""
 
 from __future__ import annotations
 

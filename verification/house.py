@@ -57,7 +57,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 LIMITS: Final[Mapping[str, int]] = {
     "files": 380,
     "lines": 49_517,
-    "test_lines": 74_738,
+    "test_lines": 74_753,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

@@ -121,6 +121,17 @@ class Scenario:
         """Remove the cause of the trouble."""
         Path(f"{self.ledger_path}.fixed").touch()
 
+    def hold(self, point: str, since: int = 0) -> None:
+        """Let what comes to a point stay there; of calls, those from a number on."""
+        self._held(point).write_text(str(since))
+
+    def release(self, point: str) -> None:
+        """Let what comes to a point pass from now on."""
+        self._held(point).unlink()
+
+    def _held(self, point: str) -> Path:
+        return Path(f"{self.ledger_path}.hold-{point}")
+
     async def submit(
         self,
         pipeline: Pipeline,

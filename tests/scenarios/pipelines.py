@@ -63,16 +63,20 @@ def fixed() -> bool:
     return Path(os.environ["SCENARIO_LEDGER"] + ".fixed").exists()
 
 
-async def pass_hold(point: str) -> None:
-    """Stay at a point for good, if the scenario holds it."""
-    if is_held(point):
+async def pass_hold(point: str, number: int = 0) -> None:
+    """Stay at a point for good, if the scenario holds it there."""
+    if is_held(point, number):
         note("held", point)
         await asyncio.sleep(3600)
 
 
-def is_held(point: str) -> bool:
-    """Return whether the scenario holds a point."""
-    return Path(f"{os.environ['SCENARIO_LEDGER']}.hold-{point}").exists()
+def is_held(point: str, number: int = 0) -> bool:
+    """Return whether the scenario holds a point, for calls from a number on."""
+    try:
+        since = Path(f"{os.environ['SCENARIO_LEDGER']}.hold-{point}").read_text()
+    except FileNotFoundError:
+        return False
+    return number >= int(since)
 
 
 # ── two stages and a join ───────────────────────────────────────────────────
@@ -81,6 +85,7 @@ def is_held(point: str) -> bool:
 async def score(n: int, *, idempotency_key: str) -> int:
     """Simulate a slow, paid model call."""
     note("call", n, idempotency_key)
+    await pass_hold("call", n % 1000)
     await asyncio.sleep(0.03)
     return n * 2
 

@@ -88,9 +88,11 @@ async def test_what_a_killed_worker_spent_is_counted_by_the_record_of_its_calls(
     monkeypatch.setattr("piecework.resilience.budget.SLICE_LASTS", 5_000_000)
     items = [Item(n=n, calls=40) for n in range(4)]
     await scenario.submit(counting, items, budget=parse_cap(None, 1000))
+    scenario.hold("call", 10)
     victim = await scenario.process("--no-reconcile")
-    await scenario.until(lambda: scenario.happened("call") > 50)
+    await scenario.until(lambda: scenario.happened("call") >= 4 * 14)
     await victim.kill()
+    scenario.release("call")
     lost = scenario.happened("call")
     async with scenario.worker("heir"), scenario.reconciler():
         job = await paused(scenario)

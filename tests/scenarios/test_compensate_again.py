@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -100,13 +99,12 @@ async def test_a_resolved_compensation_decides_what_a_redrive_repeats(
 
 async def kill_in_compensation(scenario: Scenario, point: str) -> None:
     """Kill a true worker that compensates, at a point."""
-    hold = Path(f"{scenario.ledger_path}.hold-{point}")
-    await asyncio.to_thread(hold.touch)
+    scenario.hold(point)
     victim = await scenario.process("--no-reconcile")
     await scenario.until(lambda: scenario.happened("held", point))
     await asyncio.sleep(1.0)  # the journal has each answer
     await victim.kill()
-    await asyncio.to_thread(hold.unlink)
+    scenario.release(point)
 
 
 @pytest.mark.usefixtures("short_leases")

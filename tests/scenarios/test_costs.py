@@ -115,9 +115,11 @@ async def test_the_bill_after_a_kill_is_that_of_the_provider(
     scenario: Scenario,
 ) -> None:
     await scenario.submit(counting, [Item(n=n, calls=60) for n in range(4)])
+    scenario.hold("call", 30)
     victim = await scenario.process("--no-reconcile")
-    await scenario.until(lambda: scenario.happened("call") > 120)
+    await scenario.until(lambda: scenario.happened("call") >= 4 * 34)
     await victim.kill()
+    scenario.release("call")
     made = scenario.happened("call")
     open_bill = await model_bill(scenario)
     async with scenario.worker("heir"), scenario.reconciler():

@@ -12,7 +12,7 @@ from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef
 from piecework.domain.records import Bounds, read_json
-from piecework.errors import NotFoundError, PieceworkError, StoreError
+from piecework.errors import NotFoundError, PermanentError, PieceworkError, StoreError
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN
@@ -118,26 +118,52 @@ def closing_facts(letter: DeadLetterRow) -> Document:
 
 
 async def write_letters(
-    rt: Runtime, letters: Sequence[DeadLetterRow], to: str | Path, *, payloads: bool
+    rt: Runtime,
+    letters: Sequence[DeadLetterRow],
+    to: str | Path,
+    *,
+    payloads: bool,
+    unreadable: list[ChunkRef] | None = None,
 ) -> int:
     """Write dead letters to a path or to S3, one JSON document a line; return how many.
+
+    `unreadable` is as in `letter_lines`.
 
     Raises:
         UsageError: `cli.usage.invalid`: the destination cannot be written.
         StoreError: S3 cannot be reached.
     """
+    count = 0
     async with open_destination(rt, to) as file:
-        async for line in letter_lines(rt, letters, payloads=payloads):
+        lines = letter_lines(rt, letters, payloads=payloads, unreadable=unreadable)
+        async for line in lines:
             file.write(line.encode())
-    return len(letters)
+            count += 1
+    return count
 
 
 async def letter_lines(
-    rt: Runtime, letters: Sequence[DeadLetterRow], *, payloads: bool
+    rt: Runtime,
+    letters: Sequence[DeadLetterRow],
+    *,
+    payloads: bool,
+    unreadable: list[ChunkRef] | None = None,
 ) -> AsyncIterator[str]:
-    """Yield a line for each dead letter, with the attributes of the table."""
+    """Yield a line for each dead letter, with the attributes of the table.
+
+    Chunks whose error histories cannot be read are added to `unreadable`.
+
+    Raises:
+        PermanentError: `runtime.record.unreadable`: one, and `unreadable` is None.
+    """
     for letter in letters:
-        facts = letter.facts | {"error_history": letter.error_history}
+        try:
+            facts = letter.facts | {"error_history": letter.error_history}
+        except PermanentError:
+            if unreadable is None:
+                raise
+            unreadable.append(letter.ref)
+            continue
         facts |= await payload_facts(rt, letter) if payloads else {}
         yield encode_json(facts) + "\n"
 

@@ -307,10 +307,19 @@ class Client:
         return await select(self.runtime, Filter(closed=closed, **filters), unreadable)
 
     async def causes(
-        self, *, closed: bool = False, **filters: Unpack[LetterFilter]
+        self,
+        *,
+        closed: bool = False,
+        unreadable: list[ChunkRef] | None = None,
+        **filters: Unpack[LetterFilter],
     ) -> list[Document]:
-        """Return the causes of the dead letters that match, the most frequent first."""
-        return group_by_cause(await self.dead_letters(closed=closed, **filters))
+        """Return the causes of the dead letters that match, the most frequent first.
+
+        `closed` and `unreadable` are as in `dead_letters`.
+        """
+        return group_by_cause(
+            await self.dead_letters(closed=closed, unreadable=unreadable, **filters)
+        )
 
     async def export_dead_letters(
         self,
@@ -318,6 +327,7 @@ class Client:
         *,
         payloads: bool = False,
         closed: bool = False,
+        unreadable: list[ChunkRef] | None = None,
         **filters: Unpack[LetterFilter],
     ) -> int:
         """Write the dead letters that match to a file; return how many.
@@ -326,13 +336,16 @@ class Client:
             to: A path, or `s3://bucket/key`; it gets one JSON document a line.
             payloads: Add the payloads of the chunks.
             closed: Redriven and discarded ones too.
+            unreadable: As in `dead_letters`.
 
         Raises:
             UsageError: `cli.usage.invalid`: the file cannot be written.
             StoreError: S3 cannot be reached.
         """
-        found = await self.dead_letters(closed=closed, **filters)
-        return await write_letters(self.runtime, found, to, payloads=payloads)
+        found = await self.dead_letters(closed=closed, unreadable=unreadable, **filters)
+        return await write_letters(
+            self.runtime, found, to, payloads=payloads, unreadable=unreadable
+        )
 
     async def redrive(
         self,

@@ -485,11 +485,14 @@ class JobHandle(Generic[R]):
         *,
         payloads: bool = False,
         closed: bool = False,
+        unreadable: list[ChunkRef] | None = None,
         **filters: Unpack[LetterFilter],
     ) -> int:
         """Write the dead letters that match to a file; see the method of `Client`."""
-        found = await self.dead_letters(closed=closed, **filters)
-        return await write_letters(self.rt, found, to, payloads=payloads)
+        found = await self.dead_letters(closed=closed, unreadable=unreadable, **filters)
+        return await write_letters(
+            self.rt, found, to, payloads=payloads, unreadable=unreadable
+        )
 
     async def redrive(
         self,

@@ -172,8 +172,8 @@ def require_kept(*declared: Any) -> None:
                 raise UsageError(
                     f"JSON would lose a part of {name_of(each)}: {found}.",
                     code="pipeline.declaration.invalid",
-                    next_step="Remove `exclude`. Pass the name of a secret, "
-                    "or reveal it by a serializer.",
+                    next_step="Remove `exclude` of a field. "
+                    "Replace a secret by its name, or reveal it by a serializer.",
                 )
 
 

@@ -318,20 +318,19 @@ class CommandLine(Group):
         self.commands.update(groups)
 
     def main(self, args: Any = None, *rest: Any, **extra: Any) -> Any:
-        """Run a command line; with `-o json`, write an error of usage as JSON."""
+        """Run a command line; an error of usage has a code, as any other error."""
         words = sys.argv[1:] if args is None else list(args)
-        form = asked_format(words)
-        if not form or not extra.get("standalone_mode", True):
+        if not extra.get("standalone_mode", True):
             return super().main(words, *rest, **extra)
         try:
             code = super().main(words, *rest, **extra | {"standalone_mode": False})
         except usage_error() as error:
-            code = report_usage(error, form)
+            code = report_usage(error, asked_format(words) or "table")
         sys.exit(code)
 
 
 def report_usage(error: Any, form: str) -> int:
-    """Write an error of usage for programs; return its exit code."""
+    """Write an error of usage; return its exit code."""
     # Imported here: `--help` does not load them.
     from piecework.errors import UsageError
     from piecework_orchestrator.cli.options import Format

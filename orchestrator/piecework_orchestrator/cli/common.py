@@ -20,6 +20,8 @@ from piecework_orchestrator.cli.examples import OF_A_GROUP, examples_of
 
 #: The context of every command.
 CONTEXT = {"help_option_names": ["-h", "--help"]}
+#: The exit code of an error of usage.
+USAGE = 2
 #: How much a command says: `quiet`, `verbose`, or empty.
 VERBOSITY = "PIECEWORK_VERBOSITY"
 QUIET, VERBOSE = "quiet", "verbose"
@@ -121,15 +123,20 @@ class WithCommon:
     """A command with the options of every command, and with examples in its help."""
 
     params: list[Any]
+    no_args_is_help: bool
     examples: Sequence[str] = ()
     #: Whether the help explains these options, too.
     explains_common = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Parse the words of the command; refuse an empty one.
+        """Parse the words of the command; refuse an empty one, and none for a group.
 
-        It comes from an unset variable, and would select the default, or all.
+        An empty word comes from an unset variable, and would select the default, or
+        all. A group without a command shows its help.
         """
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help(), err=True)
+            ctx.exit(USAGE)
         given = self.make_parser(ctx).parse_args(args=list(args))[0]  # type: ignore[attr-defined]
         for param in () if ctx.resilient_parsing else self.params:
             value = given.get(param.name)

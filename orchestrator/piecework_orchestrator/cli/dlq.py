@@ -160,15 +160,21 @@ def export_letters(  # noqa: PLR0913, PLR0917 -- filters, each wanted alone
 ) -> None:
     """Export dead letters completely, one JSON document per line."""
 
-    async def run(rt: Runtime, out: Output) -> None:
+    async def run(rt: Runtime, out: Output) -> int:
+        unreadable = list[ChunkRef]()
         wanted = Filter(job, code, fingerprint, stage, since, chunk, closed=every)
-        found = await select(rt, wanted)
+        found = await select(rt, wanted, unreadable)
         found = found[:limit] if limit else found
         if to:
-            count = await write_letters(rt, found, to, payloads=payload)
+            count = await write_letters(
+                rt, found, to, payloads=payload, unreadable=unreadable
+            )
             out.say(f"{count} dead letter{'s' * (count != 1)} written to {to}")
-            return
-        async for line in letter_lines(rt, found, payloads=payload):
-            out.stdout.write(line)
+        else:
+            async for line in letter_lines(
+                rt, found, payloads=payload, unreadable=unreadable
+            ):
+                out.stdout.write(line)
+        return tell_unreadable(out, unreadable)
 
     run_connected(run, Format.JSONL, plain_errors=True)

@@ -41,7 +41,6 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 #: The error numbers of a full disk and of an exhausted quota.
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
-USAGE = 2
 LOG_LEVEL = "PIECEWORK_LOG_LEVEL"
 
 #: Actions that need AWS, and one that does not; each returns its exit code.

@@ -125,4 +125,4 @@ def test_an_error_is_a_document_for_programs(
     assert {"code", "message", "next_step"} == set(error)
     assert (code, True) == (error["code"], step in error["next_step"])
     assert (exit_code, True) == (plain.exit_code, error["message"] in plain.stderr)
-    assert not plain.stderr.startswith("{")
+    assert plain.stderr.startswith(f"error {code}: ")

@@ -127,14 +127,23 @@ def test_an_interrupted_export_leaves_the_old_file(
     assert ({"letters.jsonl": earlier} if earlier else {}) == found
 
 
-def test_a_letter_that_cannot_be_exported_is_named(
-    run: Run, deployment: Deployment
+@pytest.mark.parametrize("to", ["", "letters.jsonl"])
+def test_letters_that_cannot_be_exported_are_named_and_the_others_exported(
+    run: Run,
+    deployment: Deployment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    to: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     deployment.letter("a", 1, error_history="[")
-    done = run("dlq", "export", "--job", "a")
-    assert 1 == done.exit_code
-    message = "The error history of dead letter a/1"
-    assert f"runtime.record.unreadable: {message}" in done.stderr
+    deployment.letter("a", 2, error_history=1)
+    done = run("dlq", "export", "--job", "a", *(("--to", to) if to else ()))
+    named = "they cannot be read (runtime.record.unreadable): a/2, a/1\n"
+    assert (5, True) == (done.exit_code, named in done.stderr)
+    written = Path(to).read_text("utf-8") if to else done.stdout
+    (letter,) = map(json.loads, written.splitlines())
+    assert 0 == letter["chunk"]
 
 
 def test_an_export_follows_a_link_and_keeps_the_file_mode(

@@ -172,7 +172,11 @@ async def job_document(rt: Reading, job: Job) -> Document:
         **await budget_facts(rt, job),
         "counts": dict(sorted(snapshot.by_status.items())),
         "error_codes": dict(sorted(snapshot.by_code.items())),
-        "calls": {"paid": snapshot.calls, "cached": snapshot.cached_calls},
+        "calls": {
+            "paid": snapshot.calls,
+            "cached": snapshot.cached_calls,
+            "lost_claims": snapshot.lost_claims,
+        },
         "outages": snapshot.outages,
         **explained,
         "dead_letters": await dead_letters_of(rt).count_open(job.ref),

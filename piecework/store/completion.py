@@ -36,9 +36,10 @@ class JobSnapshot:
     Attributes:
         settled_at: When the last ended chunk ended.
         calls_after_cancel: Calls that ended after the cancel request.
-        calls: Calls that a dependency answered, and that were paid for.
+        calls: Calls of settled claims that a dependency answered and that were paid.
         cached_calls: Calls that a shared response answered.
         outages: How often an outage of AWS deferred a chunk.
+        lost_claims: Claims that ended without a settlement; `calls` lacks their calls.
     """
 
     rows: list[Counted] = field(default_factory=list)
@@ -47,6 +48,7 @@ class JobSnapshot:
     calls: int = 0
     cached_calls: int = 0
     outages: int = 0
+    lost_claims: int = 0
 
     def add(self, chunk: Chunk) -> None:
         """Add a chunk, in the order of the chunks."""
@@ -65,6 +67,7 @@ class JobSnapshot:
         self.calls += chunk.calls
         self.cached_calls += chunk.cached_calls
         self.outages += chunk.outages
+        self.lost_claims += len(chunk.lost_fences)
 
     @property
     def by_status(self) -> Counter[str]:

@@ -292,9 +292,12 @@ def chunk_counts_text(job: Document) -> str:
 
 
 def calls_text(job: Document) -> str:
-    """Return how many calls were paid, and how many came from the cache."""
-    made, cached = job["calls"]["paid"], job["calls"]["cached"]
-    return f"{made}, and {cached} from the cache" if cached else f"{made}"
+    """Return how many calls of settled claims were paid, or came from the cache."""
+    calls = job["calls"]
+    cached = f", and {calls['cached']} from the cache" if calls["cached"] else ""
+    lost = calls["lost_claims"]
+    more = f"; those of lost claims ({lost}): piecework jobs cost {job['job']}"
+    return f"{calls['paid']}{cached}{more if lost else ''}"
 
 
 def outages_text(job: Document) -> str:

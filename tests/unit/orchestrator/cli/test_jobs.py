@@ -161,8 +161,13 @@ def test_a_job_shows_its_paid_calls_and_its_cached_calls(
     deployment.chunk("a", 0, "RUNNING", calls=3)
     deployment.chunk("a", 1, "WAITING", calls=4, cached_calls=2)
     found = json.loads(run("jobs", "show", "a", "-o", "json").stdout)
-    assert {"paid": 7, "cached": 2} == found["calls"]
-    assert "7, and 2 from the cache" in run("jobs", "show", "a").stdout
+    assert {"paid": 7, "cached": 2, "lost_claims": 0} == found["calls"]
+    assert "7, and 2 from the cache\n" in run("jobs", "show", "a").stdout
+    deployment.chunk("a", 1, "WAITING", calls=4, lost_fences={1, 2})
+    assert (
+        "7; those of lost claims (2): piecework jobs cost a\n"
+        in run("jobs", "show", "a").stdout
+    )
 
 
 def test_an_ended_job_shows_its_certificate_and_the_next_command(

@@ -168,6 +168,10 @@ class Dependency:
         for error in errors:
             message = f"Dependency {self.name!r}: {error}."
             raise UsageError(message, code="pipeline.declaration.invalid")
+        if listed:
+            from piecework.domain.values import require_kept  # loads pydantic
+
+            require_kept(*(each.function for each in listed))
 
     @overload
     def call(self, function: Callable[P, Awaitable[R]], /) -> DeclaredCall[P, R]: ...

@@ -14,7 +14,7 @@ from pydantic.functional_serializers import PlainSerializer
 from pydantic.types import SecretStr
 
 from piecework.answers import misfit
-from piecework.dependency import Dependency
+from piecework.dependency import Dependency, Fallback
 from piecework.domain import values
 from piecework.domain.mismatch import SEARCHED, parts
 from piecework.errors import PermanentError, UsageError
@@ -264,6 +264,7 @@ def test_a_type_of_which_json_loses_a_part_is_refused(hint: Any, said: str) -> N
         lambda: Pipeline("p", payload=Base, stages=[Stage(returning(Card))]),
         lambda: Pipeline("p", payload=Base, stages=[Stage(text)], join=returning(Card)),
         lambda: Dependency("bank").call(name="pay")(returning(Card)),
+        lambda: Dependency("bank", fallback=[Fallback(None, returning(Card))]),
         lambda: idempotent(MemoryIdempotency(), scope="a")(returning(Card)),
         lambda: declare("question", "?", Card, 3600, (), (), None),
     ],

@@ -16,7 +16,8 @@ from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.questions import PersonAnswer, read_question, read_questions
 from piecework.store.waits import WaitIndex
-from piecework_orchestrator.inspector import Document, require_chunk, require_job
+from piecework_orchestrator.chunk_documents import require_chunk
+from piecework_orchestrator.job_documents import Document, require_job
 
 #: The jobs, from the newest on, whose questions a list without a job has.
 NEWEST_JOBS = 500

@@ -11,7 +11,7 @@ from piecework.domain.model import Job, JobStatus
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework_orchestrator.files import make_folder, whole_file
-from piecework_orchestrator.inspector import read_certificate
+from piecework_orchestrator.job_documents import read_certificate
 
 CERTIFICATE = "certificate.json"
 #: A reopened job keeps its artifacts, and a failed join may have written some.

@@ -36,7 +36,8 @@ from piecework.store.checkpoints import (
 )
 from piecework.store.completion import all_chunks
 from piecework.store.effects import MAY_HAVE_HAPPENED
-from piecework_orchestrator.inspector import Document, require_chunk
+from piecework_orchestrator.chunk_documents import require_chunk
+from piecework_orchestrator.job_documents import Document
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from piecework.store.effects import (
     correct_effect,
     resolve_effect,
 )
-from piecework_orchestrator.inspector import effect_document, require_chunk
+from piecework_orchestrator.chunk_documents import effect_document, require_chunk
 
 #: Statuses of chunks that ended without a result: no worker will resolve their effects.
 ENDED_WITHOUT_RESULT = frozenset({ChunkStatus.DEAD, ChunkStatus.CANCELLED})

@@ -11,7 +11,7 @@ from piecework.errors import StoreError
 from piecework.reading import Reading
 from piecework.store.completion import all_chunks
 from piecework.store.fleet_events import ENVIRONMENT, fleet_events
-from piecework_orchestrator.inspector import Document, dead_letters_of
+from piecework_orchestrator.job_documents import Document, dead_letters_of
 from piecework_orchestrator.times import parse_span
 
 

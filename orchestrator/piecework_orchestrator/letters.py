@@ -17,7 +17,7 @@ from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN
 from piecework_orchestrator.destination import open_destination
-from piecework_orchestrator.inspector import Document, dead_letters_of
+from piecework_orchestrator.job_documents import Document, dead_letters_of
 from piecework_orchestrator.json_text import encode_json
 
 

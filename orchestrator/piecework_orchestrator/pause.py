@@ -9,7 +9,7 @@ from piecework.jobs.fan_out import Progress
 from piecework.jobs.pausing import resume_job
 from piecework.jobs.pipeline_pauses import require_running_pipeline
 from piecework.runtime import Runtime
-from piecework_orchestrator.inspector import job_facts, pause_command
+from piecework_orchestrator.job_documents import job_facts, pause_command
 
 #: What an operator does next with a job that cannot be paused, by its status.
 STEPS = {

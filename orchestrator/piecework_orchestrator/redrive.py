@@ -33,7 +33,7 @@ from piecework.store.dead_letters import OPEN, Closing
 from piecework.store.order import has_settled, skipping
 from piecework.store.reopen import Patched
 from piecework_orchestrator.effects import IN_DOUBT
-from piecework_orchestrator.inspector import dead_letters_of
+from piecework_orchestrator.job_documents import dead_letters_of
 from piecework_orchestrator.letters import read_payload
 from piecework_orchestrator.retry import (
     INCOMPLETE,

@@ -16,7 +16,7 @@ from piecework.errors import StateError
 from piecework.runtime import Runtime
 from piecework.store.completion import chunks_of_group, read_chunks
 from piecework.store.results import NULL, ONE_BY_ONE, stored_results
-from piecework_orchestrator.inspector import require_job
+from piecework_orchestrator.job_documents import require_job
 from piecework_orchestrator.watch import poll_interval_s
 
 

@@ -47,7 +47,7 @@ from piecework.store.dead_letters import DISCARDED, OPEN, Closing
 from piecework.store.paid import usage_of
 from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
 from piecework.store.table import Action
-from piecework_orchestrator.inspector import (
+from piecework_orchestrator.job_documents import (
     dead_letters_of,
     job_facts,
     pause_command,

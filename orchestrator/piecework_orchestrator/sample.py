@@ -32,7 +32,7 @@ from piecework_orchestrator.cost.forecast import (
 )
 from piecework_orchestrator.cost.job import any_price, price_notes
 from piecework_orchestrator.cost.prices import Prices, load_prices
-from piecework_orchestrator.inspector import Document, explain, require_job
+from piecework_orchestrator.job_documents import Document, explain, require_job
 from piecework_orchestrator.watch import (
     EXPLAIN_AFTER_S,
     POLL_S,

@@ -13,7 +13,7 @@ from piecework.domain.records import UNREADABLE
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import OPEN
-from piecework_orchestrator.inspector import dead_letters_of, require_job
+from piecework_orchestrator.job_documents import dead_letters_of, require_job
 from piecework_orchestrator.times import parse_span
 
 #: The least digits that name a fingerprint. Of 1,000 causes, two share them in 3 % of

@@ -33,9 +33,9 @@ from piecework.jobs.sampling import draw_sample
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework.telemetry.traces import submitting
-from piecework_orchestrator.inspector import require_not_deleted
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.intake.order import SubmitOrder
+from piecework_orchestrator.job_documents import require_not_deleted
 from piecework_orchestrator.models import require_prices
 
 #: Chunks between two reports of how many are read.

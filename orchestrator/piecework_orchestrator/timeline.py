@@ -11,12 +11,9 @@ from piecework.domain.rows import CompensatedRow
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work
 from piecework.store.completion import all_chunks
+from piecework_orchestrator.chunk_documents import require_chunk, stage_documents
 from piecework_orchestrator.events import job_events
-from piecework_orchestrator.inspector import (
-    Document,
-    require_chunk,
-    stage_documents,
-)
+from piecework_orchestrator.job_documents import Document
 
 #: Chunks of a job that its timeline shows: those that took longest.
 MAX_CHUNKS: Final = 20

@@ -14,8 +14,7 @@ from piecework.domain.model import Chunk, ChunkStatus, Job, JobStatus, moment
 from piecework.errors import WaitTimeoutError
 from piecework.reading import Reading
 from piecework.store.completion import all_chunks, read_chunk
-from piecework_orchestrator.inspector import (
-    MAX_COUNTED_CHUNKS,
+from piecework_orchestrator.job_documents import (
     Document,
     explain,
     job_facts,
@@ -23,6 +22,7 @@ from piecework_orchestrator.inspector import (
     require_job,
     status_reason,
 )
+from piecework_orchestrator.job_list import MAX_COUNTED_CHUNKS
 from piecework_orchestrator.times import format_clock
 
 #: Seconds between two polls of a small job. A large job is polled less often, so that

@@ -70,11 +70,8 @@ from piecework_orchestrator.closing import (
 from piecework_orchestrator.compensate import HandOutcome, compensate_selected
 from piecework_orchestrator.events import fleet_documents
 from piecework_orchestrator.identity import new_job_id, operator_of, require_job_id
-from piecework_orchestrator.inspector import (
-    Document,
-    JobFilter,
-    read_jobs,
-)
+from piecework_orchestrator.job_documents import Document
+from piecework_orchestrator.job_list import JobFilter, read_jobs
 from piecework_orchestrator.letters import group_by_cause, write_letters
 from piecework_orchestrator.pipelines import list_pipelines, pause_one, resume_one
 from piecework_orchestrator.selection import Filter, LetterFilter, select

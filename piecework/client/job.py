@@ -33,6 +33,7 @@ from piecework_orchestrator.approvals import (
 )
 from piecework_orchestrator.artifacts import save_artifacts
 from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.chunk_documents import chunk_document, read_chunks
 from piecework_orchestrator.closing import (
     AT_ONCE,
     Redriven,
@@ -58,18 +59,16 @@ from piecework_orchestrator.deletion import delete
 from piecework_orchestrator.effects import ResolutionRequest, effects_in_doubt, resolve
 from piecework_orchestrator.events import job_events
 from piecework_orchestrator.export import export
-from piecework_orchestrator.inspector import (
+from piecework_orchestrator.job_documents import (
     Document,
-    chunk_document,
     dead_letters_of,
     explain,
     job_document,
     job_facts,
-    parse_status,
-    read_chunks,
     read_job,
     require_job,
 )
+from piecework_orchestrator.job_list import parse_status
 from piecework_orchestrator.letters import dead_letter_document, write_letters
 from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.results import (

@@ -12,7 +12,7 @@ from piecework.resilience.budget import on_day
 from piecework.store.breakers import FleetRecord
 from piecework.store.budgets import read_budget
 from piecework.store.limits import NAMES, read_quota
-from piecework_orchestrator.inspector import Document, budget_document
+from piecework_orchestrator.job_documents import Document, budget_document
 
 R = TypeVar("R")
 

@@ -41,7 +41,7 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import exit_code, show_progress
 from piecework_orchestrator.cli.results import ResultErrors, follow_results
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_async
-from piecework_orchestrator.inspector import dead_letters_of, job_document
+from piecework_orchestrator.job_documents import dead_letters_of, job_document
 from piecework_simulation.in_process import InProcessAws, run_worker, worker_beside
 from piecework_worker.shutdown import exit_despite_threads
 

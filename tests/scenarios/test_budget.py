@@ -16,7 +16,7 @@ from piecework.domain.budget import Cap, parse_cap
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.budgeting import review_pause, set_budget
-from piecework_orchestrator.inspector import explain, job_document
+from piecework_orchestrator.job_documents import explain, job_document
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting

@@ -7,7 +7,7 @@ import pytest
 from piecework.domain.model import JobStatus
 from piecework.errors import UsageError
 from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.inspector import job_document
+from piecework_orchestrator.job_documents import job_document
 from piecework_orchestrator.retry import RetryRequest, retry
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel

@@ -11,7 +11,7 @@ from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
 from piecework.store.completion import Tallies
 from piecework_orchestrator.events import job_events
-from piecework_orchestrator.inspector import job_document
+from piecework_orchestrator.job_documents import job_document
 from piecework_orchestrator.retry import RetryRequest, retry
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, travel, trip

@@ -8,7 +8,7 @@ import pytest
 
 from piecework.domain.model import JobRef, JobStatus
 from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.inspector import job_document
+from piecework_orchestrator.job_documents import job_document
 from piecework_orchestrator.redrive import RedriveRequest, redrive
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, telling

@@ -15,7 +15,8 @@ from piecework.runtime import connect
 from piecework.store.dead_letters import Closing
 from piecework.store.table import Action, Table
 from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.inspector import explain, read_chunks
+from piecework_orchestrator.chunk_documents import read_chunks
+from piecework_orchestrator.job_documents import explain
 from piecework_orchestrator.redrive import discard
 from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_worker.next_chunks import NextChunks

@@ -12,7 +12,8 @@ from piecework.errors import UsageError
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE
 from piecework.store.limits import Quotas
 from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.inspector import chunk_document, job_facts
+from piecework_orchestrator.chunk_documents import chunk_document
+from piecework_orchestrator.job_documents import job_facts
 from piecework_orchestrator.pause import pause, resume
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, travel

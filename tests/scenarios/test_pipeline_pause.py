@@ -8,7 +8,7 @@ from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.explain.causes import find
 from piecework.explain.situation import read_situation
-from piecework_orchestrator.inspector import job_facts, pause_command
+from piecework_orchestrator.job_documents import job_facts, pause_command
 from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.pipelines import list_pipelines, pause_one, resume_one
 from tests.scenarios.conftest import Scenario

@@ -9,7 +9,7 @@ import pytest
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework_orchestrator.events import job_events
-from piecework_orchestrator.inspector import job_document
+from piecework_orchestrator.job_documents import job_document
 from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.submit import tolerated_of
 from tests.scenarios.conftest import Scenario

@@ -16,7 +16,7 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import JobStatus, moment
 from piecework.store.dead_letters import Closing, DeadLetters
 from piecework_orchestrator.cli.views.dead_letters import ladder_rows
-from piecework_orchestrator.inspector import explain
+from piecework_orchestrator.job_documents import explain
 from piecework_orchestrator.letters import dead_letter_document
 from piecework_orchestrator.redrive import discard, redrive
 from piecework_orchestrator.webhooks import Subscription, set_webhook

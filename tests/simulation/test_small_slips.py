@@ -32,7 +32,7 @@ from piecework.store.dead_letters import DAY_S, Closing
 from piecework.store.deletions import Deletions, expiry_mark
 from piecework.store.table import Table
 from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.inspector import dead_letters_of, require_job
+from piecework_orchestrator.job_documents import dead_letters_of, require_job
 from piecework_orchestrator.redrive import Edit, discard, redrive
 from piecework_orchestrator.selection import Filter, select
 from piecework_simulation.engine.network import Exchange

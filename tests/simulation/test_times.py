@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
 from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.inspector import job_document
+from piecework_orchestrator.job_documents import job_document
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate
 
 

@@ -29,7 +29,8 @@ from piecework_orchestrator.approvals import (
     open_questions,
 )
 from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.inspector import chunk_document, require_job
+from piecework_orchestrator.chunk_documents import chunk_document
+from piecework_orchestrator.job_documents import require_job
 from piecework_orchestrator.pause import pause, resume
 from piecework_orchestrator.redrive import redrive
 from piecework_orchestrator.retry import RetryRequest, retry

@@ -21,7 +21,7 @@ from piecework.errors import PermanentError
 from piecework.jobs.manifest import Entry, read_manifest
 from piecework.settings import InvalidSettingsError, Settings
 from piecework_orchestrator.artifacts import save_artifacts
-from piecework_orchestrator.inspector import require_job
+from piecework_orchestrator.job_documents import require_job
 from verification.security.typed_names import (
     export_to,
     refused,

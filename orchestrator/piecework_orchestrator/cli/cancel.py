@@ -29,7 +29,8 @@ from piecework_orchestrator.compensation_plan import (
     compensation_plans,
     pipeline_of,
 )
-from piecework_orchestrator.inspector import MAX_COUNTED_CHUNKS, require_job
+from piecework_orchestrator.job_documents import require_job
+from piecework_orchestrator.job_list import MAX_COUNTED_CHUNKS
 
 COLUMNS = [
     Column("CHUNK", "chunk", right=True),

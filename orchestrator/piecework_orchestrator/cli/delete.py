@@ -13,7 +13,7 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
-from piecework_orchestrator.inspector import MAX_COUNTED_CHUNKS
+from piecework_orchestrator.job_list import MAX_COUNTED_CHUNKS
 
 
 def delete_job(

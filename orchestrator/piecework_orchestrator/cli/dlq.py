@@ -38,7 +38,7 @@ from piecework_orchestrator.cli.views.dead_letters import (
     letter_line,
     letter_view,
 )
-from piecework_orchestrator.inspector import require_job
+from piecework_orchestrator.job_documents import require_job
 from piecework_orchestrator.letters import (
     dead_letter_document,
     group_by_cause,

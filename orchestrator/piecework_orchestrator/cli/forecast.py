@@ -22,7 +22,7 @@ from piecework_orchestrator.cli.output import Document, Output, View, facts
 from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.views.jobs import status_text
-from piecework_orchestrator.inspector import pause_command
+from piecework_orchestrator.job_documents import pause_command
 from piecework_orchestrator.sample import require_sampled, wait_for_sample
 from piecework_orchestrator.times import format_span, parse_limit
 from piecework_orchestrator.watch import Watcher

@@ -13,7 +13,7 @@ from piecework.reading import Reading
 from piecework_orchestrator.cli.options import Format, JobOrder, take_first
 from piecework_orchestrator.cli.output import Document, Output
 from piecework_orchestrator.cli.views.jobs import job_columns, seconds_taken
-from piecework_orchestrator.inspector import JobFilter, read_jobs
+from piecework_orchestrator.job_list import JobFilter, read_jobs
 
 #: Seconds between two reads of a watched list. A read costs about a read unit a job.
 POLL_S = 3.0

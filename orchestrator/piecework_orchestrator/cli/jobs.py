@@ -30,14 +30,14 @@ from piecework_orchestrator.cli.views.jobs import (
 )
 from piecework_orchestrator.cli.views.timeline import timeline_view
 from piecework_orchestrator.events import job_events
-from piecework_orchestrator.inspector import (
-    JobFilter,
+from piecework_orchestrator.job_documents import (
     explain,
     job_document,
     job_facts,
     read_job,
     require_job,
 )
+from piecework_orchestrator.job_list import JobFilter
 from piecework_orchestrator.timeline import chunk_timeline, job_timeline
 from piecework_orchestrator.times import parse_limit
 

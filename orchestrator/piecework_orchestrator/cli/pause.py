@@ -20,7 +20,7 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
-from piecework_orchestrator.inspector import pause_command
+from piecework_orchestrator.job_documents import pause_command
 
 
 def pause_job(

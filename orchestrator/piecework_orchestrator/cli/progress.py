@@ -17,7 +17,7 @@ from piecework.jobs import fan_out
 from piecework.reading import Reading
 from piecework_orchestrator.cli.output import Output, clean, console_of
 from piecework_orchestrator.cli.views.jobs import job_view, without_certificate
-from piecework_orchestrator.inspector import Document, job_document
+from piecework_orchestrator.job_documents import Document, job_document
 from piecework_orchestrator.times import format_clock
 from piecework_orchestrator.watch import (
     LINE_EVERY_S,

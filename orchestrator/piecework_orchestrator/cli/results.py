@@ -21,7 +21,7 @@ from piecework_orchestrator.cli.output import Column, Output, encode
 from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.run import report_error, run_connected
 from piecework_orchestrator.export import export
-from piecework_orchestrator.inspector import dead_letters_of, require_job
+from piecework_orchestrator.job_documents import dead_letters_of, require_job
 from piecework_orchestrator.results import (
     EndedChunk,
     Follower,

@@ -8,7 +8,7 @@ from typing import Final
 
 from piecework.client import Client
 from piecework.errors import UsageError
-from piecework_orchestrator.inspector import Document
+from piecework_orchestrator.job_documents import Document
 from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.selection import LetterFilter
 

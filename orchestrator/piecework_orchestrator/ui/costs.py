@@ -11,7 +11,7 @@ from piecework.store.paid import Paid
 from piecework_orchestrator.cost.bill import TaskSize
 from piecework_orchestrator.cost.job import job_bill, region_of
 from piecework_orchestrator.cost.prices import load_prices
-from piecework_orchestrator.inspector import Document
+from piecework_orchestrator.job_documents import Document
 
 #: The region whose prices apply on an emulator.
 PRICED_IN: Final = "us-east-1"

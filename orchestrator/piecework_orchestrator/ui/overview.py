@@ -24,12 +24,8 @@ from piecework.store.outbox import webhooks_of
 from piecework.store.workers import read_reports
 from piecework_orchestrator import pipelines
 from piecework_orchestrator.cost.job import is_recorded
-from piecework_orchestrator.inspector import (
-    Document,
-    explanation,
-    job_facts,
-    progress_of,
-)
+from piecework_orchestrator.job_documents import Document, explanation, job_facts
+from piecework_orchestrator.job_list import progress_of
 from piecework_orchestrator.letters import group_by_cause
 from piecework_orchestrator.selection import left_out
 from piecework_orchestrator.ui.costs import bill_of

@@ -21,13 +21,9 @@ from piecework.domain.model import ChunkRef, Job
 from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
 from piecework.errors.codes import REGISTRY
 from piecework.explain.situation import if_readable
+from piecework_orchestrator.chunk_documents import chunk_document
 from piecework_orchestrator.events import job_events
-from piecework_orchestrator.inspector import (
-    Document,
-    chunk_document,
-    job_facts,
-    require_job,
-)
+from piecework_orchestrator.job_documents import Document, job_facts, require_job
 from piecework_orchestrator.letters import chunk_name, dead_letter_document
 from piecework_orchestrator.results import ended_chunks, result_json
 from piecework_orchestrator.selection import left_out

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from piecework_orchestrator.inspector import Document
+from piecework_orchestrator.job_documents import Document
 from piecework_orchestrator.times import epoch
 
 #: Units of the axis, and those of the shortest bar, so that each is seen.

@@ -12,7 +12,7 @@ from piecework.aws.objects import Objects
 from piecework.domain import keys
 from piecework.domain.model import Job, JobRef
 from piecework.errors import PermanentError
-from piecework_orchestrator.inspector import read_certificate
+from piecework_orchestrator.job_documents import read_certificate
 from tests.unit.piecework.bucket import Bucket
 
 REF = JobRef("default", "a")

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from piecework import Context, Pipeline, Stage, TransientError
+from piecework_orchestrator.chunk_documents import chunk_document
 from piecework_orchestrator.cli.views.timeline import timeline_view
 from piecework_orchestrator.events import job_events
-from piecework_orchestrator.inspector import chunk_document
 from piecework_orchestrator.timeline import chunk_timeline, job_timeline
 from verification.drill.fleet import REF, Fleet, exercise
 

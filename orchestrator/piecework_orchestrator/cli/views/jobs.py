@@ -9,7 +9,7 @@ from rich.console import Console
 
 from piecework.domain.job_row import Pause
 from piecework_orchestrator.cli.output import Column, Document, Output, View, facts
-from piecework_orchestrator.inspector import pause_command
+from piecework_orchestrator.job_documents import pause_command
 from piecework_orchestrator.times import (
     epoch,
     format_ago,

@@ -28,7 +28,7 @@ from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.views.jobs import show_facts
 from piecework_orchestrator.identity import new_job_id
-from piecework_orchestrator.inspector import job_facts
+from piecework_orchestrator.job_documents import job_facts
 from piecework_orchestrator.submit import Submission
 from tests.unit.orchestrator.cli.deployment import Deployment
 from tests.unit.piecework.bucket import Bucket

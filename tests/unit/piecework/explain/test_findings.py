@@ -24,7 +24,8 @@ from piecework.explain.situation import (
 from piecework.explain.waiting import wait_of
 from piecework.resilience.retry import BUDGET_CODE
 from piecework.store.breakers import FleetRecord
-from piecework_orchestrator.inspector import Document, read_chunks
+from piecework_orchestrator.chunk_documents import read_chunks
+from piecework_orchestrator.job_documents import Document
 from verification.drill.__main__ import wrong
 from verification.drill.exercises import (
     EXERCISES,

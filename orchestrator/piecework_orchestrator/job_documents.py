@@ -1,52 +1,24 @@
-"""Read jobs and chunks from the record, as documents for people and programs.
+"""Read a job from the record, as a document for people and programs.
 
-Nothing here writes. The chunks of a small job are counted one by one; those of a large
-job are counted from its tallies, see `MAX_COUNTED_CHUNKS`.
+Nothing here writes.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from piecework.aws.objects import OBJECT_LIMIT, own_key, read_value, verify
+from piecework.aws.objects import OBJECT_LIMIT, own_key, verify
 from piecework.domain import keys, records
 from piecework.domain.budget import NANO
 from piecework.domain.job_row import PauseCode
-from piecework.domain.model import (
-    Chunk,
-    ChunkRef,
-    ChunkStatus,
-    Job,
-    JobRef,
-    JobStatus,
-    iso,
-    moment,
-)
-from piecework.domain.records import Bounds, read_json
-from piecework.domain.rows import CompensatedRow, EffectRow, told_once
-from piecework.errors import (
-    NotFoundError,
-    PieceworkError,
-    SchemaTooNewError,
-    UsageError,
-)
-from piecework.explain.waiting import wait_of
+from piecework.domain.model import Job, JobRef, JobStatus, iso, moment
+from piecework.domain.records import Bounds
+from piecework.errors import NotFoundError
 from piecework.reading import Reading
-from piecework.store.checkpoints import Work, read_work
-from piecework.store.completion import (
-    JobSnapshot,
-    Tallies,
-    all_chunks,
-    read_chunk,
-)
+from piecework.store.completion import JobSnapshot, all_chunks
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.notifications import Notifications
-from piecework.store.results import NULL, is_inline, stored_results
-from piecework_orchestrator.times import parse_limit
 
 if TYPE_CHECKING:
     from piecework.explain.finish_time import FinishTime
@@ -54,16 +26,9 @@ if TYPE_CHECKING:
     from piecework.resilience.budget import Budget
 
 Document = dict[str, Any]
-
-#: Chunks of the largest job whose chunks are counted one by one: four queries. Of a
-#: larger job the full groups are counted, which stand on the job's own item.
-MAX_COUNTED_CHUNKS = 4 * keys.PARTITION_SIZE
 #: Maximum bytes of a chunk in a certificate, which names every chunk of its job. A
 #: chunk with a result takes 80 bytes; a chunk without one also has its label.
 CERTIFICATE_BYTES_PER_CHUNK = 1024
-#: Maximum bytes of a result that is shown with its chunk; of a longer one, so many
-#: characters.
-RESULT_BYTES, RESULT_EXCERPT = 16_384, 4_096
 JOB_FACTS = (
     "queue",
     "source",
@@ -88,19 +53,6 @@ JOB_FACTS = (
     "manifest",
     "manifest_sha256",
 )
-
-
-def parse_status(status: str, statuses: type[StrEnum]) -> str:
-    """Return a status in upper case, as it is stored.
-
-    Raises:
-        UsageError: `cli.usage.invalid`, naming the valid statuses.
-    """
-    names = [str(each) for each in statuses]
-    if status.upper() not in names:
-        message = f"{status} is not a status."
-        raise UsageError(message, next_step=f"Use one of {', '.join(names)}.")
-    return status.upper()
 
 
 async def require_job(rt: Reading, job: str) -> Job:
@@ -332,123 +284,6 @@ def dead_letters_of(rt: Reading) -> DeadLetters:
     return DeadLetters(rt.dead_letters, rt.settings, rt.clock)
 
 
-async def read_chunks(
-    rt: Reading, job: Job, statuses: Collection[str] = ()
-) -> AsyncIterator[Document]:
-    """Yield the chunks of a job, in order; only those of these statuses, if any."""
-    stopped = await dead_letters_of(rt).stopped_keys(job)
-    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
-        if not statuses or str(chunk.status) in statuses:
-            yield chunk_facts(chunk, rt.clock(), stopped)
-
-
-def chunk_facts(chunk: Chunk, now: float, stopped: Collection[str]) -> Document:
-    """Return the attributes of a chunk, and the reason of its wait."""
-    wait = wait_of(chunk, now, stopped)
-    return {**chunk.facts, **({"wait": wait.document} if wait else {})}
-
-
-async def require_chunk(rt: Reading, ref: ChunkRef) -> Chunk:
-    """Return a chunk.
-
-    Raises:
-        NotFoundError: `job.chunk.not_found`.
-    """
-    chunk = await read_chunk(rt.table, ref)
-    if chunk is None:
-        message = f"Chunk {ref} does not exist."
-        step = f"`piecework chunks list {ref.job}`"
-        raise NotFoundError(message, code="job.chunk.not_found", next_step=step)
-    return chunk
-
-
-async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
-    """Return a chunk with its stages, calls, effects, errors and compensations.
-
-    An open chunk of a paused job has the pause, too.
-    """
-    ref = job.ref.chunk(number)
-    chunk, work, stopped = await asyncio.gather(
-        require_chunk(rt, ref),
-        read_work(rt.table, ref),
-        dead_letters_of(rt).stopped_keys(job),
-    )
-    pause = None if chunk.status.terminal else job.pause
-    return {
-        **chunk_facts(chunk, rt.clock(), stopped),
-        **({} if pause is None else {"job_paused": pause.document()}),
-        "stages": stage_documents(chunk, work),
-        "calls_in_journal": sum(
-            len(page.calls) + len(page.large) for page in work.calls
-        ),
-        "effects": sorted(
-            (effect_document(row) for row in work.effects),
-            key=lambda document: str(document["started_at"]),
-        ),
-        "errors": [row.facts for row in told_once(work.errors)],
-        "compensated": sorted(
-            (compensation_document(row) for row in work.compensated),
-            key=lambda document: str(document["at"]),
-        ),
-    }
-
-
-async def result_document(rt: Reading, job: Job, number: int) -> Document:
-    """Return the result of a chunk, of a long one its beginning, or why neither.
-
-    A chunk without a result has an empty document.
-    """
-    ref = job.ref.chunk(number)
-    chunk = await require_chunk(rt, ref)
-    if chunk.status is not ChunkStatus.SUCCEEDED:
-        return {}
-    ((_, row),) = await stored_results(rt.table, ref.pk, [chunk])
-    prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
-
-    async def get(key: str) -> bytes:
-        return await rt.objects.get(key, most=OBJECT_LIMIT)
-
-    try:
-        text = NULL if row is None else await read_value(get, row, prefix)
-    except PieceworkError as error:
-        return {"result_error": f"{error.code}: {error.message}"}
-    size = len(text.encode())
-    if size > RESULT_BYTES:
-        return {"result_excerpt": text[:RESULT_EXCERPT], "result_bytes": size}
-    return {"result": read_json(text, Bounds(RESULT_BYTES), finite=False)}
-
-
-def stage_documents(chunk: Chunk, work: Work) -> list[Document]:
-    """Return the stages with a stored value, in the order of their end."""
-    names = ("stage", "started_at", "finished_at", "worker", "attempt", "gen", "fence")
-    done = [row.document(names) | {"is_result": False} for row in work.stages]
-    if is_inline(chunk):
-        values = (chunk.stage, chunk.started_at, chunk.settled_at, chunk.ended_by)
-        more = (chunk.attempts, chunk.gen, chunk.fence)
-        done.append(dict(zip(names, values + more, strict=True)) | {"is_result": True})
-    elif work.result is not None:
-        done.append(work.result.document(names) | {"is_result": True})
-    return sorted(done, key=lambda row: str(row["finished_at"]))
-
-
-def effect_document(row: EffectRow) -> Document:
-    """Return an effect of the ledger as a document."""
-    names = ("stage", "state", "effect", "started_at", "ended_at", "effect_key")
-    return row.document(names)
-
-
-def compensation_document(row: CompensatedRow) -> Document:
-    """Return a compensation as a document.
-
-    A stage that was compensated in an earlier generation may have run again since.
-    """
-    ok = not row.has_failed
-    return {"stage": row.stage, "at": row.finished_at, "gen": row.gen, "ok": ok}
-
-
-# ── read the end of a job ─────────────────────────────────────────────────────
-
-
 def cancel_facts(job: Job) -> dict[str, Any] | None:
     """Return the facts of the job's cancel; None: it is not cancelled now.
 
@@ -475,63 +310,3 @@ async def read_notifications(rt: Reading, job: Job) -> list[dict[str, Any]]:
     names = ("event", "gen", "at", "state", "attempts", "delivered_at", "last_error")
     rows = await Notifications(rt.table, rt.clock).of(job.ref)
     return [row.pick(names) for row in rows]
-
-
-# ── list the jobs of a tenant with their progress ─────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class JobFilter:
-    """Filters of jobs.
-
-    Attributes:
-        statuses: Empty: all.
-        pipeline: `review*` matches all pipelines that begin so.
-        since_s: Seconds within which the jobs were created; None: at any time.
-    """
-
-    statuses: frozenset[str] = frozenset()
-    pipeline: str = "*"
-    since_s: float | None = None
-
-    @classmethod
-    def parse(cls, statuses: Iterable[str], pipeline: str, since: str) -> JobFilter:
-        """Return the filter that words express; a status in any case.
-
-        Raises:
-            UsageError: `cli.usage.invalid`.
-        """
-        known = frozenset(parse_status(status, JobStatus) for status in statuses)
-        return cls(known, pipeline, parse_limit(since))
-
-
-async def read_jobs(
-    rt: Reading, wanted: JobFilter, too_new: list[JobRef]
-) -> AsyncIterator[Document]:
-    """Yield a tenant's jobs with their progress, the newest first.
-
-    Jobs that a newer version wrote cannot be read; they are added to `too_new`.
-    """
-    since = "" if wanted.since_s is None else iso(rt.clock() - wanted.since_s)
-    async for ref in rt.jobs.listed(rt.settings.tenant, wanted.pipeline, since):
-        try:
-            job = await rt.jobs.read(ref)
-        except SchemaTooNewError:
-            too_new.append(ref)
-            continue
-        if job is None:
-            continue
-        if not wanted.statuses or str(job.status) in wanted.statuses:
-            yield {**job_facts(job, rt.clock()), **await progress_of(rt, job)}
-
-
-async def progress_of(rt: Reading, job: Job) -> Document:
-    """Return the number of ended chunks, and the outcomes of an ended job."""
-    if job.status.ended or job.status.gone:
-        outcomes = dict(job.outcomes or {})
-        return {"ended_chunks": sum(outcomes.values()), "outcomes": outcomes}
-    if job.status is JobStatus.SUBMITTING:
-        return {"ended_chunks": 0}
-    if job.chunks > MAX_COUNTED_CHUNKS:
-        return {"ended_chunks": job.ended_at_least}
-    return {"ended_chunks": await Tallies(rt.table).count_ended(job.ref, job.chunks)}

@@ -15,15 +15,12 @@ from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.runtime import Runtime
 from piecework.store.checkpoints import read_effects, read_work
 from piecework.store.completion import all_chunks, read_chunk
-from piecework.store.effects import (
-    DONE,
-    INTENT,
-    REFUSED,
-    UNKNOWN,
+from piecework.store.effect_resolutions import (
     Resolution,
     correct_effect,
     resolve_effect,
 )
+from piecework.store.effects import DONE, INTENT, REFUSED, UNKNOWN
 from piecework_orchestrator.chunk_documents import effect_document, require_chunk
 
 #: Statuses of chunks that ended without a result: no worker will resolve their effects.

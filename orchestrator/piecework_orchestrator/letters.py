@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from piecework.aws.objects import MOST_BYTES, PayloadRef, Payloads
+from piecework.aws.payloads import MOST_BYTES, PayloadRef, Payloads
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from piecework.aws.objects import MOST_BYTES, PayloadRef
+from piecework.aws.payloads import MOST_BYTES, PayloadRef
 from piecework.domain import keys, values
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from piecework.aws.objects import PayloadRef
+from piecework.aws.payloads import PayloadRef
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.model import Chunk, ChunkStatus, Job, moment
 from piecework.errors import UsageError, WaitTimeoutError

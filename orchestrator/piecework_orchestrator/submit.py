@@ -16,16 +16,12 @@ from decimal import Decimal, InvalidOperation
 from random import Random
 from typing import IO
 
-from piecework.aws.objects import PACK_SIZE, PayloadRef
+from piecework.aws.payloads import PACK_SIZE, PayloadRef
 from piecework.cost.meter import acting_as
 from piecework.domain import keys
 from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.model import Job, JobRef, iso
-from piecework.domain.priority import (
-    Priority,
-    backlog_start,
-    ordered_backlog_start,
-)
+from piecework.domain.priority import Priority, backlog_start, ordered_backlog_start
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest

@@ -15,7 +15,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import IO
 
-from piecework.aws.objects import MOST_BYTES, Objects, PayloadRef, own_key
+from piecework.aws.objects import Objects, own_key
+from piecework.aws.payloads import MOST_BYTES, PayloadRef
 from piecework.domain import keys, records
 from piecework.domain.model import Job
 from piecework.errors import PermanentError

@@ -8,47 +8,35 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import (
     CANCELLABLE,
-    Chunk,
     ChunkRef,
     ChunkStatus,
     Job,
     JobStatus,
     iso,
-    moment,
 )
 from piecework.errors import SchemaTooNewError, StateError
-from piecework.jobs.budgeting import is_paused_by_budget, review_pause
 from piecework.jobs.cancellation import sweep
 from piecework.jobs.deletion import delete_job
-from piecework.jobs.fan_in import finish_cancel, start_finalizing, start_join
+from piecework.jobs.fan_in import finish_cancel, start_join
 from piecework.jobs.fan_out import fan_out
-from piecework.jobs.order import BlockedChunks, end_stopped_chunks
-from piecework.jobs.pausing import redispatch
-from piecework.jobs.sampling import end_sample
-from piecework.jobs.tolerance import (
-    cancel_all_unstarted,
-    has_not_started,
-    stop_exceeded,
+from piecework.reconciler.chunks import (
+    quiet_for,
+    reconcile_chunk,
+    reconcile_chunks,
+    reconcile_paused,
 )
 from piecework.reconciler.pass_state import Activity, PassContext
 from piecework.runtime import Runtime
 from piecework.store.cancellation import cancel_unclaimed
-from piecework.store.completion import (
-    Tallies,
-    all_chunks,
-    chunks_of_group,
-    read_chunk,
-)
+from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.deletions import RETENTION_ACTOR
 from piecework.store.notifications import PENDING, Notifications
-from piecework.store.reclaim import Reclaimer
 
 #: Rows and objects that a pass deletes of a job: about two seconds.
 DELETED_IN_A_PASS = 5_000
@@ -127,11 +115,6 @@ async def finish_deletion(rt: Runtime, job: Job) -> Counter[str]:
     return Counter({"job deleted": int(done), "deletion continued": int(not done)})
 
 
-def quiet_for(rt: Runtime, job: Job) -> float:
-    """Return the seconds since the last progress of a submit or reopen."""
-    return rt.clock() - moment(job.progress_at)
-
-
 async def expire(context: PassContext, job: Job) -> Counter[str]:
     """Cancel and compensate a job whose deadline has passed.
 
@@ -198,228 +181,6 @@ async def send_join(context: PassContext, job: Job) -> Counter[str]:
         return Counter()
     context.note(chunk)
     return await reconcile_chunk(context, job, chunk)
-
-
-async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
-    context: PassContext, job: Job
-) -> Counter[str]:
-    """Reconcile every chunk that may be open; finish the job if all have ended."""
-    rt = context.rt
-    actions: Counter[str] = Counter()
-    # The reopening process dispatches its chunks; `due` covers what it did not send.
-    unsent = not (job.sent_at or job.reopened_at)
-    if unsent and quiet_for(rt, job) >= SUBMIT_TIMEOUT_S:
-        await fan_out(rt, job, context.progress)
-        return Counter({"submit finished": 1})
-    if job.resume_is_unsent:
-        return await finish_resume(context, job)
-    stopped = await stop_exceeded(rt, job)
-    held = job.holds_rest and not stopped
-    await note_backlog(context, job)
-    newer: list[ChunkRef] = []
-    order = BlockedChunks()
-    groups = await groups_to_read(rt.tallies, job)
-    found = context.quiet.of(job, rt.clock())
-    quiet = {group: found[group] for group in groups & found.keys()}
-    open_chunks, awake = sum(quiet.values()), 0
-    context.note_at_rest(job.ref, open_chunks)
-    may_rest = job.has_waits and not (job.is_ordered or held)
-    groups -= quiet.keys()
-    if held:
-        groups &= {keys.partition_of(chunk) for chunk in job.sample}
-    context.leases.keep_only(job.ref, groups)
-    for group in sorted(groups):
-        unstarted: list[Chunk] = []
-        resting = Resting(job)
-        async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
-            if held and chunk.ref.chunk not in job.sample:
-                continue
-            context.note(chunk)
-            open_chunks += not chunk.status.terminal
-            resting.note(chunk)
-            if stopped and has_not_started(chunk, job):
-                unstarted.append(chunk)
-            elif not (job.is_ordered and order.note(chunk)):
-                actions += await reconcile_chunk(context, job, chunk)
-        cancelled = await cancel_all_unstarted(rt, unstarted)
-        open_chunks -= cancelled
-        actions["cancelled"] += cancelled
-        resting.end(context, group, unless=bool(newer) or not may_rest)
-        awake += resting.awake
-    if order.blocked:
-        actions += await continue_keys(context, job, order)
-        if order.is_stopped and not newer:
-            ended = await end_stopped_chunks(rt, job, groups)
-            actions["stopped chunks ended"] += ended
-            open_chunks -= ended
-    if open_chunks and may_rest and not (awake or newer):
-        context.quiet.jobs.add(job.ref)
-    if open_chunks == 0 and not newer:
-        actions += await on_all_ended(context, job, is_sample=held)
-    return actions
-
-
-@dataclass(slots=True)
-class Resting:
-    """Whether the open chunks of a group all wait in the index, and the first time.
-
-    Attributes:
-        due_at: The first time; empty: there is none, or another chunk is open.
-        open: The chunks of the group that have not ended.
-    """
-
-    job: Job
-    due_at: str = ""
-    open: int = 0
-    awake: bool = False
-
-    def note(self, chunk: Chunk) -> None:
-        """Add a chunk that was read."""
-        if chunk.status.terminal:
-            return
-        self.open += 1
-        rests = chunk.status is ChunkStatus.WAITING and bool(chunk.due_at)
-        self.awake = self.awake or not rests
-        first = min(filter(None, (self.due_at, chunk.due_at)), default="")
-        self.due_at = "" if self.awake else first
-
-    def end(self, context: PassContext, group: int, *, unless: bool) -> None:
-        """Record whether the group needs no read until its first chunk is due."""
-        due_at = "" if unless else self.due_at
-        context.quiet.note(self.job, group, due_at, self.open, context.rt.clock())
-
-
-async def on_all_ended(
-    context: PassContext, job: Job, *, is_sample: bool
-) -> Counter[str]:
-    """Start the join of a job whose chunks have ended; or end its sample."""
-    if is_sample:
-        return Counter({"sample ended": int(await end_sample(context.rt, job))})
-    started = await start_finalizing(context.rt, job.ref)
-    if started is not None:
-        await context.dispatch(job, *started)
-    return Counter({"join started": int(started is not None)})
-
-
-async def continue_keys(
-    context: PassContext, job: Job, order: BlockedChunks
-) -> Counter[str]:
-    """Start the chunks that wait in vain: a process died before it unblocked them."""
-    chunks = await order.repair(context.rt, job.ref)
-    for chunk in chunks:
-        await context.dispatch(job, chunk.ref, chunk.gen)
-    return Counter({"unblocked": len(chunks)})
-
-
-async def finish_resume(context: PassContext, job: Job) -> Counter[str]:
-    """Finish a resume that stopped half-way: send the messages of open chunks."""
-    if quiet_for(context.rt, job) < SUBMIT_TIMEOUT_S:
-        return Counter()
-    await redispatch(context.rt, job.ref, context.progress)
-    return Counter({"resume finished": 1})
-
-
-async def reconcile_paused(context: PassContext, job: Job) -> Counter[str]:
-    """Release the expired leases of a paused job; dispatch only what compensates."""
-    actions: Counter[str] = Counter()
-    running = 0
-    groups = await groups_to_read(context.rt.tallies, job)
-    context.leases.keep_only(job.ref, groups)
-    for group in sorted(groups):
-        async for chunk in chunks_of_group(context.rt.table, job.ref, group, []):
-            running += chunk.status is ChunkStatus.RUNNING
-            if chunk.has_direction:
-                actions += await reconcile_chunk(context, job, chunk)
-            elif chunk.status is ChunkStatus.RUNNING:
-                actions += await release_expired(context, chunk)
-    if not running and is_paused_by_budget(job):
-        actions["budget recounted"] += await review_pause(context.rt, job)
-    return actions
-
-
-async def release_expired(context: PassContext, chunk: Chunk) -> Counter[str]:
-    """Release the lease of a chunk if its owner has died."""
-    rt, now = context.rt, asyncio.get_running_loop().time()
-    if context.leases.unchanged_for(chunk, now) < rt.settings.lease_s:
-        return Counter()
-    reclaimer = Reclaimer(rt.table, rt.settings, rt.clock)
-    if not await reclaimer.release_expired(chunk):
-        return Counter()
-    return Counter({"expired lease released": 1})
-
-
-async def note_backlog(context: PassContext, job: Job) -> None:
-    """Read how far the backlog of a job is drawn; without its row it is drawn."""
-    if job.backlog_start is None or job.holds_rest:
-        return
-    backlog = await context.rt.backlogs.of_job(job)
-    if backlog is None and job.reopened_at:
-        context.drawn.forget(job.ref)
-        return
-    drawn = job.chunks if backlog is None else min(backlog.next, job.chunks)
-    context.drawn.note(job, drawn, asyncio.get_running_loop().time())
-
-
-async def reconcile_chunk(context: PassContext, job: Job, chunk: Chunk) -> Counter[str]:
-    """Dispatch a chunk again if its lease expired or its message is overdue."""
-    rt = context.rt
-    context.overdue.note(job, chunk, rt.clock())
-    reclaimer = Reclaimer(rt.table, rt.settings, rt.clock)
-    if chunk.status is ChunkStatus.RUNNING:
-        released = await release_expired(context, chunk)
-        if released:
-            await context.dispatch(job, chunk.ref, chunk.gen)
-        return released
-    context.leases.forget_chunk(chunk.ref)
-    if chunk.status.terminal or not due(chunk, job, context):
-        return Counter()
-    if not await reclaimer.mark_redispatched(chunk):
-        return Counter()
-    await context.dispatch(job, chunk.ref, chunk.gen)
-    return Counter({"redispatched": 1})
-
-
-def due(chunk: Chunk, job: Job, context: PassContext) -> bool:
-    """Return whether a waiting chunk should have been claimed by now."""
-    rt = context.rt
-    if chunk.redispatch_at:
-        return moment(chunk.redispatch_at) <= rt.clock()
-    if in_backlog(chunk, job) and context.drawn.knows(job.ref):
-        return context.drawn.is_lost(chunk, asyncio.get_running_loop().time())
-    # A reopened chunk may never have been sent; a join is sent once. Both are sent
-    # again soon.
-    soon = bool(job.reopened_at) or chunk.ref.is_join
-    return quiet_for(rt, job) >= (
-        SUBMIT_TIMEOUT_S if soon else rt.settings.redispatch_s
-    )
-
-
-def in_backlog(chunk: Chunk, job: Job) -> bool:
-    """Return whether a chunk was in the backlog of its job, and was never claimed."""
-    start, is_new = job.backlog_start, chunk.status is ChunkStatus.PENDING
-    return start is not None and is_new and chunk.ref.chunk >= start
-
-
-# ── the groups with chunks that may not have ended ──────────────────────────
-
-
-async def groups_to_read(tallies: Tallies, job: Job) -> set[int]:
-    """Return the groups of a job without those that are full by its tallies.
-
-    Tallies are used only in the first generation, where an ended chunk stays ended. In
-    a later one a late process may still add a chunk that was reopened since.
-    """
-    groups = set(range(keys.partition_count(job.chunks)))
-    if job.gen > 1 or len(groups) == 1:
-        return groups
-    groups -= job.full_groups
-    for block in range(keys.block_count(job.chunks)):
-        first = block * keys.BLOCK_SIZE
-        if block in job.full_blocks:
-            groups -= set(range(first, first + keys.BLOCK_SIZE))
-        elif keys.block_count(job.chunks) > 1:
-            groups -= await tallies.full_groups_of_block(job.ref, block)
-    return groups
 
 
 # ── notifications ───────────────────────────────────────────────────────────

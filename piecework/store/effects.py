@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from piecework.aws.objects import Objects
 from piecework.domain import keys
 from piecework.domain.claim import Claim
-from piecework.domain.model import Chunk, ChunkStatus, Effect, iso, moment
+from piecework.domain.model import Effect, iso, moment
 from piecework.domain.protocols import (
     AlreadyDone,
     CancelRequest,
@@ -35,7 +35,6 @@ from piecework.domain.protocols import (
 from piecework.domain.rows import EffectRow, Row
 from piecework.errors import StoreError
 from piecework.store.claims import OWNED, ownership_values
-from piecework.store.reopen import ENDED_AS_READ
 from piecework.store.table import Action, Item, Refused, Table, Written
 
 if TYPE_CHECKING:
@@ -329,104 +328,3 @@ class EffectLedger:
             for key, row in self._rows.items()
             if row["stage"] == stage
         ]
-
-
-# ── resolution of an effect in doubt ──────────────────────────────────────────
-#
-# INTENT | UNKNOWN -> DONE       it happened; the stage continues with the given answer
-# INTENT | UNKNOWN -> REFUSED    it did not; the next generation has a new key
-# DONE -> REFUSED, and back      the operator was wrong, and the chunk is at the stage
-
-#: A complete stage has used the answer, and does not run again.
-AT_ITS_STAGE = f"{ENDED_AS_READ} AND stage = :at"
-#: An effect that began again, or whose worker reported its end, has another time.
-RESOLVED_AS_READ = (
-    "#state IN (:done, :refused) AND resolved_at = :read AND ended_at = :read"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    """An operator's decision on an effect in doubt.
-
-    Attributes:
-        answer: The attributes of `Objects.put_value` with the answer; None: it did not
-            happen.
-    """
-
-    actor: str
-    reason: str
-    at: str
-    answer: Mapping[str, str] | None
-
-
-async def resolve_effect(
-    table: Table, chunk: Chunk, row: EffectRow, resolution: Resolution
-) -> bool:
-    """Resolve an effect in doubt of an ended chunk; False: the state has changed."""
-    doubtful = {"intent": INTENT, "unknown": UNKNOWN}
-    check = _ended_check(table, chunk, ENDED_AS_READ)
-    write = _resolving(table, chunk, row, resolution, IN_PROGRESS, **doubtful)
-    return isinstance(await table.transact([check, write]), Written)
-
-
-async def correct_effect(
-    table: Table, chunk: Chunk, row: EffectRow, resolution: Resolution
-) -> bool:
-    """Move DONE -> REFUSED, or back, or give DONE another answer.
-
-    False: the chunk is not at the stage of the call, or the state has changed. A chunk
-    is at a stage, not at its compensation, so the resolution of an effect of a
-    compensation is final.
-    """
-    resolved = {"done": DONE, "refused": REFUSED, "read": row.resolved_at}
-    check = _ended_check(table, chunk, AT_ITS_STAGE, at=row.stage)
-    write = _resolving(table, chunk, row, resolution, RESOLVED_AS_READ, **resolved)
-    return isinstance(await table.transact([check, write]), Written)
-
-
-def _ended_check(table: Table, chunk: Chunk, condition: str, **compared: str) -> Action:
-    return table.action(
-        "ConditionCheck",
-        chunk.ref.pk,
-        chunk.ref.sk,
-        condition=condition,
-        values={
-            "seen": chunk.status,
-            "dead": ChunkStatus.DEAD,
-            "cancelled": ChunkStatus.CANCELLED,
-            "gen": chunk.gen,
-            **compared,
-        },
-    )
-
-
-def _resolving(
-    table: Table,
-    chunk: Chunk,
-    row: EffectRow,
-    resolution: Resolution,
-    condition: str,
-    **compared: str,
-) -> Action:
-    """Return the write of a resolution; no answer of an earlier one stays."""
-    facts = {
-        "state": REFUSED if resolution.answer is None else DONE,
-        "ended_at": resolution.at,
-        "resolved_at": resolution.at,
-        "resolved_by": resolution.actor,
-        "resolve_reason": resolution.reason,
-        **(resolution.answer or {}),
-    }
-    stale = ["value", "value_at", "value_sha256"]
-    return table.action(
-        "Update",
-        chunk.ref.pk,
-        keys.effect_sk(chunk.ref.chunk, row.key),
-        condition=condition,
-        update="SET "
-        + ", ".join(f"#{name} = :{name}" for name in facts)
-        + " REMOVE "
-        + ", ".join(f"#{name}" for name in stale if name not in facts),
-        values={**compared, **facts},
-    )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from piecework.answers import encode_answer
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call
 from piecework.calls.caller import Caller
@@ -24,7 +22,7 @@ from piecework.context import Context, Results
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.dependency import Usage
 from piecework.domain import keys, values
-from piecework.domain.model import Effect, moment
+from piecework.domain.model import moment
 from piecework.domain.order_key import read_order_key
 from piecework.domain.outcome import (
     STOPPED_CODE,
@@ -37,16 +35,7 @@ from piecework.domain.outcome import (
     Sleeping,
     Succeeded,
 )
-from piecework.domain.protocols import (
-    AlreadyDone,
-    MissingChunk,
-    Proceed,
-    StoredResult,
-    Unknown,
-    WaitRequestedError,
-)
-from piecework.domain.question import Question, QuestionRow, QuestionState
-from piecework.errors import ErrorEnvelope
+from piecework.domain.protocols import MissingChunk, StoredResult, WaitRequestedError
 from piecework.idempotency.stores import MemoryIdempotency
 from piecework.pipelines import JOIN, Pipeline, Stage
 from piecework.resilience.retry import RetryTime
@@ -55,6 +44,13 @@ from piecework.saga.recovery import RecoveryLimits
 from piecework.saga.stage import run_variant
 from piecework.telemetry.emit import quiet_log
 from piecework.testing.faults import ChunkFaults, Fault, never_happened
+from piecework.testing.memory_records import (
+    Answers,
+    MemoryCheckpoints,
+    MemoryJobResults,
+    MemoryJournal,
+    MemoryQuestions,
+)
 
 T = TypeVar("T")
 
@@ -91,146 +87,6 @@ class MemoryRun:
         """Keep the usage of an answer that was paid for."""
         if answered == "paid":
             self.paid.append((call.dependency.name, usage))
-
-
-@dataclass(slots=True)
-class MemoryCheckpoints:
-    """A chunk's progress, kept over its attempts."""
-
-    names: Sequence[str]
-    faults: ChunkFaults = field(default_factory=ChunkFaults)
-    completed: dict[str, str] = field(default_factory=dict)
-    compensated: dict[str, ErrorEnvelope | None] = field(default_factory=dict)
-    failure: ErrorEnvelope | None = None
-    reached_stage: str = ""
-    cursor: str = ""
-    compensation_gen: int = 1
-
-    async def complete(self, index: int, value: str, following: str) -> None:
-        """Keep a stage's value and enter the following stage."""
-        await self.faults.kill_if_due("after stage", self.names[index])
-        self.completed[self.names[index]] = value
-        self.cursor = following
-
-    async def begin_compensation(self, failure: ErrorEnvelope, stage: str) -> None:
-        """Keep why the chunk is compensating."""
-        self.failure = failure
-        self.cursor = stage
-
-    async def record_compensation(
-        self, stage: str, failure: ErrorEnvelope | None
-    ) -> None:
-        """Keep that a stage was compensated."""
-        self.compensated[stage] = failure
-
-
-@dataclass(slots=True)
-class MemoryJournal:
-    """The remembered calls and effects of a chunk."""
-
-    calls: dict[str, str] = field(default_factory=dict)
-    effects: dict[str, str | None] = field(default_factory=dict)
-    stages: dict[str, str] = field(default_factory=dict)
-
-    def recall(self, key: str) -> str | None:
-        """Return a remembered result."""
-        return self.calls.get(key)
-
-    async def record(self, key: str, value: str) -> None:
-        """Remember a result."""
-        self.calls[key] = value
-
-    async def begin(
-        self, key: str, stage: str, effect: Effect, max_duration_s: float
-    ) -> Proceed | AlreadyDone | Unknown:
-        """Write an intent, or return the state of an earlier one."""
-        del max_duration_s
-        known = self.effects.get(key)
-        if known is not None:
-            return AlreadyDone(known)
-        if key in self.effects and effect is Effect.NON_IDEMPOTENT:
-            return Unknown()
-        self.effects[key], self.stages[key] = None, stage
-        return Proceed(gen=1)
-
-    def stages_with_effects(self) -> set[str]:
-        """Return the stages that have effects."""
-        return {self.stages[key] for key in self.effects}
-
-    def may_have_happened(self, key: str) -> bool:
-        """Return whether an effect happened, or may have happened."""
-        return key in self.effects
-
-    async def finish(self, key: str, value: str) -> None:
-        """Record an effect's answer."""
-        self.effects[key] = value
-
-    async def mark_refused(self, key: str) -> None:
-        """Forget an intent that came to nothing."""
-        self.effects.pop(key, None)
-
-    async def mark_unknown(self, key: str, schema: str) -> None:
-        """Keep the intent: it shows that the effect is in doubt."""
-
-
-#: The answers of a run by the names of its questions: each is a value, or a function of
-#: what the stage asks. Without one, or with None, the time of the question ends.
-Answers: TypeAlias = Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class MemoryQuestions:
-    """The questions of a chunk, and the answers of the test."""
-
-    answers: Answers
-    rows: dict[tuple[str, str], QuestionRow] = field(default_factory=dict)
-
-    def recall(self, stage: str, question: str) -> QuestionRow | None:
-        """Return a question that was asked."""
-        return self.rows.get((stage, question))
-
-    async def close(self, row: QuestionRow) -> QuestionRow:
-        """End a question without an answer."""
-        over = QuestionState.EXPIRED
-        state = QuestionState.DEFAULTED if row.has_default else over
-        return self._keep(row, state=state)
-
-    def ask(self, question: Question) -> bool:
-        """Ask; return whether the test has an answer."""
-        row = self._keep(QuestionRow({**(question.facts or {}), "gen": 1}))
-        value = self.answers.get(row.name.partition("#")[0])
-        if callable(value):
-            value = value(json.loads(row.ask))
-        if value is None:
-            return False
-        answer = encode_answer(row.model, row.schema, value)
-        self._keep(row, state=QuestionState.ANSWERED, answer=answer)
-        return True
-
-    def _keep(self, row: QuestionRow, **facts: Any) -> QuestionRow:
-        found = QuestionRow({**row.item, **facts})
-        self.rows[found.stage, found.name] = found
-        return found
-
-
-@dataclass(slots=True)
-class MemoryJobResults:
-    """The results of a run, for its join."""
-
-    stored: list[StoredResult]
-    missing: list[MissingChunk]
-    artifacts: dict[str, bytes]
-
-    async def results(self) -> AsyncIterator[StoredResult]:
-        """Yield each result."""
-        for result in self.stored:
-            yield result
-
-    async def write(self, name: str, content: bytes, media_type: str) -> str:
-        """Keep an artifact."""
-        del media_type
-        self.artifacts[name] = content
-        return name
 
 
 async def run_in_memory(

@@ -142,7 +142,7 @@ async def test_a_paused_job_can_be_cancelled_and_its_deadline_goes_on(
 async def test_a_killed_resume_is_finished_by_a_reconciler(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("piecework.reconciler.jobs.SUBMIT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("piecework.reconciler.chunks.SUBMIT_TIMEOUT_S", 0.5)
     await scenario.submit(counting, [Item(n=n) for n in range(3)])
     async with scenario.worker():
         job = await pause(scenario.rt, JOB, actor="me", reason="wait")

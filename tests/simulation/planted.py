@@ -15,7 +15,7 @@ from piecework.domain.claim import Busy, Claim, explain_refusal
 from piecework.domain.outcome import Retry
 from piecework.errors import StoreError
 from piecework.jobs import order
-from piecework.reconciler import jobs, liveness
+from piecework.reconciler import chunks, liveness
 from piecework.resilience.limits import Start
 from piecework.resilience.retry import Answered
 from piecework.saga.stage import describe_failure
@@ -81,7 +81,7 @@ def losers_delete_their_message(patch: Patch) -> None:
 
 
 def nothing_is_sent_again(patch: Patch) -> None:
-    patch.setattr(jobs, "due", lambda *_: False)
+    patch.setattr(chunks, "due", lambda *_: False)
 
 
 def living_leases_are_given_back(patch: Patch) -> None:
@@ -184,12 +184,12 @@ def large_values_are_not_stored(patch: Patch) -> None:
 
 
 def long_waits_are_forgotten(patch: Patch) -> None:
-    due = jobs.due
+    due = chunks.due
 
     def forgetful(chunk: Any, *more: Any) -> bool:
         return not chunk.retry_at and due(chunk, *more)
 
-    patch.setattr(jobs, "due", forgetful)
+    patch.setattr(chunks, "due", forgetful)
 
 
 def waits_are_not_waited_for(patch: Patch) -> None:

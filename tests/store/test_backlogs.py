@@ -12,7 +12,7 @@ from piecework.aws.queue import Message
 from piecework.domain.model import Job, JobStatus, iso
 from piecework.domain.priority import Priority, backlog_start
 from piecework.reconciler import pass_state
-from piecework.reconciler.jobs import reconcile_chunks
+from piecework.reconciler.chunks import reconcile_chunks
 from piecework.store.backlogs import Backlog, Backlogs, closing
 from tests.store.conftest import NOW, Store
 from tests.store.deployment import pass_context, sent

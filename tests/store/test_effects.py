@@ -10,7 +10,11 @@ from piecework.domain import keys
 from piecework.domain.model import ChunkStatus, Effect
 from piecework.domain.protocols import ClaimLostError
 from piecework.domain.rows import EffectRow
-from piecework.store.effects import Resolution, correct_effect, resolve_effect
+from piecework.store.effect_resolutions import (
+    Resolution,
+    correct_effect,
+    resolve_effect,
+)
 from tests.store.conftest import Store
 from tests.store.writes import rows
 

@@ -12,8 +12,8 @@ from piecework.domain.model import ChunkRef, JobStatus
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import SchemaTooNewError
 from piecework.jobs.cancellation import CancelSweep, sweep
+from piecework.reconciler.chunks import reconcile_chunks
 from piecework.reconciler.dead_letter_queue import handle
-from piecework.reconciler.jobs import reconcile_chunks
 from piecework.store import claims, table
 from piecework.store.breakers import Breakers
 from piecework.store.completion import all_chunks, take_snapshot

@@ -11,13 +11,11 @@ from piecework.domain import keys
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import Job, JobStatus, iso
 from piecework.reconciler import jobs
+from piecework.reconciler.chunks import due, reconcile_chunk, reconcile_chunks
 from piecework.reconciler.jobs import (
-    due,
     finish_cancelling,
     finish_reopening,
     finish_submit,
-    reconcile_chunk,
-    reconcile_chunks,
     reconcile_job,
     send_join,
 )

@@ -42,7 +42,7 @@ EQUIVALENT: dict[Key, str] = {
         "without the last of `enumerate(times)`",
     ): "the last letter is an alarm only if each one is; then the first is found",
     (
-        "piecework/reconciler/jobs.py",
+        "piecework/reconciler/chunks.py",
         "reconcile_chunks",
         (
             "`await note_backlog(context, job)` before"
@@ -50,7 +50,7 @@ EQUIVALENT: dict[Key, str] = {
         ),
     ): "the stop writes the job alone, and the note reads the backlog alone",
     (
-        "piecework/reconciler/jobs.py",
+        "piecework/reconciler/chunks.py",
         "reconcile_chunks",
         (
             "`groups = await groups_to_read(rt.tallies, job)` before"

@@ -20,6 +20,7 @@ PATHS = [
     "piecework/jobs/fan_in.py",
     "piecework/saga/compensation.py",
     "piecework/reconciler/dead_letter_queue.py",
+    "piecework/reconciler/chunks.py",
     "piecework/reconciler/jobs.py",
     "piecework/reconciler/loop.py",
     "piecework/reconciler/liveness.py",

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from piecework.aws.endpoint import Endpoint
-from piecework.aws.objects import Objects, PayloadRef
+from piecework.aws.objects import Objects
+from piecework.aws.payloads import PayloadRef
 from piecework.aws.queue import Queue
 from piecework.aws.work_queues import WorkQueues
 from piecework.domain import keys

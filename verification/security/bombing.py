@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from piecework.aws.objects import MOST_BYTES, PayloadRef
+from piecework.aws.payloads import MOST_BYTES, PayloadRef
 from piecework.domain import keys
 from piecework.domain.model import JobRef
 from piecework.runtime import Runtime

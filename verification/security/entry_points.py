@@ -12,7 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from piecework.aws.objects import PayloadRef, own_key
+from piecework.aws.objects import own_key
+from piecework.aws.payloads import PayloadRef
 from piecework.aws.queue import read
 from piecework.context import Results
 from piecework.domain import keys

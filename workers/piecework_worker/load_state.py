@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from piecework.aws.objects import MOST_BYTES, PayloadRef
+from piecework.aws.payloads import MOST_BYTES, PayloadRef
 from piecework.context import Results
 from piecework.domain import values
 from piecework.domain.model import Job, moment

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from piecework import telemetry
-from piecework.aws.objects import Payloads
+from piecework.aws.payloads import Payloads
 from piecework.calls.attempts import new_token_buckets
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.fleet_budgets import FleetBudgets

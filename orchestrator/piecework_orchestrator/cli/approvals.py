@@ -27,8 +27,9 @@ from piecework_orchestrator.cli.options import (
     parse_chunk,
     take_first,
 )
-from piecework_orchestrator.cli.output import Column, Document, Output, clean, facts
+from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import run_client, run_reading
+from piecework_orchestrator.cli.table import Column, Document, clean
 from piecework_orchestrator.job_documents import require_job
 from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.times import format_ago

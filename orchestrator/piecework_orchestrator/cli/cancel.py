@@ -20,9 +20,10 @@ from piecework_orchestrator.cli.options import (
     parse_chunk,
     take_first,
 )
-from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import confirm, run_client
+from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.cli.views.jobs import show_facts
 from piecework_orchestrator.compensation_plan import (
     PlanRequest,

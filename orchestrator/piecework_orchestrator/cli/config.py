@@ -19,8 +19,9 @@ from piecework.pipelines import lint_stage_order, missing_contacts
 from piecework.settings import PREFIX, Settings, load_settings
 from piecework_orchestrator.cli.common import VERBOSITY
 from piecework_orchestrator.cli.options import Format, OutputOption
-from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_local
+from piecework_orchestrator.cli.table import Column
 
 #: Variables that other code reads, and that are not settings.
 OTHER_VARIABLES = {

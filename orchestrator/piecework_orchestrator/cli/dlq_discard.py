@@ -16,8 +16,9 @@ from piecework_orchestrator.cli.dlq_select import (
     StageOption,
 )
 from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
-from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm, run_client
+from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.cli.views.dead_letters import letter_columns, letter_line
 from piecework_orchestrator.closing import require_reason, select_open
 from piecework_orchestrator.selection import Filter

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from piecework.aws.objects import MOST_BYTES
+from piecework.aws.payloads import MOST_BYTES
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.outcome import CompensationResult
 from piecework.domain.records import Bounds, JsonRefusedError, read_json

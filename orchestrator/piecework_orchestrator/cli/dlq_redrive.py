@@ -34,9 +34,10 @@ from piecework_orchestrator.cli.dlq_select import (
     StageOption,
 )
 from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
-from piecework_orchestrator.cli.output import Column, Document, Output, print_table
+from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import CANCELLED, DEAD_LETTERS_LEFT, OK
 from piecework_orchestrator.cli.run import confirm, run_client
+from piecework_orchestrator.cli.table import Column, Document, print_table
 from piecework_orchestrator.cli.views.dead_letters import (
     letter_columns,
     letter_line,

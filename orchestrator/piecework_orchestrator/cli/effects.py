@@ -25,8 +25,9 @@ from piecework_orchestrator.cli.options import (
     parse_chunk,
     take_first,
 )
-from piecework_orchestrator.cli.output import Column, Output, facts
+from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import confirm, run_client, run_connected
+from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.effects import effects_in_doubt, require_reason
 from piecework_orchestrator.job_documents import require_job
 from piecework_orchestrator.letters import chunk_name

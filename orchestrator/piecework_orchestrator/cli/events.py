@@ -8,8 +8,9 @@ import typer
 
 from piecework.reading import Reading
 from piecework_orchestrator.cli.options import Format, OutputOption
-from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_reading
+from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.cli.views.jobs import event_facts_text
 from piecework_orchestrator.events import fleet_documents
 

@@ -19,8 +19,9 @@ from piecework.errors.codes import (
 )
 from piecework_orchestrator.cli.completion import complete_code
 from piecework_orchestrator.cli.options import Format, OutputOption
-from piecework_orchestrator.cli.output import Column, Output, facts
+from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import run_local
+from piecework_orchestrator.cli.table import Column
 
 
 def explain_code(

@@ -18,9 +18,10 @@ from piecework_orchestrator.cli.options import (
     OutputOption,
     TimeoutOption,
 )
-from piecework_orchestrator.cli.output import Document, Output, View, facts
+from piecework_orchestrator.cli.output import Output, View, facts
 from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
+from piecework_orchestrator.cli.table import Document
 from piecework_orchestrator.cli.views.jobs import status_text
 from piecework_orchestrator.job_documents import pause_command
 from piecework_orchestrator.sample import require_sampled, wait_for_sample

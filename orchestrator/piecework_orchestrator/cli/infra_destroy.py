@@ -19,8 +19,9 @@ from piecework_orchestrator.cli.infra_options import (
     open_target,
 )
 from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
-from piecework_orchestrator.cli.output import Column, Output, print_table
+from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm_now, confirm_word, run_local
+from piecework_orchestrator.cli.table import Column, print_table
 from piecework_orchestrator.cli.views.infra import CommandInteraction
 from piecework_orchestrator.infra.destroy import (
     DestroyPlan,

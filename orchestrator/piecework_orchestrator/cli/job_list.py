@@ -11,7 +11,8 @@ from piecework.domain.model import JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.reading import Reading
 from piecework_orchestrator.cli.options import Format, JobOrder, take_first
-from piecework_orchestrator.cli.output import Document, Output
+from piecework_orchestrator.cli.output import Output
+from piecework_orchestrator.cli.table import Document
 from piecework_orchestrator.cli.views.jobs import job_columns, seconds_taken
 from piecework_orchestrator.job_list import JobFilter, read_jobs
 

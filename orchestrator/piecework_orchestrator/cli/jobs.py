@@ -18,8 +18,9 @@ from piecework_orchestrator.cli.options import (
     limit_option,
     parse_chunk,
 )
-from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_reading
+from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.cli.views.jobs import (
     event_facts_text,
     finding_columns,

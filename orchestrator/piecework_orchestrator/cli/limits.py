@@ -14,9 +14,10 @@ from piecework.errors import UsageError
 from piecework.resilience.limits import MOST, Limits
 from piecework.store.limits import NAMES
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
-from piecework_orchestrator.cli.output import Column, Output, facts
+from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.pipelines import say_pause, say_unknown
 from piecework_orchestrator.cli.run import run_client
+from piecework_orchestrator.cli.table import Column
 
 DependencyArgument = Annotated[
     str, typer.Argument(help="The name of the dependency, as its code declares it.")

@@ -16,8 +16,9 @@ from piecework_orchestrator import doctor as checks
 from piecework_orchestrator import embedded
 from piecework_orchestrator.cli.common import USAGE
 from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
-from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm_now, run_async, run_local
+from piecework_orchestrator.cli.table import Column
 
 
 def demo(

@@ -9,8 +9,9 @@ import typer
 from piecework.client import Client
 from piecework.domain.job_row import Pause
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
-from piecework_orchestrator.cli.output import Column, Output, facts
+from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import run_client
+from piecework_orchestrator.cli.table import Column
 
 PipelineArgument = Annotated[
     str, typer.Argument(help="The name of the pipeline, as its code declares it.")

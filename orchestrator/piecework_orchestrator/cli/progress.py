@@ -15,7 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from piecework.domain.model import JobStatus
 from piecework.jobs import fan_out
 from piecework.reading import Reading
-from piecework_orchestrator.cli.output import Output, clean, console_of
+from piecework_orchestrator.cli.output import Output, console_of
+from piecework_orchestrator.cli.table import clean
 from piecework_orchestrator.cli.views.jobs import job_view, without_certificate
 from piecework_orchestrator.job_documents import Document, job_document
 from piecework_orchestrator.times import format_clock

@@ -14,8 +14,9 @@ from piecework.reconciler.loop import reconcile_for_ever, reconcile_once
 from piecework.runtime import Runtime
 from piecework.telemetry.prometheus import publish_metrics
 from piecework_orchestrator.cli.options import Format, OutputOption
-from piecework_orchestrator.cli.output import Column, Output
+from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_connected
+from piecework_orchestrator.cli.table import Column
 
 
 def reconcile(

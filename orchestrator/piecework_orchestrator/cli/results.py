@@ -17,9 +17,10 @@ from piecework.errors import PermanentError, PieceworkError, StateError, UsageEr
 from piecework.runtime import Runtime
 from piecework_orchestrator.artifacts import save_artifacts
 from piecework_orchestrator.cli.options import Format, JobArgument, SaveOption
-from piecework_orchestrator.cli.output import Column, Output, encode
+from piecework_orchestrator.cli.output import Output, encode
 from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.run import report_error, run_connected
+from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.export import export
 from piecework_orchestrator.job_documents import dead_letters_of, require_job
 from piecework_orchestrator.results import (

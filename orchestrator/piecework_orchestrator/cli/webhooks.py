@@ -16,8 +16,9 @@ from piecework_orchestrator.cli.options import (
     ReasonOption,
     YesOption,
 )
-from piecework_orchestrator.cli.output import Column, Output, facts
+from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import confirm, run_connected
+from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.identity import operator_of
 from piecework_orchestrator.times import parse_limit
 from piecework_orchestrator.webhooks import Subscription

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from piecework.aws.objects import MOST_BYTES
+from piecework.aws.payloads import MOST_BYTES
 from piecework.domain import keys
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job

@@ -24,7 +24,7 @@ from piecework.saga import engine
 from piecework.saga.recovery import RecoveryLimits
 from piecework.standalone import MemoryIdempotency
 from piecework.store.backlogs import Backlog
-from piecework.testing.memory import MemoryCheckpoints, MemoryJournal
+from piecework.testing.memory_records import MemoryCheckpoints, MemoryJournal
 
 NOW = 1_700_000_000.0
 SCOPE = CallScope("acme", "job", 7, "analyse", "review")

@@ -14,7 +14,7 @@ from piecework.domain.model import Chunk
 from piecework.domain.protocols import CancelRequest
 from piecework.pipelines import Pipeline, Stage
 from piecework.settings import Settings
-from piecework.testing.memory import MemoryCheckpoints
+from piecework.testing.memory_records import MemoryCheckpoints
 from piecework_worker import executor
 from piecework_worker.assembly import ChunkRun
 from piecework_worker.executor import run_claim

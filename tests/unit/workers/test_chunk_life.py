@@ -23,7 +23,7 @@ from piecework import (
     Stage,
     TransientError,
 )
-from piecework.aws.objects import PayloadRef
+from piecework.aws.payloads import PayloadRef
 from piecework.domain import keys
 from piecework.domain.claim import MAX_RECOVERIES
 from piecework.domain.model import Chunk

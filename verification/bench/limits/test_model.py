@@ -9,7 +9,7 @@ import pytest
 from bench.limits import model, quotas
 from bench.limits.page import CASES, SIZES, WORKERS
 from bench.limits.recorded import read_patterns
-from piecework.aws import objects
+from piecework.aws import payloads
 from piecework.cost import persistence
 from piecework.domain import keys
 from piecework.jobs import fan_out
@@ -30,7 +30,7 @@ def test_what_the_model_takes_for_granted_is_what_the_code_does() -> None:
 
     assert settings.cancel_poll_s == model.POLL_S
     assert settings.lease_s == model.LEASE_S
-    assert objects.WINDOW == model.WINDOW
+    assert payloads.WINDOW == model.WINDOW
     assert persistence.POLL_S == model.COST_S
     assert settings.reconcile_read_units == model.RECONCILE_UNITS
     assert loop.CHUNK_BYTES == model.CHUNK_BYTES

@@ -10,14 +10,12 @@ from piecework.domain.job_row import Pause
 from piecework.domain.outcome import ANSWER, PAUSE, TIMER
 from piecework_orchestrator.cli.output import (
     ERROR_HISTORY_COLUMNS,
-    Column,
-    Document,
     View,
-    clean,
     facts,
     payload_text,
     section,
 )
+from piecework_orchestrator.cli.table import Column, Document, clean
 from piecework_orchestrator.times import epoch, format_ago, format_span
 
 

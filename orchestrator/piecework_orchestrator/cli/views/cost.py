@@ -7,7 +7,8 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from piecework_orchestrator.cli.output import Column, Document, View, facts, print_table
+from piecework_orchestrator.cli.output import View, facts
+from piecework_orchestrator.cli.table import Column, Document, print_table
 from piecework_orchestrator.cost.bill import BillLine, total
 from piecework_orchestrator.cost.prices import Prices
 

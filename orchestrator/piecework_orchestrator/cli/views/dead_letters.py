@@ -13,14 +13,12 @@ from piecework.store.compensations import UNCOMPENSATED
 from piecework.store.dead_letters import OPEN, REDRIVEN
 from piecework_orchestrator.cli.output import (
     ERROR_HISTORY_COLUMNS,
-    Column,
-    Document,
     View,
-    clean,
     facts,
     payload_text,
     section,
 )
+from piecework_orchestrator.cli.table import Column, Document, clean
 from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.selection import FINGERPRINT_DIGITS
 from piecework_orchestrator.times import format_ago, format_between

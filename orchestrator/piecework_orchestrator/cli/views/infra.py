@@ -8,8 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from piecework_orchestrator.cli.output import Column, Output, print_table
+from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm_now
+from piecework_orchestrator.cli.table import Column, print_table
 from piecework_orchestrator.infra.change_set import Change
 from piecework_orchestrator.infra.deploy import StackResult
 from piecework_orchestrator.infra.status import NOT_DEPLOYED

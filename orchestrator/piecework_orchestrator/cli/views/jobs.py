@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from piecework.domain.job_row import Pause
-from piecework_orchestrator.cli.output import Column, Document, Output, View, facts
+from piecework_orchestrator.cli.output import Output, View, facts
+from piecework_orchestrator.cli.table import Column, Document
 from piecework_orchestrator.job_documents import pause_command
-from piecework_orchestrator.times import (
-    epoch,
-    format_ago,
-    format_span,
-)
+from piecework_orchestrator.times import epoch, format_ago, format_span
 
 if TYPE_CHECKING:
     from piecework.client import JobFacts  # `jobs show` does without the client

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from piecework_orchestrator.cli.output import Document, View, clean
+from piecework_orchestrator.cli.output import View
+from piecework_orchestrator.cli.table import Document, clean
 from piecework_orchestrator.cli.views.jobs import event_facts_text
 from piecework_orchestrator.times import epoch, format_span
 

@@ -8,16 +8,9 @@ import pytest
 import yaml
 
 from piecework_orchestrator.cli.options import Format
-from piecework_orchestrator.cli.output import (
-    PIPE_WIDTH,
-    Column,
-    Output,
-    Span,
-    clean,
-    console_of,
-    fit_widths,
-)
+from piecework_orchestrator.cli.output import PIPE_WIDTH, Output, console_of
 from piecework_orchestrator.cli.progress import show_progress
+from piecework_orchestrator.cli.table import Column, Span, clean, fit_widths
 
 ROWS = [{"id": "a-1", "label": "Überschrift"}, {"id": "b-2", "label": None}]
 COLUMNS = [Column("ID", "id"), Column("LABEL", "label", shrinks=True)]

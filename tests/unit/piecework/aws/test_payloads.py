@@ -4,13 +4,8 @@ import asyncio
 
 import pytest
 
-from piecework.aws.objects import (
-    WINDOW,
-    WINDOWS_KEPT,
-    Objects,
-    PayloadRef,
-    Payloads,
-)
+from piecework.aws.objects import Objects
+from piecework.aws.payloads import WINDOW, WINDOWS_KEPT, PayloadRef, Payloads
 from piecework.domain import keys
 from piecework.errors import PermanentError, StateError, StoreError
 from tests.unit.piecework.bucket import Bucket, failure

@@ -8,16 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from piecework.aws.objects import MOST_BYTES, Objects
+from piecework.aws.objects import Objects
+from piecework.aws.payloads import MOST_BYTES
 from piecework.domain import keys
 from piecework.domain.model import Job, JobRef
 from piecework.errors import PermanentError
-from piecework.jobs.manifest import (
-    Entry,
-    _plain,
-    read_manifest,
-    write_manifest,
-)
+from piecework.jobs.manifest import Entry, _plain, read_manifest, write_manifest
 from tests.unit.piecework.bucket import Bucket
 
 ENTRIES = st.builds(

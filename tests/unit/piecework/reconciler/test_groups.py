@@ -9,7 +9,7 @@ import pytest
 
 from piecework.domain import keys
 from piecework.domain.model import Chunk, Job, JobRef, iso
-from piecework.reconciler.jobs import groups_to_read
+from piecework.reconciler.chunks import groups_to_read
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.reconciler.pass_state import QuietGroups
 from piecework.store.completion import Tallies

@@ -13,7 +13,7 @@ from piecework.errors.codes import ErrorClass
 from piecework.pipelines import Pipeline, Stage
 from piecework.saga.compensation import started_stages
 from piecework.saga.stage import count_completed
-from piecework.testing.memory import MemoryCheckpoints
+from piecework.testing.memory_records import MemoryCheckpoints
 from tests.unit.piecework.fakes import (
     Clause,
     Log,

@@ -10,7 +10,7 @@ from piecework.domain.identity import named_call
 from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError, TransientError
 from piecework.pipelines import Pipeline, Stage
-from piecework.testing.memory import MemoryCheckpoints
+from piecework.testing.memory_records import MemoryCheckpoints
 from tests.unit.piecework.fakes import (
     Clause,
     Killed,

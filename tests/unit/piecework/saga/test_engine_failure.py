@@ -11,7 +11,7 @@ from piecework import Context, Dependency, Effect, Pipeline, Stage, named_call
 from piecework.domain.outcome import Cancelled, CompensationResult, Retry
 from piecework.domain.protocols import CancelRequestedError, ClaimLostError
 from piecework.errors import PermanentError, StateError, StoreError, TransientError
-from piecework.testing.memory import MemoryCheckpoints
+from piecework.testing.memory_records import MemoryCheckpoints
 from tests.unit.piecework.fakes import (
     Killed,
     checkpoints_of,

@@ -12,7 +12,7 @@ from typing import Any
 from piecework.context import Context
 from piecework.pipelines import Pipeline, Stage
 from piecework_worker.isolation.child import Child as Inside
-from piecework_worker.isolation.child import ChildCalls
+from piecework_worker.isolation.child_calls import ChildCalls
 from piecework_worker.isolation.messages import Run, StageResult
 from piecework_worker.isolation.process import Channel, open_channel
 from piecework_worker.isolation.session import Session

@@ -14,9 +14,9 @@ from piecework.dependency import Dependency, Fallback
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError
 from piecework.standalone import TimeWindow
-from piecework_worker.isolation.child import estimates_of, known_slot
+from piecework_worker.isolation.child_calls import estimates_of, known_slot
 from piecework_worker.isolation.messages import Call, DependencySpec
-from piecework_worker.isolation.session import ChildAttempts, RemoteCall
+from piecework_worker.isolation.remote_call import ChildAttempts, RemoteCall
 
 
 def test_how_long_responses_are_shared_is_known_on_the_other_side() -> None:

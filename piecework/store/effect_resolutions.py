@@ -1,0 +1,113 @@
+"""Resolve an effect whose outcome is unknown, as an operator found it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from piecework.domain import keys
+from piecework.domain.model import Chunk, ChunkStatus
+from piecework.domain.rows import EffectRow
+from piecework.store.effects import DONE, IN_PROGRESS, INTENT, REFUSED, UNKNOWN
+from piecework.store.reopen import ENDED_AS_READ
+from piecework.store.table import Action, Table, Written
+
+#: A complete stage has used the answer, and does not run again.
+AT_ITS_STAGE = f"{ENDED_AS_READ} AND stage = :at"
+
+#: An effect that began again, or whose worker reported its end, has another time.
+RESOLVED_AS_READ = (
+    "#state IN (:done, :refused) AND resolved_at = :read AND ended_at = :read"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """An operator's decision on an effect in doubt.
+
+    Attributes:
+        answer: The attributes of `Objects.put_value` with the answer; None: it did not
+            happen.
+    """
+
+    actor: str
+    reason: str
+    at: str
+    answer: Mapping[str, str] | None
+
+
+async def resolve_effect(
+    table: Table, chunk: Chunk, row: EffectRow, resolution: Resolution
+) -> bool:
+    """Resolve an effect in doubt of an ended chunk; False: the state has changed."""
+    doubtful = {"intent": INTENT, "unknown": UNKNOWN}
+    check = _ended_check(table, chunk, condition=ENDED_AS_READ)
+    write = _resolving(table, chunk, row, resolution, condition=IN_PROGRESS, **doubtful)
+    return isinstance(await table.transact([check, write]), Written)
+
+
+async def correct_effect(
+    table: Table, chunk: Chunk, row: EffectRow, resolution: Resolution
+) -> bool:
+    """Move DONE -> REFUSED, or back, or give DONE another answer.
+
+    False: the chunk is not at the stage of the call, or the state has changed. A chunk
+    is at a stage, not at its compensation, so the resolution of an effect of a
+    compensation is final.
+    """
+    resolved = {"done": DONE, "refused": REFUSED, "read": row.resolved_at}
+    check = _ended_check(table, chunk, condition=AT_ITS_STAGE, at=row.stage)
+    write = _resolving(
+        table, chunk, row, resolution, condition=RESOLVED_AS_READ, **resolved
+    )
+    return isinstance(await table.transact([check, write]), Written)
+
+
+def _ended_check(
+    table: Table, chunk: Chunk, *, condition: str, **compared: str
+) -> Action:
+    return table.action(
+        "ConditionCheck",
+        chunk.ref.pk,
+        chunk.ref.sk,
+        condition=condition,
+        values={
+            "seen": chunk.status,
+            "dead": ChunkStatus.DEAD,
+            "cancelled": ChunkStatus.CANCELLED,
+            "gen": chunk.gen,
+            **compared,
+        },
+    )
+
+
+def _resolving(
+    table: Table,
+    chunk: Chunk,
+    row: EffectRow,
+    resolution: Resolution,
+    *,
+    condition: str,
+    **compared: str,
+) -> Action:
+    """Return the write of a resolution; no answer of an earlier one stays."""
+    facts = {
+        "state": REFUSED if resolution.answer is None else DONE,
+        "ended_at": resolution.at,
+        "resolved_at": resolution.at,
+        "resolved_by": resolution.actor,
+        "resolve_reason": resolution.reason,
+        **(resolution.answer or {}),
+    }
+    stale = ["value", "value_at", "value_sha256"]
+    return table.action(
+        "Update",
+        chunk.ref.pk,
+        keys.effect_sk(chunk.ref.chunk, row.key),
+        condition=condition,
+        update="SET "
+        + ", ".join(f"#{name} = :{name}" for name in facts)
+        + " REMOVE "
+        + ", ".join(f"#{name}" for name in stale if name not in facts),
+        values={**compared, **facts},
+    )

@@ -10,7 +10,7 @@ from piecework.aws.queue import Message
 from piecework.domain import keys
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import Job, JobStatus, iso
-from piecework.reconciler import jobs
+from piecework.reconciler import chunks, jobs
 from piecework.reconciler.chunks import due, reconcile_chunk, reconcile_chunks
 from piecework.reconciler.jobs import (
     finish_cancelling,
@@ -48,8 +48,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return keep
 
-    for name in ("fan_out", "start_finalizing", "sweep"):
-        monkeypatch.setattr(jobs, name, kept(name))
+    begun = [(jobs, "fan_out"), (chunks, "fan_out"), (chunks, "start_finalizing")]
+    for module, name in begun:
+        monkeypatch.setattr(module, name, kept(name))
 
     async def swept(*_: Any) -> tuple[int, int]:
         return 0, 0
@@ -248,7 +249,7 @@ async def test_the_join_of_a_job_whose_chunks_have_ended_is_dispatched(
     async def begin(*_: Any) -> Any:
         return join, 2
 
-    monkeypatch.setattr(jobs, "start_finalizing", begin)
+    monkeypatch.setattr(chunks, "start_finalizing", begin)
     await store.put_chunk(status="SUCCEEDED")
     job = await running_job(store, sent_at=LONG_AGO)
     here = pass_context(store)

@@ -454,16 +454,16 @@ class Attempts:
             is_free = usage.usd is not None and not used.nano_usd
             attempts.correct_budgets(replace(known, nano_usd=0) if is_free else known)
 
-    async def count_found(self, call: Call, answer: Any, *, is_lost: bool) -> None:
+    async def count_found(self, call: Call, answer: Any) -> None:
         """Count an answer that a lookup has found, and that its claim did not report.
 
-        That claim gave its reservation back, unless it `is_lost`: the slice of a dead
-        worker stays counted until the recount, so the call would count twice.
+        The slice of a dead worker counts the call, too, until the recount. A worker
+        that lives gave its reservation back, so the budget would lack the call.
         Without an estimate no budget counts it: the answer must not be lost for that.
         """
         usage = self.usage.report_paid(call, answer, self.counts)
         budgets = await self._binding_budgets(call.dependency)
-        if budgets is not None and not is_lost:
+        if budgets is not None:
             found = CallAttempts(call, "")
             with suppress(PermanentError):
                 found.reservation = await budgets.reserve(call, inf, waits=False)

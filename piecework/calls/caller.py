@@ -312,15 +312,15 @@ class Caller:
         match await begun:
             case AlreadyDone(answer):
                 return await self._replayed(call, answer)
-            case Proceed(gen, lost, seconds):
+            case Proceed(gen, seconds):
                 if dependency.may_have_forgotten(seconds):
                     raise await self._in_doubt(call)
                 found = await self.attempts.look_up(call, call.sent_key(gen))
                 if isinstance(found, Failed):
                     return found
                 if found.value is not None:
-                    await self.attempts.count_found(call, found.value, is_lost=lost)
                     answer = call.encode(found.value)
+                    await self.attempts.count_found(call, found.value)
                     await self.ledger.finish(call.key, answer)
                     return Answered(answer)
                 execution = self._execute(call, gen, doubtful=True)

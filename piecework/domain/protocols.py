@@ -164,12 +164,10 @@ class Proceed:
     """An effect may be executed now, with this generation in its idempotency key.
 
     Attributes:
-        is_lost: Whether a claim that sent it was lost.
-        seconds: The time since that start.
+        seconds: The time since an earlier claim started it.
     """
 
     gen: int
-    is_lost: bool = False
     seconds: float = 0.0
 
 

@@ -157,8 +157,7 @@ class EffectLedger:
                 if effect is Effect.NON_IDEMPOTENT:
                     return Unknown()
                 seconds = self.clock() - moment(row["started_at"])
-                lost = max(self.claim.chunk.lost_fences, default=-1)
-                return Proceed(row["gen"], lost >= row.get("fence", 0), seconds)
+                return Proceed(row["gen"], seconds)
             case _ if stage == self.pivot:
                 async with self._first_at_pivot:
                     return await self._intend(key, stage, effect, max_duration_s)

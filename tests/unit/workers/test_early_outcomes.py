@@ -30,8 +30,8 @@ def nothing_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ended(gen: int = 1, attempt: int = 3, **facts: Any) -> dict[str, Any]:
-    error = envelope(stage="first", **facts).model_dump_json()
-    return ErrorRow({"gen": gen, "attempt": attempt, "error": error})
+    error = envelope(stage="first").model_dump_json()
+    return ErrorRow({"gen": gen, "attempt": attempt, "error": error, **facts})
 
 
 def lost(failure: ErrorEnvelope) -> bool:
@@ -51,6 +51,7 @@ def test_an_attempt_without_a_record_ended_with_its_worker() -> None:
     assert lost(failure)
     assert (failure.stage, failure.attempt) == ("second", 3)
     assert lost(last_failure(chunk_run()))
+    assert lost(last_failure(chunk_run(error_history=[ended(deferred=True)])))
 
 
 def test_an_error_of_an_earlier_generation_is_not_of_this_attempt() -> None:

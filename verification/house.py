@@ -56,7 +56,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
     "files": 390,
-    "lines": 49_664,
+    "lines": 49_668,
     "test_lines": 74_770,
     "circles": 0,
     "frames_to_stage": 10,

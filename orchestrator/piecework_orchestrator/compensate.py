@@ -138,8 +138,8 @@ async def resolve(
         work, at = await read_work(rt.table, letter.ref), iso(rt.clock())
         stages = tuple(stages_left(letter, work))
         abandoned = letter.compensation == CompensationResult.ABANDONED
-        undone = outcome is HandOutcome.COMPENSATED
-        first = stages[0] if stages and abandoned and undone else ""
+        compensated = outcome is HandOutcome.COMPENSATED
+        first = stages[0] if stages and abandoned and compensated else ""
         statement = HandResolution(outcome.result, stages, closing, at, first)
         count += await resolve_by_hand(
             rt.table, rt.dead_letters, letter, work, statement

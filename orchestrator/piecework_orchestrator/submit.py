@@ -339,7 +339,7 @@ def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
     ):
         requested = facts.get(name, stored)
         if requested != stored:
-            raise another(job, what, str(stored), str(requested), other)
+            raise conflict_error(job, what, str(stored), str(requested), other)
     if budget and budget != job.budget:
         has = job.budget.text() or "none"
         change = (
@@ -347,10 +347,12 @@ def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
             f"--budget-{job.budget.unit} N`"
         )
         change = change if job.budget else "A later budget needs one at the submit."
-        raise another(job, "budget", has, budget.text(), change)
+        raise conflict_error(job, "budget", has, budget.text(), change)
 
 
-def another(job: Job, what: str, has: str, requested: str, other: str) -> UsageError:
+def conflict_error(
+    job: Job, what: str, has: str, requested: str, other: str
+) -> UsageError:
     """Return the error of a repeated submit that asks for something else."""
     return UsageError(
         f"Job {job.ref.job} exists, and its {what} is {has}, not {requested}: "

@@ -195,16 +195,16 @@ async def dispatch_notifications(context: PassContext, job: Job) -> Counter[str]
     if not job.has_notify_hook:
         return Counter()
     rt = context.rt
-    notices, now = Notifications(rt.table, rt.clock), iso(rt.clock())
-    pending = [r for r in await notices.of(job.ref) if r.state == PENDING]
+    notifications, now = Notifications(rt.table, rt.clock), iso(rt.clock())
+    pending = [r for r in await notifications.of(job.ref) if r.state == PENDING]
     if not pending and job.status.ended:
-        return Counter({"job closed": int(await notices.close(job))})
+        return Counter({"job closed": int(await notifications.close(job))})
     due = [row for row in pending if row.due_at <= now]
     join = job.ref.chunk(keys.JOIN_CHUNK)
     if not due or await context.take(join, job.gen):
         return Counter()
     again = rt.settings.redispatch_s
-    sent = [row for row in due if await notices.mark_redispatched(row, again)]
+    sent = [row for row in due if await notifications.mark_redispatched(row, again)]
     if sent:
         await rt.work.send([Message.about(join, job.gen)], to=job.queue)
     return Counter({"notification dispatched": len(sent)})

@@ -177,8 +177,8 @@ async def compensate(
             failed = await compensate_stage(step.stage, ctx, failure)
             if failed is not None and (dependency := blocked_on(failed)):
                 counts, rng = ctx.caller.counts, ctx.caller.attempts.rng
-                story = recovery.exhausted_failure(failed, counts, limits, times=2)
-                if story is None:
+                exhausted = recovery.exhausted_failure(failed, counts, limits, times=2)
+                if exhausted is None:
                     wait = recovery.deferral_delay(
                         failed,
                         ctx.attempt,
@@ -187,7 +187,7 @@ async def compensate(
                         probed=counts.has_failed_probe,
                     )
                     return deferred(failed, wait, dependency, counts)
-                failed = story
+                failed = exhausted
             await checkpoints.record_compensation(step.stage.name, failed)
             compensation.emit_step(step.stage, failed)
             ctx.progress()

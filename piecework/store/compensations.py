@@ -113,8 +113,8 @@ async def resolve_by_hand(
     stages again: their effects start anew. With NOT_NEEDED it finds their effects done.
     """
     ref, gen = letter.ref, letter.gen
-    undone = resolution.result is CompensationResult.COMPENSATED
-    effects = effect_updates(table, ref, work, resolution) if undone else []
+    compensated = resolution.result is CompensationResult.COMPENSATED
+    effects = effect_updates(table, ref, work, resolution) if compensated else []
     # The last transaction changes the letter, too, and stores each stage.
     while len(effects) > EFFECTS_AT_ONCE - len(resolution.stages):
         some, effects = effects[:EFFECTS_AT_ONCE], effects[EFFECTS_AT_ONCE:]

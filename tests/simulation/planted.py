@@ -75,7 +75,7 @@ def losers_delete_their_message(patch: Patch) -> None:
 
     async def impatient(answer: Any, *more: Any) -> Any:
         held = isinstance(answer, Busy)
-        return MessageAction.DISCARD if held else await refused(answer, *more)
+        return MessageAction.DELETE if held else await refused(answer, *more)
 
     patch.setattr(executor, "handle_refusal", impatient)
 

@@ -68,7 +68,7 @@ class AckBatcher:
         if len(self._pending) >= MAX_BATCH or self.idle():
             self._flush_now.set()
 
-    def discard(self, receipt: Receipt) -> None:
+    def delete(self, receipt: Receipt) -> None:
         """Queue the deletion of a message that no chunk needs; return at once."""
         self._needless.append(receipt)
         self._has_pending.set()

@@ -87,7 +87,7 @@ async def execute(
         work_item.ref, work_item.gen, job, services.rt, services.cancelled_groups
     ):
         log_refusal(work_item, reason, services)
-        return MessageAction.DISCARD
+        return MessageAction.DELETE
     pipeline = services.pipelines.get(job.pipeline)
     if pipeline is None:
         return await leave_to_other_workers(work_item, job, services)

@@ -38,11 +38,11 @@ async def notify_job(
         return None
     if job.status in CANCELLABLE:
         return (
-            MessageAction.DISCARD
+            MessageAction.DELETE
         )  # the job was reopened; its next end has a new notification
     wait = await deliver_due(job, services)
     if wait is None:
-        return MessageAction.DISCARD
+        return MessageAction.DELETE
     await hide_message(work_item, wait, services)
     return MessageAction.KEEP
 
@@ -53,37 +53,40 @@ async def deliver_due(job: Job, services: WorkerServices) -> float | None:
     A notification waits for all earlier ones, such as that of an earlier generation:
     the hook hears of the last end last. Close an ended job that has none pending.
     """
-    notices = Notifications(services.rt.table, services.rt.clock)
-    while pending := [r for r in await notices.of(job.ref) if r.state == PENDING]:
+    notifications = Notifications(services.rt.table, services.rt.clock)
+    while pending := [r for r in await notifications.of(job.ref) if r.state == PENDING]:
         wait = moment(pending[0].due_at) - services.rt.clock()
         if wait > 0:
             return wait
-        await deliver(pending[0], job, notices, services)
+        await deliver(pending[0], job, notifications, services)
     if job.status.ended:
-        await notices.close(job)
+        await notifications.close(job)
     return None
 
 
 async def deliver(
-    row: NotificationRow, job: Job, notices: Notifications, services: WorkerServices
+    row: NotificationRow,
+    job: Job,
+    notifications: Notifications,
+    services: WorkerServices,
 ) -> None:
     """Call the hook once, unless another worker has taken the notification."""
     settings = services.rt.settings
-    taken = await notices.take(row, settings.lease_s + settings.clock_skew_s)
+    taken = await notifications.take(row, settings.lease_s + settings.clock_skew_s)
     if taken is None:
         return
     notify = services.pipelines[job.pipeline].notify
     if notify is None or taken.attempts > MAX_ATTEMPTS:
         reason = "each attempt died with its worker" if notify else "the hook is gone"
-        await abandon(taken, reason, notices, services)
+        await abandon(taken, reason, notifications, services)
         return
     try:
         async with asyncio.timeout(settings.lease_s):
             await notify(read_notification(job, taken))
     except Exception as error:  # noqa: BLE001 -- whatever a hook raises
-        await on_delivery_failed(taken, error, notices, services)
+        await on_delivery_failed(taken, error, notifications, services)
     else:
-        await notices.mark_delivered(taken)
+        await notifications.mark_delivered(taken)
         telemetry.emit(
             services.log,
             "notification.delivered",
@@ -95,7 +98,7 @@ async def deliver(
 async def on_delivery_failed(
     row: NotificationRow,
     error: Exception,
-    notices: Notifications,
+    notifications: Notifications,
     services: WorkerServices,
 ) -> None:
     """Postpone a failed notification, or abandon it after the last attempt."""
@@ -109,10 +112,10 @@ async def on_delivery_failed(
         reason=reason,
     )
     if attempts >= MAX_ATTEMPTS:
-        await abandon(row, reason, notices, services)
+        await abandon(row, reason, notifications, services)
         return
     delay = retry_delay_s(attempts, services.rt.rng)
-    await notices.schedule_retry(row, delay, reason)
+    await notifications.schedule_retry(row, delay, reason)
 
 
 def retry_delay_s(attempts: int, rng: Random) -> float:
@@ -122,10 +125,13 @@ def retry_delay_s(attempts: int, rng: Random) -> float:
 
 
 async def abandon(
-    row: NotificationRow, reason: str, notices: Notifications, services: WorkerServices
+    row: NotificationRow,
+    reason: str,
+    notifications: Notifications,
+    services: WorkerServices,
 ) -> None:
     """Abandon a notification, and emit the event that operators look for."""
-    if await notices.abandon(row, reason):
+    if await notifications.abandon(row, reason):
         telemetry.emit(
             services.log,
             "notification.abandoned",

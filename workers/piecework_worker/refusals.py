@@ -74,19 +74,19 @@ async def handle_refusal(  # noqa: C901, PLR0911 -- a return a refusal
             return await back_off(work_item, seconds, "busy", services)
         case NotDue(seconds) if leaves_queue(seconds):
             log_refusal(work_item, "not due", services, delay_s=round(seconds, 3))
-            return MessageAction.DISCARD
+            return MessageAction.DELETE
         case NotDue(seconds):
             return await back_off(work_item, seconds, "not due", services)
         case Blocked():
             log_refusal(work_item, "blocked", services)
-            return MessageAction.DISCARD
+            return MessageAction.DELETE
         case CancelPending(chunk):
             return await end_cancelled_chunk(chunk, work_item, services)
         case NotFound():
             now = await services.fresh_job(work_item.ref.of)
             gone = now is not None and now.status.gone
             log_refusal(work_item, "job deleted" if gone else "not found", services)
-            return MessageAction.DISCARD if gone else MessageAction.QUARANTINE
+            return MessageAction.DELETE if gone else MessageAction.QUARANTINE
         case SchemaTooNew():
             await defer_to_newer_worker(
                 "chunk", work_item.received, work_item.receipt, services
@@ -106,7 +106,7 @@ async def on_ended(
     log_refusal(work_item, "ended" if current else "superseded", services)
     if has_settled(chunk):
         await start_next(services.rt, chunk, job.queue)
-    return MessageAction.ACK_ENDED if current else MessageAction.DISCARD
+    return MessageAction.ACK_ENDED if current else MessageAction.DELETE
 
 
 async def end_cancelled_chunk(

@@ -209,8 +209,9 @@ async def dead_letter(
 def resume_at(chunk_run: ChunkRun) -> str:
     """Return where a redrive resumes: the first incomplete or compensated stage."""
     names = [stage.name for stage in chunk_run.pipeline.stages]
-    done, undone = chunk_run.checkpoints.completed, chunk_run.checkpoints.compensated
-    return next((n for n in names if n in undone or n not in done), names[-1])
+    done = chunk_run.checkpoints.completed
+    compensated = chunk_run.checkpoints.compensated
+    return next((n for n in names if n in compensated or n not in done), names[-1])
 
 
 async def job_end(

@@ -34,7 +34,7 @@ class MessageAction(Enum):
     #: No chunk needs the message: it belongs to an earlier generation of the chunk, or
     #: the reconciler, a resume or the end of an earlier chunk sends the next one.
     #: Delete it.
-    DISCARD = auto()
+    DELETE = auto()
     #: SQS hides the message until the chunk's next attempt: do nothing.
     KEEP = auto()
     #: The chunk does not exist: move the message to quarantine.
@@ -56,9 +56,9 @@ async def keep_for_next_attempt(
     queue, too, unless its job was resumed before the chunk was given back.
     """
     if paused and await is_paused(work_item.ref.of, services):
-        return MessageAction.DISCARD
+        return MessageAction.DELETE
     if leaves_queue(delay):
-        return MessageAction.DISCARD
+        return MessageAction.DELETE
     if work_item.receipt is None:
         message = Message.about(work_item.ref, work_item.gen)
         await services.rt.work.send([message], to=job.queue, delay_s=delay)

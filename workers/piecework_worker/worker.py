@@ -35,7 +35,7 @@ OUTAGE_S = 5.0
 #: The ends of a work item whose chunk has ended.
 ENDED = {MessageAction.ACK, MessageAction.ACK_CANCELLED, MessageAction.ACK_ENDED}
 #: The ends of a work item that started nothing: its message may be that of a rung.
-WITHOUT_CLAIM = {MessageAction.ACK_ENDED, MessageAction.DISCARD}
+WITHOUT_CLAIM = {MessageAction.ACK_ENDED, MessageAction.DELETE}
 
 
 @dataclass(slots=True)
@@ -144,14 +144,14 @@ class Worker:
                 telemetry.emit(log, "worker.execution_failed", error_code=code)
 
     async def handle(self, delivery: Delivery) -> None:
-        """Run the chunk of a message, or discard, defer or quarantine the message.
+        """Run the chunk of a message, or delete, defer or quarantine the message.
 
         The worker does not guess the content of a malformed record. Once an operator
         has repaired it, a new message is sent.
         """
         message = delivery.message
         if delivery.newer:
-            await self.defer(delivery, "message")
+            await self.leave_to_newer(delivery, "message")
             return
         if message is None:
             await self.quarantine(delivery, "runtime.message.malformed")
@@ -171,7 +171,7 @@ class Worker:
                 self.draws.hint(job)
                 action = await self.perform(work_item, job)
         except SchemaTooNewError:
-            await self.defer(delivery, "record")
+            await self.leave_to_newer(delivery, "record")
             return
         except StoreError as error:
             await self.wait_for_store(error)
@@ -182,8 +182,8 @@ class Worker:
             await self.quarantine(delivery, UNREADABLE)
             return
         match action:
-            case MessageAction.DISCARD:
-                self.acks.discard(delivery.receipt)
+            case MessageAction.DELETE:
+                self.acks.delete(delivery.receipt)
             case MessageAction.QUARANTINE:
                 await self.quarantine(delivery, "runtime.message.orphan")
 
@@ -201,7 +201,7 @@ class Worker:
         with suppress(TimeoutError):
             await asyncio.wait_for(self.stop.wait(), delay)
 
-    async def defer(self, delivery: Delivery, about: str) -> None:
+    async def leave_to_newer(self, delivery: Delivery, about: str) -> None:
         """Leave a message to newer workers, because of itself or of a record."""
         received, receipt = delivery.received, delivery.receipt
         await defer_to_newer_worker(about, received, receipt, self.services)

@@ -16,7 +16,7 @@ async def preview_cancel(client: Client, subject: Subject) -> Preview:
     view = await client.job(subject.job).view()
     kept = view.counts.get(ChunkStatus.SUCCEEDED, 0)
     label = "Compensate the effects of open chunks"
-    help_ = "Their completed stages are undone, the last one first."
+    help_ = "Their completed stages are compensated, the last one first."
     return Preview(
         (
             f"{open_chunks(view)} will be stopped.",

@@ -111,7 +111,7 @@ async def test_messages_that_no_chunk_needs_share_a_request_and_are_not_counted(
     world = World()
     one = acks(world)
     for receipt in ("a", "b"):
-        one.discard(receipt)
+        one.delete(receipt)
     await one.flush()
     assert world.said == ["delete ['a', 'b']"]
 

@@ -145,14 +145,14 @@ async def test_an_expired_lease_is_released_before_the_next_claim(
     assert [{"chunk": REF.chunk, "claimed_by": "w0", "takeovers": 2}] * events == told
 
 
-KEEP, DISCARD = MessageAction.KEEP, MessageAction.DISCARD
+KEEP, DELETE = MessageAction.KEEP, MessageAction.DELETE
 
 
 @pytest.mark.parametrize(
     ("answer", "end", "hidden_s", "reason"),
     [
         (AlreadyEnded(chunk(2)), MessageAction.ACK_ENDED, None, "ended"),
-        (AlreadyEnded(chunk(3)), DISCARD, None, "superseded"),
+        (AlreadyEnded(chunk(3)), DELETE, None, "superseded"),
         # A dead letter stops its order key: the chunk behind it is not started.
         (
             AlreadyEnded(chunk(2, status="DEAD", followed_by=9)),
@@ -163,7 +163,7 @@ KEEP, DISCARD = MessageAction.KEEP, MessageAction.DISCARD
         (Busy(7.0), KEEP, 7.0, "busy"),
         (Busy(1_000.0), KEEP, 1_000.0, "busy"),
         (NotDue(900.0), KEEP, 900.0, "not due"),
-        (NotDue(900.5), DISCARD, None, "not due"),
+        (NotDue(900.5), DELETE, None, "not due"),
         (CancelPending(chunk(2, compensate_requested=True)), KEEP, 0.0, "cancelled"),
         (NotFound(), MessageAction.QUARANTINE, None, "not found"),
         (AttemptsExhausted(4), KEEP, LEFT_S, "attempts spent"),
@@ -186,7 +186,7 @@ async def test_a_refused_worker_handles_its_message_by_the_refusal(
 async def test_a_message_of_a_deleted_job_is_not_put_into_quarantine() -> None:
     here = world()
     here.fresh = SimpleNamespace(status=JobStatus.DELETED)
-    assert DISCARD is await handle_refusal(NotFound(), TURN, JOB, here)
+    assert DELETE is await handle_refusal(NotFound(), TURN, JOB, here)
     assert "job deleted" == here.log.said[0][1]["reason"]
 
 
@@ -277,7 +277,7 @@ async def test_a_pipeline_that_is_not_here_is_left_to_others() -> None:
 
 async def test_a_message_of_an_earlier_generation_of_its_job_makes_no_request() -> None:
     here = world()
-    assert await execute(WorkItem(REF, 1, 3, "receipt"), JOB, here) is DISCARD
+    assert await execute(WorkItem(REF, 1, 3, "receipt"), JOB, here) is DELETE
     assert here.said == []
     assert [("chunk.claim_refused", {"reason": "superseded", "receive_count": 3})] == (
         here.log.said
@@ -308,7 +308,7 @@ async def test_a_refused_claim_does_no_work() -> None:
         (Succeeded("1"), 0.0, None, MessageAction.KEEP, [("hide", "receipt", 0.0)]),
         (Succeeded("1"), 5.0, 0, MessageAction.KEEP, [("hide", "receipt", 5.0)]),
         (Succeeded("1"), 900.0, 0, MessageAction.KEEP, [("hide", "receipt", 900.0)]),
-        (Succeeded("1"), 900.1, 0, MessageAction.DISCARD, []),
+        (Succeeded("1"), 900.1, 0, MessageAction.DELETE, []),
         (None, None, None, MessageAction.KEEP, []),
     ],
 )

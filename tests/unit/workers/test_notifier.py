@@ -25,7 +25,7 @@ S = JobStatus
 async def test_an_ended_job_is_notified_of_and_closed() -> None:
     job = Notified()
     await job.becomes(S.PARTIAL, "ended")
-    assert MessageAction.DISCARD is await job.notify_job()
+    assert MessageAction.DELETE is await job.notify_job()
     (notice,) = job.heard
     assert ("ended", "PARTIAL", "job") == (notice.event, notice.status, notice.job)
     assert DELIVERED == (await job.notice())["state"]
@@ -38,7 +38,7 @@ async def test_an_ended_job_is_notified_of_and_closed() -> None:
 async def test_a_job_past_its_deadline_is_notified_of_and_stays_listed() -> None:
     job = Notified()
     await job.becomes(S.CANCELLING, "deadline")
-    assert MessageAction.DISCARD is await job.notify_job()
+    assert MessageAction.DELETE is await job.notify_job()
     assert ["deadline"] == job.events()
     assert await job.listed()
 
@@ -49,7 +49,7 @@ async def test_a_delivered_notification_is_not_written_again() -> None:
     await job.becomes(S.CANCELLING, "deadline")
     await job.notify_job()
     job.client.asked.clear()
-    assert MessageAction.DISCARD is await job.notify_job()
+    assert MessageAction.DELETE is await job.notify_job()
     assert ["deadline"] == job.events()
     assert {"get_item", "query"} == set(job.client.asked)
 
@@ -60,7 +60,7 @@ async def test_the_end_is_notified_after_the_deadline() -> None:
     await job.becomes(S.CANCELLING, "deadline")
     await job.notify_job()
     await job.becomes(S.CANCELLED, "ended")
-    assert MessageAction.DISCARD is await job.notify_job()
+    assert MessageAction.DELETE is await job.notify_job()
     assert ["deadline", "ended"] == job.events()
     assert not await job.listed()
 
@@ -86,10 +86,10 @@ def test_a_reopened_job_is_notified_of_at_its_next_end(
         job = Notified()
         await job.becomes(S.PARTIAL, "ended")
         await job.becomes(status, gen=2)
-        assert MessageAction.DISCARD is await job.notify_job()
+        assert MessageAction.DELETE is await job.notify_job()
         assert [] == job.heard
         await job.becomes(S.SUCCEEDED, "ended", gen=2)
-        assert MessageAction.DISCARD is await job.notify_job()
+        assert MessageAction.DELETE is await job.notify_job()
         assert ["PARTIAL", "SUCCEEDED"] == [notice.status for notice in job.heard]
 
     run_virtually(main())
@@ -105,7 +105,7 @@ async def test_the_hook_hears_of_the_last_end_last() -> None:
     await job.becomes(S.SUCCEEDED, "ended", gen=2)
     assert MessageAction.KEEP is await job.notify_job()
     await asyncio.sleep(job.hidden[-1])
-    assert MessageAction.DISCARD is await job.notify_job()
+    assert MessageAction.DELETE is await job.notify_job()
     assert ["PARTIAL", "PARTIAL", "SUCCEEDED"] == [n.status for n in job.heard]
 
 
@@ -121,7 +121,7 @@ async def test_of_two_workers_one_notifies_and_the_other_backs_off() -> None:
     await asyncio.sleep(1.0)
     assert MessageAction.KEEP is await job.notify_job()
     assert [pytest.approx(LEASE_S + SKEW_S - 1.0)] == job.hidden
-    assert MessageAction.DISCARD is await first
+    assert MessageAction.DELETE is await first
     assert ["ended"] == job.events()
 
 
@@ -132,7 +132,7 @@ async def test_another_worker_repeats_the_notification_of_a_dead_worker() -> Non
     await dies_telling(job)
     await asyncio.sleep(LEASE_S + SKEW_S)
     job.trouble = None
-    assert MessageAction.DISCARD is await job.notify_job()
+    assert MessageAction.DELETE is await job.notify_job()
     assert ["ended", "ended"] == job.events()
     assert not await job.listed()
 
@@ -144,7 +144,7 @@ async def test_a_hook_that_kills_each_worker_is_abandoned() -> None:
     for _ in range(notifier.MAX_ATTEMPTS):
         await dies_telling(job)
         await asyncio.sleep(LEASE_S + SKEW_S)
-    assert MessageAction.DISCARD is await job.notify_job()
+    assert MessageAction.DELETE is await job.notify_job()
     assert notifier.MAX_ATTEMPTS == len(job.heard)
     row = await job.notice()
     said = "each attempt died with its worker"

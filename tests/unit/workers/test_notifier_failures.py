@@ -29,7 +29,7 @@ async def test_a_hook_that_fails_is_tried_again_when_its_message_shows() -> None
 
     job.trouble = None
     await asyncio.sleep(4.0)
-    assert MessageAction.DISCARD is await job.notify_job()
+    assert MessageAction.DELETE is await job.notify_job()
     first, again = job.heard
     assert first == again  # its idempotency key with it
     assert not await job.listed()
@@ -58,7 +58,7 @@ async def test_a_hook_that_always_fails_is_retried_later_each_time_then_abandone
         assert MessageAction.KEEP is await job.notify_job()
         assert pytest.approx(wait) == job.hidden[-1]
         await asyncio.sleep(wait)
-    assert MessageAction.DISCARD is await job.notify_job()
+    assert MessageAction.DELETE is await job.notify_job()
     assert notifier.MAX_ATTEMPTS == len(job.heard)
     row = await job.notice()
     assert (ABANDONED, "tool.stock.busy: not now") == (row["state"], row["last_error"])
@@ -81,7 +81,7 @@ async def test_a_hook_that_hangs_has_failed_after_a_lease() -> None:
 async def test_a_pipeline_without_its_hook_abandons_the_notification() -> None:
     job = Notified(hook=False)
     await job.becomes(S.SUCCEEDED, "ended")
-    assert MessageAction.DISCARD is await job.notify_job()
+    assert MessageAction.DELETE is await job.notify_job()
     row = await job.notice()
     assert (ABANDONED, "the hook is gone") == (row["state"], row["last_error"])
     assert not await job.listed()

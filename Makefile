@@ -13,7 +13,7 @@ ARGS ?=
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks waits page telemetry cancel-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification test-fast test-under-load demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks waits page screens telemetry keys cancel-large simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
 
 help: ## list the targets

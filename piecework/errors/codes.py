@@ -1468,7 +1468,8 @@ ROWS: Final = (
         "cli.extra.missing",
         PERMANENT,
         "A package of an extra of Piecework is not installed.",
-        "Install the extra that the error names: `pip install 'piecework[EXTRA]'`.",
+        "Install the extra that the error names: `pip install '.[EXTRA]'` in the folder"
+        " of Piecework's source.",
     ),
     Code(
         "cli.project.bad_name",

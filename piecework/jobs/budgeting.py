@@ -119,7 +119,7 @@ async def review_pause(rt: Runtime, job: Job) -> bool:
     # A claim that was not repeated yet may have paid for calls that no record has.
     unrecorded = amount_of(paid.usage, "possibly_paid")
     most = uncertain if paid.unrepeated else unrecorded
-    # What workers have reported is spent, also if the pages that say so have expired.
+    # What workers have reported is spent, even if the record of the calls lacks it.
     spent = amount_of(paid.usage, "paid").at_least(budget.spent)
     after = recounted(budget, spent, most, now, pause.at)
     reply = await rt.budgets.write(key_of_job(job.ref), budget.seq, after)

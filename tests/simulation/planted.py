@@ -285,7 +285,6 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
 SLOW_TO_SHOW = {
     "a_late_renewal_cuts_the_lease",
     "a_late_request_claims_again",
-    "no_chunk_is_unblocked_again",
     "writes_are_not_fenced",
     "nobody_waits_for_what_may_land",
     "any_failure_is_a_refusal",

@@ -131,7 +131,7 @@ def test_the_command_line_names_the_extra_that_it_needs(words: str) -> None:
 
     assert 2 == done.returncode
     assert "error cli.extra.missing: The package typer" in done.stderr
-    assert "pip install 'piecework[cli]'" in done.stderr
+    assert "pip install '.[cli]'" in done.stderr
 
 
 @pytest.mark.parametrize("module", ["pdf", "word"])
@@ -146,4 +146,4 @@ def test_a_document_names_the_extra_that_it_needs(
         {"pdf": pdf, "word": word}[module].read(b"", "a document", IntakeLimits())
 
     assert "cli.extra.missing" == caught.value.code
-    assert "piecework[documents]" in caught.value.next_step
+    assert ".[documents]" in caught.value.next_step

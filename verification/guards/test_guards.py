@@ -1,4 +1,4 @@
-"""Each guard that is removed from the real code is missed by an invariant."""
+"""An invariant fails without each guard of the real code."""
 
 from __future__ import annotations
 

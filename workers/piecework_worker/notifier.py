@@ -23,8 +23,8 @@ GIVEN_UP = "job.notification.failed"
 #: message to the dead-letter queue.
 MAX_ATTEMPTS = 6
 #: A failed attempt is retried after up to `min(CAP_S, GROWTH**attempts)` seconds: soon
-#: at first, and for ten minutes in all, so that a restart of the hook's receiver loses
-#: nothing.
+#: at first, then for five to eleven minutes in all, so that a restart of the hook's
+#: receiver loses nothing.
 GROWTH = 4.0
 CAP_S = 300.0
 

@@ -55,7 +55,7 @@ def test_a_missing_price_list_names_its_extra(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(UsageError) as caught:
         list_price("mini")
     assert caught.value.code == "cli.extra.missing"
-    assert "piecework[prices]" in caught.value.next_step
+    assert ".[prices]" in caught.value.next_step
 
 
 class Snapshot:

@@ -4,6 +4,7 @@
     there is no such chunk                               quarantines the message
     its schema is newer than this worker's               leaves it to newer workers
     it has ended, or its generation is later             deletes the message
+    its generation is earlier than the message           hides the message for a moment
     another lease is alive                               hides the message until then
     an earlier chunk of its order key has not settled    deletes the message
     the retry is not due, but soon                       hides the message until then
@@ -13,10 +14,9 @@
     its attempts are exhausted, and it has no lease      claims it for recovery
     it has no lease, but an earlier worker had claimed   claims it after that fence
 
-A refused worker spends no attempt. It deletes the message of a living chunk only if the
-chunk waits so long that the reconciler sends the next one, or if the worker that
-unblocks the chunk does. The function is pure, so
-that a test can table it.
+A refused worker spends no attempt. It deletes the message of an open chunk in two
+cases: the reconciler sends the next one, or the process that unblocks the chunk does.
+The function is pure, so a test can list all cases.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class AlreadyEnded:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """The chunk cannot be claimed now; try again after `seconds`."""
+    """Another lease is alive, or the chunk is behind its message: wait `seconds`."""
 
     seconds: float
 

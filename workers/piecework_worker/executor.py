@@ -1,6 +1,6 @@
-"""The life of one chunk on this worker, from its work item to its acknowledgement.
+"""The life of one chunk on this worker, from its work item to its settlement.
 
-    execute      acquire -> build_run -> run_claim -> settle -> acknowledge
+    execute      acquire -> build_run -> run_claim -> settle -> action on its message
     run_claim    load_state -> the stages, while the lease is valid
 
 A claim that ends in another way has its outcome from `early_outcomes.py`.

@@ -13,7 +13,7 @@ from piecework_worker.services import WorkerServices
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """One dispatch of a chunk: by an SQS message or, for a join, by the worker."""
+    """A chunk to work on, with its SQS message if it has one."""
 
     ref: ChunkRef
     gen: int

@@ -123,8 +123,8 @@ def watch_job(
 ) -> None:
     """Watch a job until it ends.
 
-    The exit code is 0 if all chunks have a result, 5 if some are dead letters,
-    4 if the job was cancelled, and 1 if it failed.
+    The exit code is 0 if the job SUCCEEDED, 5 if it is PARTIAL with open dead letters,
+    4 if it was cancelled, and 1 otherwise.
     """
 
     async def run(rt: Reading, out: Output) -> int:

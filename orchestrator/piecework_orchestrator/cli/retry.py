@@ -24,7 +24,7 @@ def retry_job(
 ) -> None:
     """Retry a job that ended PARTIAL, FAILED or CANCELLED.
 
-    Every chunk without a result is processed again from its checkpoint. Discarded
+    A SUCCEEDED job can be retried if it tolerated failures. Every chunk without a result is processed again from its checkpoint. Discarded
     chunks stay dead. A future deadline stays in force unless --deadline replaces it; a
     deadline that has passed is removed. If the command is interrupted, repeat it with
     the same reason.

@@ -91,7 +91,8 @@ ids of jobs in bash, zsh and fish.
 | 2 | The usage, the input or the configuration is wrong. |
 | 3 | The job, chunk or object does not exist. |
 | 4 | The job was cancelled. |
-| 5 | The job is PARTIAL, and has open dead letters. Or a `dlq` command skipped a job, could not read a dead letter, or stopped a canary. |
+| 5 | The job is PARTIAL, and has open dead letters. Or a `dlq` command skipped a job, \
+could not read a dead letter, or stopped a canary. |
 | 6 | AWS does not answer. |
 | 7 | The time limit of the wait passed. |
 | 8 | The worker reached its memory limit and released its chunks; start another one. |

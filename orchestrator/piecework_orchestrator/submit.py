@@ -104,7 +104,8 @@ async def create_and_fan_out(
 ) -> tuple[Job, bool]:
     """Store the payloads and the manifest, then the job, then fan it out."""
     ref = submission.ref
-    tolerated_of(submission.tolerate, 0)  # refuse them before the rows are read
+    # Refuse a wrong tolerance or sample before the rows are read.
+    tolerated_of(submission.tolerate, 0)
     draw_sample(0, submission.sample, rt.rng)
     # A deleted job must not get new objects: its tombstone answers first.
     if (found := await rt.jobs.read(ref)) is not None:

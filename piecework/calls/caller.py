@@ -354,7 +354,7 @@ class Caller:
         """Make the attempts of an effect, and record their end in the ledger.
 
         The effect was refused only if every attempt was: a timeout may hide an effect.
-        The answer of another chunk belongs into the journal: this chunk has no effect.
+        The answer of another chunk belongs in the journal: this chunk has no effect.
         """
         dependency, ledger = call.dependency, self.ledger
         end = await self._made(call, gen, None if doubtful else ledger)

@@ -152,7 +152,7 @@ class ChunkRow:
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """Those of them that failed in this generation and were to be tried again."""
+        """The earlier claims of this generation that ended with a retry."""
         gen = self.item.get("gen")
         mine = (entry for entry in self.history if entry.get("gen") == gen)
         return [entry for entry in mine if entry.get("end") == "retry"]

@@ -1468,8 +1468,7 @@ ROWS: Final = (
         "cli.extra.missing",
         PERMANENT,
         "A package of an extra of Piecework is not installed.",
-        "Install the extra that the error names: `pip install '.[EXTRA]'` in the folder"
-        " of Piecework's source.",
+        "Install the extra that the error names: `pip install '.[EXTRA]'`.",
     ),
     Code(
         "cli.project.bad_name",

@@ -66,6 +66,5 @@ def missing_extra(error: BaseException) -> UsageError | None:
     return UsageError(
         f"The package {package} is not installed.",
         code="cli.extra.missing",
-        next_step=f"Install the extra: pip install '.[{extra}]' in the folder of"
-        " Piecework's source.",
+        next_step=f"Install the extra: pip install '.[{extra}]'.",
     )

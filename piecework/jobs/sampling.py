@@ -21,7 +21,7 @@ from piecework.store.completion import read_chunk
 
 #: Chunks of a sample: their numbers are on the row of the job, which workers poll.
 MAX_SAMPLE: Final = 200
-#: Who pauses a job at the end of its sample.
+#: The actor of the pause at the end of a sample.
 ACTOR: Final = "sample"
 
 

@@ -296,10 +296,10 @@ def deferral_delay(
 ) -> float:
     """Return the seconds for which a chunk is deferred.
 
-    If a breaker is open, the delay is spread over half as long again, so that the
-    chunks which it blocks do not all return at once. It is spread further if the chunk
-    was deferred often, because probes may take long. `probed`: a probe of the chunk has
-    failed; other chunks return before it, so that one of them makes the next probe.
+    If a breaker is open, a random part of up to half the delay is added. So the blocked
+    chunks do not all return at once. More is added if the chunk was deferred often,
+    because probes may take long. `probed`: a probe of the chunk has failed; other
+    chunks return before it, so that one of them makes the next probe.
 
     If the retry budget is exhausted, the delay grows with each deferral, because
     deferrals do not increase `attempt`.

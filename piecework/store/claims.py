@@ -49,7 +49,7 @@ NOT_CANCELLED = f"(attribute_not_exists(cancel_requested_at) OR {HAS_DIRECTION})
 #: The chunk has no owner, and its delay is over. An ended chunk is never open again.
 OPEN = "#status IN (:pending, :waiting)"
 DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
-#: The chunk before it in its order key has settled, or there is none.
+#: No earlier chunk of its order key blocks it.
 NOT_BLOCKED = "attribute_not_exists(blocked_by)"
 #: The SDK resends a request when the answer is lost. A copy may arrive after that claim
 #: has ended: without this clause it would start a claim that no worker has.

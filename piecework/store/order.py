@@ -31,7 +31,7 @@ DEAD_AS_READ: Final = "#status = :dead AND gen = :gen"
 
 
 def has_settled(chunk: Chunk) -> bool:
-    """Return whether the next chunk of its order key may run; then it is so for ever.
+    """Return whether the next chunk of its order key may run; this never changes back.
 
     A result is never discarded, and a skipped chunk is never reopened.
     """

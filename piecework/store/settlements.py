@@ -439,7 +439,7 @@ class Calls:
 
     @property
     def assigned(self) -> str:
-        """The end of the SET clause: the usage, without any nothing."""
+        """The end of the SET clause: the usage; empty if there is none."""
         return ", call_usage = :usage" if self.usage else ""
 
     @property

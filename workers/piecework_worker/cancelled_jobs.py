@@ -9,9 +9,9 @@
     is paused, and the chunk compensates                 is handled
     has failed too often, and the chunk has not started  is handled, after its cancel
 
-So a cancel is quiet as soon as the workers have read the job, however many chunks the
-sweep still has to mark. The messages of a cancelled job pass as fast as SQS deletes
-them: one query answers for the 256 chunks of a group.
+So no further chunk starts once the workers have read the cancelled job. The number of
+unmarked chunks does not matter. The messages of a cancelled job pass as fast as SQS
+deletes them: one query answers for the 256 chunks of a group.
 """
 
 from __future__ import annotations

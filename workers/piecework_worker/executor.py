@@ -80,8 +80,8 @@ async def execute(
     own message, or this one reappears and finds an ended chunk.
     """
     if job.status is JobStatus.PAUSED:
-        # A resume sends the message again. Only a pause that is newer than the message
-        # is followed by such a resume.
+        # The worker's copy may be older than the resume that sent this message. Only a
+        # later resume would send the next one.
         job = await services.fresh_job(work_item.ref.of) or job
     if reason := await reason_not_to_claim(
         work_item.ref, work_item.gen, job, services.rt, services.cancelled_groups

@@ -1,8 +1,7 @@
 """Call a pipeline's notify hook for a job at least once.
 
 A worker takes a notification for about one lease before it calls the hook. If the
-worker
-dies, another one takes it. If the hook fails, the delay grows with each attempt.
+worker dies, another one takes it. If the hook fails, the delay grows with each attempt.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ async def deliver_due(job: Job, services: WorkerServices) -> float | None:
     """Deliver the due notifications; return the seconds until the next, or None.
 
     A notification waits for all earlier ones, such as that of an earlier generation:
-    the hook hears of the last end last. Close an ended job that has none pending.
+    the hook gets the last end last. Close an ended job that has none pending.
     """
     notifications = Notifications(services.rt.table, services.rt.clock)
     while pending := [r for r in await notifications.of(job.ref) if r.state == PENDING]:

@@ -17,7 +17,7 @@ from piecework_worker.worker import Worker
 #: Seconds between two reports of a worker with chunks, and of an idle one.
 BUSY_S = 20.0
 IDLE_S = 60.0
-#: Seconds between two looks at whether an idle worker has become busy.
+#: Seconds between two checks whether an idle worker has become busy.
 POLL_S = 5.0
 
 

@@ -1,4 +1,4 @@
-"""Contract review: each clause is scored, analysed, published and told of, once.
+"""Contract review: each clause is scored, analysed, published and reported, once.
 
 Read from the bottom: the pipeline is its table of stages. Above it stand the stages
 in their order, and above those what they call.
@@ -174,7 +174,7 @@ pipeline = Pipeline(
         Stage(analyse, replan=analyse_briefly),
         Stage(merge),
         Stage(reserve, compensate=release),
-        # Undo above, push on below.
+        # Stages above can be compensated; stages below only go forward.
         Stage(publish, pivot=True),
         Stage(notify),
     ],

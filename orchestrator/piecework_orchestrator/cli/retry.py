@@ -24,10 +24,10 @@ def retry_job(
 ) -> None:
     """Retry a job that ended PARTIAL, FAILED or CANCELLED.
 
-    A SUCCEEDED job can be retried if it tolerated failures. Every chunk without a result is processed again from its checkpoint. Discarded
-    chunks stay dead. A future deadline stays in force unless --deadline replaces it; a
-    deadline that has passed is removed. If the command is interrupted, repeat it with
-    the same reason.
+    A SUCCEEDED job can be retried, too, if it tolerated failures. Every chunk without a
+    result is processed again from its checkpoint. Discarded chunks stay dead. A future
+    deadline stays in force unless --deadline replaces it; a deadline that has passed is
+    removed. If the command is interrupted, repeat it with the same reason.
     """
 
     async def run(client: Client, out: Output) -> None:

@@ -57,7 +57,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 LIMITS: Final[Mapping[str, int]] = {
     "files": 390,
     "lines": 49_668,
-    "test_lines": 74_770,
+    "test_lines": 74_782,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

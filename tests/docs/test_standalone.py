@@ -83,7 +83,7 @@ def test_a_graph_that_is_run_again_books_once(
 
 
 def afresh(name: str) -> Any:
-    """Import an example that nobody has run, in a program that sets no log up."""
+    """Import an example that no test has run, in a program that sets no log up."""
     structlog.reset_defaults()
     sys.modules.pop(f"piecework_examples.standalone.{name}", None)
     return importlib.import_module(f"piecework_examples.standalone.{name}")

@@ -142,7 +142,7 @@ def test_every_attribute_of_a_dead_letter_is_on_the_page_of_tables() -> None:
         if isinstance(key, ast.Constant) and isinstance(key.value, str)
     }
     page = (ROOT / "docs/tables.md").read_text("utf-8")
-    # Values of a condition are no attributes.
+    # Values of a condition are not attributes.
     values = {"open", "redriven", "discarded", "now", "actor", "reason", "next"}
     values |= {"place", "sha256"}
     missing = {name for name in written - values if not re.search(rf"\b{name}\b", page)}

@@ -21,7 +21,7 @@ SCALING: dict[str, dict[str, Any]] = read("scaling", App="acme", Env="prod")[
 
 
 class Named(NamedTuple):
-    """A metric, as somebody names it."""
+    """A metric, as an alarm or a widget names it."""
 
     namespace: str
     name: str

@@ -15,7 +15,7 @@ from tests.docs.pages import shell_lines, spans
 from tests.docs.test_commands import commands_in, find_command, is_known, options_of
 from tests.infra.alarm_template import PAGES, ROOT, TELLING, first_command
 
-#: Of the AWS CLI itself, beside what an operation takes.
+#: Options of the AWS CLI itself, beside what an operation takes.
 ITS_OWN = {"--max-items", "--output", "--query", "--region"}
 FOLDER = ROOT / "docs/runbooks"
 LINES = [

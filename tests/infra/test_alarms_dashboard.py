@@ -1,4 +1,4 @@
-"""Each metric that an alarm, the scaling or the dashboard names is told by somebody."""
+"""A process emits each metric that an alarm, the scaling or the dashboard names."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 #: Lent under a name of its own: a checkout in /tmp is out of sight in there.
 LENT = Mount(Path(sysconfig.get_path("purelib")), "/lent")
-#: Tried by a process inside; each says what became of it.
+#: Tried by a process inside; each says its outcome.
 PROBE = """
 import json, os
 def tried(path):

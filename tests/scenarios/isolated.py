@@ -55,7 +55,7 @@ fragile = Pipeline(
 
 
 async def transfer(n: int, *, idempotency_key: str) -> str:
-    """Have an effect, and die of it before anybody is told."""
+    """Have an effect, and die of it before the caller is told."""
     note("transfer", n, idempotency_key)
     if not fixed():
         os.kill(os.getpid(), signal.SIGKILL)

@@ -55,7 +55,7 @@ async def ask_large(trouble: str, hint: str, *, idempotency_key: str) -> str:
 
 
 async def let(n: int, *, idempotency_key: str) -> str:
-    """Let a room at the inn, which is full until somebody has found another."""
+    """Let a room at the inn, which is full until another stage has found one."""
     note("inn", n, idempotency_key)
     if not fixed():
         message = "There is no room."

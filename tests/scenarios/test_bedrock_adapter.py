@@ -182,7 +182,7 @@ async def test_a_refused_connection_is_transient(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with answering(monkeypatch, 200, "{}"):
-        pass  # the port is free again, and nobody listens
+        pass  # the port is free again, and no process listens
     with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is what is asked
         await ask()
     said = classify(caught.value, layer="llm")

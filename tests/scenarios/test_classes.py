@@ -1,4 +1,4 @@
-"""Guarantee: a failure of each class is met in its own way, and paid for once."""
+"""Guarantee: the class of a failure decides what follows; no call is paid twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody types to look at a job, its chunks, its results, and the machine."""
+"""Commands that show a job, its chunks, its results, and the machine."""
 
 from __future__ import annotations
 

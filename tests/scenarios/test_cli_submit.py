@@ -1,4 +1,4 @@
-"""What somebody types to start a job, and what may be wrong with it."""
+"""Commands that start a job, and what may be wrong with them."""
 
 from __future__ import annotations
 

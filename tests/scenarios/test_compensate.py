@@ -1,4 +1,4 @@
-"""Guarantee: a cancel that compensates does so once, and reports what came of it."""
+"""Guarantee: a cancel that compensates does so once, and reports the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guarantee: after a cancel that compensates, a resume does again what was undone."""
+"""Guarantee: after a cancel that compensates, a retry runs the stages again."""
 
 from __future__ import annotations
 

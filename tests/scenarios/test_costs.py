@@ -38,7 +38,7 @@ async def proxy(
 
 async def run_two_jobs(scenario: Scenario) -> list[CostMeter]:
     """Submit two jobs and work them off, in processes of their own as it were."""
-    # What is cut off at the stop is not counted, so that nothing is to be.
+    # A request that is cut off at the stop is not counted: the stop must cut off none.
     settings = replace(
         scenario.rt.settings, shutdown_grace_s=10.0, lease_s=30.0, visibility_s=40.0
     )

@@ -1,4 +1,4 @@
-"""Guarantee: a job that has not ended at its deadline is cancelled and undone, once."""
+"""Guarantee: an open job is cancelled and compensated once, at its deadline."""
 
 from __future__ import annotations
 

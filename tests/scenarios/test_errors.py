@@ -1,4 +1,4 @@
-"""Guarantee: an error says what it is, to the stage and in the dead letter."""
+"""Guarantee: a stage and a dead letter get the code of the error."""
 
 from __future__ import annotations
 

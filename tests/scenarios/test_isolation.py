@@ -27,7 +27,7 @@ def two_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Return whether there is such a process; a dead one may wait to be buried."""
+    """Return whether there is such a process; a dead one may wait for its parent."""
     try:
         os.kill(pid, 0)
         stat = Path(f"/proc/{pid}/stat")

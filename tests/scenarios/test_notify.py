@@ -20,7 +20,7 @@ async def closed(scenario: Scenario) -> bool:
 
 
 async def states(scenario: Scenario, job: str = "job-1") -> list[str]:
-    """Return what became of each notice of a job."""
+    """Return the state of each notification of a job."""
     document = await job_document(scenario.rt, await scenario.job(job))
     return [notice["state"] for notice in document["notifications"]]
 

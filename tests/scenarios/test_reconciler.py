@@ -1,4 +1,4 @@
-"""Guarantee: whatever is lost between two steps, the reconciler puts it right."""
+"""Guarantee: the reconciler repairs what was lost between two steps."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ model = Dependency("model", retry=QUICK, layer="llm", cache_ttl_s=3600)
 
 
 class Question(BaseModel):
-    """A prompt, and how it is to be asked."""
+    """A prompt, and how a stage must ask it."""
 
     prompt: str
     temperature: float = 0.0

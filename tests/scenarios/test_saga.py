@@ -1,4 +1,4 @@
-"""Guarantee: what failed for good is undone in reverse, and never past the pivot."""
+"""Guarantee: a failed saga is compensated in reverse, and never past the pivot."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ async def test_a_sleeping_chunk_has_no_worker_and_repeats_no_call(
         chunks[0].retry_at,
     )
     (finding, *_) = (await explain(scenario.rt, job))["findings"]
-    assert finding["code"] == "timer.waiting"  # no worker runs, and none is needed
+    assert finding["code"] == "timer.waiting"  # no worker runs, and it needs no worker
 
     async with scenario.worker("w2"), scenario.reconciler():
         ended = await scenario.ended()

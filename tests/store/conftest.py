@@ -231,7 +231,7 @@ class Kept(Between):
         return answer
 
     async def once_more(self) -> None:
-        """Let the copy arrive; nobody waits for what it is answered."""
+        """Let the copy arrive; no process waits for its answer."""
         assert self.last is not None
         await self.last()
 

@@ -1,4 +1,4 @@
-"""The writes on chunks that nobody holds."""
+"""The writes on chunks without an owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job whose deadline has passed is cancelled by whoever sees it first, once."""
+"""The process that sees first that a deadline has passed cancels the job, once."""
 
 from __future__ import annotations
 

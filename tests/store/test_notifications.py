@@ -1,4 +1,4 @@
-"""What a pipeline is to be told: written with its cause, delivered as it was taken."""
+"""A notification is written with its cause, and delivered as it was taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reconciler does for a cancel that undoes, and for what is to be told."""
+"""What the reconciler does for a cancel that compensates, and for notifications."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def compensating(store: Store) -> Any:
 @pytest.mark.parametrize(
     ("state", "seen", "status", "messages"),
     [
-        # Asked for first, whoever was seen dead before: what it did is not left.
+        # Requested first, even if the owner was seen dead: its effects do not stay.
         (RUNNING, LEASE, "RUNNING", 0),
         ({**RUNNING, **ASKED}, LEASE - 1, "RUNNING", 0),
         ({**RUNNING, **ASKED}, LEASE, "WAITING", 1),

@@ -114,7 +114,7 @@ def knows(path: Path) -> bool:
 
 # ── reserved words ───────────────────────────────────────────────────────────
 
-#: What of an expression is no attribute: its keywords, and the placeholders.
+#: Words of an expression that are not attributes: its keywords, the placeholders.
 KEYWORDS = {
     *("SET", "ADD", "REMOVE", "DELETE", "AND", "OR", "NOT", "IN", "BETWEEN"),
     *("attribute_exists", "attribute_not_exists", "if_not_exists", "begins_with"),

@@ -2,7 +2,7 @@
 
 Left out is where the embedded emulator is known to differ: an update that only takes
 away, numbers of more than 28 digits or with idle zeros, the order of booleans, sums
-of what is no number: the counter `c` is never anything else.
+of values that are not numbers: the counter `c` is never anything else.
 """
 
 from __future__ import annotations

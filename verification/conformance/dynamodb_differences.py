@@ -1,6 +1,6 @@
 """Where an emulator's DynamoDB is known not to be AWS's, and why it does not matter.
 
-A difference matters to whoever reads a green run: what AWS refuses and an emulator
+A difference matters to a reader of a green run: what AWS refuses and an emulator
 takes is not found by tests on that emulator. The model refuses it.
 """
 

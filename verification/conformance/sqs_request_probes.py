@@ -102,7 +102,7 @@ async def _(subject: Subject) -> str:
 
 
 async def by_handles(subject: Subject, operation: str, **each: int) -> str:
-    """Do something in a batch, with a handle that there is and one that is none."""
+    """Do something in a batch, with a valid handle and an invalid one."""
     url, handle = await received(subject)
     entries = [
         {"Id": f"{number}", "ReceiptHandle": one, **each}

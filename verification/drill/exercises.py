@@ -60,7 +60,7 @@ async def runs(fleet: Fleet, *hows: str) -> None:
 
 
 async def no_worker(fleet: Fleet) -> None:
-    """Submit to nobody."""
+    """Submit a job while no worker runs."""
     await fleet.submit("quick", "quick")
     await asyncio.sleep(SETTLED_S)
 

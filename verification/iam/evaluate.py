@@ -135,7 +135,7 @@ def holds(operator: str, key: str, wanted: Sequence[str], context: Context) -> b
         return optional or many == "ForAllValues"
     patterns = [p for w in wanted if (p := filled(w, context)) is not None]
     found = [any(match(p, value) for p in patterns) for value in texts(given)]
-    # Of a key with one value, all of them is any of them.
+    # If a key has one value, all of them is any of them.
     return any(found) if many == "ForAnyValue" else all(found)
 
 

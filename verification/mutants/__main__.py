@@ -119,7 +119,7 @@ def work(
     asked: argparse.Namespace,
     ends: list[str],
 ) -> None:
-    """Try mutants until none is left."""
+    """Try all mutants."""
     with lane(folder.parent / "sources", folder, shared) as here:
         while not shared.stopping.is_set():
             try:

@@ -155,7 +155,7 @@ class Storm:
 
 
 class Silent:
-    """A logger to which nobody listens."""
+    """A logger that drops every event."""
 
     def debug(self, *_: Any, **__: Any) -> None:
         """Say nothing."""

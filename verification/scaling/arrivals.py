@@ -30,7 +30,7 @@ class Case:
 
     Attributes:
         silent_s: Seconds for which the queue has no figures after the first message:
-            nobody had touched it for six hours.
+            no process had used it for six hours.
         hours: For how long it is watched at the least: what idles is paid for.
     """
 

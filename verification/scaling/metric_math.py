@@ -84,8 +84,8 @@ def worked_out(  # noqa: PLR0911 -- a return a form
 def both(apply: Operator, a: Value, b: Value) -> Value:
     """Apply an operator to each minute; division by zero drops the minute.
 
-    Of two series, the one that misses a value has 0 there; beside a number, or where
-    both miss it, there is none.
+    If one of two series misses a value, it counts as 0. If both miss it, or the other
+    is a number, the result has no value.
     """
     if not isinstance(a, list) and not isinstance(b, list):
         return apply(a, b)

@@ -47,8 +47,8 @@ class Outcome:
         ideal_s: The same, had the most tasks been launched with the first chunk.
         first_s: From the first chunk to the first that was begun.
         waits: Seconds from a chunk's sending to its begin, sorted.
-        task_minutes: Of tasks, from their launch to their end.
-        ideal_minutes: Of tasks with every slot in use, all the time.
+        task_minutes: The time of tasks, from their launch to their end.
+        ideal_minutes: The time of tasks whose slots are in use all the time.
         interrupted: Chunks that a scale-in cut off; they go on elsewhere.
         pauses: Times that a worker received nothing, and then ended its protection.
         reversals: Times that scaling changed its direction.

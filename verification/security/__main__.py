@@ -111,7 +111,7 @@ async def fuzz_queue(rt: Runtime, count: int, seed: int, figures: Counter[str]) 
 
 
 async def damage(figures: Counter[str]) -> None:
-    """Let a worker meet items that somebody edited."""
+    """Let a worker read items that were edited by hand."""
     wrong, codes = list[str](), Counter[str]()
     for each in damaged():
         outcome = await met(each)

@@ -37,7 +37,7 @@ EXPECTED = {
 
 @dataclass(slots=True)
 class Bombed:
-    """What became of the bombs, and what the worker took."""
+    """The outcome of the bombs, and the worker's use of memory."""
 
     codes: dict[str, str] = field(default_factory=dict)
     peak_mb: float = 0.0
@@ -76,7 +76,7 @@ async def bombed(rt: Runtime) -> Bombed:
 
 
 async def point(rt: Runtime, chunk: int, place: str, sha256: str) -> None:
-    """Point a chunk to another payload, as somebody may who writes to the table."""
+    """Point a chunk to another payload, as a writer to the table can."""
     ref = REF.chunk(chunk)
     await rt.table.update(
         rt.table.action(

@@ -24,7 +24,7 @@ WORDS = (
 
 
 def letters(rng: Random, count: int) -> str:
-    """Return letters and digits that nobody else has."""
+    """Return letters and digits that occur nowhere else."""
     return "".join(rng.choices("abcdefghjkmnpqrstuvwxyz23456789", k=count))
 
 
@@ -102,7 +102,7 @@ def leaks(canaries: list[str], places: Mapping[str, str]) -> list[str]:
 
 
 def found(canary: str, text: str) -> str:
-    """Return the first part of a canary that is in a text; empty: none is."""
+    """Return the first part of a canary that is in a text; empty: there is no part."""
     length = min(STRETCH, len(canary))
     parts = (canary[i : i + length] for i in range(len(canary) - length + 1))
     return next((part for part in parts if part in text), "")

@@ -1,4 +1,4 @@
-"""Items, rows and objects that somebody edited by hand, before a worker reads them."""
+"""Items, rows and objects that were edited by hand, before a worker reads them."""
 
 from __future__ import annotations
 

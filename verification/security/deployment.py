@@ -38,7 +38,7 @@ SHORT = {
 
 @asynccontextmanager
 async def deployed() -> AsyncIterator[Runtime]:
-    """Run an embedded AWS of our own, for a process that is no test."""
+    """Run an embedded AWS of our own, for a process that is not a test."""
     with own_emulator() as running:
         deploy.deploy_embedded(running, "piecework", "security")
         os.environ |= SHORT | {
@@ -101,7 +101,7 @@ async def worker(
 
 
 def peak_mb(pid: int) -> float:
-    """Return the largest resident size of a process so far; 0 where nobody can tell."""
+    """Return the largest resident size of a process so far; 0 if it is unknown."""
     status = Path(f"/proc/{pid}/status")
     if not status.exists():
         return 0.0

@@ -55,7 +55,7 @@ def tenant(name: str) -> bool:
 
 
 async def job(name: str) -> bool:
-    """Be a job that a person names; nobody may be asked for it."""
+    """Be a job that a person names; no operator is asked."""
 
     async def ask(_: Any) -> None:
         raise AssertionError(name)

@@ -1,4 +1,4 @@
-"""Messages that nobody of ours sends: good ones gone bad, and worse, from a seed."""
+"""Messages that Piecework never sends: damaged and hostile ones, from a seed."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def noise(rng: Random) -> str:
 
 
 def foreign(rng: Random) -> str:
-    """Be somebody else's, or an attack on another kind of reader."""
+    """Return a message of another system, or an attack on another kind of reader."""
     text = rng.choice(FOREIGN)
     return text if rng.random() < 0.5 else json.dumps(rng.choice((text, [text])))
 

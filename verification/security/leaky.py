@@ -157,7 +157,7 @@ _TASKS: set[asyncio.Task[None]] = set()
 
 
 async def fail(said: str) -> None:
-    """Fail where nobody waits for it."""
+    """Fail in a task that no code awaits."""
     raise ValueError(said)
 
 

@@ -1,4 +1,4 @@
-"""Fuzzed messages through the true worker's receive path, and what became of each."""
+"""Fuzzed messages through the true worker's receive path, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def give(
 
 
 def end_of(log: Log, sqs: Client) -> str:
-    """Say what became of a message."""
+    """Return the outcome of a message."""
     for event, fields in log.said:
         if event == "message.quarantined":
             return str(fields["error_code"])

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 RUNTIME = ROOT / "requirements" / "runtime.txt"
 BASELINE = Path(__file__).parent / "secrets.baseline"
 SBOM = ROOT / "out" / "sbom.cdx.json"
-#: Hashes of packages, and recordings: long words that are no secrets.
+#: Hashes of packages, and recordings: long words that are not secrets.
 NO_SECRETS = (
     r"(^|/)(requirements/.*\.txt|.*\.baseline|out/.*|\.tools/.*"
     r"|tests/(upgrade|conformance)/.*\.json)$"
@@ -43,7 +43,7 @@ def audit() -> int:
     """Say which locked dependency has a known vulnerability; return 1 if one has.
 
     Without a network, or from an index without advisories, the last lines say that the
-    audit was skipped: that is no clean bill.
+    audit was skipped: that is not a clean result.
     """
     done = run("pip-audit", "-f", "json", "--progress-spinner", "off", *LOCKED)
     try:
@@ -98,7 +98,7 @@ def secrets() -> int:
 
 
 def baseline() -> int:
-    """Write what looks like a secret and is none: somebody has looked at it."""
+    """Write the strings that look like secrets and were reviewed."""
     done = run("detect-secrets", "scan", "--exclude-files", NO_SECRETS, *checkout())
     if done.returncode == 0:
         found = json.loads(done.stdout)

@@ -19,7 +19,7 @@ GIGABYTE = 1 << 30
 
 
 class Endless:
-    """A body that nobody may read."""
+    """A body that no worker may read."""
 
     async def __aenter__(self) -> Self:
         return self

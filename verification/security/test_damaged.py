@@ -1,4 +1,4 @@
-"""A field of an item as somebody may have left it: a code, no crash, no spinning."""
+"""A damaged field of an item gives an error code, no crash and no endless loop."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ async def test_a_letter_is_whose_key_says_so() -> None:
 
 
 def use(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commands connect to a made-up deployment."""
+    """Let commands connect to a fictitious deployment."""
 
     @asynccontextmanager
     async def connect(settings: Settings, **_: Any) -> AsyncIterator[Any]:

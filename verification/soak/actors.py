@@ -41,7 +41,7 @@ class Actors:
         (self.site.folder / "disruptions.jsonl").write_text(text)
 
     def left_in_dead_letter_queue(self) -> int:
-        """Return how many messages SQS gave up that nobody has looked at yet."""
+        """Return how many dead-lettered messages no reconciler has handled."""
         sqs = make_client("sqs", self.site.emulator)
         url = queue_url(self.site, self.settings.dead_letter_queue)
         found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(COUNTS))
@@ -49,7 +49,7 @@ class Actors:
 
 
 def gather(plan: Plan, site: Site) -> Actors:
-    """Bring them together; nobody has begun yet."""
+    """Create the actors; none has started."""
     with isolated_environ(site.calm):
         settings = load_settings()
     changes = open_stream(site.emulator, TABLE, site.folder / CHANGES)

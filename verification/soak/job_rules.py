@@ -24,7 +24,7 @@ def generation_rises(world: World, change: Change) -> Iterator[str]:
 
 
 def facts_do_not_change(world: World, change: Change) -> Iterator[str]:
-    """I1: nobody changes what the job is."""
+    """I1: no process changes the facts of a job."""
     old, new = world.old(change), change.new
     if old is None or new is None:
         return

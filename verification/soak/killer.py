@@ -45,7 +45,7 @@ class Killer:
     Attributes:
         done: What was tried, and when.
         hit: How many disruptions hit a worker, by their names.
-        on_idle_workers: Of these, those of a worker without a chunk.
+        on_idle_workers: The disruptions of workers without a chunk.
         calm_periods: The begin and end of each time without new faults.
     """
 

@@ -24,7 +24,7 @@ def read_logs(folder: Path, pattern: str) -> list[LogEvent]:
 
 
 def read_acks(path: Path) -> list[Ack]:
-    """Read the deletions, those of messages that are nobody's left out."""
+    """Read the deletions of messages that belong to a chunk."""
     found = []
     for line in lines_of(path):
         try:

@@ -61,7 +61,7 @@ def logged_is_stored(world: World, said: LogEvent) -> Iterator[str]:
     fields = said.fields
     place = (fields["job"], fields["chunk"], fields["fence"])
     if (*place, SETTLED[said.event]) not in world.settled:
-        yield f"says {said.event} of fence {place[2]}, which nobody wrote"
+        yield f"says {said.event} of fence {place[2]}, which no worker wrote"
     more = world.completions_said[place[:2]] >= len(world.completions[place[:2]])
     if said.event == "chunk.succeeded" and more:
         yield "more say that they completed it than did"

@@ -19,7 +19,7 @@ PACE = {
     "PIECEWORK_SHUTDOWN_GRACE_S": "1",
     "PIECEWORK_MAX_CHUNKS": "5",
 }
-#: Of a hundred chunks of each pipeline, so many make this trouble until it is fixed.
+#: In each 100 chunks of a pipeline, this many cause this trouble until it is fixed.
 TROUBLES = {
     "plain": {"sum-up": 2},
     "joined": {"sum-up": 2},
@@ -27,14 +27,16 @@ TROUBLES = {
 }
 #: One chunk in so many kills its worker each time.
 POISON_EVERY = 500
-#: Of eight jobs, the one whose killed submit is left to the reconciler.
+#: The number, among eight jobs, of the job whose killed submit the reconciler ends.
 LEFT_ALONE = 5
 JOB_SIZE = 60
 #: More than a group of 256, so that there is more than one tally.
 LARGE_JOB = 270
 #: Per chunk of the plan; each comes to at least one where there are kills at all.
 DUPLICATED, LOST, RECONCILERS = 0.02, 0.01, 0.003
-#: Of each kind; they fall in the first part, while there are large jobs.
+#: Cancels of each kind, under faults and without: how many for a chunk, and how many at
+#: most. The last number is the share of the run, from its start, in which they come:
+#: large jobs run then.
 CANCELS, MOST_CANCELS, CANCELLED_IN = 0.002, 10, 0.8
 
 
@@ -44,8 +46,8 @@ class JobPlan:
 
     Attributes:
         submits_killed: How often its submit is killed half-way.
-        left_alone: Whether nobody asks again then, if it is on record: the
-            reconciler finishes the submit.
+        left_alone: Whether no process repeats the killed submit: if the job is on
+            record, the reconciler finishes it.
     """
 
     name: str

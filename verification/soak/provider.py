@@ -27,7 +27,7 @@ from typing import Any
 from aiohttp import web
 
 LOOPBACK = "127.0.0.1"
-#: Of a hundred requests, so many that are refused; fail before; fail after the act.
+#: In 100 requests, how many are refused, fail before the act, and fail after it.
 FAULTS = {"call": (8, 8, 4), "keyed": (6, 7, 7), "sought": (6, 7, 7)}
 #: An error here cannot be told from success: each costs a chunk its way on.
 NAIVE_FAULTS = (16, 2, 2)

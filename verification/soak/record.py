@@ -101,7 +101,7 @@ class Limits:
     """The settings that the history is held to.
 
     Attributes:
-        stages: Of each pipeline, its stages in order, and the position of its pivot.
+        stages: The stages of each pipeline in order, and the position of its pivot.
         naive: The effects that the provider repeats if asked twice.
         poison: The chunks that kill the process of their stage, by tenant and job.
     """

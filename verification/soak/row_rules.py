@@ -24,7 +24,7 @@ EFFECT_MOVES = {
 
 
 def values_are_fenced(world: World, change: Change) -> Iterator[str]:
-    """I3: only who has the chunk writes a value of it."""
+    """I3: only the owner of the chunk writes its values."""
     if change.new is None or change.kind not in {"STAGE", "RESULT"}:
         return
     chunk = world.chunk(change.job, change.chunk)
@@ -36,7 +36,7 @@ def values_are_fenced(world: World, change: Change) -> Iterator[str]:
 
 
 def intents_are_fenced(world: World, change: Change) -> Iterator[str]:
-    """I3, I11: only who has the chunk, in a living job, begins an effect."""
+    """I3, I11: only the owner of a chunk begins an effect, in a job that goes on."""
     if change.kind != "EFFECT" or change.new is None or not is_intent(world, change):
         return
     chunk = world.chunk(change.job, change.chunk)

@@ -33,7 +33,7 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What became of it, for the judges."""
+    """The outcome of a run, for the judges."""
 
     actors: Actors
     accounts: Accounts

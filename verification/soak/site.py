@@ -34,7 +34,7 @@ class Site:
     Attributes:
         folder: Holds all logs, the ledger, and what was recorded.
         environment: What the product's processes see: AWS behind the faults.
-        calm: The same, without the faults, for whoever watches.
+        calm: The same without faults, for the observing processes.
     """
 
     folder: Path

@@ -78,7 +78,7 @@ async def unaccounted(
     if told != listed:
         said.append(f"{job.ref.job}: the certificate names {len(told)} chunks")
     if set(by_status) - listed:
-        said.append(f"{job.ref.job} has chunks that nobody submitted")
+        said.append(f"{job.ref.job} has chunks that its manifest does not list")
     return listed - known, said
 
 
@@ -87,7 +87,7 @@ def odd_letters(
 ) -> Iterator[str]:
     """Yield what does not fit: a dead chunk has one letter that was not redriven.
 
-    It is open, or somebody gave the chunk up. The join has no status here.
+    It is open, or an operator discarded it. The join has no status here.
     """
     kept = Counter(r.chunk for r in rows if r.state != REDRIVEN)
     for chunk, status in by_status.items():

@@ -23,9 +23,9 @@ class Takeover:
 
 
 def takeovers(changes: Iterable[Change], deaths: Iterable[Death]) -> list[Takeover]:
-    """Return what became of every chunk of a killed worker, if it was claimed.
+    """Return the takeover of each chunk of a killed worker, if it was claimed.
 
-    One that was cancelled meanwhile is nobody's to take over.
+    No worker takes over a chunk that was cancelled meanwhile.
     """
     histories: dict[tuple[str, int], list[Change]] = defaultdict(list)
     hands: dict[str, set[tuple[str, int]]] = defaultdict(set)

@@ -25,7 +25,7 @@ from piecework_orchestrator.demo import processes
 from piecework_orchestrator.demo.processes import ChildProcess
 
 LOOPBACK = "127.0.0.1"
-#: Of a hundred entries of a batch, so many fail alone.
+#: In 100 entries of batches, this many fail alone.
 SPOILT = 2
 HOP = {"host", "content-length", "transfer-encoding", "connection"}
 BATCHES = {"SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"}

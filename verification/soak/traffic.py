@@ -83,7 +83,7 @@ class Traffic:
     async def command(self, *words: str, may: bool = False) -> bool:
         """Run a command until it goes through; a person would ask again, too.
 
-        `may`: it is no failure if it is refused.
+        `may`: the command may be refused.
         """
         for _ in range(TRIES):
             child = self._start(words)

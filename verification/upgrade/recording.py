@@ -2,9 +2,9 @@
 
     pytest verification/upgrade/recording.py
 
-It is no part of the suite: its name is not that of a test. The record holds a job that
-has ended, and one whose worker was killed: chunks that succeeded, wait, died, were
-compensated, and were running.
+It is not a part of the suite: its name is not that of a test. The record holds a job
+that has ended, and a job of which a worker was killed: chunks that succeeded, wait,
+died, were compensated, and were running.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ ACCOUNT = "111122223333"
 REGION = "eu-west-1"
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0123abcd-0000-1111-2222-0123456789ab"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/somebody"
-#: What somebody might give; parameters that are not here keep their defaults.
+#: What an operator might give; parameters that are not here keep their defaults.
 GIVEN: dict[str, Any] = {
     "AccessLogBucket": "logs-of-the-account",
     "AlarmTenant": "acme",
@@ -56,7 +56,7 @@ def variants(template: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def default(name: str, declared: dict[str, Any]) -> Any:
-    """Return the default, or what somebody has to give."""
+    """Return the default, or what an operator has to give."""
     if "Default" not in declared:
         return GIVEN.get(name, name)
     value = declared["Default"]

@@ -35,7 +35,7 @@ class Templates:
         self._rendered: dict[str, list[Stack]] = {}
 
     def stacks(self, *names: str) -> list[Stack]:
-        """Return every variant of the named templates; of all, if none is named."""
+        """Return every variant of the named templates; of all, if no name is given."""
         return [s for name in names or sorted(self.parsed) for s in self._of(name)]
 
     def default(self, name: str) -> Stack:

@@ -4,7 +4,7 @@
 
 Each RUN of the first stage is carried out as it stands, on a root filesystem of its
 own: two environments, the dependencies by their hashes, the wheel, the compilation.
-Then worker, reconciler and command do a job in what came of it, as the image's user.
+Then worker, reconciler and command do a job in the result, as the image's user.
 Not carried out: the second stage's RUN, which is about the base image's own files.
 """
 

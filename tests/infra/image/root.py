@@ -27,7 +27,7 @@ UNPRIVILEGED = (
     "--inh-caps=-all",
     "--bounding-set=-all",
     "--no-new-privs",
-    # Whoever changes its user forgets this; without it a test leaves processes behind.
+    # A change of the user drops this; without it a test leaves processes behind.
     "--pdeathsig=KILL",
 )
 

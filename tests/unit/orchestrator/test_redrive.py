@@ -48,7 +48,7 @@ def deployment() -> Deployment:
 
 @pytest.fixture
 def reopened(monkeypatch: pytest.MonkeyPatch) -> list[list[ReopenRequest]]:
-    """Return the chunks that would be reopened; none is."""
+    """Return the chunks that would be reopened; the fake reopens no chunk."""
     reopened: list[list[ReopenRequest]] = []
 
     async def reopen(

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-# A busy machine is no failure: what takes long is not what these tests are about.
+# A busy machine is not a failure: these tests are not about durations.
 settings.register_profile("steady", deadline=None)
 settings.load_profile("steady")

@@ -71,7 +71,7 @@ class NoBacklogs:
 
 
 class Lowest(Random):
-    """Always draws the lowest number, so that a jittered wait is none."""
+    """Always draws the lowest number, so that a jittered wait has no length."""
 
     def uniform(self, a: float, b: float) -> float:
         del b

@@ -1,4 +1,4 @@
-"""Work in made-up time."""
+"""Work in virtual time."""
 
 from __future__ import annotations
 

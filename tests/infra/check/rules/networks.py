@@ -1,4 +1,4 @@
-"""Networks: nobody calls in, tasks call out over TLS, AWS is reached privately."""
+"""Networks: no process calls in, tasks call out over TLS, AWS is reached privately."""
 
 from __future__ import annotations
 

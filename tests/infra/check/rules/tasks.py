@@ -289,7 +289,7 @@ RULES: dict[str, Rule] = {
     "a version that does not start is rolled back": settings(
         SERVICE, {"DeploymentConfiguration.DeploymentCircuitBreaker": ROLLBACK}
     ),
-    "nobody opens a shell in a task": settings(
+    "no operator opens a shell in a task": settings(
         SERVICE, {"EnableExecuteCommand": False}
     ),
     "the cost of a task has tags": settings(

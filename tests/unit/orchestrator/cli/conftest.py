@@ -58,7 +58,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
 
 @pytest.fixture
 def redriven(monkeypatch: pytest.MonkeyPatch) -> list[RedriveRequest]:
-    """Return the requested redrives; none is executed."""
+    """Return the requested redrives; the fake executes nothing."""
     requests: list[RedriveRequest] = []
 
     async def redrive(_: object, one: RedriveRequest) -> tuple[int, int]:

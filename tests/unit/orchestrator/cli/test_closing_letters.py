@@ -39,7 +39,7 @@ def letters(deployment: Deployment) -> None:
 
 @pytest.fixture
 def discarded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int], Closing]]:
-    """Return the requested discards; none is executed."""
+    """Return the requested discards; the fake executes nothing."""
     requests: list[tuple[str, list[int], Closing]] = []
 
     async def discard(

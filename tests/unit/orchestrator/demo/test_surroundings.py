@@ -34,7 +34,7 @@ def test_the_environment_contains_none_of_the_users_aws_settings(
         "PATH": "/bin",
     } == kept
     assert os.devnull == seen["AWS_CONFIG_FILE"]
-    assert "aws" == find_endpoint(seen, tmp_path).source  # none is up in that folder
+    assert "aws" == find_endpoint(seen, tmp_path).source  # no emulator there
 
 
 def test_the_demo_settings_are_valid(tmp_path: Path) -> None:

@@ -208,11 +208,11 @@ def test_shares_of_busy_time_add_up_to_it() -> None:
     first = time.start("a")
     now[0] += 4
     second, third = time.start("b"), time.start("b")
-    now[0] += 6  # three in hand
+    now[0] += 6  # three in progress
     assert 6.0 == time.stop("a", first)
-    now[0] += 2  # two in hand
+    now[0] += 2  # two in progress
     shares = [time.stop("b", second), time.stop("b", third)]
-    now[0] += 50  # nothing in hand
+    now[0] += 50  # no chunk in progress
     time.stop("b", time.start("b"))
 
     assert [3.0, 3.0] == shares

@@ -197,7 +197,7 @@ def test_a_job_that_moves_or_was_just_resumed_is_not_held_up(name: str) -> None:
     # Its last chunk ended, and its worker has not claimed the next one.
     open_ = replace(whole.open, times=ChunkTimes(1, [(whole.now - 60, whole.now - 5)]))
     assert codes_of(replace(whole, open=open_)) == ["job.progressing"]
-    # Its chunks may run in groups of which none is in the sample.
+    # Its chunks may run in groups that are not in the sample.
     sample = replace(whole.open, share=0.5)
     assert "job.progressing" not in codes_of(replace(whole, open=sample))
     begun = replace(sample, full_groups=[0])

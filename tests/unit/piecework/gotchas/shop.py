@@ -36,7 +36,7 @@ class Shop:
 
 
 class Client(Protocol):
-    """Whatever asks the shop in somebody's name."""
+    """A client that asks the shop in a customer's name."""
 
     async def do(self, user: str, task: str, operation: str, **order: Any) -> str: ...
 

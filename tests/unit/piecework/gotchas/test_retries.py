@@ -22,7 +22,7 @@ from tests.unit.piecework.retrying import Call
 
 Check = Callable[[Retrier], Awaitable[None]]
 
-NEVER = 60  # failures: more than anybody's attempts
+NEVER = 60  # failures: more than any caller's attempts
 
 
 class HTTPStatusError(Exception):

@@ -1,4 +1,4 @@
-"""Equal calls at the same time, and calls that are cut off; in made-up time."""
+"""Equal calls at the same time, and calls that are cut off; in virtual time."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_duplicate_does_not_wait_for_ever() -> None:
 
 
 class Away(MemoryIdempotency):
-    """Cannot be reached: from the start, or when something is to be written down."""
+    """Cannot be reached: from the start, or when a record must be written."""
 
     def __init__(self, verb: str) -> None:
         super().__init__()

@@ -269,7 +269,7 @@ async def test_a_child_receives_all_that_a_stage_may_ask_for(
 async def test_a_child_with_a_closed_channel_runs_no_stage() -> None:
     ours, theirs = socket.socketpair()
     channel = await open_channel(ours)
-    process = SimpleNamespace(returncode=None)  # nobody has told us of its death yet
+    process = SimpleNamespace(returncode=None)  # its death is not known yet
     child = Child(process, channel, None)  # type: ignore[arg-type]
     assert child.alive
 

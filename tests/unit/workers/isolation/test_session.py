@@ -272,7 +272,7 @@ async def test_a_loop_that_cuts_off_all_its_tasks_at_once_comes_to_its_end() -> 
         _, late = await asyncio.wait([running], timeout=1)
         session.attempts.abandon_all(
             "is not waited for"
-        )  # whoever waits still may go now
+        )  # a task that still waits may go now
         assert not late
 
 

@@ -37,7 +37,7 @@ def answer(
 
 @dataclass(frozen=True)
 class Sent:
-    """A request, whoever sent it."""
+    """A request of either transport."""
 
     url: str
     headers: Mapping[str, str]
@@ -113,7 +113,7 @@ class Both:
     async def ask(
         self, name: str, answers: Sequence[Answer | BotoCoreError], **params: Any
     ) -> tuple[Told, Told]:
-        """Ask both the same, and return what came of it: the SDK's, the thin one's."""
+        """Ask both the same, and return both outcomes: the SDK's, the thin one's."""
         wires = Wire(answers), Wire(answers)
         heard = Heard(), Heard()
         events = self.sdk.meta.events

@@ -172,7 +172,7 @@ async def test_a_request_that_is_cancelled_at_any_step_leaves_nothing_open() -> 
             left = [each for each in send.connections._all if each.usable]
 
             assert left == send.connections._idle[send.route.host, send.route.port]
-    gc.collect()  # a socket that nobody closed fails the test here
+    gc.collect()  # an open socket fails the test here
 
 
 async def test_a_client_that_was_closed_opens_no_connection() -> None:

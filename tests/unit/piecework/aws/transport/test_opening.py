@@ -212,4 +212,4 @@ async def test_what_is_not_hot_is_the_sdks_own() -> None:
         assert found.describe_table == pair.sdk.describe_table
         assert found.meta is pair.sdk.meta
         with pytest.raises(AttributeError):
-            found.receive_message  # noqa: B018 -- that there is none is the point
+            found.receive_message  # noqa: B018 -- its absence is the point

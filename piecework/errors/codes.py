@@ -409,9 +409,9 @@ ROWS: Final = (
     Code(
         "runtime.answer.invalid",
         PERMANENT,
-        "The stored answer of a question does not match the model of its stage: a "
-        "deployment has changed the model, or the answer was checked by the stored "
-        "schema alone, which has no validators of yours.",
+        "The stored answer of a question does not match the model of its stage. A "
+        "deployment has changed the model, or only the stored schema has checked the "
+        "answer. That schema has none of your validators.",
         f"Run {REDRIVE}: the question is asked again, unless a model is deployed that "
         "accepts the stored answer.",
     ),
@@ -424,8 +424,8 @@ ROWS: Final = (
     Code(
         "runtime.breaker.open",
         TRANSIENT,
-        "A call was not made because the circuit breaker of its dependency is "
-        "open: too many of the fleet's calls to it failed.",
+        "Too many of the fleet's calls to a dependency failed. Its circuit breaker is "
+        "open, so a call was not made.",
         "Wait: the chunk is deferred without spending an attempt, for "
         "`PIECEWORK_MAX_DEFERRED_S` at most. `piecework jobs show JOB` shows until "
         "when.",
@@ -441,8 +441,8 @@ ROWS: Final = (
     Code(
         "runtime.budget.retry_exhausted",
         TRANSIENT,
-        "A failed call was not retried: too many calls to its dependency fail, so the "
-        "retry budget of the worker for it is used up.",
+        "A failed call was not retried, because too many calls to its dependency fail. "
+        "They have used up the worker's retry budget for it.",
         "Wait: the chunk is retried later. The message names the dependency and its "
         "last failure: `piecework chunks show JOB CHUNK`.",
     ),
@@ -456,31 +456,32 @@ ROWS: Final = (
     Code(
         "runtime.budget.reserved",
         TRANSIENT,
-        "A call was not made for as long as the worker may wait: calls in flight had "
-        "reserved the rest of the budget, or a join found it spent.",
+        "A call found no room in the budget of its job for as long as the worker may "
+        "wait. Calls in flight had reserved the rest, or a join found it spent.",
         "The chunk is deferred without spending an attempt; a join waits until "
         "`piecework jobs set-budget JOB` raises the budget.",
     ),
     Code(
         "runtime.budget.day_reserved",
         TRANSIENT,
-        "The same for the daily budget of the tenant.",
+        "A call found no room in the daily budget of its tenant for as long as the "
+        "worker may wait.",
         "The chunk is deferred without spending an attempt, a join until the next day "
         "begins in UTC. `piecework budgets set TENANT` raises the budget.",
     ),
     Code(
         "runtime.budget.no_price",
         PERMANENT,
-        "The job has a budget in dollars, and a dependency declares no price of a "
-        "call, so it was not made.",
+        "The job has a budget in dollars. A dependency declares no price of a call, so "
+        "it was not made.",
         "Declare `Model(…, price=…)` or `Dependency(…, estimate_usd=…)`, deploy the "
         f"workers, then run {REDRIVE}.",
     ),
     Code(
         "runtime.quota.exhausted",
         TRANSIENT,
-        "A call was not made because the limits of its dependency had no quota for it "
-        "for as long as the worker may wait.",
+        "The limits of a dependency had no quota for a call for as long as the worker "
+        "may wait.",
         "Wait: the chunk is deferred without spending an attempt. `piecework limits "
         "list` shows the limits; `piecework limits set` changes them.",
     ),
@@ -625,8 +626,8 @@ ROWS: Final = (
     Code(
         "runtime.stage.not_found",
         PERMANENT,
-        "This pipeline does not have the current stage of the chunk, and no "
-        "worker with that stage took the chunk in time.",
+        "This pipeline does not have the current stage of the chunk. No worker with "
+        "that stage took the chunk in time.",
         f"Deploy a pipeline with the old stage name, then run {REDRIVE}.",
     ),
     Code(
@@ -903,8 +904,8 @@ ROWS: Final = (
     Code(
         "pipeline.call.indistinct",
         PERMANENT,
-        "A call of a lambda, of a function in a function, or of a method of an object: "
-        "its key could not tell it from another. Nothing was sent.",
+        "A stage called a lambda, a function in a function, or a method of an object. "
+        "The key of the call could not tell it from another. Nothing was sent.",
         "Move the function to the top of its module, and pass what it needs as "
         'arguments; or declare a name: `@named_call("us.pay")`, or '
         f'`pay = named_call("us.pay")(us.pay)`. Then run {REDRIVE}.',
@@ -955,8 +956,8 @@ ROWS: Final = (
     Code(
         "pipeline.wait.invalid",
         PERMANENT,
-        "A stage asks a question that cannot be asked: a compensation waits, a step is "
-        "not before the end of its time, or text, model or default do not fit.",
+        "A stage asks a question that cannot be asked. A compensation waits, or a step "
+        "is not before the end of its time. Or text, model or default do not fit.",
         "Correct the arguments of `ctx.wait_for`, or move it into a stage.",
     ),
     # submit
@@ -1195,8 +1196,8 @@ ROWS: Final = (
     Code(
         "redrive.compensation.unknown",
         PERMANENT,
-        "The compensation of a dead chunk cannot run again: the chunk died before it "
-        "began, for example because its payload could not be read.",
+        "The compensation of a dead chunk cannot run again. The chunk died before its "
+        "compensation began, for example because its payload could not be read.",
         "Undo the effects by hand, then run `piecework dlq compensate --job JOB "
         "--chunk N --outcome compensated --reason WHY`.",
     ),
@@ -1217,14 +1218,14 @@ ROWS: Final = (
     Code(
         "idempotency.key.in_progress",
         TRANSIENT,
-        "The same operation is in progress in another call.",
+        "An equal operation is in progress in another call.",
         "Repeat the call after `retry_after` seconds. The operation is not "
         "executed twice. In a pipeline the chunk is deferred, and no attempt is spent.",
     ),
     Code(
         "idempotency.key.mismatch",
         PERMANENT,
-        "The same key or number was used before with other arguments.",
+        "The key or number was used before with other arguments.",
         "Use another key or number for another operation. Repeat an operation "
         "with its own arguments.",
     ),
@@ -1511,7 +1512,7 @@ ROWS: Final = (
     Code(
         "approval.link.invalid",
         PERMANENT,
-        "The link was not made with this secret, or it was changed; or the secret or "
+        "The link was not made with this secret, or it was changed. Or the secret or "
         "the address of the endpoint cannot be used.",
         "Use the link as it was sent. An endpoint needs a secret of at least 32 "
         "characters and an address http(s)://HOST/PATH.",

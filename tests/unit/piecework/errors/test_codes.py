@@ -48,6 +48,9 @@ def test_every_row_is_well_formed_and_says_why_and_what_to_do(code: str) -> None
 
     assert is_well_formed(code)
     assert row.cause.endswith(".")
+    # `explain-code` prints one row alone.
+    assert not row.cause.startswith("The same")
+    assert all(len(told.split()) <= 20 for told in row.cause.split(". "))
     assert row.recovery.rstrip("`").endswith(".")
     assert "{" not in row.cause + row.recovery
 

@@ -109,16 +109,16 @@ def declare(
 def default_text(
     name: str, model: type[BaseModel], default: BaseModel | None
 ) -> str | None:
-    """Return the default as JSON.
+    """Return the default as JSON; None: there is none.
 
     Raises:
         UsageError: `pipeline.wait.invalid`.
     """
+    if default is None:
+        return None
     with contextlib.suppress(ValueError):
-        if default is None or isinstance(default, model):
-            return (
-                default if default is None else write_payload(default, by_alias=False)
-            )
+        if isinstance(default, model):
+            return write_payload(default, by_alias=False)
     raise invalid(f"the default of {name!r} does not fit {model.__name__}")
 
 

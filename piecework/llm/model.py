@@ -220,10 +220,10 @@ class Model:
         )
         try:
             said = await self.caller(request)
-        except TransientError as malformed:
-            found = malformed.facts.get("answer")
+        except TransientError as failed:
+            found = failed.facts.get("answer")
             if isinstance(found, ModelAnswer) and (found.tokens_in or found.tokens_out):
-                self._paid(malformed, found)
+                self._paid(failed, found)
             raise
         answer = ModelAnswer(said) if isinstance(said, str) else said
         if not isinstance(answer, ModelAnswer):

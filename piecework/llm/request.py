@@ -104,7 +104,7 @@ class ModelAnswer:
 ModelCaller: TypeAlias = Callable[[ModelRequest], Awaitable[ModelAnswer | str]]
 
 
-def malformed_answer(provider: str, error: Exception, found: ModelAnswer) -> StageError:
+def malformed_answer(name: str, error: Exception, found: ModelAnswer) -> TransientError:
     """Return the error of an answer without a message; `found`: its tokens."""
-    message = f"The answer of {provider} has no message ({type(error).__name__})."
+    message = f"The answer of {name} has no message ({type(error).__name__})."
     return TransientError(message, code="llm.http.malformed_body", answer=found)

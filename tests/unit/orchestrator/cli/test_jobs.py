@@ -11,6 +11,7 @@ from piecework.client import JobHandle
 from piecework.domain.model import JobRef
 from piecework.domain.outcome import ANSWER
 from piecework.errors import StoreError
+from piecework.explain import situation
 from piecework_orchestrator import cancel as cancelling
 from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.views.jobs import cancel_text, duration_text
@@ -237,7 +238,7 @@ def test_a_status_reason_is_shown_until_the_job_ends(
 
 
 def test_a_status_reason_is_over_once_a_worker_has_the_pipeline(
-    run: Run, deployment: Deployment
+    run: Run, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = {"status_reason": "w1 has no toy", "status_reason_at": SETTLED}
     noted["status_reason_code"] = "runtime.pipeline.unknown"
@@ -247,6 +248,12 @@ def test_a_status_reason_is_over_once_a_worker_has_the_pipeline(
     shown = run("jobs", "show", "a").stdout
     assert "runtime.pipeline.unknown" not in shown
     assert "piecework jobs watch a" in shown
+    # A role of one tenant cannot read whether a worker has it.
+    denied = AsyncMock(side_effect=StoreError("denied", code=situation.ACCESS_DENIED))
+    monkeypatch.setattr(situation, "read_reports", denied)
+    shown = run("jobs", "show", "a").stdout
+    assert "runtime.pipeline.unknown: w1 has no toy" in shown
+    assert "piecework worker --pipelines MODULE" in shown
 
 
 def test_a_retry_of_the_join_alone_says_so(

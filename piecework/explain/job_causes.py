@@ -171,13 +171,15 @@ def about_to_continue(view: View) -> Iterator[Finding]:
 def letters_open(view: View) -> Iterator[Finding]:
     """Find open dead letters."""
     letters, ended = view.at.letters, view.at.job.status.ended
-    if letters.number or not letters.complete:
-        name = "dead_letters.left" if ended and letters.number else "dead_letters.open"
+    if letters.number:
+        name = "dead_letters.left" if ended else "dead_letters.open"
         few = "" if letters.complete else "At least "
         noun = "dead letter is" if letters.number == 1 else "dead letters are"
         message = f"{few}{letters.number} {noun} open."
         if not letters.complete:
-            message += " Later ones, and damaged ones, were not read."
+            message += " Later ones were not read."
+        if letters.damaged:
+            message += f" Damaged ones among them: {letters.damaged}."
         if letters.in_doubt:
             job = view.at.job.ref.job
             message += (

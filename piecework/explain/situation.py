@@ -28,7 +28,7 @@ from piecework.explain.finish_time import (
 from piecework.reading import Reading
 from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.completion import Tallies, chunks_of_group, read_chunk
-from piecework.store.dead_letters import OPEN, read_letter
+from piecework.store.dead_letters import is_open, keys_stopped_by, read_letter
 from piecework.store.outbox import webhooks_of
 from piecework.store.workers import read_reports
 
@@ -90,11 +90,13 @@ class OpenLetters:
     """The open dead letters of a job, up to `MAX_LETTERS`.
 
     Attributes:
+        number: Those that can be read, and the damaged ones.
         complete: Whether all letters of the job were read.
         since: When the first of them was written, ISO 8601.
         stopped_keys: The order keys that they stop.
         climbs: The ladders of those whose next rung is ahead.
         in_doubt: How many died of an effect in doubt.
+        damaged: How many have attributes that cannot be read.
     """
 
     number: int = 0
@@ -103,6 +105,7 @@ class OpenLetters:
     stopped_keys: frozenset[str] = frozenset()
     climbs: Sequence[Climb] = ()
     in_doubt: int = 0
+    damaged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,15 +264,16 @@ async def read_letters(rt: Reading, job: Job) -> OpenLetters:
     """Return how many dead letters of a job are open; one request."""
     items = await rt.dead_letters.first(job.ref.pk, MAX_LETTERS + 1)
     damaged: list[ChunkRef] = []
-    letters = [read_letter(item, damaged) for item in items]
-    open_ = [each for each in letters if each is not None and each.state == OPEN]
+    letters = [read_letter(item, damaged) for item in filter(is_open, items)]
+    open_ = list(filter(None, letters))
     return OpenLetters(
-        len(open_),
-        len(items) <= MAX_LETTERS and not damaged,
+        len(open_) + len(damaged),
+        len(items) <= MAX_LETTERS,
         min((letter.dead_lettered_at for letter in open_), default=""),
-        frozenset({letter.order_key for letter in open_} - {""}),
+        keys_stopped_by(items),
         [climb for climb in map(Climb.of, open_) if climb is not None],
         sum(letter.error_code == EFFECT_IN_DOUBT for letter in open_),
+        len(damaged),
     )
 
 

@@ -10,7 +10,7 @@ OPEN -> DISCARDED
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -177,9 +177,8 @@ class DeadLetters:
         """Return the order keys of a job that an open dead letter stops."""
         if not job.is_ordered:
             return frozenset()
-        letters = [letter async for letter in self.of_job(job.ref, [])]
-        open_ = {letter.order_key for letter in letters if letter.state == OPEN}
-        return frozenset(open_ - {""})
+        found = self.table.query(job.ref.pk, any_version=True)
+        return keys_stopped_by([item async for item in found])
 
     def redrive_actions(
         self,
@@ -349,6 +348,20 @@ def open_letter_key(ref: ChunkRef, gen: int, dead_lettered_at: str) -> tuple[str
     """Return partition and sort key of the mark of a dead letter."""
     sk = keys.open_letter_sk(dead_lettered_at, ref.job, ref.chunk, gen)
     return keys.open_letters_pk(ref.tenant), sk
+
+
+def is_open(item: Mapping[str, Any]) -> bool:
+    """Return whether no operator has closed a dead letter, which may be damaged."""
+    return item.get("state") not in (REDRIVEN, DISCARDED)
+
+
+def keys_stopped_by(items: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the order keys that open ones of these dead letters stop.
+
+    A damaged dead letter stops its key, too: its later chunks wait for an operator.
+    """
+    open_ = {read_optional_text(item, "order_key") for item in filter(is_open, items)}
+    return frozenset(filter(None, open_))
 
 
 def read_letter(

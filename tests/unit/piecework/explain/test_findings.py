@@ -9,18 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from piecework.domain.keys import JOIN_CHUNK
+from piecework.domain.keys import JOIN_CHUNK, dead_letter_sk
 from piecework.domain.model import ChunkStatus, iso
 from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
 from piecework.explain.causes import find
 from piecework.explain.findings import FINDINGS
 from piecework.explain.finish_time import ChunkTimes
-from piecework.explain.situation import (
-    Situation,
-    read_situation,
-    spread,
-)
+from piecework.explain.situation import OpenLetters, Situation, read_situation, spread
 from piecework.explain.waiting import wait_of
 from piecework.resilience.retry import BUDGET_CODE
 from piecework.store.breakers import FleetRecord
@@ -34,6 +30,7 @@ from verification.drill.exercises import (
     Act,
     Exercise,
     deferred,
+    in_order,
     runs,
 )
 from verification.drill.fleet import Fleet, exercise
@@ -238,6 +235,30 @@ def test_a_join_needs_no_slot_of_its_tenant() -> None:
     facts = {"status": "FINALIZING", "finalizing_at": iso(whole.now)}
     joining = replace(whole, open=replace(whole.open, chunks=[]), join=join)
     assert codes_of(joining, **facts) == ["job.progressing"]
+
+
+def test_an_ended_job_with_closed_letters_has_ended() -> None:
+    whole = named("ended")
+    many = replace(whole, letters=OpenLetters(0, complete=False))
+    assert codes_of(many) == ["job.ended"]
+    first = find(replace(whole, letters=OpenLetters(2, complete=False)))[0]
+    assert first.kind.code == "dead_letters.left"
+    assert first.message[:34] == "At least 2 dead letters are open. "
+
+
+def test_a_damaged_dead_letter_stops_its_key() -> None:
+    async def act(fleet: Fleet) -> tuple[Situation, list[Document]]:
+        await in_order(fleet, "refused", "quick")
+        job = await fleet.job()
+        letters, key = fleet.rt.dead_letters, (job.ref.pk, dead_letter_sk(0, 1))
+        await letters.update(letters.action("Update", *key, update="REMOVE error_code"))
+        shown = [each async for each in read_chunks(fleet.rt, job, None)]
+        return await read_situation(fleet.rt, job), shown
+
+    whole, chunks = exercise(act)
+    assert codes_of(whole) == ["order.stopped", "dead_letters.open"]
+    assert find(whole)[1].message.endswith("open. Damaged ones among them: 1.")
+    assert chunks[1]["wait"]["reason"] == "order_stopped"
 
 
 def test_each_waiting_chunk_says_for_what_it_waits() -> None:

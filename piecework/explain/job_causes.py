@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from piecework.domain import keys
-from piecework.domain.budget import NO_CAP
+from piecework.domain.budget import NO_CAP, Cap
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S, PauseCode
 from piecework.domain.ladder import Climb
-from piecework.domain.model import ChunkStatus, JobStatus, moment
+from piecework.domain.model import ChunkStatus, JobStatus, iso, moment
 from piecework.explain.findings import Finding
 from piecework.explain.view import NAMED, View
 from piecework.explain.waiting import wait_of
@@ -105,12 +105,13 @@ def join_open(view: View) -> Iterator[Finding]:
         yield view.finding("join.failed", message, 1, since=join.settled_at)
     wait = wait_of(join, view.at.now)
     if join_lacks(view, RESERVED_CODE):
-        message, unit = "The join waits: the budget is spent.", job.budget.unit
+        message, unit = "The join waits: the budget is spent.", unit_of(job.budget)
         yield view.finding("job.budget_spent", message, 1, unit=unit)
     elif join_lacks(view, DAY_RESERVED_CODE):
         message, tenant = "The join waits: the daily budget is spent.", job.ref.tenant
-        caps, until = view.at.fleet and view.at.fleet.daily_caps, next_day(view.at.now)
-        named = {"tenant": tenant, "unit": (caps or {}).get(tenant, NO_CAP).unit}
+        caps = view.at.fleet.daily_caps if view.at.fleet else {}
+        named = {"tenant": tenant, "unit": unit_of(caps.get(tenant, NO_CAP), "daily")}
+        until = next_day(view.at.now)
         yield view.finding("tenant.budget_spent", message, 1, until=until, **named)
     elif wait is not None and wait.question:
         message = f"The join waits for the answer of a person: {wait.question}."
@@ -122,9 +123,27 @@ def join_open(view: View) -> Iterator[Finding]:
 
 
 def join_lacks(view: View, *codes: str) -> bool:
-    """Return whether a spent budget stops the join, which no pause can show."""
+    """Return whether a spent budget stops the join, which no pause can show.
+
+    The end of its last claim tells it. A join that runs waits for room in its worker,
+    but no longer than a call may.
+    """
     join = view.at.join
-    return join is not None and not join.status.terminal and join.error_code in codes
+    if join is None or join.status.terminal:
+        return False
+    longest = iso(view.at.now - view.at.quota_wait_s)
+    waits = join.status is not ChunkStatus.RUNNING or join.claimed_at > longest
+    return waits and any(each.get("code") in codes for each in join.history[-1:])
+
+
+def unit_of(cap: Cap, option: str = "budget") -> str:
+    """Return the unit in which a command raises a cap.
+
+    The failure of a join does not say what is spent. So the command has both units if
+    the cap has both, or if it is unknown.
+    """
+    has_one = (cap.tokens is None) is not (cap.nano_usd is None)
+    return cap.unit if has_one else f"usd N --{option}-tokens"
 
 
 def cancel_unfinished(view: View) -> Iterator[Finding]:

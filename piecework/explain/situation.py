@@ -119,6 +119,7 @@ class Situation:
         workers: The last reports of all workers; None: cannot be read.
         webhooks: The webhooks of the tenant; None: cannot be read.
         lease_s: The seconds of a lease, if its worker does not report them.
+        quota_wait_s: The seconds for which a call waits in its worker at most.
     """
 
     now: float
@@ -131,6 +132,7 @@ class Situation:
     workers: Sequence[WorkerRow] | None = None
     webhooks: Sequence[Webhook] | None = None
     lease_s: float = 60.0
+    quota_wait_s: float = 300.0
 
 
 async def read_situation(
@@ -161,6 +163,7 @@ async def read_situation(
         workers=workers,
         webhooks=hooks,
         lease_s=rt.settings.lease_s,
+        quota_wait_s=rt.settings.quota_wait_s,
     )
 
 

@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from piecework.domain.budget import Cap
 from piecework.domain.keys import JOIN_CHUNK, dead_letter_sk
 from piecework.domain.model import ChunkStatus, iso
+from piecework.domain.outcome import ANSWER
 from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
 from piecework.explain.causes import find
@@ -18,6 +20,7 @@ from piecework.explain.findings import FINDINGS
 from piecework.explain.finish_time import ChunkTimes
 from piecework.explain.situation import OpenLetters, Situation, read_situation, spread
 from piecework.explain.waiting import wait_of
+from piecework.resilience.budget import DAY_RESERVED_CODE
 from piecework.resilience.retry import BUDGET_CODE
 from piecework.store.breakers import FleetRecord
 from piecework_orchestrator.chunk_documents import read_chunks
@@ -235,6 +238,41 @@ def test_a_join_needs_no_slot_of_its_tenant() -> None:
     facts = {"status": "FINALIZING", "finalizing_at": iso(whole.now)}
     joining = replace(whole, open=replace(whole.open, chunks=[]), join=join)
     assert codes_of(joining, **facts) == ["job.progressing"]
+
+
+def lacking(*later: str, claimed_s: float = 0.0, **facts: str) -> Situation:
+    """Return a join that the daily budget stopped; `later`: how its next claims ended.
+
+    `claimed_s`: how long ago it was claimed again; 0: it waits.
+    """
+    whole = named("join waits")
+    assert whole.join is not None
+    ends = [{"code": DAY_RESERVED_CODE}, *({"end": each} for each in later)]
+    facts |= {"error_code": DAY_RESERVED_CODE, "claimed_at": iso(whole.now - claimed_s)}
+    facts["claim_expires_at"] = iso(whole.now + whole.lease_s)
+    item = {**whole.join.item, **facts, "history": ends}
+    status = ChunkStatus.RUNNING if claimed_s else ChunkStatus.WAITING
+    return replace(whole, join=replace(whole.join, status=status, item=item))
+
+
+def test_a_join_lacks_its_budget_until_it_waits_for_another_thing() -> None:
+    for here in (lacking(), lacking(claimed_s=60.0)):
+        assert codes_of(here) == ["tenant.budget_spent"]
+    asks = lacking("asking", blocked_on=ANSWER, question="approval")
+    assert codes_of(asks) == ["answer.waiting"]
+    # No call waits for room as long as that, so the budget was raised.
+    for here in (lacking(claimed_s=900.0), lacking("asking", claimed_s=60.0)):
+        assert codes_of(here) == ["job.progressing"]
+
+
+def test_a_spent_budget_is_raised_in_each_unit_that_it_may_have() -> None:
+    whole, both = lacking(), "--daily-usd N --daily-tokens N"
+    assert whole.fleet is not None
+    caps = {Cap(9): "--daily-tokens N", Cap(None, 9): "--daily-usd N", Cap(9, 9): both}
+    for cap, options in {None: both, **caps}.items():
+        fleet = cap and replace(whole.fleet, daily_caps={"default": cap})
+        first = find(replace(whole, fleet=fleet))[0]
+        assert first.command == f"piecework budgets set default {options}"
 
 
 def test_an_ended_job_with_closed_letters_has_ended() -> None:

@@ -228,10 +228,8 @@ def webhooks_failed(view: View) -> Iterator[Finding]:
     for hook in view.at.webhooks or ():
         if hook.failed_at and hook.pipeline in ("", view.at.job.pipeline):
             message = f"Webhook {hook.name} did not accept an event: {hook.last_error}."
-            since = hook.failed_at
-            yield view.finding(
-                "webhook.failed", message, 0, since=since, webhook=hook.name
-            )
+            named = {"since": hook.failed_at, "webhook": hook.name}
+            yield view.finding("webhook.failed", message, 0, **named)
 
 
 def fleet_unreadable(view: View) -> Iterator[Finding]:

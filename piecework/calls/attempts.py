@@ -1,8 +1,7 @@
-"""Make the attempts of one call: in a call slot, within a timeout, with retries.
+"""Make the attempts of one call: admitted, within a timeout, with retries.
 
 attempt = look up the effect, if an earlier attempt may have caused it
-          -> pause gate -> budgets -> limits of the fleet -> call slot of the worker
-          -> intent of an effect -> circuit breaker -> the user's function
+          -> admission (`admission.py`) -> circuit breaker -> the user's function
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import (
     AbstractAsyncContextManager,
-    AsyncExitStack,
     nullcontext,
     suppress,
 )
@@ -23,30 +21,20 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from piecework import telemetry
+from piecework.calls.admission import Admission
 from piecework.calls.call import Call, CallAttempts, CallCounts
-from piecework.calls.fleet_breaker import BreakerRegistry
-from piecework.calls.fleet_budgets import JobBudgets, is_priced
-from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer, InFlight
 from piecework.calls.invoke import as_failure
-from piecework.calls.pause_gate import PauseGate
-from piecework.calls.usage import UsageReporter, estimated_tokens
-from piecework.dependency import Dependency, Usage, key_argument, outside_chunk
+from piecework.calls.usage import UsageReporter
+from piecework.dependency import Usage, key_argument, outside_chunk
 from piecework.domain.budget import Amount
 from piecework.errors import PermanentError, PieceworkError, TransientError
 from piecework.errors.classify import mark
 from piecework.resilience.breaker import (
     Health,
-    Permit,
-    Rejected,
-    breaker_open_error,
-    is_rate_limited,
 )
 from piecework.resilience.limits import (
-    Start,
-    dependency_paused_error,
     micros,
-    quota_exhausted_error,
 )
 from piecework.resilience.retry import (
     WAITS_FOR_THE_FLEET,
@@ -84,57 +72,31 @@ def plain_execution(call: Call, key: str) -> AbstractAsyncContextManager[None]:
 NOTHING: Final = nullcontext()
 
 
-@dataclass(frozen=True, slots=True)
-class HeldSlot:
-    """A call slot that a call has entered; `async with` only leaves it."""
-
-    slots: AbstractAsyncContextManager[None]
-
-    async def __aenter__(self) -> None:
-        """Do nothing."""
-
-    async def __aexit__(self, *_: object) -> None:
-        """Leave the call slot."""
-        await self.slots.__aexit__(None, None, None)
-
-
 @dataclass(slots=True)
 class Attempts:
     """Makes the attempts of one claim's calls.
 
     Attributes:
         retry_time: The delays that all calls of the claim share.
-        slots: The call slots of the whole worker.
+        admission: Lets an execution start within all limits.
         check_lease: Called right before each attempt. It raises if this worker does not
             own the claim any more, as after the whole process was frozen.
-        breakers: The breakers of the whole worker; None: calls have no breaker.
-        limits: The limits that the worker shares with the fleet; None: no limits. They
-            learn each rate limit that a dependency answers: a 429 or a throttle of AWS.
-            The circuit breaker does not count such an answer, and the retry of the call
-            waits at least for the Retry-After.
-        budgets: The budgets that the job spends from; None: it has none.
-        latest_start: Returns the loop time until which a call may wait for quota.
         retry_tokens: The retry tokens of the whole worker, by dependency.
         enforce_retry_budget: Whether a retry needs one of these retry tokens.
         usage: Reports each answer and what it cost.
         pacer: Spreads the start of the worker's calls over event loop rounds.
-        gate: Keeps calls from starting while the job is paused.
         execution: Surrounds the execution of a function; a test injects faults here.
         answered_level: The level of the event of an answered attempt.
     """
 
     retry_time: RetryTime
-    slots: AbstractAsyncContextManager[None]
+    admission: Admission
     rng: Random
     clock: Callable[[], float]
     log: structlog.stdlib.BoundLogger
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     progress: Callable[[], None] = lambda: None
     check_lease: Callable[[], None] = lambda: None
-    breakers: BreakerRegistry | None = None
-    limits: FleetLimits | None = None
-    budgets: JobBudgets | None = None
-    latest_start: Callable[[], float] = lambda: inf
     retry_tokens: defaultdict[str, RetryTokenBucket] = field(
         default_factory=new_token_buckets
     )
@@ -143,7 +105,6 @@ class Attempts:
     usage: UsageReporter = field(default_factory=UsageReporter)
     pacer: CallPacer = field(default_factory=CallPacer)
     execution: Execution = plain_execution
-    gate: PauseGate = field(default_factory=PauseGate)
     answered_level: Literal["debug", "info"] = "debug"
     in_flight: InFlight = field(init=False)
 
@@ -184,7 +145,7 @@ class Attempts:
                 attempts.retried += (end.envelope,)
                 self.counts.retried += 1
                 self.progress()
-                with self.gate.waiting():
+                with self.admission.gate.waiting():
                     await self.sleep(delay)
         finally:
             attempts.correct_budgets(Amount())
@@ -228,11 +189,11 @@ class Attempts:
         bound, key = lookup or call.copied(), attempts.sent_key
         execution = plain_execution if lookup else self.execution
         try:
-            held = await self._admit(attempts, is_lookup=lookup is not None)
+            held = await self.admission.admit(attempts, is_lookup=lookup is not None)
         except (PermanentError, TransientError) as error:
             return self._own(attempts, error)
         async with held:
-            permit = await self._request_permit(dependency, attempts.start)
+            permit = await self.admission.request_permit(dependency, attempts.start)
             if isinstance(permit, PieceworkError):
                 return self._own(attempts, permit)
             health, failure = Health.UNKNOWN, None  # cut off
@@ -245,8 +206,7 @@ class Attempts:
                     with outside_chunk():
                         answer = await bound(**key_argument(bound.func, key))
                 health = Health.SUCCESS
-                if self.limits is not None:
-                    self.limits.note_answer(dependency)
+                self.admission.note_answer(dependency)
                 return Answered(answer)
             except BaseException as raised:  # noqa: BLE001 -- the caller reads the end
                 # No local name for the error: its traceback has this frame.
@@ -255,142 +215,9 @@ class Attempts:
                     health = dependency.breaker.health(failure)
                 return Failed(failure, as_failure(raised))
             finally:
-                if self.breakers is not None and permit is not None:
-                    chunk = call.scope.chunk_name
-                    self.breakers.record_end(
-                        dependency, permit, health, failure, chunk=chunk
-                    )
-                    if permit.probe_until and health is Health.FAILURE:
-                        self.counts.probe_failure = failure
-                if self.limits is not None and failure and is_rate_limited(failure):
-                    seconds = failure.retry_after
-                    self.limits.note_refusal(dependency, started, seconds)
-
-    async def _admit(
-        self, attempts: CallAttempts, *, is_lookup: bool
-    ) -> AbstractAsyncContextManager[object]:
-        """Wait until an execution may start, and return what it holds until its end.
-
-        A call that waits for its start holds no call slot: other dependencies need it.
-        The intent of an effect is written after all waits: a worker that dies while its
-        call waits leaves no doubt. The breakers are read before it, so that the permit
-        needs no read between the start and the call. A start that is late then is not
-        used, and neither is one of a job that was paused meanwhile.
-
-        Raises:
-            PermanentError: `runtime.quota.call_too_large`, `runtime.budget.no_price`.
-            TransientError: `runtime.quota.exhausted`, `runtime.dependency.paused`,
-                `runtime.budget.reserved`, `runtime.budget.day_reserved`.
-        """
-        dependency, start = attempts.call.dependency, None
-        attempts.start = None
-        limiter = None if self.limits is None else self.limits.of(dependency)
-        with self.gate.waiting():
-            budgets = None if is_lookup else await self._binding_budgets(dependency)
-        if limiter is None and attempts.ledger is None and budgets is None:
-            return await self._admit_plain(dependency)
-        tokens = 0
-        if limiter is not None and limiter.limits.tokens_per_minute and not is_lookup:
-            tokens = estimated_tokens(dependency, attempts.call.bound)
-        latest = None
-        while True:
-            async with AsyncExitStack() as held:
-                with self.gate.waiting():
-                    await self.gate.wait()
-                    await self._refuse_paused(dependency)
-                    # All waits of a call together last as long as one may.
-                    latest = self.latest_start() if latest is None else latest
-                    if budgets is not None:
-                        attempts.reservation = await budgets.reserve(
-                            attempts.call,
-                            latest,
-                            waits=not self.gate.is_always_open,
-                        )
-                    if limiter is not None:
-                        start = await limiter.start(tokens, latest)
-                        held.callback(limiter.release)
-                    await held.enter_async_context(self.slots)
-                    await self._read_breakers(dependency)
-                self.progress()
-                # From its intent on a call is in flight: no pause interrupts it.
-                if not self._is_late(start) and self._may_start(dependency):
-                    intent = await attempts.write_intent()
-                    if not self._is_late(start):
-                        attempts.limiter, attempts.estimate = limiter, tokens
-                        attempts.start = start
-                        return held.pop_all()
-                    if intent is not None:
-                        await intent.mark_refused(attempts.call.key)
-            attempts.correct_budgets(Amount())
-            if limiter is not None:
-                limiter.correct(tokens, 0)
-
-    async def _binding_budgets(self, dependency: Dependency) -> JobBudgets | None:
-        """Return the budgets that a call spends from; None: it spends from none.
-
-        The read of the breakers, which the call needs anyway, has those of tenants.
-        """
-        budgets = self.budgets
-        if budgets is None or not is_priced(dependency):
-            return None
-        await self._read_breakers(dependency)
-        return budgets if budgets.has_any() else None
-
-    async def _admit_plain(self, dependency: Dependency) -> HeldSlot:
-        """Admit a call that needs no quota, budget or intent: a faster path."""
-        while True:
-            with self.gate.waiting():
-                await self.gate.wait()
-                await self._refuse_paused(dependency)
-                await self.slots.__aenter__()
-            if self._may_start(dependency):
-                return HeldSlot(self.slots)
-            await self.slots.__aexit__(None, None, None)
-
-    def _may_start(self, dependency: Dependency) -> bool:
-        """Return whether neither the job nor the dependency is paused."""
-        return not self.gate.is_closed and not self._paused(dependency)
-
-    def _paused(self, dependency: Dependency) -> str:
-        return "" if self.limits is None else self.limits.paused(dependency)
-
-    async def _refuse_paused(self, dependency: Dependency) -> None:
-        """Refuse a call to a paused dependency, unless the pause has just ended.
-
-        Raises:
-            TransientError: `runtime.dependency.paused`.
-        """
-        if self._paused(dependency) and self.breakers is not None:
-            await self.breakers.refresh()
-        if paused := self._paused(dependency):
-            raise dependency_paused_error(dependency.name, paused)
-
-    def _is_late(self, start: Start | None) -> bool:
-        """Return whether a start cannot be used any more; None: the call needs none."""
-        return start is not None and start.is_late(micros(self.clock()))
-
-    async def _request_permit(
-        self, dependency: Dependency, start: Start | None
-    ) -> Permit | PieceworkError | None:
-        """Return the breaker's permit, or why there is none; None: the call needs none.
-
-        A start that is late after the write of a probe is not used.
-        """
-        if self.breakers is None:
-            return None
-        permit = await self.breakers.request_permit(dependency)
-        if isinstance(permit, Rejected):
-            return self._open_error(dependency.name, permit.seconds)
-        if not self._is_late(start):
-            return permit
-        if permit is not None:
-            self.breakers.record_end(dependency, permit, Health.UNKNOWN)
-        return quota_exhausted_error(dependency.name, 0.0)
-
-    async def _read_breakers(self, dependency: Dependency) -> None:
-        """Read the record of the breakers, unless the process has read it lately."""
-        if self.breakers is not None and dependency.breaker is not None:
-            await self.breakers.refresh()
+                self.admission.note_end(call, permit, health, failure, started)
+                if permit and permit.probe_until and health is Health.FAILURE:
+                    self.counts.probe_failure = failure
 
     def _count_failure(self, attempts: CallAttempts, end: Failed | None) -> None:
         """Count an attempt that failed, if it was sent; None: it was cut off.
@@ -412,14 +239,11 @@ class Attempts:
     def _may_retry(self, attempts: CallAttempts) -> bool:
         """Take a retry token, unless the breaker would reject the retry."""
         dependency = attempts.call.dependency
-        if self._rejected_for_s(dependency.name) is not None:
+        if self.admission.rejected_for_s(dependency.name) is not None:
             return False
         taken = self.retry_tokens[dependency.name].take(self.clock())
         attempts.retry_budget_exhausted = self.enforce_retry_budget and not taken
         return not attempts.retry_budget_exhausted
-
-    def _rejected_for_s(self, name: str) -> float | None:
-        return None if self.breakers is None else self.breakers.rejected_for_s(name)
 
     def _answered(self, attempts: CallAttempts, answer: Any) -> Answered[str] | Failed:
         """Count an answer and return it encoded, as it is stored."""
@@ -462,7 +286,7 @@ class Attempts:
         Without an estimate no budget counts it: the answer must not be lost for that.
         """
         usage = self.usage.report_paid(call, answer, self.counts)
-        budgets = await self._binding_budgets(call.dependency)
+        budgets = await self.admission.binding_budgets(call.dependency)
         if budgets is not None:
             found = CallAttempts(call, "")
             with suppress(PermanentError):
@@ -496,16 +320,12 @@ class Attempts:
         name = attempts.call.dependency.name
         if not failure.retryable or failure.code in WAITS_FOR_THE_FLEET:
             return None
-        seconds = self._rejected_for_s(name)
+        seconds = self.admission.rejected_for_s(name)
         if seconds is not None:
-            return self._open_error(name, seconds)
+            return self.admission.open_error(name, seconds)
         if attempts.retry_budget_exhausted:
             return budget_exhausted_error(name, failure)
         return None
-
-    def _open_error(self, name: str, seconds: float) -> TransientError:
-        known = "" if self.breakers is None else self.breakers.failure_code(name)
-        return breaker_open_error(name, seconds, known)
 
     def _own(self, attempts: CallAttempts, error: PieceworkError) -> Failed:
         """Return the end of a call that Piecework itself ended."""

@@ -415,7 +415,7 @@ class Caller:
     @property
     def gate(self) -> PauseGate:
         """The gate that keeps calls from starting while the job is paused."""
-        return self.attempts.gate
+        return self.attempts.admission.gate
 
     @property
     def in_flight(self) -> InFlight:

@@ -155,7 +155,7 @@ class EqualCalls:
                 return None if repeatable else verdict
             if not isinstance(verdict, InProgress) or waited >= WAIT_S:
                 return verdict
-            with self.attempts.gate.waiting():
+            with self.attempts.admission.gate.waiting():
                 await self.attempts.sleep(pause)
             self.attempts.progress()
             waited, pause = waited + pause, 2 * pause

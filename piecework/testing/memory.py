@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from piecework.calls.admission import Admission
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call
 from piecework.calls.caller import Caller
@@ -260,7 +261,7 @@ def _caller(journal: MemoryJournal, chunk: MemoryChunk) -> Caller:
 
     attempts = Attempts(
         retry_time=RetryTime(60.0),
-        slots=asyncio.Semaphore(64),
+        admission=Admission(asyncio.Semaphore(64), chunk.clock),
         rng=chunk.limits.rng,
         clock=chunk.clock,
         log=quiet_log(),

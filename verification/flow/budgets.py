@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from piecework import Dependency, Usage
+from piecework.calls.admission import Admission
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call
 from piecework.calls.fleet_budgets import FleetBudgets, JobBudgets
@@ -127,12 +128,15 @@ class Spending:
         while not self.paused.is_set():
             attempts = Attempts(
                 retry_time=RetryTime(600.0, max_delay=60.0),
-                slots=slots,
+                admission=Admission(
+                    slots,
+                    clock,
+                    budgets=budgets,
+                    latest_start=lambda: loop_time() + MOST_S,
+                ),
                 rng=rng,
                 clock=clock,
                 log=log,
-                budgets=budgets,
-                latest_start=lambda: loop_time() + MOST_S,
             )
             tokens = round(ESTIMATE * rng.uniform(*self.used))
             seconds = rng.uniform(*CALL_S)

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from piecework import Dependency, TransientError, Usage
+from piecework.calls.admission import Admission
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call, CallScope
 from piecework.calls.fleet_limits import FleetLimits
@@ -120,12 +121,15 @@ class Fleet:
             self.calls -= 1
             attempts = Attempts(
                 retry_time=RetryTime(600.0, max_delay=60.0),
-                slots=slots,
+                admission=Admission(
+                    slots,
+                    self.provider.now,
+                    limits=limits,
+                    latest_start=lambda: loop_time() + 300.0,
+                ),
                 rng=rng,
                 clock=self.provider.now,
                 log=log,
-                limits=limits,
-                latest_start=lambda: loop_time() + 300.0,
                 enforce_retry_budget=False,
             )
             prompt, tokens_out = self.draw(rng)

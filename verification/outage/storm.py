@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from piecework.calls.admission import Admission
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call, CallScope
 from piecework.calls.fleet_breaker import BreakerRegistry
@@ -84,11 +85,10 @@ class Storm:
         breakers = BreakerRegistry(self.now, rng, silent, record)
         attempts = Attempts(
             retry_time=RetryTime(),
-            slots=asyncio.Semaphore(1),
+            admission=Admission(asyncio.Semaphore(1), self.now, breakers=breakers),
             rng=rng,
             clock=self.now,
             log=silent,
-            breakers=breakers,
         )
         bound = functools.partial(self.provide, rng)
         call = Call("key", SCOPE, Dependency("provider"), bound, "digest")

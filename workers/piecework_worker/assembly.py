@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from pydantic import BaseModel
 
+from piecework.calls.admission import Admission
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call
 from piecework.calls.caller import Caller
@@ -122,20 +123,25 @@ def build_run(
     )
     if claim.chunk.direction == AT_PIVOT:
         ledger.cancel = CancelRequest.read(claim.chunk.item)
+    admission = Admission(
+        services.call_limiter,
+        rt.clock,
+        lease.record_progress,
+        services.breakers,
+        services.limits,
+        services.budgets.of_job(job),
+        lambda: latest_start(lease, rt.settings),
+    )
     attempts = Attempts(
         retry_time=RetryTime(
             rt.settings.retry_time_s, max_delay=rt.settings.longest_wait_s
         ),
-        slots=services.call_limiter,
+        admission=admission,
         rng=rt.rng,
         clock=rt.clock,
         log=log,
         progress=lease.record_progress,
         check_lease=lease.check_deadline,
-        breakers=services.breakers,
-        limits=services.limits,
-        budgets=services.budgets.of_job(job),
-        latest_start=lambda: latest_start(lease, rt.settings),
         retry_tokens=services.retry_tokens,
         pacer=services.pacer,
         usage=UsageReporter(usage.note, log),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import Any
 
 from pydantic import BaseModel
 
+from piecework.calls.admission import Admission
 from piecework.calls.attempts import Attempts
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
@@ -125,15 +126,19 @@ def caller(journal: MemoryJournal | None = None, **facts: Any) -> Caller:
     diary = Diary() if journal is None else journal
     given: dict[str, Any] = {
         "retry_time": RetryTime(60.0),
-        "slots": asyncio.Semaphore(64),
         "rng": Lowest(),
         "clock": lambda: NOW,
         "log": Log(),
         "sleep": no_wait,
     }
     own = {name: facts.pop(name) for name in ("gen", "drains_effects") if name in facts}
+    names = {each.name for each in fields(Admission)} - {"clock", "progress"}
+    limits = {name: facts.pop(name) for name in names & facts.keys()}
     equal = facts.pop("operations", None) or MemoryIdempotency(clock=given["clock"])
-    attempts = Attempts(**(given | facts))
+    given |= facts
+    shared = {name: given[name] for name in ("clock", "progress") if name in given}
+    limits = {"slots": asyncio.Semaphore(64)} | shared | limits
+    attempts = Attempts(admission=Admission(**limits), **given)
     return Caller(
         **{"journal": diary, "ledger": diary, "gen": 1} | own,
         attempts=attempts,

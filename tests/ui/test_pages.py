@@ -245,7 +245,7 @@ async def test_a_damaged_letter_is_named_on_each_page(deployment: Deployment) ->
         _, text = await page.get("/actions/discard?job=j-1")
     assert "1 open dead letter" in text
     found, *_ = (await job.explain())["findings"]
-    assert found["message"].startswith("At least 1 dead letter is open. Later ones")
+    assert "2 dead letters are open. Damaged ones among them: 1." == found["message"]
 
 
 async def test_the_first_page_reads_past_deleted_jobs(

@@ -20,6 +20,7 @@ from piecework_orchestrator.canary import (
     redrive_canary,
 )
 from piecework_orchestrator.redrive import (
+    NOTHING_LEFT,
     Edit,
     RedriveRequest,
     describe_skipped,
@@ -32,13 +33,9 @@ from piecework_orchestrator.selection import Filter, left_out, select
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The dead letters to close, the oldest first.
-
-    `unreadable`: the chunks whose dead letters are left out, because a row is damaged.
-    """
+    """The dead letters to close, the oldest first."""
 
     letters: Sequence[DeadLetterRow]
-    unreadable: Sequence[ChunkRef] = ()
 
     @property
     def by_job(self) -> dict[JobRef, list[DeadLetterRow]]:
@@ -57,24 +54,31 @@ class Selection:
         )
 
 
-async def select_open(rt: Runtime, wanted: Filter, limit: int = 0) -> Selection:
+async def select_open(
+    rt: Runtime,
+    wanted: Filter,
+    unreadable: list[ChunkRef] | None = None,
+    limit: int = 0,
+) -> Selection:
     """Find the newest dead letters to close, the oldest first; limit 0 selects all.
 
-    They are those that `dlq list` shows with the same limit.
+    They are those that `dlq list` shows with the same limit. `unreadable` is as in
+    `select`.
 
     Raises:
         NotFoundError: `job.record.not_found`.
         UsageError: `redrive.selection.empty`.
     """
-    unreadable: list[ChunkRef] = []
     found = (await select(rt, wanted, unreadable))[::-1]
     if not found:
         message = "No open dead letter matches the filters"
+        if wanted.uncompensated:
+            message = "No open dead letter that matches has a failed compensation"
         message += f"; {left_out(unreadable)}." if unreadable else "."
         one = f"`piecework dlq list --job {wanted.job}`"
         step = one if wanted.job else "`piecework dlq list`"
-        raise UsageError(message, code="redrive.selection.empty", next_step=step)
-    return Selection(found[-limit:], unreadable)
+        raise UsageError(message, code=NOTHING_LEFT, next_step=step)
+    return Selection(found[-limit:])
 
 
 def require_reason(reason: str, verb: str, selection: Selection) -> None:
@@ -159,8 +163,6 @@ async def redrive_selected(
         WaitTimeoutError: `cli.wait.timeout`; the current wave continues.
     """
     require_reason(closing.reason, "redrive", selection)
-    if selection.unreadable:
-        options.remark(left_out(selection.unreadable))
 
     def make_request(ref: JobRef, letters: Sequence[DeadLetterRow]) -> RedriveRequest:
         actor, reason = closing.actor, closing.reason

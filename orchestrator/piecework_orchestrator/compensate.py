@@ -19,14 +19,8 @@ from piecework.store.compensations import (
     stages_left,
 )
 from piecework.store.dead_letters import Closing
-from piecework_orchestrator.closing import (
-    Selection,
-    redrive_at_once,
-    require_reason,
-    select_open,
-)
+from piecework_orchestrator.closing import Selection, redrive_at_once, require_reason
 from piecework_orchestrator.redrive import NOTHING_LEFT, RedriveRequest, never_began
-from piecework_orchestrator.selection import Filter
 
 
 class HandOutcome(StrEnum):
@@ -41,23 +35,6 @@ class HandOutcome(StrEnum):
     def result(self) -> CompensationResult:
         """The result of the compensation that the record keeps."""
         return CompensationResult(self.value.replace("-", "_").upper())
-
-
-async def select_uncompensated(
-    rt: Runtime, wanted: Filter, limit: int = 0
-) -> Selection:
-    """Find the newest open dead letters with a failed compensation, the oldest first.
-
-    Raises:
-        NotFoundError: `job.record.not_found`.
-        UsageError: `redrive.selection.empty`.
-    """
-    selection = await select_open(rt, wanted)
-    found = only_uncompensated(selection.letters)
-    if not found:
-        message = "No open dead letter that matches has a failed compensation."
-        raise UsageError(message, code=NOTHING_LEFT)
-    return Selection(found[-limit:], selection.unreadable)
 
 
 def only_uncompensated(letters: Sequence[DeadLetterRow]) -> list[DeadLetterRow]:
@@ -119,7 +96,7 @@ async def leave_out_unbegun(
         kept.append(letter)
     if error is not None and not kept:
         raise error
-    return Selection(kept, selection.unreadable)
+    return Selection(kept)
 
 
 async def resolve(

@@ -9,9 +9,10 @@ from typing import TypedDict
 
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef, iso
-from piecework.domain.records import UNREADABLE
+from piecework.domain.records import UNREADABLE, read_optional_text
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
+from piecework.store.compensations import UNCOMPENSATED
 from piecework.store.dead_letters import OPEN
 from piecework_orchestrator.job_documents import dead_letters_of, require_job
 from piecework_orchestrator.times import parse_span
@@ -42,6 +43,7 @@ class Filter:
         since: The span of time within which they died, such as `1h`.
         chunks: The numbers of the chunks; empty: all.
         closed: Whether redriven and discarded dead letters match too.
+        uncompensated: Whether only those with a failed compensation match.
     """
 
     job: str | None = None
@@ -51,16 +53,24 @@ class Filter:
     since: str | None = None
     chunks: Sequence[int] | None = None
     closed: bool = False
+    uncompensated: bool = False
 
     def matches(self, letter: DeadLetterRow, after: str) -> bool:
-        """Return whether a dead letter matches and is not older than an ISO time."""
+        """Return whether a dead letter matches and is not older than an ISO time.
+
+        A damaged attribute matches: an operator must learn of a row that may count.
+        """
+        names = ("state", "error_code", "dead_lettered_at", "fingerprint")
+        state, code, at, cause = (read_optional_text(letter.item, n) for n in names)
+        cause = cause or (code and letter.fingerprint)
         return (
-            (self.closed or letter.state == OPEN)
-            and (self.code is None or fnmatchcase(letter.error_code, self.code))
-            and self.matches_cause(letter.fingerprint)
+            (self.closed or state in {OPEN, None})
+            and (self.code is None or code is None or fnmatchcase(code, self.code))
+            and (not cause or self.matches_cause(cause))
             and self.stage in {None, letter.stage}
-            and letter.dead_lettered_at >= after
+            and (at is None or at >= after)
             and (not self.chunks or letter.chunk in self.chunks)
+            and (not self.uncompensated or letter.compensation in UNCOMPENSATED)
         )
 
     def matches_cause(self, fingerprint: str) -> bool:
@@ -76,24 +86,30 @@ async def select(
 ) -> list[DeadLetterRow]:
     """Return the dead letters that match, the newest first.
 
-    Chunks whose letters cannot be read are added to `unreadable`; None: one raises.
+    Chunks whose letters cannot be read are added to `unreadable`, if what can be read
+    of them matches.
 
     Raises:
         NotFoundError: `job.record.not_found`.
+        PermanentError: `runtime.record.unreadable`: one, and `unreadable` is None.
         UsageError: `cli.usage.invalid`: `--chunk` without `--job`.
     """
     if wanted.chunks and wanted.job is None:
         message = "--chunk is valid only with --job."
         raise UsageError(message, next_step="Add --job JOB.")
     after = iso(rt.clock() - parse_span(s)) if (s := wanted.since) is not None else ""
+    damaged: list[DeadLetterRow] = []
     if wanted.job is None:
-        letters = dead_letters_of(rt).all(rt.settings.tenant, unreadable)
+        letters = dead_letters_of(rt).all(rt.settings.tenant, damaged)
     else:
         job = await require_job(rt, wanted.job)
-        letters = dead_letters_of(rt).of_job(job.ref, unreadable)
+        letters = dead_letters_of(rt).of_job(job.ref, damaged)
     found = [letter async for letter in letters if wanted.matches(letter, after)]
-    if unreadable and wanted.chunks:
-        unreadable[:] = [ref for ref in unreadable if ref.chunk in wanted.chunks]
+    left = [letter for letter in damaged if wanted.matches(letter, after)]
+    if unreadable is not None:
+        unreadable += [letter.ref for letter in left]
+    elif left:
+        DeadLetterRow.read(left[0].item)  # raises again
     return sorted(found, key=lambda letter: letter.dead_lettered_at, reverse=True)
 
 

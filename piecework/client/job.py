@@ -42,11 +42,7 @@ from piecework_orchestrator.closing import (
     redrive_selected,
     select_open,
 )
-from piecework_orchestrator.compensate import (
-    HandOutcome,
-    compensate_selected,
-    select_uncompensated,
-)
+from piecework_orchestrator.compensate import HandOutcome, compensate_selected
 from piecework_orchestrator.compensation_plan import (
     PlanRequest,
     compensation_plans,
@@ -497,22 +493,34 @@ class JobHandle(Generic[R]):
         self,
         reason: str,
         options: RedriveOptions = AT_ONCE,
+        *,
+        unreadable: list[ChunkRef] | None = None,
         **filters: Unpack[LetterFilter],
     ) -> Redriven:
         """Redrive the open dead letters that match; see `Client.redrive`.
 
-        New payloads are checked against the handle's pipeline.
+        New payloads are checked against the handle's pipeline. `unreadable` is as in
+        `Client.dead_letters`.
         """
-        selection = await select_open(self.rt, Filter(self.id, **filters))
+        selection = await select_open(self.rt, Filter(self.id, **filters), unreadable)
         edit = options.edit
         if edit is not None and edit.pipeline is None:
             options = replace(options, edit=replace(edit, pipeline=self.pipeline))
         closing = Closing(self.actor, reason)
         return await redrive_selected(self.rt, selection, closing, options)
 
-    async def discard(self, reason: str, **filters: Unpack[LetterFilter]) -> int:
-        """Discard the open dead letters that match; see `Client.discard`."""
-        selection = await select_open(self.rt, Filter(self.id, **filters))
+    async def discard(
+        self,
+        reason: str,
+        *,
+        unreadable: list[ChunkRef] | None = None,
+        **filters: Unpack[LetterFilter],
+    ) -> int:
+        """Discard the open dead letters that match; see `Client.discard`.
+
+        `unreadable` is as in `Client.dead_letters`.
+        """
+        selection = await select_open(self.rt, Filter(self.id, **filters), unreadable)
         closing = Closing(self.actor, reason)
         return sum((await discard_selected(self.rt, selection, closing)).values())
 
@@ -520,10 +528,16 @@ class JobHandle(Generic[R]):
         self,
         reason: str,
         outcome: HandOutcome | None = None,
+        *,
+        unreadable: list[ChunkRef] | None = None,
         **filters: Unpack[LetterFilter],
     ) -> int:
-        """Run the failed compensations that match again; see `Client.compensate`."""
-        selection = await select_uncompensated(self.rt, Filter(self.id, **filters))
+        """Run the failed compensations that match again; see `Client.compensate`.
+
+        `unreadable` is as in `Client.dead_letters`.
+        """
+        wanted = Filter(self.id, uncompensated=True, **filters)
+        selection = await select_open(self.rt, wanted, unreadable)
         closing = Closing(self.actor, reason)
         counts = await compensate_selected(self.rt, selection, closing, outcome)
         return sum(counts.values())

@@ -9,6 +9,7 @@ from typing import Any
 from piecework.domain import keys, records
 from piecework.domain.model import ChunkRef, JobRef
 from piecework.domain.rows import HIDDEN, Row
+from piecework.errors import PermanentError
 from piecework.errors.fingerprint import fingerprint
 
 #: The attributes without which a dead letter is unreadable.
@@ -52,22 +53,30 @@ class DeadLetterRow(Row):
     gen: int
 
     @classmethod
-    def read(cls, item: Mapping[str, Any]) -> DeadLetterRow | None:
-        """Read an item; None: it is another row.
+    def read(
+        cls, item: Mapping[str, Any], unreadable: list[DeadLetterRow] | None = None
+    ) -> DeadLetterRow | None:
+        """Read an item; None: it is another row, or a damaged one for `unreadable`.
 
         Tenant, job, chunk and generation come from the key, because an operator cannot
         edit it: no edited attribute shows the letter of another tenant.
 
         Raises:
-            PermanentError: `runtime.record.unreadable`.
+            PermanentError: `runtime.record.unreadable`, without `unreadable`.
         """
         name = keys.dead_letter_of(item["pk"], item["sk"])
         if name is None:
             return None
         tenant, job, chunk, gen = name
         letter = cls(item, ChunkRef(tenant, job, chunk), gen)
-        for needed in NEEDED:
-            letter._text(needed)
+        try:
+            for needed in NEEDED:
+                letter._text(needed)
+        except PermanentError:
+            if unreadable is None:
+                raise
+            unreadable.append(letter)
+            return None
         return letter
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from piecework.domain import keys
+from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.ladder import Climb
 from piecework.domain.model import Chunk, ChunkRef, Job, JobStatus
 from piecework.domain.rows import WorkerRow
@@ -28,7 +29,7 @@ from piecework.explain.finish_time import (
 from piecework.reading import Reading
 from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.completion import Tallies, chunks_of_group, read_chunk
-from piecework.store.dead_letters import is_open, keys_stopped_by, read_letter
+from piecework.store.dead_letters import is_open, keys_stopped_by
 from piecework.store.outbox import webhooks_of
 from piecework.store.workers import read_reports
 
@@ -266,8 +267,8 @@ async def read_join(rt: Reading, job: Job) -> Chunk | None:
 async def read_letters(rt: Reading, job: Job) -> OpenLetters:
     """Return how many dead letters of a job are open; one request."""
     items = await rt.dead_letters.first(job.ref.pk, MAX_LETTERS + 1)
-    damaged: list[ChunkRef] = []
-    letters = [read_letter(item, damaged) for item in filter(is_open, items)]
+    damaged: list[DeadLetterRow] = []
+    letters = [DeadLetterRow.read(item, damaged) for item in filter(is_open, items)]
     open_ = list(filter(None, letters))
     return OpenLetters(
         len(open_) + len(damaged),

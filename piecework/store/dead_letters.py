@@ -133,14 +133,14 @@ class DeadLetters:
         )
 
     async def of_job(
-        self, ref: JobRef, unreadable: list[ChunkRef] | None = None
+        self, ref: JobRef, unreadable: list[DeadLetterRow] | None = None
     ) -> AsyncIterator[DeadLetterRow]:
         """Yield the dead letters of a job, closed ones included.
 
-        Chunks whose letters cannot be read are added to `unreadable`; None: one raises.
+        Damaged ones are added to `unreadable`; None: one raises.
         """
         async for item in self.table.query(ref.pk, any_version=True):
-            if (letter := read_letter(item, unreadable)) is not None:
+            if (letter := DeadLetterRow.read(item, unreadable)) is not None:
                 yield letter
 
     async def of_chunk(self, ref: ChunkRef) -> list[DeadLetterRow]:
@@ -152,14 +152,14 @@ class DeadLetters:
         return sorted(known, key=lambda letter: letter.gen)
 
     async def all(
-        self, tenant: str, unreadable: list[ChunkRef] | None = None
+        self, tenant: str, unreadable: list[DeadLetterRow] | None = None
     ) -> AsyncIterator[DeadLetterRow]:
         """Yield the dead letters of every job of a tenant; `unreadable`: as above."""
         async for item in self.table.scan():
             name = keys.dead_letter_of(item["pk"], item["sk"])
             if name is None or name[0] != tenant:
                 continue
-            if (letter := read_letter(item, unreadable)) is not None:
+            if (letter := DeadLetterRow.read(item, unreadable)) is not None:
                 yield letter
 
     async def read(self, ref: ChunkRef, gen: int) -> DeadLetterRow | None:
@@ -362,20 +362,6 @@ def keys_stopped_by(items: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """
     open_ = {read_optional_text(item, "order_key") for item in filter(is_open, items)}
     return frozenset(filter(None, open_))
-
-
-def read_letter(
-    item: Mapping[str, Any], unreadable: list[ChunkRef] | None
-) -> DeadLetterRow | None:
-    """Read an item; add its chunk to `unreadable`, if that is given, and it must be."""
-    try:
-        return DeadLetterRow.read(item)
-    except PermanentError:
-        name = keys.dead_letter_of(item["pk"], item["sk"])
-        if unreadable is None or name is None:
-            raise
-        unreadable.append(ChunkRef(*name[:3]))
-        return None
 
 
 async def newest(table: Table, tenant: str, count: int) -> list[OpenLetterRow]:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from piecework.client import Client
+from piecework.domain.model import ChunkRef
 from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.dlq_select import (
     ChunkOption,
@@ -28,12 +29,12 @@ from piecework_orchestrator.cli.views.dead_letters import (
     compensation_columns,
     letter_line,
 )
-from piecework_orchestrator.closing import remark_on_skipped, require_reason
-from piecework_orchestrator.compensate import (
-    HandOutcome,
-    leave_out_unbegun,
-    select_uncompensated,
+from piecework_orchestrator.closing import (
+    remark_on_skipped,
+    require_reason,
+    select_open,
 )
+from piecework_orchestrator.compensate import HandOutcome, leave_out_unbegun
 from piecework_orchestrator.selection import Filter
 
 
@@ -66,8 +67,9 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
     """
 
     async def run(client: Client, out: Output) -> int:
-        wanted = Filter(job, code, fingerprint, stage, since, chunk)
-        selection = await select_uncompensated(client.runtime, wanted, limit)
+        wanted = Filter(job, code, fingerprint, stage, since, chunk, uncompensated=True)
+        damaged: list[ChunkRef] = []
+        selection = await select_open(client.runtime, wanted, damaged, limit)
         if dry_run:
             if outcome is None:
                 selection = await leave_out_unbegun(client.runtime, selection, out.say)
@@ -76,7 +78,7 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
             out.rows(lines, compensation_columns(), "")
             word = "resolved" if outcome else "compensated again"
             out.say(f"{selection} would be {word}; nothing was changed")
-            return tell_unreadable(out, selection.unreadable)
+            return tell_unreadable(out, damaged)
         require_reason(reason, "compensate", selection)
         what = f"Record as {outcome}:" if outcome else "Compensate again:"
         await confirm(f"{what} {selection}", out, yes=yes)
@@ -91,7 +93,7 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
             first = done[0]["job"]
             listed = f"next: piecework dlq list --job {first}"
             out.say(listed if outcome else f"next: piecework jobs watch {first}")
-        left = tell_unreadable(out, selection.unreadable)
+        left = tell_unreadable(out, damaged)
         return DEAD_LETTERS_LEFT if len(done) < len(selection.by_job) else left
 
     run_client(run, output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from piecework.client import Client
+from piecework.domain.model import ChunkRef
 from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.dlq_select import (
     ChunkOption,
@@ -45,12 +46,13 @@ def discard_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
 
     async def run(client: Client, out: Output) -> int:
         wanted = Filter(job, code, fingerprint, stage, since, chunk)
-        selection = await select_open(client.runtime, wanted, limit)
+        damaged: list[ChunkRef] = []
+        selection = await select_open(client.runtime, wanted, damaged, limit)
         if dry_run:
             lines = [letter_line(letter) for letter in selection.letters]
             out.rows(lines, letter_columns(client.runtime.clock(), all_=False), "")
             out.say(f"{selection} would be discarded; nothing was changed")
-            return tell_unreadable(out, selection.unreadable)
+            return tell_unreadable(out, damaged)
         require_reason(reason, "discard", selection)
         await confirm(f"Discard {selection}", out, yes=yes)
         counts = await client.discard(selection.letters, reason)
@@ -59,6 +61,6 @@ def discard_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         out.rows(done, columns, "no dead letter was discarded")
         if out.table:
             out.say(f"next: piecework dlq list --job {done[0]['job']} --all")
-        return tell_unreadable(out, selection.unreadable)
+        return tell_unreadable(out, damaged)
 
     run_client(run, output)

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from piecework.client import Client
 from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.model import ChunkRef
 from piecework.errors import UsageError
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.runtime import Runtime
@@ -140,19 +141,20 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         options = RedriveOptions(edit_, rate, canary, parse_limit(timeout))
         rt = client.runtime
         wanted = Filter(job, code, fingerprint, stage, since, chunk)
-        selection = await select_open(rt, wanted, limit)
+        damaged: list[ChunkRef] = []
+        selection = await select_open(rt, wanted, damaged, limit)
         payloads = await preview_payloads(rt, selection.letters, edit_)
         warn_of_edit(out, selection, payloads)
         await warn_of_effects(rt, out, selection)
         if dry_run:
             await remark_on_skipped(rt, selection, out.say)
             show_redrive(rt, out, selection, payloads)
-            return tell_unreadable(out, selection.unreadable)
+            return tell_unreadable(out, damaged)
         require_reason(reason, "redrive", selection)
         await confirm(f"Redrive {selection}", out, yes=yes)
         perform = redrive_in_waves if canary else redrive_at_once
         ended = await perform(client, out, selection, reason, options)
-        left = tell_unreadable(out, selection.unreadable)
+        left = tell_unreadable(out, damaged)
         return ended or left
 
     run_client(run, output)

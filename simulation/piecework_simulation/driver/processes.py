@@ -31,11 +31,8 @@ from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.limits import Quotas
 from piecework_orchestrator.approvals import AnswerRequest, answer, open_questions
 from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.compensate import (
-    HandOutcome,
-    compensate_selected,
-    select_uncompensated,
-)
+from piecework_orchestrator.closing import select_open
+from piecework_orchestrator.compensate import HandOutcome, compensate_selected
 from piecework_orchestrator.deletion import delete
 from piecework_orchestrator.intake.chunk import ChunkInput
 from piecework_orchestrator.pause import pause, resume
@@ -388,7 +385,7 @@ class FleetDriver:
         outcome = apart.choice((None, None, None, HandOutcome.NOT_NEEDED))
 
         async def act(rt: Runtime) -> None:
-            found = await select_uncompensated(rt, Filter(ref.job))
+            found = await select_open(rt, Filter(ref.job, uncompensated=True))
             by = Closing("operator", "the shop is back")
             await compensate_selected(rt, found, by, outcome)
 

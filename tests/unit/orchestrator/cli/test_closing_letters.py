@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from piecework.client import Client, JobHandle
 from piecework.domain import keys
-from piecework.domain.model import JobRef
+from piecework.domain.model import ChunkRef, JobRef
+from piecework.errors import PermanentError
+from piecework.settings import Settings
 from piecework.store.dead_letters import Closing
 from piecework_orchestrator import closing
 from piecework_orchestrator.canary import (
@@ -82,6 +85,7 @@ def test_a_damaged_letter_is_named_and_the_others_are_closed(
     run: Run, deployment: Deployment, discarded: Any, redriven: Any, verb: str
 ) -> None:
     deployment.letter("a", 1, error_history=1)
+    deployment.letter("a", 3, error_history=1, state="DISCARDED")
     done = run("dlq", verb, *WHY)
     named = "left out, because they cannot be read (runtime.record.unreadable): a/1\n"
     assert (5, True) == (done.exit_code, named in done.stderr)
@@ -91,6 +95,27 @@ def test_a_damaged_letter_is_named_and_the_others_are_closed(
     assert 0 == run("dlq", verb, "--job", "a", "--chunk", "0", *WHY).exit_code
     only = run("dlq", verb, "--job", "a", "--chunk", "1", *WHY)
     assert (2, True) == (only.exit_code, named[:-1] in only.stderr)
+    words = ("--code x*", "--stage x", "--fingerprint 000000", "--since 1s")
+    for options in map(str.split, words):
+        assert "left out" not in run("dlq", verb, *options, *WHY).stderr
+
+
+@pytest.mark.parametrize(
+    "act", [JobHandle.redrive, JobHandle.discard, JobHandle.compensate]
+)
+async def test_a_program_learns_of_a_damaged_letter(
+    deployment: Deployment, discarded: Any, redriven: Any, act: Callable[..., Any]
+) -> None:
+    deployment.letter("a", 0, compensation="FAILED")
+    deployment.letter("a", 1, error_history=1, compensation="FAILED")
+    job = Client(runtime=deployment.runtime(Settings())).job("a")
+    with pytest.raises(PermanentError, match="of a/00000001"):
+        await act(job, "why")
+    assert [] == discarded + redriven
+    unreadable: list[ChunkRef] = []
+    assert await act(job, "why", unreadable=unreadable)
+    assert ["a/1"] == [str(ref) for ref in unreadable]
+    assert 1 == len(discarded + redriven)
 
 
 def test_a_discarded_letter_shows_its_actor_and_reason(

@@ -281,3 +281,7 @@ def test_a_compensation_that_never_began_is_left_out_of_the_others(
     refused = run("dlq", "compensate", "--job", "a", *alone)
     assert (2, 1) == (refused.exit_code, len(redriven))
     assert "error redrive.compensation.unknown" in refused.stderr
+    deployment.letter("a", 0, compensation="ABANDONED", error_history=1)
+    deployment.letter("a", 1)
+    damaged = run("dlq", "compensate", *alone[2:])
+    assert "left out, because they cannot be read" in damaged.stderr

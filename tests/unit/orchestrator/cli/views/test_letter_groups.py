@@ -138,6 +138,7 @@ def test_letters_that_cannot_be_exported_are_named_and_the_others_exported(
     monkeypatch.chdir(tmp_path)
     deployment.letter("a", 1, error_history="[")
     deployment.letter("a", 2, error_history=1)
+    deployment.letter("a", 3, error_history=1, state="REDRIVEN")
     done = run("dlq", "export", "--job", "a", *(("--to", to) if to else ()))
     named = "they cannot be read (runtime.record.unreadable): a/2, a/1\n"
     assert (5, True) == (done.exit_code, named in done.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from piecework.client import Client, JobHandle
 from piecework.domain.budget import parse_cap
 from piecework.domain.priority import parse_priority
 from piecework.errors import StoreError, UsageError
+from piecework.jobs.sampling import draw_sample
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline, lint_stage_order, missing_contacts
 from piecework.settings import load_settings
@@ -106,9 +108,9 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     """Submit documents or rows to a pipeline as a job."""
 
     async def run(out: Output) -> int | None:
-        waits = wait or bool(sample)
+        waits = wait or sample is not None
         limit_s = check_options(job_id, wait=waits, timeout=timeout)
-        if yes and not sample:
+        if yes and sample is None:
             message = "--yes is valid only with --sample."
             raise UsageError(message, next_step="Add --sample N, or leave --yes out.")
         found = load_pipeline(pipeline)
@@ -119,6 +121,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
         if deadline:
             parse_deadline(deadline, time.time())
         tolerated_of(tolerate or "0", 0)
+        draw_sample(0, sample, Random())
         require_prices(found, parse_cap(budget_usd, budget_tokens))
         if dry_run:
             await show_estimate(out, found, source)

@@ -53,7 +53,13 @@ def test_a_dry_run_counts_and_needs_no_aws(run: Run, toy: str, document: str) ->
 
 @pytest.mark.parametrize(
     "option",
-    ["--deadline 2x", "--tolerate many", "--priority urgent", "--budget-usd cheap"],
+    [
+        "--deadline 2x",
+        "--tolerate many",
+        "--priority urgent",
+        "--budget-usd cheap",
+        "--sample 0",
+    ],
 )
 def test_a_dry_run_refuses_the_options_that_a_submit_refuses(
     run: Run, toy: str, document: str, option: str

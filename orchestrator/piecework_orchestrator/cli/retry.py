@@ -35,7 +35,7 @@ def retry_job(
         with show_steps(out) as progress:
             count = await handle.retry(reason, deadline or None, on_progress=progress)
         facts = await handle.facts()
-        again = f"{count} chunks are reopened" if count else "the join runs again"
+        again = f"{count} chunks are reopened" if count else "the job ends again"
         out.say(f"{again} in generation {facts.gen}")
         show_facts(out, facts)
 

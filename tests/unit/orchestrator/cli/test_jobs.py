@@ -256,13 +256,13 @@ def test_a_status_reason_is_over_once_a_worker_has_the_pipeline(
     assert "piecework worker --pipelines MODULE" in shown
 
 
-def test_a_retry_of_the_join_alone_says_so(
+def test_a_retry_without_a_chunk_promises_no_join(
     run: Run, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment.job("a", "FAILED", 1)
     monkeypatch.setattr(JobHandle, "retry", AsyncMock(return_value=0))
     done = run("jobs", "retry", "a", "--reason", "why")
-    assert "the join runs again in generation 1" in done.output
+    assert "the job ends again in generation 1" in done.output
 
 
 def test_a_deleted_job_takes_no_more_time_and_a_missing_reason_has_no_colon() -> None:

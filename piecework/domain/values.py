@@ -63,7 +63,7 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         adapter = result_type(function)
         # The serializer directly: the adapter's own method fills in a dozen defaults.
         content = adapter.serializer.to_json(value, round_trip=True, warnings="error")
-        if b"null" in content and (exact := encode_non_finite(function, value)):
+        if may_be_non_finite(content) and (exact := encode_non_finite(function, value)):
             content = exact.encode()
             adapter.validator.validate_json(content, by_alias=False, by_name=True)
     except (ValidationError, ValueError, TypeError, RecursionError) as error:
@@ -93,7 +93,7 @@ def write_payload(payload: BaseModel, *, by_alias: bool = True) -> str:
         ValueError: It has a value that is not of its field's type.
     """
     text = payload.model_dump_json(by_alias=by_alias, round_trip=True, warnings="error")
-    if "null" not in text:
+    if not may_be_non_finite(text.encode()):
         return text
     return encode_non_finite(type(payload), payload, by_alias=by_alias) or text
 
@@ -107,13 +107,20 @@ def read_payload(model: type[M], content: str | bytes) -> M:
     return model.model_validate_json(content, by_alias=True, by_name=True)
 
 
+def may_be_non_finite(content: bytes) -> bool:
+    """Return whether JSON may have NaN or infinity: as null, a constant or a text.
+
+    The configuration of a model decides; an untyped field would read a text as such.
+    """
+    return any(word in content for word in (b"null", b"NaN", b"Infinity"))
+
+
 def encode_non_finite(
     declared: Callable[..., Any], value: Any, *, by_alias: bool | None = None
 ) -> str | None:
     """Return a value with NaN or infinity as JSON with constants; None: it has neither.
 
-    Pydantic writes null for them, unless its configuration says otherwise; a model has
-    its own configuration. Python values keep them.
+    Pydantic's Python values keep them.
     """
     (plain,) = exact_type(declared).serializer.to_python(
         (value,), mode="json", by_alias=by_alias, round_trip=True, warnings="error"

@@ -48,6 +48,10 @@ class Untyped(BaseModel):
     any: object
 
 
+class Worded(Untyped):
+    model_config = {"ser_json_inf_nan": "strings"}
+
+
 def test_a_payload_is_compact_json_that_validates_again(pipeline: Pipeline) -> None:
     given = Aliased(Text="é")
     chunk = encode(given, pipeline)
@@ -79,7 +83,12 @@ def test_a_worker_reads_the_same_payload_or_the_submit_refuses_it(
 
 
 @pytest.mark.parametrize(
-    "given", [Measure(value=-math.inf), Untyped(any=[math.nan, {"a": None}])]
+    "given",
+    [
+        Measure(value=-math.inf),
+        Untyped(any=[math.nan, {"a": None}]),
+        Worded(any=[math.nan]),
+    ],
 )
 def test_a_worker_reads_a_number_that_is_not_finite(
     given: BaseModel, pipeline: Pipeline

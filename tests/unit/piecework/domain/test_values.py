@@ -131,7 +131,12 @@ class Measured(BaseModel):
     note: str | None = None
 
 
+class Worded(Measured):
+    model_config = {"ser_json_inf_nan": "strings"}
+
+
 def measured() -> Measured: ...  # type: ignore[empty-body]
+def worded() -> Worded: ...  # type: ignore[empty-body]
 
 
 @pytest.mark.parametrize(
@@ -140,6 +145,7 @@ def measured() -> Measured: ...  # type: ignore[empty-body]
         (real, math.nan),
         (untyped, [math.nan, {"a": -math.inf}, None, "null"]),
         (measured, Measured(any=[math.inf])),
+        (worded, Worded(any=[-math.inf], note="")),
     ],
 )
 def test_a_number_that_is_not_finite_stays_what_it_is(

@@ -115,7 +115,7 @@ def accepts(name: str, text: str) -> bool:
     """Return whether the model of this name, if it is loaded, accepts an answer."""
     try:
         if (model := loaded_model(name)) is not None:
-            model.model_validate_json(text)
+            read_payload(model, text)
     except ValidationError:
         return False
     return True

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, RootModel, field_validator
 
-from piecework.answers import decode_answer, encode_answer, model_name
+from piecework.answers import accepts, decode_answer, encode_answer, model_name
 from piecework.errors import PermanentError, UsageError
 from piecework.questions import MOST_ROW_BYTES, Approval, Escalate, declare
 
@@ -121,6 +121,18 @@ def test_an_answer_and_a_default_keep_what_the_model_has() -> None:
     wrong = Refund.model_construct(amount="2")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="does not fit Refund"):
         declare("q", "?", Refund, 3600, (), (), wrong)
+
+
+class Sender(BaseModel):
+    """Is required by another name than that of its field."""
+
+    from_: str = Field(alias="from")
+
+
+def test_a_stored_answer_is_kept_in_a_later_generation() -> None:
+    name, schema = model_name(Sender), Sender.model_json_schema()
+    assert accepts(name, encode_answer(name, schema, {"from": "me"}))
+    assert not accepts(name, "{}")
 
 
 def test_only_the_model_knows_its_validators() -> None:

@@ -135,9 +135,12 @@ def call_lines(
 ) -> Iterator[BillLine]:
     """Yield the calls of each model, priced by reported cost, else by their tokens."""
     unpriced = usage.models("unpriced") if kind == "paid" else {}
+    paid, free = usage.models("paid"), usage.models("free")
+    if kind != "paid":  # which of these calls were free is not known: all, or none
+        free = {model: n for model, n in free.items() if n == paid.get(model)}
     for model, amounts in sorted(usage.models(kind).items()):
         rest, nano_usd = amounts, amounts["nano_usd"]
-        if nano_usd or model in usage.models("free"):
+        if nano_usd or model in free:
             rest = unpriced.get(model, {"calls": 0})
             calls = max(1, amounts["calls"] - rest["calls"])
             yield BillLine("models", model, calls, "calls", nano_usd / NANO / calls)

@@ -109,6 +109,17 @@ def test_calls_of_a_model_without_a_reported_cost_are_billed_by_their_tokens() -
     assert found == [(3, 3.0), (1, None), (10, 5.0), (4, 6.0)]
 
 
+@pytest.mark.parametrize(
+    ("paid", "usd"), [([1, 10], [0.0]), ([2, 20], [None, 5.0]), (None, [None, 5.0])]
+)
+def test_replayed_calls_are_free_only_if_all_paid_ones_were(
+    paid: list[int] | None, usd: list[float | None]
+) -> None:
+    counts = {"free": {"large-1": [1, 10]}, "paid": {"large-1": paid}}
+    usage = CallUsage.read({**counts, "replayed": {"large-1": [1, 10]}})
+    assert usd == [line.usd for line in call_lines(usage, PRICES, "replayed")]
+
+
 def test_two_profiles_of_an_account_have_their_own_lines_and_prices() -> None:
     arn = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/"
     models = {f"{arn}{n:012}": {"tokens_in": Price(usd=n)} for n in (1, 2)}

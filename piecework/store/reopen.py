@@ -108,7 +108,7 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
         "one": 1,
         **({"back": COMPENSATING} if how.compensation else {"stage": chunk.resume_at}),
     }
-    if chunk.status is ChunkStatus.CANCELLED:  # its code says only that it ended so
+    if chunk.status is ChunkStatus.CANCELLED:  # its code tells only what is over
         removed += ", error_code"
     if chunk.status is ChunkStatus.DEAD:
         assignments += (

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 #: Clears the owner. The token stays: it identifies the last writer.
 CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
 
-#: The counters of the deferrals that are limited by number, by their code.
+#: The counters of deferrals that have their own limit, by their code. That of an open
+#: breaker is not here: `defer` sets it together with the time of the first one.
 OWN_COUNTERS = {BUDGET_CODE: "budget_deferrals", NO_STAGE_CODE: "stage_deferrals"}
 #: The ends of claims that wait for something other than a breaker or another attempt.
 ENDS_BREAKER_WAIT = {"paused", "sleeping", "asking"}
@@ -113,7 +114,8 @@ class Settlements:
         open breaker, the number of deferrals and the time of the first one limit how
         long the chunk waits (`piecework/saga/recovery.py`). `pivot_untried` is stored
         for the next claim. An outage of the store has a counter of its own: it must not
-        use up the deferrals for a dependency.
+        use up the deferrals for a dependency. The error of a used up retry budget is
+        in the same transaction: it names the failure of the dependency.
         """
         counted = counted_as(claim)
         added = "outages" if deferred.blocked_on == STORE else "deferrals"
@@ -139,7 +141,7 @@ class Settlements:
             "deferred",
             also_added=f", {added} :one",
         )
-        if code == BUDGET_CODE:  # only its message says how the dependency failed
+        if code == BUDGET_CODE:
             actions.append(self._error_put(claim, deferred.failure, deferred=True))
         return await self._write(claim, ChunkStatus.WAITING, actions)
 

@@ -73,7 +73,7 @@ def make_bar(stream: Any) -> Progress:
     )
 
 
-# ── show the progress of a submit or a cancel on stderr ───────────────────────
+# ── show the progress of a submit, a retry or a cancel on stderr ──────────────
 #
 # With an output format for programs no progress is shown.
 
@@ -114,7 +114,7 @@ def show_steps(out: Output, total: int | None = None) -> Iterator[fan_out.Progre
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The progress of a step of a submit.
+    """The progress of one step.
 
     Attributes:
         total: The number of chunks; None: they are still being counted.
@@ -139,7 +139,7 @@ class Step:
 
 
 class StepDisplay(Protocol):
-    """Shows the steps of a submit."""
+    """Shows the steps of a command."""
 
     def now(self, step: Step) -> None:
         """Show a step in progress."""
@@ -149,9 +149,10 @@ class StepDisplay(Protocol):
 
 
 class StepProgress:
-    """Follows the steps of a submit (read, written, counted, sent) and shows them.
+    """Follows the steps of a command and shows them.
 
-    A cancel has one step, swept, and knows the `total` before.
+    A submit and a retry have up to four: read, written, counted, sent. A cancel has
+    one step, swept, and knows the `total` before.
     """
 
     def __init__(

@@ -171,6 +171,8 @@ async def test_an_operator_resolves_nothing_of_a_chunk_that_may_go_on(
         ({}, {"status": "RUNNING"}, False),
         ({}, {"gen": 9}, False),
         ({}, {"stage": "second"}, False),
+        ({}, {"read": "RUNNING"}, False),
+        ({}, {"read": "CANCELLED", "status": "DEAD"}, False),
     ],
 )
 @pytest.mark.parametrize("finding", [SEEN, NOT_SEEN])
@@ -182,6 +184,8 @@ async def test_an_operator_corrects_only_while_the_chunk_is_at_the_stage(
     finding: Resolution,
 ) -> None:
     status = "CANCELLED" if chunk.get("status") == "CANCELLED" else "DEAD"
+    status, chunk = chunk.get("read", status), {**chunk}
+    chunk.pop("read", None)
     read = await store.put_chunk(status=status, stage="first")
     sk = keys.effect_sk(3, "key")
     resolved = {"state": "DONE", "resolved_at": "then", "ended_at": "then"}

@@ -62,8 +62,8 @@ PATIENCE_S = 90.0
 #: Short, so that a scenario ends in seconds. A lease outlasts the pauses of a busy
 #: machine, because a worker that loses its lease begins again.
 SHORT = {
-    "PIECEWORK_LEASE_S": "10",
-    "PIECEWORK_VISIBILITY_S": "12",
+    "PIECEWORK_LEASE_S": "30",
+    "PIECEWORK_VISIBILITY_S": "36",
     "PIECEWORK_CLOCK_SKEW_S": "0.2",
     "PIECEWORK_RECONCILE_S": "0.3",
     "PIECEWORK_RECEIVE_WAIT_S": "1",

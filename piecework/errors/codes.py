@@ -1469,7 +1469,8 @@ ROWS: Final = (
         "cli.extra.missing",
         PERMANENT,
         "A package of an extra of Piecework is not installed.",
-        "Install the extra that the error names: `pip install '.[EXTRA]'`.",
+        "Install the extra that the error names. In the folder of Piecework's source:"
+        " `pip install '.[EXTRA]'`.",
     ),
     Code(
         "cli.project.bad_name",

@@ -66,5 +66,5 @@ def missing_extra(error: BaseException) -> UsageError | None:
     return UsageError(
         f"The package {package} is not installed.",
         code="cli.extra.missing",
-        next_step=f"Install the extra: pip install '.[{extra}]'.",
+        next_step=f"In the folder of Piecework's source: pip install '.[{extra}]'.",
     )

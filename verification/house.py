@@ -56,7 +56,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
     "files": 391,
-    "lines": 49_745,
+    "lines": 49_746,
     "test_lines": 74_910,
     "circles": 0,
     "frames_to_stage": 10,

@@ -56,8 +56,8 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
     "files": 391,
-    "lines": 49_746,
-    "test_lines": 74_910,
+    "lines": 49_749,
+    "test_lines": 74_911,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

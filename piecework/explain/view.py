@@ -125,6 +125,9 @@ class View:
     def is_at_rest(self) -> bool:
         """Whether each open chunk waits for a moment, a person or a dead letter."""
         reasons = {chunk.ref: wait.reason for chunk, wait in self.waits}
+        join = self.at.join
+        if join is not None and (wait := wait_of(join, self.at.now)) is not None:
+            reasons[join.ref] = wait.reason
         found = {
             reasons.get(chunk.ref)
             for chunk in self.chunks

@@ -109,7 +109,7 @@ class Settings:
     max_chunks: int = setting(16, ge=1, le=1_000)
     max_calls_in_flight: int = setting(64, ge=1, le=10_000)
     #: Seconds of one long poll of SQS. 20 is the longest that SQS allows, and the
-    #: cheapest.
+    #: cheapest. A poll is not longer than the shutdown grace, which waits for its end.
     receive_wait_s: int = setting(20, ge=0, le=20)
     #: Seconds between two polls of a worker for cancelled jobs and for the fleet's
     #: breakers. A worker notices a cancel within this time. A poll costs two small
@@ -231,6 +231,15 @@ class Settings:
         In a worker, a block shorter than the lease costs no chunk its claim.
         """
         return max(self.lease_s, self.loop_blocked_s)
+
+    @property
+    def long_poll_s(self) -> int:
+        """The seconds of one long poll.
+
+        SQS hides the messages of a poll that a stop cuts off. A poll that is not longer
+        than the shutdown grace ends before.
+        """
+        return min(self.receive_wait_s, max(1, int(self.shutdown_grace_s)))
 
     @property
     def work_queue(self) -> str:

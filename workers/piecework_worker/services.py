@@ -377,8 +377,5 @@ def receive_wait_s(rt: Runtime) -> int:
 
     On loopback a request costs nothing, and a developer expects Ctrl-C to work soon.
     """
-    return (
-        min(rt.settings.receive_wait_s, 2)
-        if rt.endpoint.loopback
-        else rt.settings.receive_wait_s
-    )
+    longest = rt.settings.long_poll_s
+    return min(longest, 2) if rt.endpoint.loopback else longest

@@ -109,7 +109,7 @@ def idle_requests(settings: Settings) -> IdleRequests:
     queries = 2 / dead_letters_s if settings.dead_letter_alarm else 0.0
     expiries_s = math.ceil(LOOK_S / pass_s) * pass_s
     # A worker looks for new backlogs after each empty poll.
-    polls = 1 / max(1, settings.receive_wait_s)
+    polls = 1 / max(1, settings.long_poll_s)
     passes = 1 / pass_s
     return IdleRequests(polls, polls, passes, passes, queries, 1 / expiries_s)
 

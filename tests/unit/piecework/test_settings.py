@@ -58,6 +58,17 @@ def test_a_visibility_shorter_than_the_lease_is_refused(
     assert "visibility_s must be longer than lease_s" in said
 
 
+@pytest.mark.parametrize(
+    ("grace_s", "most_s", "poll_s"),
+    [(20.0, 20, 20), (5.9, 20, 5), (0.0, 9, 1), (9.0, 0, 0)],
+)
+def test_a_long_poll_ends_within_the_shutdown_grace(
+    grace_s: float, most_s: int, poll_s: int
+) -> None:
+    made = Settings(shutdown_grace_s=grace_s, receive_wait_s=most_s)
+    assert poll_s == made.long_poll_s
+
+
 def test_one_receive_must_suffice_for_the_longest_run() -> None:
     longest: dict[str, Any] = {"max_runtime_s": 39_600.0, "visibility_s": 2_400.0}
     assert load_settings(**longest).max_runtime_s == 39_600.0

@@ -231,7 +231,7 @@ async def pay(ctx: Context[Item]) -> str:
         return await ctx.call(bank, book, "payment", n)
     if trouble_made == "slow-pay":
         note("paying", n)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(3.0)  # longer than the shutdown grace
     if trouble_made == "pay-refused":
         note("paying", n)
         return await ctx.call(shop, refuse, "payment", n)

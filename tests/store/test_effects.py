@@ -168,6 +168,7 @@ async def test_an_operator_resolves_nothing_of_a_chunk_that_may_go_on(
         # Another operator corrected it, or its worker reported the end.
         ({"resolved_at": "later", "ended_at": "later"}, {}, False),
         ({"ended_at": "later"}, {}, False),
+        ({"resolved_at": "later"}, {}, False),
         ({}, {"status": "RUNNING"}, False),
         ({}, {"gen": 9}, False),
         ({}, {"stage": "second"}, False),

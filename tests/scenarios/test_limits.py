@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from piecework.domain.model import ChunkStatus, JobStatus, moment
 from piecework.resilience.limits import QUOTA_CODE
 from tests.scenarios.command_line import piecework
@@ -19,6 +21,7 @@ def most_calls(times: list[float], seconds: float) -> int:
     return max(sum(begin <= at < begin + seconds for at in times) for begin in times)
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_fleet_keeps_to_its_limit_while_a_worker_with_quota_is_killed(
     scenario: Scenario,
 ) -> None:
@@ -117,6 +120,7 @@ def most_at_once(spans: list[tuple[float, float]]) -> int:
     return max(sum(a <= begin < b for a, b in spans) for begin, _ in spans)
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_the_fleet_keeps_to_the_cap_of_a_tenant_while_a_worker_is_killed(
     scenario: Scenario,
 ) -> None:

@@ -109,7 +109,7 @@ def declare(
 def default_text(
     name: str, model: type[BaseModel], default: BaseModel | None
 ) -> str | None:
-    """Return the default as JSON; None: there is none.
+    """Return the default as JSON; None without a default.
 
     Raises:
         UsageError: `pipeline.wait.invalid`.

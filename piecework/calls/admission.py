@@ -184,9 +184,9 @@ class Admission:
     async def request_permit(
         self, dependency: Dependency, start: Start | None
     ) -> Permit | PieceworkError | None:
-        """Return the breaker's permit, or why there is none; None: the call needs none.
+        """Return the breaker's permit, or the error of a call that gets no permit.
 
-        A start that is late after the write of a probe is not used.
+        None: the call needs no permit. A start that is late after the write of a probe is not used.
         """
         if self.breakers is None:
             return None

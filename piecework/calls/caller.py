@@ -239,7 +239,7 @@ class Caller:
         return row.value
 
     async def _equal_end(self, shared: str) -> Answered[str] | Failed | None:
-        """Return the end of an equal call that is in flight; None: there is none."""
+        """Return the end of an equal call that is in flight; None without one."""
         while (equal := self._pending.get(shared)) is not None:
             await asyncio.wait([equal])
             if not equal.cancelled():

@@ -36,7 +36,7 @@ def mark(error: BaseException, envelope: ErrorEnvelope) -> None:
 
 
 def noted(error: BaseException) -> ErrorEnvelope | None:
-    """Return the envelope that is attached to the error; None: there is none."""
+    """Return the envelope that is attached to the error; None without one."""
     found = getattr(error, _ENVELOPE, None)
     if isinstance(found, ErrorEnvelope):
         return found

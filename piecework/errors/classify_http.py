@@ -46,7 +46,7 @@ class HttpAnswer:
     headers: object
 
     def retry_after(self, now: float | None) -> float | None:
-        """Return the seconds of the Retry-After; None: there is none."""
+        """Return the seconds of the Retry-After; None without the header."""
         return retry_after(self.headers, now)
 
 

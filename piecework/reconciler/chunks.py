@@ -95,7 +95,7 @@ class Resting:
     """Whether the open chunks of a group all wait in the index, and the first time.
 
     Attributes:
-        due_at: The first time; empty: there is none, or another chunk is open.
+        due_at: The first time; empty without a long wait, or if another chunk is open.
         open: The chunks of the group that have not ended.
     """
 

@@ -193,7 +193,7 @@ class Retries:
     delayed: float = 0.0
 
     def delay_after(self, end: Failed) -> float | None:
-        """Spend and return the seconds until the next attempt; None: there is none.
+        """Spend and return the seconds until the next attempt; None: no attempt follows.
 
         A retried error loses its traceback, which would keep the arguments in memory:
         no caller sees the error any more.
@@ -253,7 +253,7 @@ class RetryTokenBucket:
         self.tokens += ratio
 
     def take(self, now: float) -> bool:
-        """Take one token; False: there is none."""
+        """Take one token; False: no token is left."""
         self._decay(now)
         if self.tokens < 1.0:
             return False

@@ -207,7 +207,7 @@ class SnapshotCache:
             rows -= 1 + len(self._kept.pop(oldest).rows)
 
     def take(self, ref: JobRef, gen: int) -> JobSnapshot | None:
-        """Remove and return the snapshot of a generation; None: there is none."""
+        """Remove and return the snapshot of a generation; None without one."""
         return self._kept.pop((ref, gen), None)
 
 

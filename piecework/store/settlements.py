@@ -441,7 +441,7 @@ class Calls:
 
     @property
     def assigned(self) -> str:
-        """The end of the SET clause: the usage; empty if there is none."""
+        """The end of the SET clause: the usage; empty without usage."""
         return ", call_usage = :usage" if self.usage else ""
 
     @property

@@ -186,7 +186,8 @@ class Admission:
     ) -> Permit | PieceworkError | None:
         """Return the breaker's permit, or the error of a call that gets no permit.
 
-        None: the call needs no permit. A start that is late after the write of a probe is not used.
+        None: the call needs no permit. A start that is late after the write of a probe
+        is not used.
         """
         if self.breakers is None:
             return None

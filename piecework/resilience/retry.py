@@ -193,7 +193,7 @@ class Retries:
     delayed: float = 0.0
 
     def delay_after(self, end: Failed) -> float | None:
-        """Spend and return the seconds until the next attempt; None: no attempt follows.
+        """Spend and return the seconds until the next attempt; None: it was the last.
 
         A retried error loses its traceback, which would keep the arguments in memory:
         no caller sees the error any more.

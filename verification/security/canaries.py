@@ -102,7 +102,7 @@ def leaks(canaries: list[str], places: Mapping[str, str]) -> list[str]:
 
 
 def found(canary: str, text: str) -> str:
-    """Return the first part of a canary that is in a text; empty if the text has no part."""
+    """Return the first part of a canary that is in a text; empty if it has none."""
     length = min(STRETCH, len(canary))
     parts = (canary[i : i + length] for i in range(len(canary) - length + 1))
     return next((part for part in parts if part in text), "")

@@ -87,7 +87,7 @@ async def cpu_us(
 async def update(runtime: Runtime, number: int) -> object:
     """Write on a condition, as much as a claim does."""
     table = runtime.table
-    action = table.action(
+    action = table.item_write(
         "Update",
         "T#default#J#bench",
         f"CHUNK#{number % 64:08}",

@@ -22,7 +22,7 @@ from piecework.domain.keys import TENANT_LIMIT
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError, StageError, UsageError
 from piecework.idempotency.strategies import (
-    KnownSlot,
+    KnownOperation,
     SequenceNumbers,
     Strategy,
     TimeWindow,
@@ -418,7 +418,7 @@ def key_ttl_errors(dependency: Dependency) -> list[str]:
 
 #: What may distinguish the calls of several chunks. `ByKey` remembers refusals, which
 #: the retries of a chunk must not find.
-SHARED_BY: Final = (TimeWindow, SequenceNumbers, KnownSlot)
+SHARED_BY: Final = (TimeWindow, SequenceNumbers, KnownOperation)
 #: The effects whose calls several chunks may share. A lookup knows a call by the key of
 #: its chunk, and an effect that cannot be repeated must have one owner.
 SHARED_EFFECTS: Final = frozenset({Effect.PURE, Effect.PROVIDER_IDEMPOTENT})
@@ -432,7 +432,7 @@ def strategy_errors(dependency: Dependency) -> list[str]:
     found = []
     if not isinstance(by, SHARED_BY):
         found.append(f"by is {by!r}; give a TimeWindow or SequenceNumbers")
-    needs_scope = not isinstance(by, KnownSlot)
+    needs_scope = not isinstance(by, KnownOperation)
     if needs_scope and (not scope or not (isinstance(scope, str) or callable(scope))):
         found.append("`by` needs a `scope`, such as the name of the user")
     if dependency.effect not in SHARED_EFFECTS:

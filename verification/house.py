@@ -57,7 +57,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 LIMITS: Final[Mapping[str, int]] = {
     "files": 391,
     "lines": 49_749,
-    "test_lines": 74_923,
+    "test_lines": 74_939,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

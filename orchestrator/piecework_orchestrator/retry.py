@@ -46,7 +46,7 @@ from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DISCARDED, OPEN, Closing
 from piecework.store.paid import usage_of
 from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
-from piecework.store.table import Action
+from piecework.store.table import ItemWrite
 from piecework_orchestrator.job_documents import (
     dead_letters_of,
     job_facts,
@@ -247,7 +247,7 @@ async def paid_by_joins(rt: Runtime, job: Job) -> CallUsage:
     return usage
 
 
-async def close_join_letter(rt: Runtime, job: Job, closing: Closing) -> list[Action]:
+async def close_join_letter(rt: Runtime, job: Job, closing: Closing) -> list[ItemWrite]:
     """Return the writes that close the open dead letter of the join.
 
     A reopened job runs its join again.
@@ -256,7 +256,7 @@ async def close_join_letter(rt: Runtime, job: Job, closing: Closing) -> list[Act
     letter = await store.read(job.ref.chunk(keys.JOIN_CHUNK), job.gen)
     if letter is None or letter.state != OPEN:
         return []
-    return store.redrive_actions(letter, job.gen + 1, closing)
+    return store.redrive_writes(letter, job.gen + 1, closing)
 
 
 async def remove_from_tallies(rt: Runtime, job: Job, numbers: Sequence[int]) -> None:
@@ -288,7 +288,7 @@ async def reopen_chunks(
         await mark.write_if_due()
         slot = rate.slot(len(reopened)) if rate else None
         also = (
-            letters.redrive_actions(one.letter, job.gen, request.closing, one.patched)
+            letters.redrive_writes(one.letter, job.gen, request.closing, one.patched)
             if one.letter
             else []
         )

@@ -37,7 +37,7 @@ from piecework.store.outbox import (
     read_webhook,
     webhooks_of,
 )
-from piecework.store.table import Action
+from piecework.store.table import ItemWrite
 from piecework.webhooks.address import check_url, read_networks
 
 #: Webhooks of a tenant: the transaction that ends a job has two writes for each.
@@ -87,7 +87,7 @@ async def set_webhook(
     }
     hook, tenant = Webhook({**item, "sk": wanted.name}), rt.settings.tenant
     pk = keys.webhooks_pk(tenant)
-    actions = [rt.table.action("Put", pk, wanted.name, item=item)]
+    actions = [rt.table.item_write("Put", pk, wanted.name, item=item)]
     actions.append(act(rt, "webhook set", wanted.name, actor, reason))
     if any(map(hook.wants, LOOKED_FOR)):
         actions.append(watch_mark(rt.table, tenant))
@@ -95,7 +95,7 @@ async def set_webhook(
     return shown(hook)
 
 
-def act(rt: Runtime, event: str, name: str, actor: str, reason: str) -> Action:
+def act(rt: Runtime, event: str, name: str, actor: str, reason: str) -> ItemWrite:
     """Return the write of the event of an operator's act on a webhook."""
     told = {"webhook": name, "actor": actor, "reason": reason}
     return fleet_event(rt.table, rt.settings.tenant, event, rt.clock(), told)
@@ -182,7 +182,7 @@ async def remove_webhook(rt: Runtime, name: str, actor: str, reason: str = "") -
     """
     hook = await require(rt, name)
     pk = keys.webhooks_pk(rt.settings.tenant)
-    delete = rt.table.action("Delete", pk, hook.name)
+    delete = rt.table.item_write("Delete", pk, hook.name)
     await rt.table.transact([delete, act(rt, "webhook removed", name, actor, reason)])
 
 

@@ -18,12 +18,12 @@ from piecework.domain.model import Effect, iso
 from piecework.errors import UsageError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
-from piecework.idempotency.record import Slot
+from piecework.idempotency.record import OperationRef
 from piecework.resilience.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from piecework.calls.fleet_budgets import Reservation
-    from piecework.calls.fleet_limits import Limiter
+    from piecework.calls.limiter import Limiter
     from piecework.domain.budget import Amount
     from piecework.domain.protocols import Ledger
     from piecework.errors import ErrorEnvelope
@@ -178,7 +178,7 @@ class Call:
     dependency: Dependency
     bound: functools.partial[Awaitable[Any]]
     digest: str
-    operation: Slot | None = None
+    operation: OperationRef | None = None
 
     def sent_key(self, gen: int) -> str:
         """Return the idempotency key that the provider sees in a generation.

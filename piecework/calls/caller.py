@@ -25,7 +25,7 @@ from piecework.calls.call import (
     copy_arguments,
     key_of,
 )
-from piecework.calls.equal_calls import AnsweredBefore, EqualCalls, slot_of
+from piecework.calls.equal_calls import AnsweredBefore, EqualCalls, operation_ref
 from piecework.calls.fallback import (
     FallbackUsed,
     answered_by_key,
@@ -138,7 +138,7 @@ class Caller:
         operation = None
         if dependency.by is not None and not dependency.fallback:
             parts = bound.args, bound.keywords
-            operation = slot_of(scope.tenant, dependency, function, *parts)
+            operation = operation_ref(scope.tenant, dependency, function, *parts)
         call = Call(key, scope, dependency, bound, digest, operation)
         shared = answered_by_key(call) if dependency.fallback else key
         if (equal := await self._equal_end(shared)) is not None:

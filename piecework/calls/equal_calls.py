@@ -35,12 +35,12 @@ from piecework.idempotency.record import (
     Ended,
     Granted,
     InProgress,
-    Slot,
+    OperationRef,
     State,
     Verdict,
 )
 from piecework.idempotency.stores import IdempotencyStore, MemoryIdempotency
-from piecework.idempotency.strategies import KnownSlot, operation_of, unusable_key
+from piecework.idempotency.strategies import KnownOperation, operation_of, unusable_key
 from piecework.resilience.retry import IN_PROGRESS_CODE, Answered, Failed
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class EqualCalls:
     is_lost: Callable[[], bool] = lambda: False
 
     async def make(
-        self, call: Call, slot: Slot, gen: int, ledger: Ledger | None = None
+        self, call: Call, ref: OperationRef, gen: int, ledger: Ledger | None = None
     ) -> Answered[str] | Failed:
         """Return the end of a call, or the answer of an equal one.
 
@@ -85,7 +85,7 @@ class EqualCalls:
         Raises:
             StoreError: The store is unavailable, and `by` needs it.
         """
-        request = self._request(call, slot, gen)
+        request = self._request(call, ref, gen)
         verdict = await self._begin(call, request)
         make = functools.partial(self.attempts.make, call, call.sent_key(gen), ledger)
         match verdict:
@@ -98,14 +98,14 @@ class EqualCalls:
             case Ended(State.DONE, str(value), own):
                 return self._answered(call, request, value, own=own)
             case InProgress(seconds):
-                return self._in_progress(call, slot, seconds)
-        return self.attempts.own_failure(call, refusal(verdict, slot))
+                return self._in_progress(call, ref, seconds)
+        return self.attempts.own_failure(call, refusal(verdict, ref))
 
-    def _in_progress(self, call: Call, slot: Slot, seconds: float) -> Failed:
+    def _in_progress(self, call: Call, ref: OperationRef, seconds: float) -> Failed:
         """Return the end that defers a chunk until an equal call has ended."""
         longest = DEFERRED_S * (1 + self.attempts.counts.deferrals)
         error = TransientError(
-            f"{slot.operation} is in progress in an equal call.",
+            f"{ref.operation} is in progress in an equal call.",
             code=IN_PROGRESS_CODE,
             retry_after=min(seconds, longest, MAX_DEFERRED_S),
             dependency=call.dependency.name,
@@ -113,28 +113,28 @@ class EqualCalls:
         return self.attempts.own_failure(call, error)
 
     async def complete(
-        self, call: Call, slot: Slot, gen: int, value: str
+        self, call: Call, ref: OperationRef, gen: int, value: str
     ) -> Failed | None:
         """Settle a number whose answer only the ledger has: an operator resolved it.
 
         Without it the next number would never be due. Returns the failure that defers
         the chunk while the record of its dead claim has a lease.
         """
-        request = self._request(call, slot, gen)
+        request = self._request(call, ref, gen)
         verdict = await self._begin(call, request)
         if isinstance(verdict, Granted):
             await self._settle(request, State.DONE, value, required=True)
         if isinstance(verdict, InProgress):
-            return self._in_progress(call, slot, verdict.seconds)
+            return self._in_progress(call, ref, verdict.seconds)
         return None
 
-    def _request(self, call: Call, slot: Slot, gen: int) -> BeginRequest:
+    def _request(self, call: Call, ref: OperationRef, gen: int) -> BeginRequest:
         """Return the request to begin a call; its lease covers retries and waits."""
         policy, dependency = call.policy, call.dependency
         longest = policy.attempts * dependency.timeout_s + policy.retry_time
         token = keys.provider_key(call.key, gen)
         ttl_s = dependency.by.ttl_s if dependency.by else 0.0
-        return BeginRequest(slot, token, max(longest, self.claim_s), ttl_s)
+        return BeginRequest(ref, token, max(longest, self.claim_s), ttl_s)
 
     async def _begin(self, call: Call, request: BeginRequest) -> Verdict | None:
         """Return the store's verdict; wait a little for an equal call in progress.
@@ -240,20 +240,20 @@ def is_pure(call: Call) -> bool:
     return call.dependency.effect is Effect.PURE
 
 
-def slot_of(
+def operation_ref(
     tenant: str,
     dependency: Dependency,
     function: Callable[..., Awaitable[Any]],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-) -> Slot | None:
-    """Return the place of the operation that a call is; None: it is not shared.
+) -> OperationRef | None:
+    """Return the operation that a call is; None: no other call is equal.
 
     Raises:
         PermanentError: `idempotency.key.unusable`.
     """
     by = dependency.by
-    if isinstance(by, KnownSlot):
+    if isinstance(by, KnownOperation):
         return by.known
     if by is None:
         return None
@@ -265,7 +265,7 @@ def slot_of(
     own = target if callable(target) else function
     known = tuple(args), dict(kwargs), further
     try:
-        return by.slot(operation_of(own, tenant, dependency.scope, name, *known))
+        return by.ref(operation_of(own, tenant, dependency.scope, name, *known))
     except PieceworkError:
         raise
     except Exception as error:

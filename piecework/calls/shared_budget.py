@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from piecework import telemetry
-from piecework.calls.fleet_limits import RACE_S, RECORD_TIMEOUT_S, TRIES
+from piecework.calls.serving_task import (
+    RECORD_TIMEOUT_S,
+    WRITE_S,
+    ServingTask,
+    retry_lost_races,
+)
 from piecework.domain.budget import NOTHING, Amount, Cap
 from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import iso
@@ -30,9 +34,6 @@ from piecework.resilience.limits import micros
 
 if TYPE_CHECKING:
     from piecework.domain.model import JobRef
-
-#: Seconds between two writes of a worker to one budget.
-WRITE_S: Final = 1.0
 
 #: Seconds after which a call that still waits asks again for the pause of its job.
 ASK_AGAIN_S: Final = 2.0
@@ -105,8 +106,10 @@ class SharedBudget:
     is_gone: bool = False
     _write_at: float = -inf
     _asked: dict[JobRef, float] = field(default_factory=dict)
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _running: asyncio.Task[None] | None = None
+    _task: ServingTask = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._task = ServingTask(self.waiting, self._serve)
 
     @property
     def cap(self) -> Cap:
@@ -121,7 +124,7 @@ class SharedBudget:
     @property
     def is_idle(self) -> bool:
         """Whether no task writes the budget."""
-        return self._running is None or self._running.done()
+        return self._task.is_idle
 
     async def reserve(
         self,
@@ -141,11 +144,11 @@ class SharedBudget:
         self.arrived += amount
         if not waits or (not self.waiting and self._fits(amount)):
             self.held += amount
-            self._go_on()
+            self._task.ensure_running()
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append(Waiting(amount, job, granted))
-        self._go_on()
+        self._task.ensure_running()
         try:
             async with asyncio.timeout_at(until):
                 await granted
@@ -160,7 +163,7 @@ class SharedBudget:
         self.held -= estimated
         self.unreported += used
         self._hand_out()
-        self._go_on()
+        self._task.ensure_running()
 
     def _fits(self, amount: Amount) -> bool:
         """Return whether a call may start within the slice of this worker."""
@@ -182,31 +185,13 @@ class SharedBudget:
                 first.granted.set_result(None)
             self.waiting.popleft()
 
-    def _go_on(self) -> None:
-        """Let the one task of this budget write what has changed."""
-        self._wake.set()
-        if self.is_idle:
-            self._running = asyncio.create_task(self._run())
-            self._running.add_done_callback(self._pass_error_on)
-
-    def _pass_error_on(self, done: asyncio.Task[None]) -> None:
-        """Let no call wait for a task that failed."""
-        if done.cancelled() or (error := done.exception()) is None:
-            return
-        while self.waiting:
-            call = self.waiting.popleft()
-            if not call.granted.done():
-                call.granted.set_exception(error)
-
-    async def _run(self) -> None:
+    async def _serve(self) -> None:
         """Write while the budget is used."""
         now = asyncio.get_running_loop().time
         while self.is_used:
-            self._wake.clear()
+            self._task.note_look()
             if not self._wants_write():
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(WRITE_S):
-                        await self._wake.wait()
+                await self._task.wait(WRITE_S)
                 continue
             if (pause := self._write_at - now()) > 0:
                 await asyncio.sleep(pause)
@@ -223,9 +208,7 @@ class SharedBudget:
 
     async def report(self) -> None:
         """Write what ended calls used, and give the slice back."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+        await self._task.stop()
         if self.unreported or self.allowed:
             await self._write()
 
@@ -236,11 +219,8 @@ class SharedBudget:
             async with asyncio.timeout(RECORD_TIMEOUT_S):
                 if self.contended:
                     self._note(await self.record.read(self.key))
-                for race in range(TRIES):
-                    if await self._write_once():
-                        self.contended = self.budget.seq > known + 1
-                        break
-                    await asyncio.sleep(self.rng.uniform(0.0, RACE_S * 2**race))
+                if await retry_lost_races(self.rng, self._write_once):
+                    self.contended = self.budget.seq > known + 1
         except (StoreError, TimeoutError) as error:
             telemetry.emit(
                 self.log,

@@ -30,8 +30,8 @@ from piecework.idempotency.record import (
     InDoubt,
     InProgress,
     Mismatch,
+    OperationRef,
     OutOfOrder,
-    Slot,
     State,
     Verdict,
 )
@@ -140,10 +140,10 @@ def as_function(function: Callable[P, Awaitable[R]], guard: Guard) -> Idempotent
         return cast("R", values.decode(function, await guard.call(args, kwargs)))
 
     def key(*args: P.args, **kwargs: P.kwargs) -> str:
-        return guard.begin_request(args, kwargs).slot.name
+        return guard.begin_request(args, kwargs).ref.name
 
     async def release(*args: P.args, **kwargs: P.kwargs) -> bool:
-        return await guard.store.release(guard.begin_request(args, kwargs).slot)
+        return await guard.store.release(guard.begin_request(args, kwargs).ref)
 
     vars(call).update(key=key, release=release)
     return cast("Idempotent[P, R]", call)
@@ -201,7 +201,7 @@ class Guard:
                 telemetry.emit(quiet_log(), "idempotency.replayed", **facts)
                 return value
             case _:
-                raise refusal(verdict, request.slot)
+                raise refusal(verdict, request.ref)
 
     def begin_request(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -211,9 +211,9 @@ class Guard:
         operation = operation_of(
             self.function, self.store.tenant, rules.scope, rules.operation, args, kwargs
         )
-        slot = rules.by.slot(operation)
+        ref = rules.by.ref(operation)
         return BeginRequest(
-            slot, owner_token, rules.lease_s, rules.by.ttl_s, rules.repeatable
+            ref, owner_token, rules.lease_s, rules.by.ttl_s, rules.repeatable
         )
 
     def sent_key(self, request: BeginRequest) -> str:
@@ -222,7 +222,7 @@ class Guard:
         With a time window, the same call after the window is another operation. The
         provider must see another key for it.
         """
-        return request.owner_token if self.rules.by.best_effort else request.slot.name
+        return request.owner_token if self.rules.by.best_effort else request.ref.name
 
     async def _begin(self, request: BeginRequest) -> tuple[Verdict, float]:
         """Return the store's verdict, and the end of the lease in loop time."""
@@ -291,16 +291,16 @@ class Guard:
 
 def event_fields(request: BeginRequest) -> dict[str, Any]:
     """Return the fields of an operation's events; the key is hashed."""
-    key = keys.sha256(request.slot.name.encode())[:12]
-    return {"operation": request.slot.operation, "idempotency_key_hash": key}
+    key = keys.sha256(request.ref.name.encode())[:12]
+    return {"operation": request.ref.operation, "idempotency_key_hash": key}
 
 
 # ── errors of an operation that is neither made nor answered from the store ───
 
 
-def refusal(verdict: Verdict, slot: Slot) -> PieceworkError:
+def refusal(verdict: Verdict, ref: OperationRef) -> PieceworkError:
     """Return the error for a verdict that is not a grant."""
-    name = slot.operation + (f", number {slot.number}," if slot.number else "")
+    name = ref.operation + (f", number {ref.number}," if ref.number else "")
     match verdict:
         case Ended(State.REFUSED, str(envelope)):
             return stored_refusal(ErrorEnvelope.model_validate_json(envelope))

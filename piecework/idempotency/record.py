@@ -27,8 +27,8 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """The place of an operation in a store.
+class OperationRef:
+    """The names of an operation in a store.
 
     Attributes:
         key: Equal for equal operations; for a numbered one, the key of its stream.
@@ -60,7 +60,7 @@ class BeginRequest:
         repeatable: Whether an operation that may have happened may begin again.
     """
 
-    slot: Slot
+    ref: OperationRef
     owner_token: str
     lease_s: float
     ttl_s: float
@@ -135,7 +135,7 @@ def judge(record: Record | None, request: BeginRequest, now: float) -> Verdict:
     """Return what a record means for a request to begin."""
     if record is None or expired(record, now) or record.state is State.RELEASED:
         return Granted()
-    if record.payload != request.slot.payload:
+    if record.payload != request.ref.payload:
         return Mismatch()
     own = record.owner_token == request.owner_token
     if own and record.state is State.BEGUN:
@@ -166,7 +166,7 @@ def begun_record(request: BeginRequest, now: float) -> Record:
     until = now + request.lease_s
     return Record(
         State.BEGUN,
-        request.slot.payload,
+        request.ref.payload,
         request.owner_token,
         lease_until=until,
         valid_until=until + request.ttl_s if request.repeatable else None,

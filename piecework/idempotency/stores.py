@@ -11,9 +11,9 @@ from piecework.idempotency.record import (
     BeginRequest,
     Ended,
     Granted,
+    OperationRef,
     OutOfOrder,
     Record,
-    Slot,
     State,
     Verdict,
     begun_record,
@@ -45,45 +45,45 @@ class MemoryIdempotency:
 
     async def begin(self, request: BeginRequest) -> Verdict:
         """Begin an operation, or return why it may not begin."""
-        now, slot = self.clock(), request.slot
-        verdict = judge(self._record(slot), request, now)
-        if slot.number:
-            expected = self._next_number.get(slot.key, 1)
-            if slot.number > expected:
+        now, ref = self.clock(), request.ref
+        verdict = judge(self._record(ref), request, now)
+        if ref.number:
+            expected = self._next_number.get(ref.key, 1)
+            if ref.number > expected:
                 return OutOfOrder(expected)
-            if slot.number < expected and isinstance(verdict, Granted):
+            if ref.number < expected and isinstance(verdict, Granted):
                 return Ended(State.DONE, None)
         if isinstance(verdict, Granted):
             self._sweep(now)
-            self._put(slot, begun_record(request, now))
+            self._put(ref, begun_record(request, now))
         return verdict
 
     async def settle(
         self, request: BeginRequest, state: State, value: str | None = None
     ) -> bool:
         """Record the outcome of an operation; False: another call took it over."""
-        slot, record = request.slot, self._record(request.slot)
+        ref, record = request.ref, self._record(request.ref)
         if record is None or record.owner_token != request.owner_token:
             return False
         settled = settled_record(record, request, state, value, self.clock())
-        self._put(slot, settled)
-        if slot.number and state is State.DONE:
-            self._next_number[slot.key] = slot.number + 1
+        self._put(ref, settled)
+        if ref.number and state is State.DONE:
+            self._next_number[ref.key] = ref.number + 1
         return True
 
-    async def release(self, slot: Slot) -> bool:
+    async def release(self, ref: OperationRef) -> bool:
         """Record that an operation did not happen; False: it is not in doubt."""
-        record = self._record(slot)
+        record = self._record(ref)
         if record is None or not in_doubt(record, self.clock()):
             return False
-        self._put(slot, replace(record, state=State.RELEASED))
+        self._put(ref, replace(record, state=State.RELEASED))
         return True
 
-    def _record(self, slot: Slot) -> Record | None:
-        return self._records.get((slot.key, slot.number))
+    def _record(self, ref: OperationRef) -> Record | None:
+        return self._records.get((ref.key, ref.number))
 
-    def _put(self, slot: Slot, record: Record) -> None:
-        self._records[slot.key, slot.number] = record
+    def _put(self, ref: OperationRef, record: Record) -> None:
+        self._records[ref.key, ref.number] = record
 
     def _sweep(self, now: float) -> None:
         """Delete what does not count any more: a process may run for months."""
@@ -123,5 +123,5 @@ class IdempotencyStore(Protocol):
             StoreError: The store is unavailable.
         """
 
-    async def release(self, slot: Slot) -> bool:
+    async def release(self, ref: OperationRef) -> bool:
         """Record that an operation did not happen; False: it is not in doubt."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from piecework.domain import keys
 from piecework.errors import PermanentError, UsageError
-from piecework.idempotency.record import Slot
+from piecework.idempotency.record import OperationRef
 
 #: DynamoDB keeps 38 digits of a number. 19 are enough for the key of a database.
 MAX_NUMBER: Final = 2**63 - 1
@@ -38,8 +38,8 @@ class Strategy(Protocol):
     def best_effort(self) -> bool:
         """Whether the call is made even if the store is unavailable."""
 
-    def slot(self, operation: Operation) -> Slot:
-        """Return the place of a call in a store."""
+    def ref(self, operation: Operation) -> OperationRef:
+        """Return the operation that a call is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +67,18 @@ class ByKey:
         """Check the duration."""
         check_seconds("ttl_s", self.ttl_s)
 
-    def slot(self, operation: Operation) -> Slot:
+    def ref(self, operation: Operation) -> OperationRef:
         """Return the place of a call in a store.
 
         Raises:
             PermanentError: `idempotency.key.unusable`.
         """
         if self.of is None:
-            return operation.slot("keys", operation.arguments)
+            return operation.ref("keys", operation.arguments)
         key = self.of(**operation.arguments)
         if key is None or key == "":
             raise unusable_key(operation.names[-1], "`of` returned an empty key")
-        return operation.slot("keys", [key])
+        return operation.ref("keys", [key])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class SequenceNumbers:
             raise UsageError(message, code="pipeline.declaration.invalid")
         check_seconds("ttl_s", self.ttl_s)
 
-    def slot(self, operation: Operation) -> Slot:
+    def ref(self, operation: Operation) -> OperationRef:
         """Return the place of a call in a store.
 
         Raises:
@@ -118,7 +118,7 @@ class SequenceNumbers:
         if not isinstance(number, int) or not 1 <= number <= MAX_NUMBER:
             reason = f"numbers are 1, 2, 3 and so on, up to {MAX_NUMBER}"
             raise unusable_key(operation.names[-1], reason)
-        return operation.slot("numbers", [], number)
+        return operation.ref("numbers", [], number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,26 +145,26 @@ class TimeWindow:
         """Seconds that the outcome of a call is remembered."""
         return self.window_s
 
-    def slot(self, operation: Operation) -> Slot:
-        """Return the place of a call in a store."""
-        return operation.slot("window", operation.arguments)
+    def ref(self, operation: Operation) -> OperationRef:
+        """Return the operation that a call is."""
+        return operation.ref("window", operation.arguments)
 
 
 @dataclass(frozen=True, slots=True)
-class KnownSlot:
-    """The slot of a call whose arguments are in another process.
+class KnownOperation:
+    """The operation of a call whose arguments are in another process.
 
     Attributes:
-        known: The slot that the strategy of the dependency returned there.
+        known: What the strategy of the dependency returned there.
     """
 
-    known: Slot
+    known: OperationRef
     ttl_s: float
     best_effort: bool
     remembers_refusals: ClassVar[bool] = False
 
-    def slot(self, operation: Operation) -> Slot:
-        """Return the place of the call in a store."""
+    def ref(self, operation: Operation) -> OperationRef:
+        """Return the operation that the call is."""
         del operation
         return self.known
 
@@ -199,8 +199,8 @@ class Operation:
     names: tuple[str, ...]
     arguments: Mapping[str, Any]
 
-    def slot(self, strategy: str, key: Any, number: int = 0) -> Slot:
-        """Return the place of the operation in a store.
+    def ref(self, strategy: str, key: Any, number: int = 0) -> OperationRef:
+        """Return how the store names the operation.
 
         Raises:
             PermanentError: `idempotency.key.unusable`.
@@ -209,10 +209,10 @@ class Operation:
 
         try:
             payload = digest_of([self.arguments], {})
-            slot_key = keys.sha256_of(strategy, *self.names, digest_of([key], {}))
+            key = keys.sha256_of(strategy, *self.names, digest_of([key], {}))
         except UsageError as error:
             raise unusable_key(self.names[-1], error.message) from error
-        return Slot(slot_key, payload, number, self.names[-1])
+        return OperationRef(key, payload, number, self.names[-1])
 
 
 def operation_of(

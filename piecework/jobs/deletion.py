@@ -21,7 +21,7 @@ from piecework.jobs.fan_out import Progress, ProgressMark
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import DISCARDED, REDRIVEN, open_letter_key
 from piecework.store.deletions import ROWS_AT_ONCE, Deletions
-from piecework.store.table import Action
+from piecework.store.table import ItemWrite
 
 
 async def delete_job(
@@ -86,28 +86,28 @@ class Sweep:
                 return False
         return True
 
-    async def _letters(self) -> AsyncIterator[list[Action]]:
+    async def _letters(self) -> AsyncIterator[list[ItemWrite]]:
         """Yield the removals of each dead letter; an open one has a mark, too."""
         table = self.rt.dead_letters
         async for item in table.query(self.job.ref.pk, any_version=True):
-            removals = [table.action("Delete", item["pk"], item["sk"])]
+            removals = [table.item_write("Delete", item["pk"], item["sk"])]
             name = keys.dead_letter_of(item["pk"], item["sk"])
             at, closed = item.get("dead_lettered_at"), {REDRIVEN, DISCARDED}
             # No check of the row: what an operator has damaged is deleted, too.
             if name and isinstance(at, str) and item.get("state") not in closed:
                 mark = open_letter_key(ChunkRef(*name[:3]), name[3], at)
-                removals.append(table.action("Delete", *mark))
+                removals.append(table.item_write("Delete", *mark))
             yield removals
 
-    async def _rows(self, pk: str) -> AsyncIterator[list[Action]]:
+    async def _rows(self, pk: str) -> AsyncIterator[list[ItemWrite]]:
         """Yield the removal of each row of a partition, without the job's own."""
         table = self.rt.table
         async for item in table.query(pk, any_version=True):
             if item["sk"] != keys.META_SK:
-                yield [table.action("Delete", pk, item["sk"])]
+                yield [table.item_write("Delete", pk, item["sk"])]
 
-    async def _remove(self, removals: AsyncIterator[list[Action]]) -> bool:
-        batch: list[Action] = []
+    async def _remove(self, removals: AsyncIterator[list[ItemWrite]]) -> bool:
+        batch: list[ItemWrite] = []
         async for some in removals:
             if len(batch) + len(some) > ROWS_AT_ONCE:
                 if not await self._write(batch):
@@ -116,7 +116,7 @@ class Sweep:
             batch += some
         return not batch or await self._write(batch)
 
-    async def _write(self, batch: list[Action]) -> bool:
+    async def _write(self, batch: list[ItemWrite]) -> bool:
         deletions = Deletions(self.rt.table, self.rt.clock)
         removed = await deletions.remove(self.job.ref, batch)
         return removed and await self._count(len(batch))

@@ -18,7 +18,7 @@ from piecework.domain import keys
 from piecework.domain.model import Job, JobRef
 from piecework.domain.priority import Priority
 from piecework.domain.records import SCHEMA, is_newer
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 #: The backlog belongs to an earlier generation of the job, or does not exist.
 NEW_OR_EARLIER = "attribute_not_exists(pk) OR gen < :gen"
@@ -56,7 +56,7 @@ class Backlogs:
 
     async def open(self, job: Job, start: int) -> None:
         """Create the backlog of a job, unless this generation has or had one."""
-        action = self.table.action(
+        write = self.table.item_write(
             "Put",
             keys.ACTIVE_PK,
             keys.backlog_sk(job.queue, job.ref.tenant, job.ref.job),
@@ -71,14 +71,14 @@ class Backlogs:
                 "priority": job.priority,
             },
         )
-        await self.table.put(action)
+        await self.table.put(write)
 
     async def draw(self, backlog: Backlog, most: int) -> tuple[range, Backlog | None]:
         """Draw up to `most` chunks; return them, and the backlog if chunks are left.
 
         A lost reply loses the draw, until the reconciler sends the messages.
         """
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             keys.ACTIVE_PK,
             backlog.sk,
@@ -91,7 +91,7 @@ class Backlogs:
                 "most": most,
             },
         )
-        reply = await self.table.update(action)
+        reply = await self.table.update(write)
         after = read_backlog(reply.item or {}, backlog.queue)
         if not isinstance(reply, Written) or after is None:
             return range(0), None
@@ -117,8 +117,8 @@ class Backlogs:
 
     async def set_priority(self, job: Job, priority: Priority) -> bool:
         """Change the priority of a job and its backlog; False: it has no backlog."""
-        actions = [
-            self.table.action(
+        writes = [
+            self.table.item_write(
                 "Update",
                 pk,
                 sk,
@@ -134,15 +134,15 @@ class Backlogs:
                 ),
             )
         ]
-        return isinstance(await self.table.transact(actions), Written)
+        return isinstance(await self.table.transact(writes), Written)
 
 
-def closing(table: Table, job: Job) -> list[Action]:
+def closing(table: Table, job: Job) -> list[ItemWrite]:
     """Return the write that removes the backlog of a job that ends."""
     if job.backlog_start is None:
         return []
     sk = keys.backlog_sk(job.queue, job.ref.tenant, job.ref.job)
-    return [table.action("Delete", keys.ACTIVE_PK, sk)]
+    return [table.item_write("Delete", keys.ACTIVE_PK, sk)]
 
 
 def read_backlog(row: Mapping[str, Any], queue: str) -> Backlog | None:

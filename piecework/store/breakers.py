@@ -97,7 +97,7 @@ class Breakers:
         self, name: str, gen: int, token: str, until: float
     ) -> BreakerSnapshot | None:
         """Take the one probe of an open breaker; it expires at `until`."""
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             keys.BREAKERS_PK,
             name,
@@ -112,7 +112,7 @@ class Breakers:
                 "worker": self.worker,
             },
         )
-        reply = await self.table.update(action)
+        reply = await self.table.update(write)
         # A refusal with our own token: the SDK sent it twice, the first copy was
         # applied, and its answer was lost.
         if (
@@ -126,7 +126,7 @@ class Breakers:
         self, name: str, gen: int, token: str
     ) -> BreakerSnapshot | None:
         """Give the probe back: its call did not show whether the dependency works."""
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             keys.BREAKERS_PK,
             name,
@@ -134,7 +134,7 @@ class Breakers:
             update=NO_PROBE,
             values={"seen": gen, "token": token},
         )
-        reply = await self.table.update(action, returning="NONE")
+        reply = await self.table.update(write, returning="NONE")
         return snapshot(reply.item) if isinstance(reply, Refused) else None
 
     async def reopen(
@@ -176,7 +176,7 @@ class Breakers:
         `event`: the event of the environment that is written with it.
         """
         now = self.clock()
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             keys.BREAKERS_PK,
             name,
@@ -197,9 +197,9 @@ class Breakers:
                 "code": values.get("code"),
             }
             put = fleet_event(self.table, ENVIRONMENT, event, now, facts)
-            reply = await self.table.transact([action, put])
+            reply = await self.table.transact([write, put])
         else:
-            reply = await self.table.update(action, returning="NONE")
+            reply = await self.table.update(write, returning="NONE")
         return snapshot(reply.item) if isinstance(reply, Refused) else None
 
 

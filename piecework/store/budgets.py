@@ -23,7 +23,7 @@ from piecework.resilience.budget import (
     Slice,
     key_of_job,
 )
-from piecework.store.table import Action, Item, Refused, Table
+from piecework.store.table import Item, ItemWrite, Refused, Table
 
 #: The first write creates the row. A later one never does: its job may be deleted.
 FIRST: Final = "attribute_not_exists(seq)"
@@ -73,7 +73,9 @@ class Budgets:
             return Reply(read_budget(item), ours=item.get("token") == token)
         return Reply(read_budget(reply.item), ours=True)
 
-    def _writing(self, key: BudgetKey, seen: int, budget: Budget, token: str) -> Action:
+    def _writing(
+        self, key: BudgetKey, seen: int, budget: Budget, token: str
+    ) -> ItemWrite:
         facts: dict[str, Any] = {
             "v": SCHEMA,
             "seq": budget.seq,
@@ -93,7 +95,7 @@ class Budgets:
                 for worker, each in budget.slices.items()
             },
         }
-        return self.table.action(
+        return self.table.item_write(
             "Update",
             key.pk,
             key.sk,
@@ -102,12 +104,12 @@ class Budgets:
             values={**facts, **({"seen": seen} if seen else {})},
         )
 
-    def unchanged(self, key: BudgetKey, seen: int) -> Action:
+    def unchanged(self, key: BudgetKey, seen: int) -> ItemWrite:
         """Return the check that a budget is still the one with `seq` = `seen`.
 
         Without it, a job could be paused after an operator has raised its budget.
         """
-        return self.table.action(
+        return self.table.item_write(
             "ConditionCheck", key.pk, key.sk, condition=SEEN, values={"seen": seen}
         )
 
@@ -128,14 +130,14 @@ class Budgets:
 
     def _setting(
         self, key: BudgetKey, seen: int, cap: Cap, actor: str, token: str
-    ) -> Action:
+    ) -> ItemWrite:
         found = zip(OPERATORS, (cap.tokens, cap.nano_usd), strict=True)
         values = {name: value for name, value in found if value is not None}
         assigned = [f"{name} = :{name}" for name in values]
         assigned += ["v = :v", "seq = :next", "#token = :token"]
         assigned += ["set_by = :by", "set_at = :at"]
         removed = "" if values else " REMOVE " + ", ".join(OPERATORS)
-        return self.table.action(
+        return self.table.item_write(
             "Update",
             key.pk,
             key.sk,

@@ -14,7 +14,7 @@ from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
 from piecework.domain.protocols import CancelRequest
 from piecework.store.claims import WAIT
 from piecework.store.reclaim import AS_READ, NOT_RENEWED_SINCE
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
@@ -27,8 +27,8 @@ RUNNING_IN_THIS_GEN = "#status = :running AND gen = :gen"
 
 async def cancel_unclaimed(table: Table, chunk: Chunk, now: float) -> bool:
     """Move PENDING | WAITING | RUNNING with an expired lease -> CANCELLED."""
-    action = cancelling(table, chunk, now)
-    return isinstance(await table.update(action, returning="NONE"), Written)
+    write = cancelling(table, chunk, now)
+    return isinstance(await table.update(write, returning="NONE"), Written)
 
 
 async def cancel_all_unclaimed(
@@ -48,7 +48,7 @@ async def cancel_all_unclaimed(
     return changed
 
 
-def cancelling(table: Table, chunk: Chunk, now: float) -> Action:
+def cancelling(table: Table, chunk: Chunk, now: float) -> ItemWrite:
     """Return the write that cancels a chunk without an owner.
 
     What a lost claim paid is only in its pages, as after `Reclaimer.release_expired`.
@@ -59,7 +59,7 @@ def cancelling(table: Table, chunk: Chunk, now: float) -> Action:
         lost = ", lost_at = if_not_exists(stage, :no_stage) ADD lost_fences :lost"
         values = {"renewals": chunk.renewal_mark[1]}
         values |= {"lost": {chunk.fence}, "no_stage": ""}
-    return table.action(
+    return table.item_write(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
@@ -82,7 +82,7 @@ def cancelling(table: Table, chunk: Chunk, now: float) -> Action:
 async def request_cancel(table: Table, chunk: Chunk, request: CancelRequest) -> bool:
     """Request the owner of a RUNNING chunk to stop; no later claim succeeds."""
     assignments, values = cancel_assignments(request)
-    action = table.action(
+    write = table.item_write(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
@@ -90,7 +90,7 @@ async def request_cancel(table: Table, chunk: Chunk, request: CancelRequest) -> 
         update=f"SET {assignments}",
         values={"running": ChunkStatus.RUNNING, "gen": chunk.gen, **values},
     )
-    return isinstance(await table.update(action, returning="NONE"), Written)
+    return isinstance(await table.update(write, returning="NONE"), Written)
 
 
 async def request_compensation(
@@ -102,7 +102,7 @@ async def request_compensation(
     sends it again at `redispatch_at`.
     """
     assignments, values = cancel_assignments(request)
-    action = table.action(
+    write = table.item_write(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
@@ -116,7 +116,7 @@ async def request_compensation(
             **values,
         },
     )
-    return isinstance(await table.update(action, returning="NONE"), Written)
+    return isinstance(await table.update(write, returning="NONE"), Written)
 
 
 def cancel_assignments(request: CancelRequest) -> tuple[str, dict[str, Any]]:
@@ -157,7 +157,7 @@ async def set_direction(
     `otherwise`. It may be claimed at once.
     """
     code = {"code": failure.code} if failure else {}
-    update = table.action(
+    update = table.item_write(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,
@@ -188,7 +188,7 @@ def compensation_put(
     failure: ErrorEnvelope,
     *,
     calls_gen: int | None = None,
-) -> Action:
+) -> ItemWrite:
     """Return the write of the reason and the stage of a compensation.
 
     `calls_gen`: the generation in the keys of its calls; None: the chunk's own.
@@ -196,4 +196,4 @@ def compensation_put(
     sk = keys.compensation_sk(ref.chunk, gen)
     error = failure.model_dump_json(exclude_none=True)
     item = {"stage": stage, "error": error, "calls_gen": calls_gen}
-    return table.action("Put", ref.pk, sk, item=item)
+    return table.item_write("Put", ref.pk, sk, item=item)

@@ -38,13 +38,13 @@ from piecework.store.cancellation import COMPENSATING, compensation_put
 from piecework.store.claims import NOT_CANCELLED, OWNED, ownership_values
 from piecework.store.effects import EffectLedger
 from piecework.store.results import NULL
-from piecework.store.table import Action, Item, Refused, Table, Written
+from piecework.store.table import Item, ItemWrite, Refused, Table, Written
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
     from piecework.pipelines import Pipeline
 
-#: DynamoDB accepts 100 actions in a transaction. One checks the chunk, and one stores
+#: DynamoDB accepts 100 writes in a transaction. One checks the chunk, and one stores
 #: the compensated stage.
 EFFECTS_AT_ONCE = 98
 #: A late copy of an earlier checkpoint would set the cursor back.
@@ -147,11 +147,11 @@ class ChunkCheckpoints:
                 **values,
             },
         )
-        actions = [step, *await self.value_actions(index, value)]
-        if len(actions) == 1:
+        writes = [step, *await self.value_writes(index, value)]
+        if len(writes) == 1:
             reply = await self.table.update(step, returning="NONE")
         else:
-            reply = await self.table.transact(actions)
+            reply = await self.table.transact(writes)
         if isinstance(reply, Refused):
             self._explain(reply, following)
         self._completed[self.pipeline.stages[index].name] = value
@@ -177,7 +177,7 @@ class ChunkCheckpoints:
             raise CancelRequestedError
         raise ClaimLostError
 
-    async def value_actions(self, index: int, value: str) -> list[Action]:
+    async def value_writes(self, index: int, value: str) -> list[ItemWrite]:
         """Return the write that stores a stage's value, and the story of the stage.
 
         The row of a stage that returned `null` has no value. A result that is `null`
@@ -192,7 +192,7 @@ class ChunkCheckpoints:
         )
         if value == NULL and is_result:
             anew = self.claim.gen > 1
-            return [self.table.action("Delete", ref.pk, sk)] if anew else []
+            return [self.table.item_write("Delete", ref.pk, sk)] if anew else []
         gen, fence = self.claim.gen, self.claim.fence
         at = keys.stage_value_key(
             ref.tenant, ref.job, ref.chunk, gen, fence, stage.name
@@ -208,7 +208,7 @@ class ChunkCheckpoints:
             "label": self.claim.chunk.label or None,
             **(await self.objects.put_value(value, at) if value != NULL else {}),
         }
-        return [self.table.action("Put", ref.pk, sk, item=item)]
+        return [self.table.item_write("Put", ref.pk, sk, item=item)]
 
     async def begin_compensation(self, failure: ErrorEnvelope, stage: str) -> None:
         """Record that this claim and all later ones compensate the chunk.
@@ -249,13 +249,15 @@ class ChunkCheckpoints:
         while len(effects) > EFFECTS_AT_ONCE:
             some, effects = effects[:EFFECTS_AT_ONCE], effects[EFFECTS_AT_ONCE:]
             await self._write(check, *some)
-        put = self.table.action("Put", ref.pk, sk, item=item)
+        put = self.table.item_write("Put", ref.pk, sk, item=item)
         await self._write(check, put, *effects)
         self._compensated[stage] = failure
 
-    def _on_chunk(self, kind: str, *, values: dict[str, str], **parts: str) -> Action:
+    def _on_chunk(
+        self, kind: str, *, values: dict[str, str], **parts: str
+    ) -> ItemWrite:
         ref = self.claim.ref
-        return self.table.action(
+        return self.table.item_write(
             kind,
             ref.pk,
             ref.sk,
@@ -263,8 +265,8 @@ class ChunkCheckpoints:
             **parts,
         )
 
-    async def _write(self, *actions: Action) -> None:
-        if not isinstance(await self.table.transact(actions), Written):
+    async def _write(self, *writes: ItemWrite) -> None:
+        if not isinstance(await self.table.transact(writes), Written):
             raise ClaimLostError
 
 

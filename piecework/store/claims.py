@@ -159,7 +159,7 @@ class Claims:
             "zero": 0,
             "one": 1,
         }
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             ref.pk,
             ref.sk,
@@ -167,7 +167,7 @@ class Claims:
             update=update,
             values=values,
         )
-        reply = await self.table.update(action)
+        reply = await self.table.update(write)
         # Refused by our own token: the SDK sent it twice, the first was applied, and
         # its answer was lost.
         ours = reply.item is not None and is_owned_by(reply.item, token)
@@ -206,7 +206,7 @@ class Claims:
     async def _renew_row(
         self, claim: Claim, renewals: int, expires: str
     ) -> Written | Refused:
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             claim.ref.pk,
             claim.ref.sk,
@@ -219,7 +219,7 @@ class Claims:
                 "expires": expires,
             },
         )
-        return await self.table.update(action)
+        return await self.table.update(write)
 
 
 def is_owned_by(item: Mapping[str, Any], token: str) -> bool:

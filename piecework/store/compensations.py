@@ -22,7 +22,7 @@ from piecework.store.cancellation import compensation_put
 from piecework.store.checkpoints import EFFECTS_AT_ONCE, Work
 from piecework.store.dead_letters import OPEN, STILL_OPEN, Closing
 from piecework.store.effects import COMPENSATED, MAY_HAVE_HAPPENED
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
@@ -63,13 +63,13 @@ class FailedCompensation:
         done = tuple(one for one in rows if not one.has_failed)
         return cls(row.cause, row.stage, row.calls_gen or gen, done)
 
-    def puts(self, table: Table, ref: ChunkRef, gen: int) -> list[Action]:
+    def puts(self, table: Table, ref: ChunkRef, gen: int) -> list[ItemWrite]:
         """Return the rows with which generation `gen` continues the compensation."""
         cause = compensation_put(
             table, ref, gen, self.stage, self.cause, calls_gen=self.calls_gen
         )
         rows = [
-            table.action(
+            table.item_write(
                 "Put",
                 ref.pk,
                 keys.compensated_sk(ref.chunk, gen, row.stage),
@@ -127,7 +127,7 @@ async def resolve_by_hand(
     chunk = chunk_action(table, "Update", letter, facts)
     close = letter_update(letters, letter, resolution)
     rows = [
-        table.action(
+        table.item_write(
             "Put",
             ref.pk,
             keys.compensated_sk(ref.chunk, gen, stage),
@@ -146,12 +146,12 @@ async def resolve_by_hand(
 
 def chunk_action(
     table: Table, kind: str, letter: DeadLetterRow, facts: dict[str, Any] | None = None
-) -> Action:
+) -> ItemWrite:
     """Return the check of the dead chunk, or its update by `facts`."""
     more = {}
     if facts:
         more["update"] = "SET " + ", ".join(f"{name} = :{name}" for name in facts)
-    return table.action(
+    return table.item_write(
         kind,
         letter.ref.pk,
         letter.ref.sk,
@@ -168,7 +168,7 @@ def chunk_action(
 
 def letter_update(
     letters: Table, letter: DeadLetterRow, resolution: HandResolution
-) -> Action:
+) -> ItemWrite:
     """Return the write that records the resolution in the dead letter."""
     facts = {
         "compensation": resolution.result,
@@ -177,7 +177,7 @@ def letter_update(
         "compensation_resolve_reason": resolution.by.reason,
         "resolved_stages": list(resolution.stages),
     }
-    return letters.action(
+    return letters.item_write(
         "Update",
         letter.job.pk,
         keys.dead_letter_sk(letter.chunk, letter.gen),
@@ -191,10 +191,10 @@ def letter_update(
 
 def effect_updates(
     table: Table, ref: ChunkRef, work: Work, resolution: HandResolution
-) -> list[Action]:
+) -> list[ItemWrite]:
     """Return the writes that mark the effects of the stages as compensated."""
     return [
-        table.action(
+        table.item_write(
             "Update",
             ref.pk,
             keys.effect_sk(ref.chunk, row.key),

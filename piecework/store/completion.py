@@ -14,7 +14,7 @@ from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef
 from piecework.domain.outcome import CompensationResult
 from piecework.domain.protocols import MissingChunk
 from piecework.domain.records import is_newer, require_known
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 
 class Counted(NamedTuple):
@@ -255,14 +255,14 @@ class Tallies:
         numbers = set(ended)
         if not numbers:
             return False
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             keys.partition_pk(ref.tenant, ref.job, group),
             keys.TALLY_SK,
             update="ADD ended_chunks :ended",
             values={"ended": numbers},
         )
-        reply = await self.table.update(action, returning="UPDATED_NEW")
+        reply = await self.table.update(write, returning="UPDATED_NEW")
         if not isinstance(reply, Written):
             return False
         if len(reply.item["ended_chunks"]) < keys.partition_size(group, chunks):
@@ -282,13 +282,13 @@ class Tallies:
             self._on_job(ref, FULL_BLOCKS, block), FULL_BLOCKS
         )
 
-    async def _members(self, addition: Action, name: str) -> int:
+    async def _members(self, addition: ItemWrite, name: str) -> int:
         """Add to a set; return its new size."""
         reply = await self.table.update(addition, returning="UPDATED_NEW")
         return len(reply.item[name]) if isinstance(reply, Written) else 0
 
-    def _on_job(self, ref: JobRef, name: str, member: int) -> Action:
-        return self.table.action(
+    def _on_job(self, ref: JobRef, name: str, member: int) -> ItemWrite:
+        return self.table.item_write(
             "Update",
             ref.pk,
             keys.META_SK,
@@ -297,8 +297,8 @@ class Tallies:
             values={"full": {member}},
         )
 
-    def _on_block(self, ref: JobRef, verb: str, group: int) -> Action:
-        return self.table.action(
+    def _on_block(self, ref: JobRef, verb: str, group: int) -> ItemWrite:
+        return self.table.item_write(
             "Update",
             keys.block_pk(ref.tenant, ref.job, keys.block_of(group)),
             keys.BLOCK_SK,
@@ -309,7 +309,7 @@ class Tallies:
     async def remove(self, ref: JobRef, group: int, reopened: Iterable[int]) -> None:
         """Remove reopened chunks, and their group, from the tallies."""
         removed = set(reopened)
-        tally = self.table.action(
+        tally = self.table.item_write(
             "Update",
             keys.partition_pk(ref.tenant, ref.job, group),
             keys.TALLY_SK,
@@ -317,7 +317,7 @@ class Tallies:
             values={"removed": removed},
         )
         await self.table.update(tally, returning="NONE")
-        full = self.table.action(
+        full = self.table.item_write(
             "Update",
             ref.pk,
             keys.META_SK,

@@ -30,14 +30,14 @@ class Costs:
         while some := list(islice(left, AT_ONCE)):
             values = {f"n{index}": count for index, (_, count) in enumerate(some)}
             added = ", ".join(f"{name} :n{i}" for i, (name, _) in enumerate(some))
-            action = self.table.action(
+            write = self.table.item_write(
                 "Update",
                 job.pk,
                 keys.cost_sk(actor),
                 update=f"ADD {added}",
                 values=values,
             )
-            await self.table.update(action, returning="NONE")
+            await self.table.update(write, returning="NONE")
 
     async def of(self, job: JobRef) -> dict[str, Item]:
         """Return what was counted of a job, by who asked."""

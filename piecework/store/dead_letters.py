@@ -30,7 +30,7 @@ from piecework.errors import PermanentError
 from piecework.errors.fingerprint import fingerprint
 from piecework.settings import Settings
 from piecework.store.reopen import Patched
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 if TYPE_CHECKING:
     from piecework.aws.queue import Delivery
@@ -129,7 +129,7 @@ class DeadLetters:
         }
         sk = delivery.message_id
         await self.table.put(
-            self.table.action("Put", keys.QUARANTINE_PK, sk, item=item)
+            self.table.item_write("Put", keys.QUARANTINE_PK, sk, item=item)
         )
 
     async def of_job(
@@ -180,13 +180,13 @@ class DeadLetters:
         found = self.table.query(job.ref.pk, any_version=True)
         return keys_stopped_by([item async for item in found])
 
-    def redrive_actions(
+    def redrive_writes(
         self,
         letter: DeadLetterRow,
         next_gen: int,
         by: Closing,
         patched: Patched | None = None,
-    ) -> list[Action]:
+    ) -> list[ItemWrite]:
         """Return OPEN -> REDRIVEN, for the transaction that reopens the chunk."""
         update = (
             "SET #state = :redriven, redriven_at = :now,"
@@ -206,7 +206,7 @@ class DeadLetters:
         return self._closing(letter, update, values, by)
 
     async def discard(
-        self, letter: DeadLetterRow, by: Closing, also: Sequence[Action] = ()
+        self, letter: DeadLetterRow, by: Closing, also: Sequence[ItemWrite] = ()
     ) -> bool:
         """Move OPEN -> DISCARDED: an operator decided that the chunk stays dead.
 
@@ -216,13 +216,13 @@ class DeadLetters:
             "SET #state = :discarded, discarded_at = :now,"
             " discarded_by = :actor, discard_reason = :reason"
         )
-        actions = self._closing(letter, update, {"discarded": DISCARDED}, by)
-        return isinstance(await self.table.transact([*actions, *also]), Written)
+        writes = self._closing(letter, update, {"discarded": DISCARDED}, by)
+        return isinstance(await self.table.transact([*writes, *also]), Written)
 
     def _closing(
         self, letter: DeadLetterRow, update: str, values: dict[str, Any], by: Closing
-    ) -> list[Action]:
-        close = self.table.action(
+    ) -> list[ItemWrite]:
+        close = self.table.item_write(
             "Update",
             letter.job.pk,
             keys.dead_letter_sk(letter.chunk, letter.gen),
@@ -236,7 +236,7 @@ class DeadLetters:
                 **values,
             },
         )
-        unlist = self.table.action(
+        unlist = self.table.item_write(
             "Delete", *open_letter_key(letter.ref, letter.gen, letter.dead_lettered_at)
         )
         return [close, unlist]
@@ -282,7 +282,7 @@ async def raise_alarm(
     now: float,
     quiet_s: float,
     newest: str = "",
-    also: Sequence[Action] = (),
+    also: Sequence[ItemWrite] = (),
 ) -> bool:
     """Record an alarm for `quiet_s` seconds; return whether this process raised it.
 
@@ -298,7 +298,7 @@ async def raise_alarm(
     }
     if newest:
         facts["newest"] = newest
-    action = table.action(
+    write = table.item_write(
         "Update",
         keys.alarms_pk(tenant),
         about,
@@ -307,8 +307,8 @@ async def raise_alarm(
         values={**facts, "now": iso(now)},
     )
     if also:
-        return isinstance(await table.transact([action, *also]), Written)
-    reply = await table.update(action, returning="NONE")
+        return isinstance(await table.transact([write, *also]), Written)
+    reply = await table.update(write, returning="NONE")
     # A refusal with our own token: the first copy was applied, its answer lost.
     return isinstance(reply, Written) or (reply.item or {}).get("alarm_token") == token
 
@@ -332,12 +332,12 @@ def expires_at(now: float, days: float) -> int:
 # the reconciler finds the open dead letters without a scan.
 
 
-def open_mark(table: Table, letter: dict[str, Any]) -> Action:
+def open_mark(table: Table, letter: dict[str, Any]) -> ItemWrite:
     """Return the write of the mark of a new dead letter."""
     names = ("tenant", "job", "chunk", "gen", "pipeline", "dead_lettered_at")
     facts = {name: letter[name] for name in names if name in letter}
     ref = ChunkRef(letter["tenant"], letter["job"], letter["chunk"])
-    return table.action(
+    return table.item_write(
         "Put",
         *open_letter_key(ref, letter["gen"], letter["dead_lettered_at"]),
         item={"kind": "open", **facts},

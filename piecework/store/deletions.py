@@ -17,9 +17,9 @@ from piecework.domain import keys
 from piecework.domain.model import Job, JobRef, JobStatus, iso
 from piecework.store.fleet_events import fleet_event
 from piecework.store.jobs import active_mark, event_put
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
-#: Rows that one transaction deletes: DynamoDB accepts 100 actions, one of them checks
+#: Rows that one transaction deletes: DynamoDB accepts 100 writes, one of them checks
 #: the job.
 ROWS_AT_ONCE = 99
 #: Seconds from a deletion to its second sweep. A worker that was frozen may still write
@@ -77,7 +77,7 @@ class Deletions:
             "delete_requested_at": iso(self.clock()),
         }
         assigned = "".join(f", {name} = :{name}" for name in facts)
-        mark = self.table.action(
+        mark = self.table.item_write(
             "Update",
             job.ref.pk,
             keys.META_SK,
@@ -99,9 +99,9 @@ class Deletions:
         )
         return isinstance(reply, Written)
 
-    async def remove(self, ref: JobRef, rows: Sequence[Action]) -> bool:
+    async def remove(self, ref: JobRef, rows: Sequence[ItemWrite]) -> bool:
         """Delete up to 99 rows, of any table; False: the job is not being deleted."""
-        check = self.table.action(
+        check = self.table.item_write(
             "ConditionCheck",
             ref.pk,
             keys.META_SK,
@@ -118,7 +118,7 @@ class Deletions:
         now = self.clock()
         again = iso(now + SECOND_SWEEP_S)
         facts = {**job.pick(KEPT_FACTS), "deleted_at": iso(now), "delete_after": again}
-        stone = self.table.action(
+        stone = self.table.item_write(
             "Put",
             job.ref.pk,
             keys.META_SK,
@@ -126,13 +126,13 @@ class Deletions:
             values={"deleting": JobStatus.DELETING, "gen": job.gen},
             item={**facts, "status": JobStatus.DELETED},
         )
-        actions = [
+        writes = [
             stone,
             active_mark(self.table, job.ref, "Delete"),
             expiry_mark(self.table, job.ref, again),
             *expiry_removal(self.table, job),
         ]
-        return isinstance(await self.table.transact(actions), Written)
+        return isinstance(await self.table.transact(writes), Written)
 
     # ── the index of the jobs that expire ─────────────────────────────────────
 
@@ -158,7 +158,7 @@ class Deletions:
             facts["kept_at"] = iso(now)
             told = {"open_dead_letters": letters, "was_due_at": job.delete_after}
             events = [event_put(self.table, job.ref, "kept", now, told)]
-        move = self.table.action(
+        move = self.table.item_write(
             "Update",
             job.ref.pk,
             keys.META_SK,
@@ -171,33 +171,33 @@ class Deletions:
                 **facts,
             },
         )
-        actions = [
+        writes = [
             move,
             expiry_mark(self.table, job.ref, at),
             *expiry_removal(self.table, job),
             *events,
         ]
-        return isinstance(await self.table.transact(actions), Written)
+        return isinstance(await self.table.transact(writes), Written)
 
     async def unlist(self, expiry: Expiry) -> None:
         """Remove an entry of the index that its job does not name any more."""
         await self.table.transact([_unlisting(self.table, expiry)])
 
 
-def expiry_mark(table: Table, ref: JobRef, at: str) -> Action:
+def expiry_mark(table: Table, ref: JobRef, at: str) -> ItemWrite:
     """Return the write that lists a job by the time at which it expires."""
     sk = keys.expiry_sk(at, ref.tenant, ref.job)
     item = {"tenant": ref.tenant, "job": ref.job}
-    return table.action("Put", keys.EXPIRY_PK, sk, item=item)
+    return table.item_write("Put", keys.EXPIRY_PK, sk, item=item)
 
 
-def expiry_removal(table: Table, job: Job) -> list[Action]:
+def expiry_removal(table: Table, job: Job) -> list[ItemWrite]:
     """Return the write that takes a job from the index, if it is listed."""
     if not job.delete_after:
         return []
     return [_unlisting(table, Expiry(job.delete_after, job.ref))]
 
 
-def _unlisting(table: Table, expiry: Expiry) -> Action:
+def _unlisting(table: Table, expiry: Expiry) -> ItemWrite:
     sk = keys.expiry_sk(expiry.at, expiry.ref.tenant, expiry.ref.job)
-    return table.action("Delete", keys.EXPIRY_PK, sk)
+    return table.item_write("Delete", keys.EXPIRY_PK, sk)

@@ -10,7 +10,7 @@ from piecework.domain.model import Chunk, ChunkStatus
 from piecework.domain.rows import EffectRow
 from piecework.store.effects import DONE, IN_PROGRESS, INTENT, REFUSED, UNKNOWN
 from piecework.store.reopen import ENDED_AS_READ
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 #: A complete stage has used the answer, and does not run again.
 AT_ITS_STAGE = f"{ENDED_AS_READ} AND stage = :at"
@@ -65,8 +65,8 @@ async def correct_effect(
 
 def _ended_check(
     table: Table, chunk: Chunk, *, condition: str, **compared: str
-) -> Action:
-    return table.action(
+) -> ItemWrite:
+    return table.item_write(
         "ConditionCheck",
         chunk.ref.pk,
         chunk.ref.sk,
@@ -89,7 +89,7 @@ def _resolving(
     *,
     condition: str,
     **compared: str,
-) -> Action:
+) -> ItemWrite:
     """Return the write of a resolution; no answer of an earlier one stays."""
     facts = {
         "state": REFUSED if resolution.answer is None else DONE,
@@ -100,7 +100,7 @@ def _resolving(
         **(resolution.answer or {}),
     }
     stale = ["value", "value_at", "value_sha256"]
-    return table.action(
+    return table.item_write(
         "Update",
         chunk.ref.pk,
         keys.effect_sk(chunk.ref.chunk, row.key),

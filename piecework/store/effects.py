@@ -35,7 +35,7 @@ from piecework.domain.protocols import (
 from piecework.domain.rows import EffectRow, Row
 from piecework.errors import StoreError
 from piecework.store.claims import OWNED, ownership_values
-from piecework.store.table import Action, Item, Refused, Table, Written
+from piecework.store.table import Item, ItemWrite, Refused, Table, Written
 
 if TYPE_CHECKING:
     from piecework.calls.usage import ClaimUsage
@@ -181,7 +181,7 @@ class EffectLedger:
             "fence": self.claim.fence,
             "max_duration_s": math.ceil(max_duration_s),
         }
-        put = self.table.action(
+        put = self.table.item_write(
             "Put",
             ref.pk,
             keys.effect_sk(ref.chunk, key),
@@ -225,9 +225,9 @@ class EffectLedger:
 
         After a lost claim the row stays an intent: only the next owner can decide.
         """
-        action, facts = self._ending(key, REFUSED, {})
-        actions = [self._check(), action]
-        reply = await self._insist(lambda: self.table.transact(actions))
+        write, facts = self._ending(key, REFUSED, {})
+        writes = [self._check(), write]
+        reply = await self._insist(lambda: self.table.transact(writes))
         # A write without an answer may have been applied: then the next one is refused.
         own = isinstance(reply, Written) or (
             0 not in reply.refused
@@ -268,8 +268,8 @@ class EffectLedger:
         condition: str = OWN_IN_PROGRESS,
         **compared: str,
     ) -> None:
-        action, facts = self._ending(key, state, facts, condition, **compared)
-        await self.table.update(action, returning="NONE")
+        write, facts = self._ending(key, state, facts, condition, **compared)
+        await self.table.update(write, returning="NONE")
         self._rows[key] = {**self._rows[key], **facts}
 
     def _ending(
@@ -279,13 +279,13 @@ class EffectLedger:
         facts: dict[str, Any],
         condition: str = OWN_IN_PROGRESS,
         **compared: str,
-    ) -> tuple[Action, dict[str, Any]]:
+    ) -> tuple[ItemWrite, dict[str, Any]]:
         """Return the write that ends an effect, and the attributes that it sets."""
         ref = self.claim.ref
         facts = {"state": state, "ended_at": iso(self.clock()), **facts}
         # Every name gets a placeholder, because `value` and `state` are reserved words.
         assignments = ", ".join(f"#{name} = :{name}" for name in facts)
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             ref.pk,
             keys.effect_sk(ref.chunk, key),
@@ -299,12 +299,12 @@ class EffectLedger:
                 **facts,
             },
         )
-        return action, facts
+        return write, facts
 
-    def _check(self, condition: str = OWNED) -> Action:
+    def _check(self, condition: str = OWNED) -> ItemWrite:
         """Return the check that refuses the write if the claim is lost."""
         ref = self.claim.ref
-        return self.table.action(
+        return self.table.item_write(
             "ConditionCheck",
             ref.pk,
             ref.sk,
@@ -312,11 +312,11 @@ class EffectLedger:
             values=ownership_values(self.claim),
         )
 
-    def compensation_updates(self, stage: str) -> list[Action]:
+    def compensation_updates(self, stage: str) -> list[ItemWrite]:
         """Return the writes that mark a stage's effects as compensated."""
         ref = self.claim.ref
         return [
-            self.table.action(
+            self.table.item_write(
                 "Update",
                 ref.pk,
                 keys.effect_sk(ref.chunk, key),

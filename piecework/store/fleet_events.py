@@ -14,7 +14,7 @@ from piecework.domain import keys
 from piecework.domain.model import iso
 from piecework.domain.rows import EventRow
 from piecework.store.dead_letters import expires_at
-from piecework.store.table import Action, Table
+from piecework.store.table import ItemWrite, Table
 
 #: A year and a month: an audit of the last year finds every act.
 KEPT_DAYS = 400.0
@@ -24,7 +24,7 @@ ENVIRONMENT = ""
 
 def fleet_event(
     table: Table, tenant: str, event: str, now: float, facts: dict[str, Any]
-) -> Action:
+) -> ItemWrite:
     """Return the write of an event of a tenant, or of the environment.
 
     It is an update, because the roles that change dependencies may not put rows.
@@ -32,7 +32,7 @@ def fleet_event(
     at, token = iso(now), f"{table.rng.getrandbits(32):08x}"
     found = {"event": event, "at": at, "expires_at": expires_at(now, KEPT_DAYS)}
     found |= {name: value for name, value in facts.items() if value is not None}
-    return table.action(
+    return table.item_write(
         "Update",
         keys.events_pk(tenant),
         keys.event_sk(at, event, token),

@@ -25,9 +25,9 @@ from piecework.idempotency.record import (
     Ended,
     Granted,
     InProgress,
+    OperationRef,
     OutOfOrder,
     Record,
-    Slot,
     State,
     Verdict,
     begun_record,
@@ -35,7 +35,7 @@ from piecework.idempotency.record import (
     judge,
 )
 from piecework.store.dead_letters import expires_at
-from piecework.store.table import Action, Item, Refused, Table, Written
+from piecework.store.table import Item, ItemWrite, Refused, Table, Written
 
 #: The operation has no owner and no outcome. The token excludes a late copy of the
 #: request that started it: the copy would start an operation without an owner.
@@ -82,16 +82,16 @@ class TableIdempotency:
         for _ in range(READS):
             now = self.clock()
             begun = self._begun(request, now)
-            reply = await self._put(request.slot, begun, seen, now)
+            reply = await self._put(request.ref, begun, seen, now)
             doubtful = seen is not None and not is_own(seen, request)
             if isinstance(reply, Written):
                 return Granted(doubtful)
-            if request.slot.number and 0 in reply.refused:
+            if request.ref.number and 0 in reply.refused:
                 verdict = await self._out_of_turn(request, reply.item, now)
                 if verdict is not None:
                     return verdict
                 continue
-            seen = read(reply.refused[1] if request.slot.number else reply.item)
+            seen = read(reply.refused[1] if request.ref.number else reply.item)
             if seen is not None and row(seen) == row(begun):
                 return Granted(doubtful)  # the answer to our own write was lost
             verdict = judge(seen, request, now)
@@ -105,32 +105,32 @@ class TableIdempotency:
         return begun_record(replace(request, lease_s=lease_s), now)
 
     async def _put(
-        self, slot: Slot, record: Record, seen: Record | None, now: float
+        self, ref: OperationRef, record: Record, seen: Record | None, now: float
     ) -> Written | Refused:
         free = {
             "now": iso(now),
             "released": State.RELEASED,
             "token": record.owner_token,
         }
-        put = self.table.action(
+        put = self.table.item_write(
             "Put",
-            *self._place(slot),
+            *self._place(ref),
             condition=NOT_OWNED if seen is None else AS_READ,
             values=free if seen is None else as_seen(seen),
-            item={"operation": slot.operation, "started_at": iso(now), **row(record)},
+            item={"operation": ref.operation, "started_at": iso(now), **row(record)},
         )
-        if not slot.number:
+        if not ref.number:
             return await self.table.put(put)
-        return await self.table.transact([self._head("ConditionCheck", slot), put])
+        return await self.table.transact([self._head("ConditionCheck", ref), put])
 
     async def _out_of_turn(
         self, request: BeginRequest, head: Item | None, now: float
     ) -> Verdict | None:
         """Return the verdict on a number that is not due; None: it is due now."""
         due = 1 if head is None else int(head["due_number"])
-        if request.slot.number >= due:
-            return OutOfOrder(due) if request.slot.number > due else None
-        record = read(await self.table.get(*self._place(request.slot)))
+        if request.ref.number >= due:
+            return OutOfOrder(due) if request.ref.number > due else None
+        record = read(await self.table.get(*self._place(request.ref)))
         verdict = judge(record, request, now)
         return Ended(State.DONE, None) if isinstance(verdict, Granted) else verdict
 
@@ -141,7 +141,7 @@ class TableIdempotency:
 
         A value above 64 KiB is not stored; the state is.
         """
-        now, slot = self.clock(), request.slot
+        now, ref = self.clock(), request.ref
         facts: Item = {"state": state, "ended_at": iso(now)}
         if state in {State.DONE, State.REFUSED}:
             facts |= valid_until(now + request.ttl_s)
@@ -150,20 +150,20 @@ class TableIdempotency:
         elif state is State.RELEASED:
             facts |= valid_until(now)  # as good as no record
         assignments = ", ".join(f"#{name} = :{name}" for name in facts)
-        end = self.table.action(
+        end = self.table.item_write(
             "Update",
-            *self._place(slot),
+            *self._place(ref),
             condition=STILL_OWNED,
             update=f"SET {assignments}",
             values={"token": request.owner_token, "done": State.DONE, **facts},
         )
         reply: Written | Refused
-        if slot.number and state is State.DONE:
+        if ref.number and state is State.DONE:
             following = self._head(
                 "Update",
-                slot,
+                ref,
                 update="SET due_number = :following",
-                following=slot.number + 1,
+                following=ref.number + 1,
             )
             reply = await self.table.transact([following, end])
         else:
@@ -173,38 +173,40 @@ class TableIdempotency:
                 return is_own(read(reply.item), request)
         return isinstance(reply, Written)
 
-    async def release(self, slot: Slot) -> bool:
+    async def release(self, ref: OperationRef) -> bool:
         """Write that an operation in doubt did not happen; False: not in doubt."""
-        now, record = self.clock(), read(await self.table.get(*self._place(slot)))
+        now, record = self.clock(), read(await self.table.get(*self._place(ref)))
         if record is None or not in_doubt(record, now):
             return False
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
-            *self._place(slot),
+            *self._place(ref),
             condition=AS_READ,
             update="SET #state = :released, #valid_until = :valid_until, "
             "#expires_at = :expires_at",
             values={"released": State.RELEASED, **valid_until(now), **as_seen(record)},
         )
-        reply = await self.table.update(action, returning="NONE")
+        reply = await self.table.update(write, returning="NONE")
         return isinstance(reply, Written)
 
-    def _head(self, kind: str, slot: Slot, update: str = "", **values: int) -> Action:
+    def _head(
+        self, kind: str, ref: OperationRef, update: str = "", **values: int
+    ) -> ItemWrite:
         """Return the check or the update of a stream's head, if the number is due."""
-        first = slot.number == 1
-        compared = {} if first else {"number": slot.number}
-        return self.table.action(
+        first = ref.number == 1
+        compared = {} if first else {"number": ref.number}
+        return self.table.item_write(
             kind,
-            keys.idempotency_pk(self.tenant, slot.key),
+            keys.idempotency_pk(self.tenant, ref.key),
             keys.HEAD_SK,
             condition=NO_NUMBER_DONE if first else NUMBER_DUE,
             update=update,
             values={**compared, **values},
         )
 
-    def _place(self, slot: Slot) -> tuple[str, str]:
-        sk = keys.number_sk(slot.number) if slot.number else keys.RECORD_SK
-        return keys.idempotency_pk(self.tenant, slot.key), sk
+    def _place(self, ref: OperationRef) -> tuple[str, str]:
+        sk = keys.number_sk(ref.number) if ref.number else keys.RECORD_SK
+        return keys.idempotency_pk(self.tenant, ref.key), sk
 
 
 def read(item: Item | None) -> Record | None:

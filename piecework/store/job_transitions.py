@@ -27,7 +27,7 @@ from piecework.store.deletions import expiry_mark, expiry_removal
 from piecework.store.jobs import active_mark, event_put, new_chunk
 from piecework.store.notifications import notification_put
 from piecework.store.outbox import outbox_mark, tell
-from piecework.store.table import Action, Refused, Table, Written
+from piecework.store.table import ItemWrite, Refused, Table, Written
 
 #: Why no further chunk of a job starts.
 TOLERANCE_CODE = "job.tolerance.exceeded"
@@ -96,12 +96,12 @@ class JobTransitions:
         told = {"code": TOLERANCE_CODE, "failed": job.failed_chunks, "gen": job.gen}
         return await self._move_and_tell(move, job, "stopped", now, told)
 
-    def counting_failure(self, ref: JobRef, gen: int) -> Action:
+    def counting_failure(self, ref: JobRef, gen: int) -> ItemWrite:
         """Return the write that counts a dead letter, for the chunk's transaction.
 
         A chunk dies once in a generation, so the count is exact.
         """
-        return self.table.action(
+        return self.table.item_write(
             "Update",
             ref.pk,
             keys.META_SK,
@@ -123,7 +123,7 @@ class JobTransitions:
             JobStatus.FINALIZING,
             {"finalizing_at": iso(self.clock())},
         )
-        put = self.table.action(
+        put = self.table.item_write(
             "Put",
             ref.pk,
             ref.sk,
@@ -135,13 +135,13 @@ class JobTransitions:
 
     async def ending(
         self, job: Job, status: JobStatus, facts: dict[str, Any]
-    ) -> list[Action]:
+    ) -> list[ItemWrite]:
         """Return the writes of the job's end, for the transaction of the join."""
         return await self._ending(job, JobStatus.FINALIZING, status, facts)
 
     async def _ending(
         self, job: Job, source: JobStatus, target: JobStatus, facts: dict[str, Any]
-    ) -> list[Action]:
+    ) -> list[ItemWrite]:
         now, days = self.clock(), self.retention_days
         delete_after = iso(now + days * DAY_S) if days else ""
         ended = {"finished_at": iso(now), **facts}
@@ -162,14 +162,16 @@ class JobTransitions:
             *deliveries,
         ]
 
-    def _after_end(self, job: Job, now: float, facts: dict[str, Any]) -> list[Action]:
+    def _after_end(
+        self, job: Job, now: float, facts: dict[str, Any]
+    ) -> list[ItemWrite]:
         """Return the write of the notification, or of the active mark's removal."""
         if job.has_notify_hook:
             return notification_put(self.table, job, "ended", now, facts)
         return [active_mark(self.table, job.ref, "Delete")]
 
     async def reopen(
-        self, job: Job, facts: dict[str, Any], also: Sequence[Action] = ()
+        self, job: Job, facts: dict[str, Any], also: Sequence[ItemWrite] = ()
     ) -> int | None:
         """Move ended -> REOPENING in the next generation; None: the job has changed.
 
@@ -210,7 +212,9 @@ class JobTransitions:
         source = JobStatus.REOPENING
         return await self._move(job.ref, job.gen, source, target, facts or {})
 
-    async def pause(self, job: Job, pause: Pause, also: Sequence[Action] = ()) -> bool:
+    async def pause(
+        self, job: Job, pause: Pause, also: Sequence[ItemWrite] = ()
+    ) -> bool:
         """Move RUNNING -> PAUSED: no call starts until the job is resumed.
 
         The event is in the same transaction, and so is `also`, such as the check that
@@ -241,8 +245,8 @@ class JobTransitions:
         told = {"actor": pause.actor, "code": pause.code, "reason": pause.message}
         event = event_put(self.table, job.ref, "paused", now, told)
         deliveries = await tell(self.table, paused_event(job, pause, now), now)
-        actions = [move, event, *also, *deliveries]
-        return isinstance(await self.table.transact(actions), Written)
+        writes = [move, event, *also, *deliveries]
+        return isinstance(await self.table.transact(writes), Written)
 
     async def resume(self, job: Job, actor: str, reason: str) -> bool:
         """Move PAUSED -> RUNNING; the caller then sends the messages of open chunks.
@@ -322,21 +326,21 @@ class JobTransitions:
             condition=EXPIRED,
         )
         told = {"code": facts["cancel_code"], "gen": job.gen}
-        actions = [
+        writes = [
             replace(move, values={**move.values, "now": iso(now)}),
             event_put(self.table, job.ref, "deadline", now, told),
             *notification_put(self.table, job, "deadline", now, facts),
         ]
-        return isinstance(await self.table.transact(actions), Written)
+        return isinstance(await self.table.transact(writes), Written)
 
     async def cancelled(self, job: Job, facts: dict[str, Any]) -> bool:
         """Move CANCELLING -> CANCELLED after every chunk has ended."""
         ended = JobStatus.CANCELLED
-        actions = await self._ending(job, JobStatus.CANCELLING, ended, facts)
-        return isinstance(await self.table.transact(actions), Written)
+        writes = await self._ending(job, JobStatus.CANCELLING, ended, facts)
+        return isinstance(await self.table.transact(writes), Written)
 
     async def _move_and_tell(
-        self, move: Action, job: Job, event: str, now: float, told: dict[str, Any]
+        self, move: ItemWrite, job: Job, event: str, now: float, told: dict[str, Any]
     ) -> bool:
         """Write a transition and its event in one transaction."""
         put = event_put(self.table, job.ref, event, now, told)
@@ -350,8 +354,8 @@ class JobTransitions:
         target: JobStatus,
         facts: dict[str, Any],
     ) -> bool:
-        action = self._moving(ref, gen, source, target, facts)
-        reply = await self.table.update(action, returning="NONE")
+        write = self._moving(ref, gen, source, target, facts)
+        reply = await self.table.update(write, returning="NONE")
         if isinstance(reply, Refused):
             item = reply.item or {}
             return item.get("status") == target and item.get("gen") == gen
@@ -367,12 +371,12 @@ class JobTransitions:
         next_gen: int | None = None,
         condition: str = IN_STATE,
         remove: str = "",
-    ) -> Action:
+    ) -> ItemWrite:
         assignments = "".join(f", {name} = :{name}" for name in facts)
         if next_gen is not None:
             assignments += ", gen = :next_gen"
             facts = {**facts, "next_gen": next_gen}
-        return self.table.action(
+        return self.table.item_write(
             "Update",
             ref.pk,
             keys.META_SK,

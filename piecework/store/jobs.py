@@ -11,12 +11,12 @@ from typing import Any
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
 from piecework.domain.rows import EventRow
-from piecework.store.table import Action, Item, Table, Written
+from piecework.store.table import Item, ItemWrite, Table, Written
 
 NEW = "attribute_not_exists(pk)"
 #: The job exists, and its deletion has not begun.
 IS_KEPT = "attribute_exists(pk) AND #status <> :deleting AND #status <> :deleted"
-#: DynamoDB accepts 100 actions in a transaction; one of them checks the job.
+#: DynamoDB accepts 100 writes in a transaction; one of them checks the job.
 CHUNKS_AT_ONCE = 99
 #: Groups that are counted at once.
 COUNTED_AT_ONCE = 16
@@ -67,17 +67,17 @@ class Jobs:
             "gen": 1,
             "created_at": now,
         }
-        actions = [
+        writes = [
             self._put(ref.pk, keys.META_SK, {**meta, "job": ref.job, **facts}),
             active_mark(self.table, ref, "Put"),
-            self.table.action(
+            self.table.item_write(
                 "Put",
                 keys.jobs_pk(ref.tenant),
                 keys.jobs_sk(now, ref.job),
                 item={"job": ref.job, "pipeline": facts["pipeline"]},
             ),
         ]
-        reply = await self.table.transact(actions)
+        reply = await self.table.transact(writes)
         if isinstance(reply, Written):
             return None
         return await self.read(ref)
@@ -114,8 +114,8 @@ class Jobs:
             todo = [c for i, c in enumerate(todo, start=1) if i not in reply.refused]
         return True
 
-    def _check_submitting(self, ref: JobRef, gen: int) -> Action:
-        return self.table.action(
+    def _check_submitting(self, ref: JobRef, gen: int) -> ItemWrite:
+        return self.table.item_write(
             "ConditionCheck",
             ref.pk,
             keys.META_SK,
@@ -125,7 +125,7 @@ class Jobs:
 
     def _new_chunk(
         self, ref: JobRef, gen: int, number: int, facts: dict[str, Any]
-    ) -> Action:
+    ) -> ItemWrite:
         chunk = ref.chunk(number)
         return self._put(chunk.pk, chunk.sk, new_chunk(chunk, gen, facts))
 
@@ -149,7 +149,7 @@ class Jobs:
 
     async def touch(self, ref: JobRef, gen: int) -> None:
         """Record that a process still submits or reopens this generation of the job."""
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             ref.pk,
             keys.META_SK,
@@ -157,13 +157,13 @@ class Jobs:
             update="SET progress_at = :now",
             values={"gen": gen, "now": iso(self.clock())},
         )
-        await self.table.update(action, returning="NONE")
+        await self.table.update(write, returning="NONE")
 
     async def note(
         self, ref: JobRef, code: str, message: str, until: float | None = None
     ) -> None:
         """Record why the job makes no progress, and until when, for the operator."""
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             ref.pk,
             keys.META_SK,
@@ -178,14 +178,14 @@ class Jobs:
                 "until": "" if until is None else iso(until),
             },
         )
-        await self.table.update(action, returning="NONE")
+        await self.table.update(write, returning="NONE")
 
     async def record(self, ref: JobRef, event: str, facts: dict[str, Any]) -> None:
         """Write an event of the job, for `jobs events` and for the audit.
 
         A request that arrives late leaves no row of a job whose deletion has begun.
         """
-        kept = self.table.action(
+        kept = self.table.item_write(
             "ConditionCheck",
             ref.pk,
             keys.META_SK,
@@ -228,8 +228,8 @@ class Jobs:
             if marks is not None:
                 marks.note(item)
 
-    def _put(self, pk: str, sk: str, item: dict[str, Any]) -> Action:
-        return self.table.action("Put", pk, sk, condition=NEW, item=item)
+    def _put(self, pk: str, sk: str, item: dict[str, Any]) -> ItemWrite:
+        return self.table.item_write("Put", pk, sk, condition=NEW, item=item)
 
 
 # ── items that are created together with others ───────────────────────────────
@@ -248,20 +248,20 @@ def new_chunk(ref: ChunkRef, gen: int, facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def active_mark(table: Table, ref: JobRef, kind: str) -> Action:
+def active_mark(table: Table, ref: JobRef, kind: str) -> ItemWrite:
     """Return the `Put` or `Delete` of the mark that lists an active job."""
     item = {"tenant": ref.tenant, "job": ref.job} if kind == "Put" else None
-    return table.action(
+    return table.item_write(
         kind, keys.ACTIVE_PK, keys.active_sk(ref.tenant, ref.job), item=item
     )
 
 
 def event_put(
     table: Table, ref: JobRef, event: str, now: float, facts: dict[str, Any]
-) -> Action:
+) -> ItemWrite:
     """Return the write of an event of a job, with its time and its actor."""
     at, token = iso(now), f"{table.rng.getrandbits(32):08x}"
-    return table.action(
+    return table.item_write(
         "Put",
         ref.pk,
         keys.event_sk(at, event, token),

@@ -145,7 +145,9 @@ class CallJournal:
         }
         condition = "attribute_not_exists(pk)"
         await self.table.put(
-            self.table.action("Put", claim.ref.pk, sk, condition=condition, item=item)
+            self.table.item_write(
+                "Put", claim.ref.pk, sk, condition=condition, item=item
+            )
         )
 
     async def close(self, *, keep: bool) -> None:
@@ -226,7 +228,7 @@ class TableResponses:
         if len(value.encode()) > INLINE_LIMIT:
             return
         now = self.clock()
-        action = self.table.action(
+        write = self.table.item_write(
             "Put",
             keys.response_pk(self.tenant, key),
             keys.RESPONSE_SK,
@@ -240,7 +242,7 @@ class TableResponses:
         )
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await self.table.put(action)
+                await self.table.put(write)
         except (StoreError, TimeoutError) as error:
             self._tell(error)
 

@@ -24,7 +24,7 @@ from piecework.domain.records import reading
 from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.dead_letters import OPEN, STILL_OPEN
 from piecework.store.outbox import RungMark, rung_mark, tell
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 #: No other process has moved the climb since it was read.
 SAME_CLIMB = "ladder_version = :seen"
@@ -32,7 +32,7 @@ SAME_CLIMB = "ladder_version = :seen"
 STILL_CLIMBS = f"{STILL_OPEN} AND {SAME_CLIMB}"
 
 
-def start_actions(table: Table, letter: dict[str, Any]) -> list[Action]:
+def start_writes(table: Table, letter: dict[str, Any]) -> list[ItemWrite]:
     """Return the write of the mark of a new dead letter; none without a ladder."""
     at = letter.get("rung_wake_at")
     ref = ChunkRef(letter["tenant"], letter["job"], letter["chunk"])
@@ -114,7 +114,7 @@ class Ladders:
         return await self._move(at, condition, at.climb.reached(now, error), also)
 
     async def _move(
-        self, at: Climber, condition: str, climb: Climb, also: Sequence[Action] = ()
+        self, at: Climber, condition: str, climb: Climb, also: Sequence[ItemWrite] = ()
     ) -> bool:
         """Replace a climb, and the mark of its time."""
         letter, facts = at.letter, climb.facts
@@ -125,7 +125,7 @@ class Ladders:
         update = "SET " + ", ".join(f"{name} = :{name}" for name in stored)
         if not climb.wake_at:
             update += " REMOVE rung_wake_at"
-        action = self.dead_letters.action(
+        write = self.dead_letters.item_write(
             "Update",
             letter.job.pk,
             keys.dead_letter_sk(letter.chunk, letter.gen),
@@ -138,7 +138,7 @@ class Ladders:
             for kind, time in (("Delete", at.climb.wake_at), ("Put", climb.wake_at))
             if time and at.climb.wake_at != climb.wake_at
         ]
-        reply = await self.table.transact([action, *moved, *also])
+        reply = await self.table.transact([write, *moved, *also])
         return isinstance(reply, Written)
 
 

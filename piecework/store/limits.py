@@ -69,7 +69,7 @@ class Quotas:
         }
         declared = {name: getattr(quota.declared, name) for name in NAMES}
         facts |= {name: value or 0 for name, value in declared.items()}
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             keys.BREAKERS_PK,
             keys.limits_sk(name),
@@ -77,7 +77,7 @@ class Quotas:
             update="SET " + ", ".join(f"#{fact} = :{fact}" for fact in facts),
             values={**facts, "seen": seen},
         )
-        reply = await self.table.update(action)
+        reply = await self.table.update(write)
         if isinstance(reply, Refused):
             item = reply.item or {}
             # Our own token: the SDK sent the write twice; the first answer was lost.
@@ -132,7 +132,7 @@ class Quotas:
         Raises:
             SchemaTooNewError: A newer version wrote the row.
         """
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             keys.BREAKERS_PK,
             keys.limits_sk(name),
@@ -143,7 +143,7 @@ class Quotas:
         told = {"dependency": name, "actor": self.writer, "reason": reason}
         told |= facts or {}
         put = fleet_event(self.table, ENVIRONMENT, event, self.clock(), told)
-        reply = await self.table.transact([action, put])
+        reply = await self.table.transact([write, put])
         if isinstance(reply, Refused):
             return require_known(reply.item or {})
         return await self._row(name) or {}

@@ -19,7 +19,7 @@ from piecework.domain import keys
 from piecework.domain.model import Job, JobRef, JobStatus, iso
 from piecework.domain.notification import NotificationRow
 from piecework.store.jobs import active_mark
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 PENDING, DELIVERED, ABANDONED = "PENDING", "DELIVERED", "ABANDONED"
 IS_PENDING = "#state = :pending"
@@ -33,7 +33,7 @@ STILL_ENDED = "#status = :seen AND gen = :gen"
 
 def notification_put(
     table: Table, job: Job, event: str, now: float, facts: dict[str, Any]
-) -> list[Action]:
+) -> list[ItemWrite]:
     """Return the write of a notification; none if the pipeline has no notify hook."""
     if not job.has_notify_hook:
         return []
@@ -53,7 +53,9 @@ def notification_put(
         "attempts": 0,
     }
     return [
-        table.action("Put", job.ref.pk, keys.notification_sk(job.gen, event), item=item)
+        table.item_write(
+            "Put", job.ref.pk, keys.notification_sk(job.gen, event), item=item
+        )
     ]
 
 
@@ -74,7 +76,7 @@ class Notifications:
     ) -> NotificationRow | None:
         """Claim a due notification for `seconds`; None: it is not due."""
         now = self.clock()
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             *row.key,
             condition=DUE,
@@ -86,7 +88,7 @@ class Notifications:
                 "one": 1,
             },
         )
-        reply = await self.table.update(action)
+        reply = await self.table.update(write)
         return NotificationRow(reply.item) if isinstance(reply, Written) else None
 
     async def mark_delivered(self, row: NotificationRow) -> bool:
@@ -123,7 +125,7 @@ class Notifications:
 
     async def close(self, job: Job) -> bool:
         """Remove an ended job from the active jobs after its last notification."""
-        check = self.table.action(
+        check = self.table.item_write(
             "ConditionCheck",
             job.ref.pk,
             keys.META_SK,
@@ -140,14 +142,14 @@ class Notifications:
         assignments: str,
         values: dict[str, Any],
     ) -> bool:
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             *row.key,
             condition=condition,
             update=f"SET {assignments}",
             values=values,
         )
-        return isinstance(await self.table.update(action, returning="NONE"), Written)
+        return isinstance(await self.table.update(write, returning="NONE"), Written)
 
 
 def claim_values(row: NotificationRow) -> dict[str, Any]:

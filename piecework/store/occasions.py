@@ -16,7 +16,7 @@ from piecework.domain.occasion import Occasion, Subject
 from piecework.domain.records import SCHEMA
 from piecework.domain.webhook import Webhook, WebhookEvent
 from piecework.store.outbox import deliveries_to
-from piecework.store.table import Action, Refused, Table, Written
+from piecework.store.table import ItemWrite, Refused, Table, Written
 
 #: The state of the subject was not noted before.
 NEW = "attribute_not_exists(pk)"
@@ -26,13 +26,13 @@ UNCHANGED = "since = :since AND tells = :tells"
 SAME_MARK = "#token = :token"
 
 
-def watch_mark(table: Table, tenant: str) -> Action:
+def watch_mark(table: Table, tenant: str) -> ItemWrite:
     """Return the write of the mark of a tenant with occasions to watch for.
 
     Each write has its own token: the mark is removed only if no webhook came since.
     """
     item = {"tenant": tenant, "token": f"{table.rng.getrandbits(64):016x}"}
-    return table.action("Put", keys.ACTIVE_PK, keys.watch_sk(tenant), item=item)
+    return table.item_write("Put", keys.ACTIVE_PK, keys.watch_sk(tenant), item=item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class Occasions:
             "tells": 0,
         }
         sk = keys.occasion_sk(*subject)
-        action = self.table.action("Put", self.pk, sk, item=item, condition=NEW)
-        return isinstance(await self.table.put(action), Written)
+        write = self.table.item_write("Put", self.pk, sk, item=item, condition=NEW)
+        return isinstance(await self.table.put(write), Written)
 
     async def tell(
         self, occasion: Occasion, hooks: Sequence[Webhook], event: WebhookEvent
@@ -99,10 +99,10 @@ class Occasions:
         mark = await self.table.get(*key)
         if mark is None:
             return True
-        action = self.table.action(
+        write = self.table.item_write(
             "Delete", *key, condition=SAME_MARK, values={"token": mark.get("token", "")}
         )
-        return not isinstance(await self.table.transact([action]), Refused)
+        return not isinstance(await self.table.transact([write]), Refused)
 
     def _row(
         self,
@@ -110,9 +110,9 @@ class Occasions:
         kind: str,
         update: str = "",
         values: Mapping[str, object] = MappingProxyType({}),
-    ) -> Action:
+    ) -> ItemWrite:
         same = {"since": occasion.since, "tells": occasion.tells}
-        return self.table.action(
+        return self.table.item_write(
             kind,
             self.pk,
             keys.occasion_sk(*occasion.subject),
@@ -122,7 +122,7 @@ class Occasions:
         )
 
     async def _write(
-        self, change: Action, hooks: Sequence[Webhook], event: WebhookEvent
+        self, change: ItemWrite, hooks: Sequence[Webhook], event: WebhookEvent
     ) -> bool:
         deliveries = deliveries_to(self.table, hooks, event, self.clock())
         reply = await self.table.transact([change, *deliveries])

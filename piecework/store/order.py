@@ -18,7 +18,7 @@ from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
 from piecework.domain.outcome import STOPPED_CODE
 from piecework.store.cancellation import cancelled_at_stage
 from piecework.store.reclaim import AS_READ
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 #: Its key is still at the chunk that the writer has read.
 BLOCKED_BY_IT: Final = "blocked_by = :before"
@@ -47,7 +47,7 @@ async def unblock(
     lost, the reconciler sends it again at `redispatch_at`.
     """
     due = iso(redispatch_at)
-    action = table.action(
+    write = table.item_write(
         "Update",
         ref.pk,
         ref.sk,
@@ -56,16 +56,16 @@ async def unblock(
         " REMOVE blocked_by",
         values={"before": before, "due": due},
     )
-    reply = await table.update(action)
+    reply = await table.update(write)
     item = reply.item or {}
     # Refused by our own write: the SDK sent it twice, and lost the first answer.
     ours = "blocked_by" not in item and item.get("redispatch_at") == due
     return Chunk.read(ref, item) if isinstance(reply, Written) or ours else None
 
 
-def skipping(table: Table, ref: ChunkRef, gen: int, now: float) -> Action:
+def skipping(table: Table, ref: ChunkRef, gen: int, now: float) -> ItemWrite:
     """Return the write that skips a dead chunk, for the discard of its dead letter."""
-    return table.action(
+    return table.item_write(
         "Update",
         ref.pk,
         ref.sk,
@@ -97,10 +97,10 @@ async def end_stopped(table: Table, chunks: Sequence[Chunk], now: float) -> int:
     return len(todo)
 
 
-def _stopping(table: Table, chunk: Chunk) -> Action:
+def _stopping(table: Table, chunk: Chunk) -> ItemWrite:
     """Return the check that the chunk before this one stops their key."""
     before = chunk.ref.of.chunk(chunk.blocked_by or 0)
-    return table.action(
+    return table.item_write(
         "ConditionCheck",
         before.pk,
         before.sk,
@@ -109,8 +109,8 @@ def _stopping(table: Table, chunk: Chunk) -> Action:
     )
 
 
-def _ending(table: Table, chunk: Chunk, now: float) -> Action:
-    return table.action(
+def _ending(table: Table, chunk: Chunk, now: float) -> ItemWrite:
+    return table.item_write(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,

@@ -26,7 +26,7 @@ from piecework.domain.webhook import (
     encode,
 )
 from piecework.store.dead_letters import expires_at
-from piecework.store.table import Action, Refused, Table, Written
+from piecework.store.table import ItemWrite, Refused, Table, Written
 
 PENDING, DELIVERED, FAILED = "PENDING", "DELIVERED", "FAILED"
 #: Days for which a delivery is kept after its end, for `piecework webhooks show`.
@@ -59,7 +59,7 @@ async def read_webhook(table: Table, tenant: str, name: str) -> Webhook | None:
     return None if item is None else Webhook(item)
 
 
-async def tell(table: Table, event: WebhookEvent, now: float) -> list[Action]:
+async def tell(table: Table, event: WebhookEvent, now: float) -> list[ItemWrite]:
     """Return the writes that tell the webhooks of an event, for its transaction.
 
     Without a webhook for the event the list is empty, at the price of one read.
@@ -70,7 +70,7 @@ async def tell(table: Table, event: WebhookEvent, now: float) -> list[Action]:
 
 def delivery_puts(
     table: Table, hooks: Iterable[Webhook], event: WebhookEvent, now: float
-) -> list[Action]:
+) -> list[ItemWrite]:
     """Return the writes of the deliveries to those of the webhooks that accept it."""
     accepting = [hook for hook in hooks if hook.accepts(event)]
     return deliveries_to(table, accepting, event, now)
@@ -78,9 +78,9 @@ def delivery_puts(
 
 def deliveries_to(
     table: Table, hooks: Sequence[Webhook], event: WebhookEvent, now: float
-) -> list[Action]:
+) -> list[ItemWrite]:
     """Return the writes of the deliveries of an event to webhooks."""
-    pk, at, actions = keys.outbox_pk(event.tenant), iso(now), []
+    pk, at, writes = keys.outbox_pk(event.tenant), iso(now), []
     for hook in hooks:
         item = {
             "webhook": hook.name,
@@ -98,11 +98,11 @@ def deliveries_to(
         if event.asks:
             item["asks"] = encode(event.asks)
         sk = keys.delivery_sk(hook.name, event.id)
-        actions += [
-            table.action("Put", pk, sk, item=item),
+        writes += [
+            table.item_write("Put", pk, sk, item=item),
             due_mark(table, "Put", pk, hook.name, event.id, at),
         ]
-    return [*actions, outbox_mark(table, event.tenant)] if actions else []
+    return [*writes, outbox_mark(table, event.tenant)] if writes else []
 
 
 def environment_of(table: Table) -> str:
@@ -112,20 +112,20 @@ def environment_of(table: Table) -> str:
 
 def due_mark(
     table: Table, kind: str, pk: str, webhook: str, event: str, at: str
-) -> Action:
+) -> ItemWrite:
     """Return the `Put` or `Delete` of the mark of a delivery under its time."""
     facts = {"webhook": webhook, "event": event, "due_at": at}
     item = facts if kind == "Put" else None
-    return table.action(kind, pk, keys.due_sk(at, webhook, event), item=item)
+    return table.item_write(kind, pk, keys.due_sk(at, webhook, event), item=item)
 
 
-def outbox_mark(table: Table, tenant: str) -> Action:
+def outbox_mark(table: Table, tenant: str) -> ItemWrite:
     """Return the write of the mark of an outbox with deliveries.
 
     Each write has its own token: the mark is removed only if no delivery came since.
     """
     item = {"tenant": tenant, "token": f"{table.rng.getrandbits(64):016x}"}
-    return table.action("Put", keys.ACTIVE_PK, keys.outbox_sk(tenant), item=item)
+    return table.item_write("Put", keys.ACTIVE_PK, keys.outbox_sk(tenant), item=item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +146,12 @@ class RungMark:
     due_at: str
 
 
-def rung_mark(table: Table, kind: str, ref: ChunkRef, gen: int, at: str) -> Action:
+def rung_mark(table: Table, kind: str, ref: ChunkRef, gen: int, at: str) -> ItemWrite:
     """Return the `Put` or `Delete` of the mark of a rung under its time."""
     facts = {"job": ref.job, "chunk": ref.chunk, "gen": gen, "due_at": at}
     item = facts if kind == "Put" else None
     sk = keys.rung_due_sk(at, ref.job, ref.chunk, gen)
-    return table.action(kind, keys.outbox_pk(ref.tenant), sk, item=item)
+    return table.item_write(kind, keys.outbox_pk(ref.tenant), sk, item=item)
 
 
 @dataclass(slots=True)
@@ -262,13 +262,13 @@ class Outbox:
     async def forget_failure(self, hook: Webhook) -> bool:
         """Remove the note of a failure: its failed events are sent again."""
         update, values = "REMOVE failed_at, last_error", {"seen": hook.failed_at}
-        action = self._webhook(hook.name, SAME_FAILURE, update, values)
-        return isinstance(await self.table.update(action), Written)
+        write = self._webhook(hook.name, SAME_FAILURE, update, values)
+        return isinstance(await self.table.update(write), Written)
 
     async def retry_failed(self, delivery: WebhookDelivery) -> bool:
         """Move FAILED -> PENDING: an operator has repaired the receiver."""
         due = iso(self.clock())
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             *delivery.key,
             condition=IS_FAILED,
@@ -278,7 +278,7 @@ class Outbox:
         )
         moved = self._due("Put", delivery, due)
         mark = outbox_mark(self.table, self.tenant)
-        return isinstance(await self.table.transact([action, moved, mark]), Written)
+        return isinstance(await self.table.transact([write, moved, mark]), Written)
 
     async def close(self) -> bool:
         """Remove the mark of an outbox in which nothing waits; False: it has some."""
@@ -288,16 +288,16 @@ class Outbox:
             return True
         if await self.first_due():
             return False
-        action = self.table.action(
+        write = self.table.item_write(
             "Delete", *key, condition=SAME_MARK, values={"token": mark.get("token", "")}
         )
-        return not isinstance(await self.table.transact([action]), Refused)
+        return not isinstance(await self.table.transact([write]), Refused)
 
     def _webhook(
         self, name: str, condition: str, update: str, values: dict[str, Any]
-    ) -> Action:
+    ) -> ItemWrite:
         """Return a change of the row of a webhook."""
-        return self.table.action(
+        return self.table.item_write(
             "Update",
             keys.webhooks_pk(self.tenant),
             name,
@@ -306,7 +306,7 @@ class Outbox:
             values=values,
         )
 
-    def _due(self, kind: str, about: DueMark | WebhookDelivery, at: str) -> Action:
+    def _due(self, kind: str, about: DueMark | WebhookDelivery, at: str) -> ItemWrite:
         return due_mark(self.table, kind, self.pk, about.webhook, about.event, at)
 
     async def _move(
@@ -315,14 +315,14 @@ class Outbox:
         condition: str,
         assignments: str,
         values: dict[str, Any],
-        *also: Action,
+        *also: ItemWrite,
         due_at: str = "",
     ) -> bool:
         """Change a delivery, and replace the mark of its time by that of `due_at`."""
         values = {"pending": PENDING, **values}
         if ":claims" in condition:
             values["claims"] = delivery.claims
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             *delivery.key,
             condition=condition,
@@ -334,4 +334,4 @@ class Outbox:
             for kind, at in (("Delete", delivery.due_at), ("Put", due_at))
             if at and due_at != delivery.due_at
         ]
-        return isinstance(await self.table.transact([action, *moved, *also]), Written)
+        return isinstance(await self.table.transact([write, *moved, *also]), Written)

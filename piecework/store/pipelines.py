@@ -17,7 +17,7 @@ from piecework.domain.model import iso
 from piecework.domain.records import SCHEMA, read_int, require_known
 from piecework.store.fleet_events import fleet_event
 from piecework.store.limits import FIRST_OR_SEEN, PAUSE, read_pause
-from piecework.store.table import Action, Item, Table, Written
+from piecework.store.table import Item, ItemWrite, Table, Written
 
 #: The pause that the writer has read has not ended.
 STILL_PAUSED: Final = "seq = :seen AND attribute_exists(pause_code)"
@@ -73,7 +73,7 @@ class PipelinePauses:
         """Write the pause of a pipeline, its mark and the event; empty: its end."""
         facts: dict[str, Any] = {"v": SCHEMA, "seq": seen.seq + 1, **pause}
         removed = "" if pause else " REMOVE " + ", ".join(PAUSE)
-        row = self.table.action(
+        row = self.table.item_write(
             "Update",
             keys.pipelines_pk(seen.tenant),
             seen.pipeline,
@@ -81,7 +81,7 @@ class PipelinePauses:
             update="SET " + ", ".join(f"{name} = :{name}" for name in facts) + removed,
             values={**facts, "seen": seen.seq},
         )
-        mark = self.table.action(
+        mark = self.table.item_write(
             "Put" if pause else "Delete",
             keys.ACTIVE_PK,
             keys.pipeline_sk(seen.tenant, seen.pipeline),
@@ -92,9 +92,9 @@ class PipelinePauses:
         event = fleet_event(self.table, seen.tenant, name, self.clock(), act)
         return isinstance(await self.table.transact([row, mark, event]), Written)
 
-    def still_paused(self, seen: PipelineState) -> Action:
+    def still_paused(self, seen: PipelineState) -> ItemWrite:
         """Return the check that the pause which was read has not ended."""
-        return self.table.action(
+        return self.table.item_write(
             "ConditionCheck",
             keys.pipelines_pk(seen.tenant),
             seen.pipeline,

@@ -26,7 +26,7 @@ from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.claims import OWNED, ownership_values
 from piecework.store.jobs import event_put
 from piecework.store.outbox import tell
-from piecework.store.table import Action, Refused, Table, Written
+from piecework.store.table import ItemWrite, Refused, Table, Written
 from piecework.store.waits import entry, removal
 
 IS_OPEN = "#state = :open"
@@ -49,14 +49,14 @@ ENDED = {
 }
 
 
-def question_put(table: Table, claim: Claim, facts: Mapping[str, Any]) -> Action:
+def question_put(table: Table, claim: Claim, facts: Mapping[str, Any]) -> ItemWrite:
     """Return the write of an open question, for the transaction that begins the wait.
 
     It replaces a question that ended in an earlier generation without an answer, or
     with one that the stage's model does not accept.
     """
     sk = keys.question_sk(claim.ref.chunk, facts["stage"], facts["question"])
-    return table.action("Put", claim.ref.pk, sk, item={**facts, "gen": claim.gen})
+    return table.item_write("Put", claim.ref.pk, sk, item={**facts, "gen": claim.gen})
 
 
 async def read_question(
@@ -105,7 +105,7 @@ class ChunkQuestions:
         if row.has_default:
             state = QuestionState.DEFAULTED
         sk = keys.question_sk(ref.chunk, row.stage, row.name)
-        update = self.table.action(
+        update = self.table.item_write(
             "Update",
             ref.pk,
             sk,
@@ -113,7 +113,7 @@ class ChunkQuestions:
             update="SET #state = :state, decided_at = :now",
             values={"open": QuestionState.OPEN, "state": state, "now": iso(now)},
         )
-        check = self.table.action(
+        check = self.table.item_write(
             "ConditionCheck",
             ref.pk,
             ref.sk,
@@ -163,7 +163,7 @@ async def write_answer(
     facts = {"answer": answer.value, "decided_by": answer.actor, "decided_at": at}
     if answer.reason:
         facts["decide_reason"] = answer.reason
-    counted = table.action(
+    counted = table.item_write(
         "Update",
         ref.pk,
         keys.question_sk(ref.chunk, row.stage, row.name),
@@ -178,7 +178,7 @@ async def write_answer(
             **facts,
         },
     )
-    due = table.action(
+    due = table.item_write(
         "Update",
         ref.pk,
         ref.sk,
@@ -198,11 +198,11 @@ async def write_answer(
     named = {"chunk": ref.chunk, "question": row.name, "stage": row.stage}
     told |= {"gen": row.gen}
     event = event_put(table, ref.of, "answered", now, {**named, **told})
-    actions = [counted, due, event]
+    writes = [counted, due, event]
     if chunk.due_at != at:
-        actions.append(entry(table, ref, chunk.gen, chunk.due_at))
-    actions.append(entry(table, ref, chunk.gen, at))
-    return isinstance(await table.transact(actions), Written)
+        writes.append(entry(table, ref, chunk.gen, chunk.due_at))
+    writes.append(entry(table, ref, chunk.gen, at))
+    return isinstance(await table.transact(writes), Written)
 
 
 # ── the steps of an open question ─────────────────────────────────────────────
@@ -221,7 +221,7 @@ async def write_step(
         return False
     step = row.steps[number]
     due_at, following = row.again.next_step(entered.due_at)
-    move = table.action(
+    move = table.item_write(
         "Update",
         ref.pk,
         ref.sk,
@@ -242,14 +242,14 @@ async def write_step(
         told["to"] = step.to
     webhook = question_event(ref, job.pipeline, row, kind, now, {}, (number, step))
     facts = {"stage": row.stage, "question": row.name, "step": following}
-    actions = [
+    writes = [
         move,
         removal(table, ref, entered.due_at),
         entry(table, ref, entered.gen, due_at, **facts),
         event_put(table, ref.of, event, now, told),
         *await tell(table, webhook, now),
     ]
-    return isinstance(await table.transact(actions), Written)
+    return isinstance(await table.transact(writes), Written)
 
 
 def question_event(

@@ -88,7 +88,7 @@ class Reclaimer:
     async def _write(
         self, chunk: Chunk, condition: str, update: str, values: dict[str, Any]
     ) -> bool:
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             chunk.ref.pk,
             chunk.ref.sk,
@@ -101,7 +101,7 @@ class Reclaimer:
                 **values,
             },
         )
-        return isinstance(await self.table.update(action, returning="NONE"), Written)
+        return isinstance(await self.table.update(write, returning="NONE"), Written)
 
 
 def redispatch_wait(chunk: Chunk, now: float, settings: Settings) -> float:

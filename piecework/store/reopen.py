@@ -9,7 +9,7 @@ from typing import Protocol
 from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, JobStatus, iso
 from piecework.store.cancellation import COMPENSATING
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 #: The chunk is as it was read, without a result. A result is never discarded.
 ENDED_AS_READ = "#status = :seen AND #status IN (:dead, :cancelled) AND gen = :gen"
@@ -42,7 +42,7 @@ class Schedule:
 class Continuation(Protocol):
     """A failed compensation that a reopened chunk continues."""
 
-    def puts(self, table: Table, ref: ChunkRef, gen: int) -> list[Action]:
+    def puts(self, table: Table, ref: ChunkRef, gen: int) -> list[ItemWrite]:
         """Return the rows with which generation `gen` continues it."""
 
 
@@ -57,7 +57,7 @@ class Reopening:
 
     patched: Patched | None = None
     schedule: Schedule | None = None
-    also: Sequence[Action] = field(default=())
+    also: Sequence[ItemWrite] = field(default=())
     compensation: Continuation | None = None
 
 
@@ -72,7 +72,7 @@ async def reopen_chunk(
     compensates again stays at its cursor, and its claims only compensate.
     """
     how = how or Reopening()
-    check = table.action(
+    check = table.item_write(
         "ConditionCheck",
         chunk.ref.of.pk,
         keys.META_SK,
@@ -80,11 +80,11 @@ async def reopen_chunk(
         values={"resuming": JobStatus.REOPENING, "next": gen},
     )
     rows = how.compensation.puts(table, chunk.ref, gen) if how.compensation else []
-    actions = [reopening(table, chunk, gen, how), check, *rows, *how.also]
-    return isinstance(await table.transact(actions), Written)
+    writes = [reopening(table, chunk, gen, how), check, *rows, *how.also]
+    return isinstance(await table.transact(writes), Written)
 
 
-def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
+def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> ItemWrite:
     """Return the write on the chunk's item."""
     assignments = "SET #status = :pending, gen = :next, attempts = :zero"
     assignments += ", direction = :back" if how.compensation else ", stage = :stage"
@@ -134,7 +134,7 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> Action:
     else:
         assignments += ", retry_at = :again, redispatch_at = :due"
         values |= {"again": iso(how.schedule.not_before), "due": iso(how.schedule.due)}
-    return table.action(
+    return table.item_write(
         "Update",
         chunk.ref.pk,
         chunk.ref.sk,

@@ -37,7 +37,7 @@ from piecework.store.claims import OWNED, ownership_values
 from piecework.store.dead_letters import open_mark
 from piecework.store.outbox import webhooks_of
 from piecework.store.questions import question_put
-from piecework.store.table import Action, Refused, Table, Written
+from piecework.store.table import ItemWrite, Refused, Table, Written
 from piecework.store.waits import WaitIndex, entry
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Settlements:
         *,
         result_sha256: str,
         value: str | None = None,
-        also: Sequence[Action] = (),
+        also: Sequence[ItemWrite] = (),
         calls: Calls,
     ) -> bool:
         """Move RUNNING -> SUCCEEDED, together with the last stage's value.
@@ -96,7 +96,7 @@ class Settlements:
 
     async def schedule_retry(self, claim: Claim, retry: Retry, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING after a failure that spends an attempt."""
-        actions = await self._wait(
+        writes = await self._wait(
             claim,
             "error_code = :code",
             {"code": retry.failure.code},
@@ -105,7 +105,7 @@ class Settlements:
             "retry",
         )
         error = self._error_put(claim, retry.failure)
-        return await self._write(claim, ChunkStatus.WAITING, [*actions, error])
+        return await self._write(claim, ChunkStatus.WAITING, [*writes, error])
 
     async def defer(self, claim: Claim, deferred: Deferred, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a dependency is unavailable to all chunks.
@@ -131,7 +131,7 @@ class Settlements:
             added += f" :one, {own}"
         if deferred.probe_failed:
             added += " :one, failed_probes"
-        actions = await self._wait(
+        writes = await self._wait(
             claim,
             "error_code = :code, blocked_on = :dependency,"
             f" {counted} = {counted} - :one{more}",
@@ -142,8 +142,8 @@ class Settlements:
             also_added=f", {added} :one",
         )
         if code == BUDGET_CODE:
-            actions.append(self._error_put(claim, deferred.failure, deferred=True))
-        return await self._write(claim, ChunkStatus.WAITING, actions)
+            writes.append(self._error_put(claim, deferred.failure, deferred=True))
+        return await self._write(claim, ChunkStatus.WAITING, writes)
 
     async def release(self, claim: Claim, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because the worker stops; refund the attempt.
@@ -154,7 +154,7 @@ class Settlements:
         releases = claim.chunk.releases
         refund = 1 if releases < self.settings.max_releases else 0
         counted = counted_as(claim)
-        actions = await self._wait(
+        writes = await self._wait(
             claim,
             f"{counted} = {counted} - :refund",
             {"one": 1, "refund": refund},
@@ -163,7 +163,7 @@ class Settlements:
             "released",
             also_added=", releases :one",
         )
-        return await self._write(claim, ChunkStatus.WAITING, actions)
+        return await self._write(claim, ChunkStatus.WAITING, writes)
 
     async def pause(self, claim: Claim, paused: Paused, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because the job is paused; refund the attempt.
@@ -172,7 +172,7 @@ class Settlements:
         """
         counted = counted_as(claim)
         more = ", pivot_untried_fence = :fence" if paused.pivot_untried else ""
-        actions = await self._wait(
+        writes = await self._wait(
             claim,
             f"blocked_on = :pause, {counted} = {counted} - :one{more}",
             {"one": 1, "pause": PAUSE},
@@ -180,7 +180,7 @@ class Settlements:
             calls,
             "paused",
         )
-        return await self._write(claim, ChunkStatus.WAITING, actions)
+        return await self._write(claim, ChunkStatus.WAITING, writes)
 
     async def sleep(self, claim: Claim, sleeping: Sleeping, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a stage sleeps; refund the attempt.
@@ -188,7 +188,7 @@ class Settlements:
         The journal has the moment, so the next claim does not start the wait again.
         """
         counted = counted_as(claim)
-        actions = await self._wait(
+        writes = await self._wait(
             claim,
             f"blocked_on = :timer, {counted} = {counted} - :one",
             {"one": 1, "timer": TIMER},
@@ -196,7 +196,7 @@ class Settlements:
             calls,
             "sleeping",
         )
-        return await self._write(claim, ChunkStatus.WAITING, actions)
+        return await self._write(claim, ChunkStatus.WAITING, writes)
 
     async def ask(self, claim: Claim, asking: Asking, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a stage asks a person; refund the attempt.
@@ -212,7 +212,7 @@ class Settlements:
         due_at, step = question.next_step("" if is_told else iso(now))
         named = {"stage": question.stage, "question": question.name, "step": step}
         counted = counted_as(claim)
-        actions = await self._wait(
+        writes = await self._wait(
             claim,
             f"blocked_on = :answer, question = :question, {counted} = {counted} - :one",
             {"one": 1, "answer": ANSWER, "question": question.name},
@@ -222,8 +222,8 @@ class Settlements:
             entered=(due_at, named),
         )
         if question.facts is not None:
-            actions.append(question_put(self.table, claim, question.facts))
-        return await self._write(claim, ChunkStatus.WAITING, actions)
+            writes.append(question_put(self.table, claim, question.facts))
+        return await self._write(claim, ChunkStatus.WAITING, writes)
 
     async def dead_letter(
         self,
@@ -232,7 +232,7 @@ class Settlements:
         letter: dict[str, Any],
         *,
         resume_at: str,
-        also: Sequence[Action],
+        also: Sequence[ItemWrite],
         calls: Calls,
     ) -> bool:
         """Move RUNNING -> DEAD, together with the dead letter and the last error."""
@@ -247,15 +247,15 @@ class Settlements:
             },
             calls=calls,
         )
-        row = self.dead_letters.action(
+        row = self.dead_letters.item_write(
             "Put",
             claim.ref.of.pk,
             keys.dead_letter_sk(claim.ref.chunk, claim.gen),
             item=letter,
         )
         mark = open_mark(self.dead_letters, letter)
-        actions = [update, row, mark, self._error_put(claim, outcome.failure), *also]
-        return await self._write(claim, ChunkStatus.DEAD, actions)
+        writes = [update, row, mark, self._error_put(claim, outcome.failure), *also]
+        return await self._write(claim, ChunkStatus.DEAD, writes)
 
     async def cancel(
         self,
@@ -288,7 +288,7 @@ class Settlements:
         *,
         calls: Calls,
         remove: str = "",
-    ) -> Action:
+    ) -> ItemWrite:
         return self._update(
             claim,
             "SET #status = :status, settled_at = :now, ended_by = :worker,"
@@ -312,7 +312,7 @@ class Settlements:
         end: str,
         also_added: str = "",
         entered: tuple[str, dict[str, Any]] | None = None,
-    ) -> list[Action]:
+    ) -> list[ItemWrite]:
         """Return the writes of a wait: the chunk, and its entry in the index.
 
         A wait in the queue has an entry only with `entered`: its time and its facts.
@@ -356,9 +356,9 @@ class Settlements:
         )
         return [update, *entries]
 
-    def _update(self, claim: Claim, update: str, values: dict[str, Any]) -> Action:
+    def _update(self, claim: Claim, update: str, values: dict[str, Any]) -> ItemWrite:
         now = {"now": iso(self.clock())} if ":now" in update else {}
-        return self.table.action(
+        return self.table.item_write(
             "Update",
             claim.ref.pk,
             claim.ref.sk,
@@ -369,12 +369,12 @@ class Settlements:
 
     def _error_put(
         self, claim: Claim, failure: ErrorEnvelope, *, deferred: bool = False
-    ) -> Action:
+    ) -> ItemWrite:
         """Return the write of the error that ended a claim, for its transaction.
 
         A deferral refunds its attempt, so its error ended no attempt.
         """
-        return self.table.action(
+        return self.table.item_write(
             "Put",
             claim.ref.pk,
             keys.error_sk(claim.ref.chunk, claim.gen, claim.fence),
@@ -389,13 +389,13 @@ class Settlements:
         )
 
     async def _write(
-        self, claim: Claim, status: ChunkStatus, actions: list[Action]
+        self, claim: Claim, status: ChunkStatus, writes: list[ItemWrite]
     ) -> bool:
         reply: Written | Refused
-        if len(actions) == 1:
-            reply = await self.table.update(actions[0], returning="NONE")
+        if len(writes) == 1:
+            reply = await self.table.update(writes[0], returning="NONE")
         else:
-            reply = await self.table.transact(actions)
+            reply = await self.table.transact(writes)
         if isinstance(reply, Written):
             return True
         item = reply.item or {}

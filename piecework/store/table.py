@@ -49,7 +49,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ItemWrite:
     """A write, or the check of a condition, alone or in a transaction."""
 
     kind: str  # Put, Update, Delete or ConditionCheck
@@ -62,7 +62,7 @@ class Action:
     item: Mapping[str, Any] | None = None
 
     def request(self) -> dict[str, Any]:
-        """Return the action as DynamoDB wants it."""
+        """Return the write as DynamoDB wants it."""
         request: dict[str, Any] = {"TableName": self.table}
         if self.item is None:
             request["Key"] = {"pk": {"S": self.pk}, "sk": {"S": self.sk}}
@@ -98,29 +98,29 @@ class Table:
     rng: Random
     clock: ServiceClock | None = field(default=None, kw_only=True)
 
-    def action(self, kind: str, pk: str, sk: str, **parts: Any) -> Action:
-        """Return an action on an item of this table."""
-        return Action(kind, self.name, pk, sk, **parts)
+    def item_write(self, kind: str, pk: str, sk: str, **parts: Any) -> ItemWrite:
+        """Return a write of an item of this table, or the check of a condition."""
+        return ItemWrite(kind, self.name, pk, sk, **parts)
 
     async def update(
-        self, action: Action, returning: str = "ALL_NEW"
+        self, write: ItemWrite, returning: str = "ALL_NEW"
     ) -> Written | Refused:
         """Change one item on its condition."""
-        request = action.request() | {"ReturnValues": returning}
+        request = write.request() | {"ReturnValues": returning}
         reply = await self._persist(self.client.update_item, request)
         if isinstance(reply, Refused):
             return reply
         return Written(from_item(reply.get("Attributes", {})))
 
-    async def put(self, action: Action) -> Written | Refused:
+    async def put(self, write: ItemWrite) -> Written | Refused:
         """Put one item on its condition."""
-        reply = await self._persist(self.client.put_item, action.request())
+        reply = await self._persist(self.client.put_item, write.request())
         return reply if isinstance(reply, Refused) else Written({})
 
-    async def transact(self, actions: Sequence[Action]) -> Written | Refused:
+    async def transact(self, writes: Sequence[ItemWrite]) -> Written | Refused:
         """Write up to 100 items, of any table, all or none."""
         request = {
-            "TransactItems": [{action.kind: action.request()} for action in actions],
+            "TransactItems": [{write.kind: write.request()} for write in writes],
             "ClientRequestToken": f"{self.rng.getrandbits(128):032x}",
         }
         reply = await self._persist(self.client.transact_write_items, request)
@@ -287,6 +287,6 @@ def contended(error: ClientError) -> bool:
 
 
 def reasons(error: ClientError) -> list[dict[str, Any]]:
-    """Return the reason of each action of a cancelled transaction."""
+    """Return the reason of each write of a cancelled transaction."""
     found: Any = error.response.get("CancellationReasons", [])
     return list(found)

@@ -21,10 +21,10 @@ from piecework.domain import keys
 from piecework.domain.model import ChunkRef, ChunkStatus, JobRef, iso, moment
 from piecework.domain.question import WaitRow
 from piecework.domain.records import SCHEMA, is_newer
-from piecework.store.table import Action, Table, Written
+from piecework.store.table import ItemWrite, Table, Written
 
 #: Entries that one transaction takes out: each changes a chunk and deletes an entry,
-#: and DynamoDB accepts 100 actions.
+#: and DynamoDB accepts 100 writes.
 ENTRIES_AT_ONCE = 50
 #: Jobs whose mark a process remembers to have written.
 MOST_MARKED = 10_000
@@ -34,15 +34,19 @@ UNMARKED = "attribute_exists(pk) AND attribute_not_exists(has_waits)"
 STILL_WAITS = "#status = :waiting AND gen = :gen AND due_at = :due AND v <= :schema"
 
 
-def entry(table: Table, ref: ChunkRef, gen: int, due_at: str, **facts: Any) -> Action:
+def entry(
+    table: Table, ref: ChunkRef, gen: int, due_at: str, **facts: Any
+) -> ItemWrite:
     """Return the write of an entry, for a transaction that begins or moves the wait."""
     item = {"due_at": due_at, "chunk": ref.chunk, "gen": gen, **facts}
-    return table.action("Put", ref.of.pk, keys.wait_sk(due_at, ref.chunk), item=item)
+    return table.item_write(
+        "Put", ref.of.pk, keys.wait_sk(due_at, ref.chunk), item=item
+    )
 
 
-def removal(table: Table, ref: ChunkRef, due_at: str) -> Action:
+def removal(table: Table, ref: ChunkRef, due_at: str) -> ItemWrite:
     """Return the removal of an entry; it succeeds without the entry, too."""
-    return table.action("Delete", ref.of.pk, keys.wait_sk(due_at, ref.chunk))
+    return table.item_write("Delete", ref.of.pk, keys.wait_sk(due_at, ref.chunk))
 
 
 @dataclass(slots=True)
@@ -57,7 +61,7 @@ class WaitIndex:
         """Record that a job has an index, once for each process and job."""
         if ref in self._marked:
             return
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             ref.pk,
             keys.META_SK,
@@ -65,7 +69,7 @@ class WaitIndex:
             update="SET has_waits = :now",
             values={"now": iso(self.clock())},
         )
-        await self.table.update(action, returning="NONE")
+        await self.table.update(write, returning="NONE")
         if len(self._marked) >= MOST_MARKED:
             self._marked.clear()
         self._marked.add(ref)
@@ -107,12 +111,12 @@ class WaitIndex:
         """Move chunks out of the index that have one entry each among the rows."""
         todo, stale = rows, list[WaitRow]()
         while todo:
-            actions = [
-                action
+            writes = [
+                write
                 for row in todo
-                for action in self._taking_out(ref, row, lost_after_s)
+                for write in self._taking_out(ref, row, lost_after_s)
             ]
-            reply = await self.table.transact(actions)
+            reply = await self.table.transact(writes)
             if isinstance(reply, Written):
                 break
             refused = {position // 2 for position in reply.refused}
@@ -127,10 +131,10 @@ class WaitIndex:
 
     def _taking_out(
         self, ref: JobRef, row: WaitRow, lost_after_s: float
-    ) -> tuple[Action, Action]:
+    ) -> tuple[ItemWrite, ItemWrite]:
         chunk = ref.chunk(row.chunk)
         again = max(moment(row.due_at), self.clock()) + lost_after_s
-        update = self.table.action(
+        update = self.table.item_write(
             "Update",
             chunk.pk,
             chunk.sk,

@@ -57,18 +57,18 @@ class WorkerReports:
             "expires_at": expires_at(now, RETENTION_DAYS),
         }
         assigned = ", ".join(f"#{name} = :{name}" for name in facts)
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             keys.WORKERS_PK,
             self.worker,
             update=f"SET {assigned} REMOVE stopped_at",
             values=facts,
         )
-        await self.table.update(action, returning="NONE")
+        await self.table.update(write, returning="NONE")
 
     async def stop(self) -> None:
         """Write that the worker takes no more chunks."""
-        action = self.table.action(
+        write = self.table.item_write(
             "Update",
             keys.WORKERS_PK,
             self.worker,
@@ -76,7 +76,7 @@ class WorkerReports:
             update="SET stopped_at = :now",
             values={"now": iso(self.clock())},
         )
-        await self.table.update(action, returning="NONE")
+        await self.table.update(write, returning="NONE")
 
 
 async def read_reports(table: Table) -> list[WorkerRow]:

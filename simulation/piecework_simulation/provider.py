@@ -19,7 +19,7 @@ from piecework.calls.call import CallScope
 from piecework.dependency import Dependency, key_argument
 from piecework.domain import keys
 from piecework.domain.model import Effect
-from piecework.idempotency.record import Slot
+from piecework.idempotency.record import OperationRef
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
@@ -67,19 +67,19 @@ class OutgoingCall:
         scope: The scope of the call.
         chain: The identity of the call that it replaces as a fallback; empty: it is not
             a fallback.
-        slot: The operation that several chunks share; None: the call is its chunk's.
+        operation: What several chunks share; None: the call is its chunk's.
     """
 
     identity: str
     dependency: Dependency
     scope: CallScope = NO_SCOPE
     chain: str = ""
-    slot: Slot | None = None
+    operation: OperationRef | None = None
 
     @property
     def stream(self) -> str:
         """The name that all chunks have for this number of a stream; empty: none."""
-        return self.slot.name if self.slot and self.slot.number else ""
+        return self.operation.name if self.operation and self.operation.number else ""
 
 
 @dataclass(slots=True)

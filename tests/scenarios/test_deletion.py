@@ -153,7 +153,9 @@ async def test_a_deleted_job_answers_every_command_and_a_late_write_is_swept(
     (listed,) = (await piecework("jobs", "list", "-o", "json")).document
     assert (listed["job"], listed["status"]) == ("job-1", "DELETED")
 
-    late = rt.table.action("Put", JOB.pk, "WORK#00000000#CALLS#x", item={"a": SECRET})
+    late = rt.table.item_write(
+        "Put", JOB.pk, "WORK#00000000#CALLS#x", item={"a": SECRET}
+    )
     await rt.table.put(late)
     at = rt.clock() + SECOND_SWEEP_S + 1
     await Reconciler(replace(rt, clock=lambda: at), scenario.log).run_pass()

@@ -13,7 +13,7 @@ from piecework.errors import StoreError
 from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
 from piecework.store.dead_letters import Closing
-from piecework.store.table import Action, Table
+from piecework.store.table import ItemWrite, Table
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.chunk_documents import read_chunks
 from piecework_orchestrator.job_documents import explain
@@ -176,7 +176,7 @@ async def test_a_large_job_draws_only_the_first_chunks_of_its_keys(
 class DiesBeforeUnblock(Table):
     """The table of a worker that dies between a settlement and the next chunk."""
 
-    async def update(self, action: Action, returning: str = "ALL_NEW") -> Any:
+    async def update(self, action: ItemWrite, returning: str = "ALL_NEW") -> Any:
         """Refuse only the write that unblocks a chunk."""
         if "REMOVE blocked_by" in action.update:
             raise StoreError("cut off")

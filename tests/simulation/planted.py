@@ -112,7 +112,7 @@ def wrong_clocks_are_believed(patch: Patch) -> None:
 
 
 def a_redrive_leaves_its_letter_open(patch: Patch) -> None:
-    patch.setattr(dead_letters.DeadLetters, "redrive_actions", lambda *_: [])
+    patch.setattr(dead_letters.DeadLetters, "redrive_writes", lambda *_: [])
 
 
 def whoever_refused_is_asked_again(patch: Patch) -> None:

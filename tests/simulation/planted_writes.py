@@ -12,7 +12,7 @@ from piecework.dependency import Dependency, Usage
 from piecework.domain import keys
 from piecework.domain.model import Effect, iso
 from piecework.domain.outcome import STOPPED_CODE
-from piecework.idempotency.record import Slot
+from piecework.idempotency.record import OperationRef
 from piecework.resilience.limits import Limits
 from piecework_simulation.engine.process import Process
 from piecework_simulation.provider import CALL_TOKENS, CallRecord, OutgoingCall
@@ -115,7 +115,9 @@ STREAM = keys.idempotency_pk(REF.tenant, "s")
 def call_a_number(story: Story) -> None:
     story.write(keys.HEAD_SK, pk=STREAM, due_number=2)
     scope = CallScope(REF.tenant, REF.job, 0, "first", "trip")
-    asked = OutgoingCall("one", Dependency("shop"), scope, slot=Slot("s", "", 1))
+    asked = OutgoingCall(
+        "one", Dependency("shop"), scope, operation=OperationRef("s", "", 1)
+    )
     story.invariants.check_start(asked, ())
     story.provider.check_key(asked, "a key of its own")
 
@@ -295,7 +297,7 @@ WRITES: dict[str, tuple[Step, ...]] = {
         lambda story: story.write(keys.HEAD_SK, pk=STREAM, due_number=3),
     ),
     "I26: the stored answer of {name} was replaced": (replace_an_answer,),
-    "I26: {slot.number} was called when {due} was due": (call_a_number,),
+    "I26: {ref.number} was called when {due} was due": (call_a_number,),
     "I26: {outgoing.dependency.name} got another key": (call_a_number,),
     "I19: {job_pk} started a call {seconds:.0f} s after its pause": (
         *(*CLAIMED, *meta("PAUSED"), call_late),

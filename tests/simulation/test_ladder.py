@@ -184,9 +184,9 @@ def test_an_unreadable_letter_interrupts_no_delivery(name: str, odd: Any) -> Non
         key = REF.pk, keys.dead_letter_sk(letter.chunk, letter.gen)
         item = await table.get(*key)
         facts = {"update": f"SET {name} = :odd", "values": {"odd": odd}}
-        await table.update(table.action("Update", *key, **facts))
+        await table.update(table.item_write("Update", *key, **facts))
         await asyncio.sleep(TICKET_S)
-        await table.transact([table.action("Put", *key, item=item)])
+        await table.transact([table.item_write("Put", *key, item=item)])
         await asyncio.sleep(60.0)
 
     said: list[str] = []

@@ -333,7 +333,7 @@ def test_damaged_jobs_do_not_keep_another_one_from_its_expiry(shop: Shop) -> Non
         for n in range(HANDLED):
             odd = replace(REF, job=f"odd{n}")
             odds = {"pk": odd.pk, "finished_at": "yesterday", "delete_after": old}
-            put = table.action("Put", odd.pk, keys.META_SK, item=item | odds)
+            put = table.item_write("Put", odd.pk, keys.META_SK, item=item | odds)
             await table.transact([put, expiry_mark(table, odd, old)])
         await asyncio.sleep(2 * DAY_S)
         expiries = Expiries(at.rt)
@@ -359,7 +359,7 @@ def test_a_damaged_row_stops_no_worker_and_no_list_and_no_deletion() -> None:
 
     async def put(table: Table, pk: str, sk: str, name: str, value: object) -> None:
         facts = {"update": f"SET {name} = :value", "values": {"value": value}}
-        await table.update(table.action("Update", pk, sk, **facts))
+        await table.update(table.item_write("Update", pk, sk, **facts))
 
     async def act(here: Simulated) -> None:
         rt, unreadable, ref = here.rt, list[ChunkRef](), REF.chunk(140)

@@ -128,7 +128,7 @@ async def test_a_redriven_or_discarded_dead_letter_gives_no_alarm(store: Store) 
     for chunk in range(4):
         key = open_letter_key(store.ref.chunk(chunk), 1, iso(store.now))
         await store.dead_letter_table.transact(
-            [store.dead_letter_table.action("Delete", *key)]
+            [store.dead_letter_table.item_write("Delete", *key)]
         )
     assert [] == await given(store)
 

@@ -64,7 +64,7 @@ async def reopen(
     store: Store, dead_letter: Any, patched: Patched | None = None
 ) -> bool:
     seen = Chunk.read(store.chunk, await store.item())
-    also = store.dead_letters.redrive_actions(dead_letter, 5, BY, patched)
+    also = store.dead_letters.redrive_writes(dead_letter, 5, BY, patched)
     how = Reopening(patched, None, also)
     return await reopen_chunk(store.table, seen, 5, how)
 
@@ -155,7 +155,7 @@ async def test_a_dead_letter_of_a_chunk_that_changed_stays_open(store: Store) ->
     dead_letter = await put_dead_letter(store)
     seen = Chunk.read(store.chunk, await store.item())
     await store.change(gen=3)
-    how = Reopening(also=store.dead_letters.redrive_actions(dead_letter, 5, BY))
+    how = Reopening(also=store.dead_letters.redrive_writes(dead_letter, 5, BY))
     assert await reopen_chunk(store.table, seen, 5, how) is False
     assert "OPEN" == (await dead_letter_of(store))["state"]
     assert [3] == await marks(store)
@@ -206,7 +206,7 @@ async def test_the_dead_letter_of_a_join_is_closed_with_the_reopen_of_its_job(
 ) -> None:
     job = await store.put_job(JobStatus.FAILED)
     dead_letter = await put_dead_letter(store, chunk=keys.JOIN_CHUNK)
-    also = store.dead_letters.redrive_actions(dead_letter, 3, BY)
+    also = store.dead_letters.redrive_writes(dead_letter, 3, BY)
     assert await store.transitions.reopen(job, {}, also) == 3
     assert "REDRIVEN" == (await dead_letter_of(store, keys.JOIN_CHUNK))["state"]
 
@@ -241,6 +241,6 @@ async def test_a_redriven_dead_letter_is_not_discarded(store: Store) -> None:
 
 async def test_a_missing_dead_letter_is_not_created(store: Store) -> None:
     assert await store.dead_letters.discard(as_row(store, row(store)), BY) is False
-    actions = store.dead_letters.redrive_actions(as_row(store, row(store)), 3, BY)
+    actions = store.dead_letters.redrive_writes(as_row(store, row(store)), 3, BY)
     assert not isinstance(await store.dead_letter_table.transact(actions), Written)
     assert {} == await dead_letter_of(store)

@@ -19,16 +19,16 @@ from piecework.idempotency.record import (
     InDoubt,
     InProgress,
     Mismatch,
+    OperationRef,
     OutOfOrder,
-    Slot,
     State,
 )
 from piecework.standalone import ByKey, idempotent
 from piecework.store.idempotency import TableIdempotency
 from tests.store.conftest import NOW, Before, Kept, Store, Stutter
 
-SLOT = Slot("key", "payload", operation="book")
-OURS = BeginRequest(SLOT, "ours", lease_s=60, ttl_s=100)
+REF = OperationRef("key", "payload", operation="book")
+OURS = BeginRequest(REF, "ours", lease_s=60, ttl_s=100)
 THEIRS = replace(OURS, owner_token="theirs")
 ONCE = replace(THEIRS, repeatable=False)
 
@@ -38,13 +38,15 @@ def operations(store: Store) -> TableIdempotency:
 
 
 def number(n: int, fence: str = "ours", payload: str = "payload") -> BeginRequest:
-    return BeginRequest(Slot("stream", payload, n, "add"), fence, lease_s=60, ttl_s=100)
+    return BeginRequest(
+        OperationRef("stream", payload, n, "add"), fence, lease_s=60, ttl_s=100
+    )
 
 
 async def row(store: Store, asked: BeginRequest = OURS) -> dict[str, Any]:
-    slot = asked.slot
-    sk = keys.number_sk(slot.number) if slot.number else keys.RECORD_SK
-    return await store.item(keys.idempotency_pk(store.ref.tenant, slot.key), sk)
+    ref = asked.ref
+    sk = keys.number_sk(ref.number) if ref.number else keys.RECORD_SK
+    return await store.item(keys.idempotency_pk(store.ref.tenant, ref.key), sk)
 
 
 async def test_an_operation_without_a_record_starts(store: Store) -> None:
@@ -94,7 +96,7 @@ async def test_a_refused_operation_starts_anew(store: Store) -> None:
     await ops.begin(replace(OURS, repeatable=False))
     await ops.settle(OURS, State.RELEASED)
     assert (await row(store))["expires_at"] == int(NOW) + 86_400
-    assert await ops.begin(replace(ONCE, slot=replace(SLOT, payload="other"))) == (
+    assert await ops.begin(replace(ONCE, ref=replace(REF, payload="other"))) == (
         Granted()
     )
 
@@ -156,7 +158,7 @@ async def test_other_arguments_are_a_mismatch(
     await ops.begin(OURS)
     if state is not None:
         await ops.settle(OURS, state, '"x"')
-    other = replace(THEIRS, slot=replace(SLOT, payload="other"))
+    other = replace(THEIRS, ref=replace(REF, payload="other"))
     assert await ops.begin(other) == Mismatch()
 
 
@@ -299,7 +301,7 @@ async def test_what_is_in_doubt_can_be_released(store: Store, *, cut_off: bool) 
     if not cut_off:
         await ops.settle(ONCE, State.UNKNOWN)
     store.now = NOW + (65 if cut_off else 0)
-    assert await ops.release(SLOT) is True
+    assert await ops.release(REF) is True
     assert (await row(store))["expires_at"] == int(store.now) + 86_400
     assert await ops.begin(replace(ONCE, owner_token="next")) == Granted()
 
@@ -309,12 +311,12 @@ async def test_what_is_in_no_doubt_is_not_released(
     store: Store, state: State | None
 ) -> None:
     ops = operations(store)
-    assert await ops.release(SLOT) is False
+    assert await ops.release(REF) is False
     await ops.begin(ONCE)
     if state is not None:
         await ops.settle(ONCE, state)
     before = await row(store)
-    assert await ops.release(SLOT) is False
+    assert await ops.release(REF) is False
     assert before == await row(store)
 
 
@@ -333,7 +335,7 @@ async def test_a_release_that_comes_too_late_changes_nothing(
             await ops.begin(THEIRS if verb == "begin" else OURS)
 
     store.client = Before(store.client, 1, happens)
-    assert await operations(store).release(SLOT) is False
+    assert await operations(store).release(REF) is False
     assert (await row(store))["state"] == ("DONE" if verb == "settle" else "BEGUN")
 
 
@@ -348,7 +350,7 @@ async def test_the_doubt_of_another_call_is_not_released(store: Store) -> None:
         await ops.settle(quick, State.UNKNOWN)
 
     store.client = Before(store.client, 1, fails_too)
-    assert await operations(store).release(SLOT) is False
+    assert await operations(store).release(REF) is False
     assert (await row(store))["state"] == "UNKNOWN"
 
 

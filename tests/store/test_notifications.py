@@ -152,7 +152,7 @@ async def test_a_job_that_was_reopened_since_is_not_closed(
 
 async def ended(store: Store, job: Job, status: JobStatus) -> bool:
     await store.transitions.table.put(
-        store.table.action(
+        store.table.item_write(
             "Put",
             keys.ACTIVE_PK,
             keys.active_sk(store.ref.tenant, store.ref.job),

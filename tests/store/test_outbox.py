@@ -275,7 +275,7 @@ async def test_what_is_missing_is_the_reason_of_the_failure(
         assert SECRET in (await world.delivery()).item["last_error"]
     else:
         pk = keys.webhooks_pk(world.store.ref.tenant)
-        action = world.store.table.action("Delete", pk, "ops")
+        action = world.store.table.item_write("Delete", pk, "ops")
         await world.store.table.transact([action])
         assert await world.deliver() == {"webhook failed": 1}
     assert world.receiver.posts == []

@@ -20,7 +20,7 @@ UNCONDITIONAL = {
     ("completion.py", "add"): "adding to a set twice is adding once",
     ("completion.py", "_on_block"): "as for a group: a set, added to or taken from",
     ("completion.py", "remove"): "taking from a set twice is taking once",
-    ("checkpoints.py", "value_actions"): "goes with the fenced step of the cursor",
+    ("checkpoints.py", "value_writes"): "goes with the fenced step of the cursor",
     (
         "cancellation.py",
         "compensation_put",
@@ -76,7 +76,7 @@ def calls(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 
 
 def writes(node: ast.AST) -> Iterator[ast.Call]:
-    return (call for name, call in calls(node) if name.endswith(".action"))
+    return (call for name, call in calls(node) if name.endswith(".item_write"))
 
 
 def test_every_write_has_a_condition_or_a_reason() -> None:

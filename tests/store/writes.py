@@ -67,7 +67,7 @@ async def begin(store: Store, claim: Claim) -> Any:
 
 
 async def succeed(store: Store, claim: Claim) -> Any:
-    also = await store.checkpoints(claim).value_actions(2, '"last"')
+    also = await store.checkpoints(claim).value_writes(2, '"last"')
     ends = store.settlements
     return await ends.succeed(claim, result_sha256="ab", also=also, calls=Calls(5))
 

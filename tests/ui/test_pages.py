@@ -181,7 +181,7 @@ async def test_the_first_page_sums_the_fleet_up_and_says_what_needs_attention(
     hook = {"format": "json", "url": "https://x.example", "last_error": "HTTP 503"}
     hook["failed_at"] = iso(rt.clock())
     pk = keys.webhooks_pk(rt.settings.tenant)
-    await rt.table.put(rt.table.action("Put", pk, "pager", item=hook))
+    await rt.table.put(rt.table.item_write("Put", pk, "pager", item=hook))
     await Breakers(rt.table, "w", rt.clock).open("bank", 0, rt.clock() + 60, "a.b.c")
     await client.pause_dependency("model", "price change")
     async with deployment.worker():
@@ -236,7 +236,7 @@ async def test_a_damaged_letter_is_named_on_each_page(deployment: Deployment) ->
         await job.wait(timeout=20)
     damage: dict[str, Any] = {"update": "SET error_history = :n", "values": {"n": 1}}
     sk = keys.dead_letter_sk(0, 1)
-    await letters.update(letters.action("Update", job.ref.pk, sk, **damage))
+    await letters.update(letters.item_write("Update", job.ref.pk, sk, **damage))
     async with serve(deployment.client) as page:
         for path in (f"/?token={TOKEN}", "/dead-letters", "/jobs/j-1"):
             status, text = await page.get(path)

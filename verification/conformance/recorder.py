@@ -11,16 +11,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from piecework.store.table import Action
+from piecework.store.table import ItemWrite
 from verification.conformance.piecework_writes import RECORD
 
 found: dict[tuple[str, str, str], dict[str, Any]] = {}
 
 
 def pytest_configure() -> None:
-    request: Any = Action.request
+    request: Any = ItemWrite.request
 
-    def recorded(self: Action) -> dict[str, Any]:
+    def recorded(self: ItemWrite) -> dict[str, Any]:
         sent: dict[str, Any] = request(self)
         values = sent.get("ExpressionAttributeValues", {})
         # Cost items use attribute names of their own, which are not expressions.
@@ -30,7 +30,7 @@ def pytest_configure() -> None:
             found.setdefault(key, row | {"values": values})
         return sent
 
-    Action.request = recorded  # type: ignore[method-assign]
+    ItemWrite.request = recorded  # type: ignore[method-assign]
 
 
 def pytest_unconfigure() -> None:

@@ -24,7 +24,7 @@ EQUIVALENT: dict[Key, str] = {
         "without `:unknown of #state IN (:intent, :unknown)`",
     ): "only a doubt comes to it by that, and what is UNKNOWN is so already",
     (
-        "piecework/calls/fleet_limits.py",
+        "piecework/calls/limiter.py",
         "_wants_write",
         "without the last of `self._without_start()`",
     ): "it asks whether there is any; of several, the first one says so",

@@ -98,6 +98,6 @@ class Cloud:
             said = {"payload": str(place), "payload_sha256": keys.sha256(payload)}
             chunk = ref.chunk(number)
             item = new_chunk(chunk, 1, said | {"stage": stage})
-            put = self.rt.table.action("Put", chunk.pk, chunk.sk, item=item)
+            put = self.rt.table.item_write("Put", chunk.pk, chunk.sk, item=item)
             await self.rt.table.put(put)
             offset += len(payload) + 1

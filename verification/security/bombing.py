@@ -79,7 +79,7 @@ async def point(rt: Runtime, chunk: int, place: str, sha256: str) -> None:
     """Point a chunk to another payload, as a writer to the table can."""
     ref = REF.chunk(chunk)
     await rt.table.update(
-        rt.table.action(
+        rt.table.item_write(
             "Update",
             ref.pk,
             ref.sk,

@@ -92,7 +92,9 @@ async def test_a_letter_is_whose_key_says_so() -> None:
             "tenant": "globex",
         }
         sk = keys.dead_letter_sk(0, 1)
-        put = cloud.rt.dead_letters.action("Put", ref.pk, sk, item=item | {"job": "x"})
+        put = cloud.rt.dead_letters.item_write(
+            "Put", ref.pk, sk, item=item | {"job": "x"}
+        )
         await cloud.rt.dead_letters.put(put)
     found = [row async for row in letters.all("globex")]
     assert [("globex", "j", 0, 1)] == [

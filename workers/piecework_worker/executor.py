@@ -1,6 +1,6 @@
 """The life of one chunk on this worker, from its work item to its settlement.
 
-    execute      acquire -> build_run -> run_claim -> settle -> action on its message
+    execute      claim_chunk -> build_run -> run_claim -> settle -> end of its message
     run_claim    load_state -> the stages, while the lease is valid
 
 A claim that ends in another way has its outcome from `early_outcomes.py`.
@@ -94,7 +94,7 @@ async def execute(
     services.unknown_in_a_row = 0
     requested_at = asyncio.get_running_loop().time()
     with records.reading(f"Chunk {work_item.ref}"):
-        claim = await acquire(work_item, pipeline, services)
+        claim = await claim_chunk(work_item, pipeline, services)
     if not isinstance(claim, Claim):
         return await handle_refusal(claim, work_item, job, services)
     ref, received = work_item.ref, work_item.received
@@ -131,7 +131,7 @@ async def execute(
     return MessageAction.ACK_CANCELLED if cancelled else MessageAction.ACK
 
 
-async def acquire(
+async def claim_chunk(
     work_item: WorkItem, pipeline: Pipeline, services: WorkerServices
 ) -> Claim | Refusal:
     """Claim a chunk for an attempt, a recovery or a compensation.

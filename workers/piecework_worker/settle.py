@@ -29,10 +29,10 @@ from piecework.domain.protocols import ClaimLostError
 from piecework.errors import StoreError
 from piecework.jobs.fan_in import Certificate, certify, store_certificate
 from piecework.store.completion import take_snapshot
-from piecework.store.ladders import start_actions
+from piecework.store.ladders import start_writes
 from piecework.store.results import fits_inline
 from piecework.store.settlements import Calls
-from piecework.store.table import Action
+from piecework.store.table import ItemWrite
 from piecework_worker.assembly import ChunkRun
 from piecework_worker.early_outcomes import outcome_of_store_error
 from piecework_worker.services import WorkerServices
@@ -152,7 +152,7 @@ async def succeed(
         return await services.settlements.succeed(
             chunk_run.claim, result_sha256=sha256, value=value, calls=calls
         )
-    also = await chunk_run.checkpoints.value_actions(last, value)
+    also = await chunk_run.checkpoints.value_writes(last, value)
     also += await job_end(chunk_run, job, services, join_error="")
     return await services.settlements.succeed(
         chunk_run.claim, result_sha256=sha256, also=also, calls=calls
@@ -191,7 +191,7 @@ async def dead_letter(
     if job.has_ladder and ladder is not None:
         climb = Climb.start(ladder, services.rt.clock())
         letter |= climb.facts if climb is not None else {}
-        also += start_actions(services.rt.table, letter)
+        also += start_writes(services.rt.table, letter)
     if job.tolerated_chunks and not chunk_run.claim.ref.is_join:
         # The cached job may belong to an earlier generation.
         claim = chunk_run.claim
@@ -216,7 +216,7 @@ def resume_at(chunk_run: ChunkRun) -> str:
 
 async def job_end(
     chunk_run: ChunkRun, job: Job, services: WorkerServices, *, join_error: str
-) -> list[Action]:
+) -> list[ItemWrite]:
     """Return the writes that end the job together with its join; empty for a chunk."""
     if not chunk_run.claim.ref.is_join:
         return []

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from piecework.calls.fleet_limits import FleetLimits, Limiter
+from piecework.calls.fleet_limits import FleetLimits
+from piecework.calls.limiter import Limiter
 from piecework.domain import keys
 from piecework.errors import TransientError
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from piecework.calls.call import CallScope, call_key
-from piecework.calls.equal_calls import slot_of
+from piecework.calls.equal_calls import operation_ref
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
 from piecework.domain import values
@@ -153,8 +153,8 @@ class InstrumentedContext:
         function, args, kwargs = unfold(function, args, kwargs)
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
         identity = call_key(scope, dependency, function, args, kwargs)
-        slot = slot_of(ctx.tenant, dependency, function, args, kwargs)
-        outgoing = OutgoingCall(identity, dependency, scope, slot=slot)
+        ref = operation_ref(ctx.tenant, dependency, function, args, kwargs)
+        outgoing = OutgoingCall(identity, dependency, scope, operation=ref)
         if outgoing.stream:
             PROVIDER.get().numbered[identity] = outgoing.stream
         token = CURRENT_CALL.set(outgoing)

@@ -300,7 +300,7 @@ class Invariants:
         checker = self.chunks[job_pk].get(scope.chunk)
         self.pauses.check_start(job_pk, checker.item if checker else None)
         self.quotas.check_start(call.dependency, args, is_lookup=is_lookup)
-        self.streams.check_start(scope.tenant, call.slot)
+        self.streams.check_start(scope.tenant, call.operation)
 
     def check_answer(self, call: OutgoingCall) -> None:
         """Check an answer that reaches its worker."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from piecework.domain import keys
 from piecework.domain.model import moment
-from piecework.idempotency.record import Slot, State
+from piecework.idempotency.record import OperationRef, State
 from piecework.store.serialization import from_item
 from piecework_simulation.aws.dynamodb import Change
 
@@ -53,13 +53,13 @@ class StreamInvariants:
         elif old.get("state") == State.DONE and moment(old["valid_until"]) > self.now():
             self.report_violation(f"I26: the stored answer of {name} was replaced")
 
-    def check_start(self, tenant: str, slot: Slot | None) -> None:
+    def check_start(self, tenant: str, ref: OperationRef | None) -> None:
         """Check the start of a call that has a number."""
-        if slot is None or not slot.number:
+        if ref is None or not ref.number:
             return
-        pk = keys.idempotency_pk(tenant, slot.key)
-        due, place = self.due.get(pk, 1), (pk, slot.number)
+        pk = keys.idempotency_pk(tenant, ref.key)
+        due, place = self.due.get(pk, 1), (pk, ref.number)
         if self.begun[place]:
             self.begun[place] -= 1
-        elif slot.number != due:
-            self.report_violation(f"I26: {slot.number} was called when {due} was due")
+        elif ref.number != due:
+            self.report_violation(f"I26: {ref.number} was called when {due} was due")

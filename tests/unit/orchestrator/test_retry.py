@@ -47,8 +47,8 @@ def test_what_is_kept_of_a_dead_letter_is_enough_to_close_it() -> None:
     item = letters.row(claim(), death, [], pipeline="review", owner="")
     letter, by = DeadLetterRow(item, REF, 1), Closing("me", "why")
     slim = letter.to_close()
-    actions = letters.redrive_actions(letter, 2, by)
-    assert actions == letters.redrive_actions(slim, 2, by)
+    actions = letters.redrive_writes(letter, 2, by)
+    assert actions == letters.redrive_writes(slim, 2, by)
     assert {"error_history", "error"} & slim.item.keys() == set()
 
 

@@ -98,7 +98,7 @@ class Notified:
         """Set the job's status and create its notification."""
         facts = {"status": status, "gen": gen, "chunks": 2, "pipeline": "review"}
         item = {**facts, "has_notify_hook": True}
-        meta = self.table.action("Put", REF.pk, keys.META_SK, item=item)
+        meta = self.table.item_write("Put", REF.pk, keys.META_SK, item=item)
         await self.table.transact([meta, active_mark(self.table, REF, "Put")])
         if event:
             job = await self.jobs.read(REF)

@@ -336,10 +336,10 @@ def spoil(what: str, *, started: bool) -> Act:
                 kill_workers(at)  # it keeps payloads in memory
             case "row":
                 changed = {"update": "SET #value = :no", "values": {"no": 7}}
-                await table.update(table.action("Update", *row, **changed))
+                await table.update(table.item_write("Update", *row, **changed))
             case "newer":
                 changed = {"update": "SET v = :v", "values": {"v": 99}}
-                await table.update(table.action("Update", *row, **changed))
+                await table.update(table.item_write("Update", *row, **changed))
             case "renamed":
                 at.fleet.pipelines["trip"] = trip.pipeline("first", "third")
                 kill_workers(at)
@@ -386,7 +386,7 @@ def test_a_chunk_that_only_a_newer_worker_can_read_waits_for_it(what: str) -> No
         at.fleet.pipelines["trip"] = told.pipeline()
         row = chunk.ref.pk, keys.stage_sk(0, "first")
         known = {"update": "SET v = :v", "values": {"v": 1}}
-        await at.rt.table.update(at.rt.table.action("Update", *row, **known))
+        await at.rt.table.update(at.rt.table.item_write("Update", *row, **known))
         kill_workers(at)
 
     end = life_of(trip, meanwhile)

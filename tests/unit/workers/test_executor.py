@@ -91,7 +91,7 @@ class World:
     async def note_unknown_pipeline(self, job: Any) -> None:
         self.said.append(("unknown", job.pipeline))
 
-    def action(self, *_: Any, **__: Any) -> None: ...
+    def item_write(self, *_: Any, **__: Any) -> None: ...
 
     async def update(self, *_: Any, **__: Any) -> Any:
         return self.answers.pop(0)

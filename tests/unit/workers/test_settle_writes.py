@@ -179,12 +179,12 @@ async def test_only_a_compensated_chunk_resumes_at_another_stage(
 async def test_a_small_result_lies_on_its_chunk_and_any_other_last_value_beside_it(
     pipeline: Pipeline, owned: Claim, value: str, *, on_item: bool
 ) -> None:
-    async def value_actions(index: int, last_value: str) -> list[Any]:
+    async def value_writes(index: int, last_value: str) -> list[Any]:
         return [(index, last_value)]
 
     run = chunk_run(Succeeded(value), pipeline, owned)
     run.checkpoints = SimpleNamespace(
-        completed={"first": '"one"'}, value_actions=value_actions
+        completed={"first": '"one"'}, value_writes=value_writes
     )
     by, facts = await written(run)
     assert by == "succeed"

@@ -28,7 +28,7 @@ class Reports:
         self.failures = 0
         self.written: list[dict[str, Any]] = []
 
-    def action(self, *_: str, **parts: Any) -> dict[str, Any]:
+    def item_write(self, *_: str, **parts: Any) -> dict[str, Any]:
         values: dict[str, Any] = parts["values"]
         return values
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from piecework.calls.call import CallScope, copy_arguments, key_of
-from piecework.calls.equal_calls import slot_of
+from piecework.calls.equal_calls import operation_ref
 from piecework.calls.fallback import FallbackUsed, call_function
 from piecework.calls.invoke import as_failure
 from piecework.calls.usage import estimated_tokens, estimated_usd, validated
@@ -29,7 +29,7 @@ from piecework.domain.question import Ask
 from piecework.errors import PermanentError, PieceworkError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import texts
-from piecework.idempotency.strategies import KnownSlot
+from piecework.idempotency.strategies import KnownOperation
 from piecework.resilience.retry import Answered
 from piecework_worker.isolation.messages import (
     AskPerson,
@@ -100,20 +100,20 @@ class PendingCall:
         return (further and further.dependency) or self.dependency
 
 
-def known_slot(
+def known_operation(
     tenant: str,
     bound: functools.partial[Awaitable[Any]],
     dependency: Dependency,
     function: Callable[..., Awaitable[Any]],
-) -> KnownSlot | None:
-    """Return the slot of a call that other chunks may make, too.
+) -> KnownOperation | None:
+    """Return the operation of a call that other chunks may make, too.
 
     Raises:
         PermanentError: `idempotency.key.unusable`.
     """
     by = dependency.by
-    slot = slot_of(tenant, dependency, function, bound.args, bound.keywords)
-    return KnownSlot(slot, by.ttl_s, by.best_effort) if slot and by else None
+    ref = operation_ref(tenant, dependency, function, bound.args, bound.keywords)
+    return KnownOperation(ref, by.ttl_s, by.best_effort) if ref and by else None
 
 
 def estimates_of(
@@ -197,8 +197,8 @@ class ChildCalls:
         self.functions.require_same(key, function)
         values.result_type(function)  # refuses before anything is sent
         bound = copy_arguments(function, args, kwargs)
-        slots = functools.partial(known_slot, scope.tenant, bound)
-        spec = DependencySpec.of(dependency, function, slots)
+        operation_of = functools.partial(known_operation, scope.tenant, bound)
+        spec = DependencySpec.of(dependency, function, operation_of)
         text = function_text(function)
         # Half of a character cannot be sent.
         plain = [one.encode(errors="replace").decode() for one in texts([args, kwargs])]

@@ -39,7 +39,7 @@ from piecework.errors import (
     TransientError,
 )
 from piecework.errors.classify import classify, mark, noted
-from piecework.idempotency.strategies import KnownSlot
+from piecework.idempotency.strategies import KnownOperation
 from piecework.resilience.breaker import CircuitBreaker
 from piecework.resilience.limits import Limits
 from piecework.resilience.retry import RetryPolicy
@@ -81,11 +81,13 @@ class Run:
     kind: Literal["run"] = "run"
 
 
-#: Returns the slot of a dependency's call with a function; None: it is not shared.
-SlotOf: TypeAlias = Callable[[Dependency, Callable[..., Any]], KnownSlot | None]
+#: Returns the operation of a dependency's call with a function; None: it is not shared.
+OperationOf: TypeAlias = Callable[
+    [Dependency, Callable[..., Any]], KnownOperation | None
+]
 
 
-def no_slot(dependency: Dependency, function: Callable[..., Any]) -> None:
+def not_shared(dependency: Dependency, function: Callable[..., Any]) -> None:
     """Return that the calls are not shared."""
     del dependency, function
 
@@ -109,7 +111,7 @@ class DependencySpec:
     adaptive_rate: bool = False
     provider: str = ""
     model: str = ""
-    by: KnownSlot | None = None
+    by: KnownOperation | None = None
     has_usage: bool = False
 
     @classmethod
@@ -117,14 +119,14 @@ class DependencySpec:
         cls,
         dependency: Dependency,
         function: Callable[..., Any] | None = None,
-        slot_of: SlotOf = no_slot,
+        operation_of: OperationOf = not_shared,
     ) -> DependencySpec:
         """Return the parts that can be sent.
 
-        `slot_of`: returns the slot of a call that other chunks may make, too.
+        `operation_of`: returns the operation of a call that other chunks may make, too.
         """
         d = dependency
-        chain = [FallbackSpec.of(each, slot_of) for each in d.fallback]
+        chain = [FallbackSpec.of(each, operation_of) for each in d.fallback]
         return cls(
             *(d.name, d.retry, d.effect, d.layer, d.timeout, chain),
             fallback_codes=d.fallback_codes,
@@ -136,7 +138,7 @@ class DependencySpec:
             adaptive_rate=d.adaptive_rate,
             provider=d.provider,
             model=d.model,
-            by=None if function is None else slot_of(d, function),
+            by=None if function is None else operation_of(d, function),
             has_usage=d.usage is not None,
         )
 
@@ -155,14 +157,16 @@ class FallbackSpec:
     text: str = ""
 
     @classmethod
-    def of(cls, fallback: Fallback, slot_of: SlotOf = no_slot) -> FallbackSpec:
+    def of(
+        cls, fallback: Fallback, operation_of: OperationOf = not_shared
+    ) -> FallbackSpec:
         """Return the parts that can be sent."""
         dependency = fallback.dependency
         name = path_of(fallback.function)
         if dependency is None:
             return cls(None, name)
         text = function_text(fallback.function)
-        spec = DependencySpec.of(dependency, fallback.function, slot_of)
+        spec = DependencySpec.of(dependency, fallback.function, operation_of)
         return cls(spec, name, text)
 
 

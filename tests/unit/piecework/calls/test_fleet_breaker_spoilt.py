@@ -22,7 +22,7 @@ class SpoiltTable:
 
     rng = Random(1)
 
-    def action(self, *_: Any, **__: Any) -> None: ...
+    def item_write(self, *_: Any, **__: Any) -> None: ...
 
     async def update(self, *_: Any, **__: Any) -> Any:
         return Refused(dict(SPOILT))

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, PermanentError, Pipeline, Stage, TimeWindow
-from piecework.calls.equal_calls import slot_of
+from piecework.calls.equal_calls import operation_ref
 from piecework.calls.usage import estimated_tokens, estimated_usd
 from piecework.domain.order_key import read_order_key
 from piecework.domain.outcome import DeadLettered
@@ -128,7 +128,9 @@ CALL = functools.partial(answer, SECRET)
     [
         lambda: estimated_tokens(Dependency("m", estimate=fails), CALL),
         lambda: estimated_usd(Dependency("m", estimate_usd=fails), CALL),
-        lambda: slot_of("t", Dependency("m", scope=fails, **ONCE), answer, ("",), {}),
+        lambda: operation_ref(
+            "t", Dependency("m", scope=fails, **ONCE), answer, ("",), {}
+        ),
         lambda: read_order_key(fails, Item(), "row 1"),
     ],
 )

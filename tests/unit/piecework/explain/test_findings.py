@@ -290,7 +290,9 @@ def test_a_damaged_dead_letter_stops_its_key() -> None:
         await in_order(fleet, "refused", "quick")
         job = await fleet.job()
         letters, key = fleet.rt.dead_letters, (job.ref.pk, dead_letter_sk(0, 1))
-        await letters.update(letters.action("Update", *key, update="REMOVE error_code"))
+        await letters.update(
+            letters.item_write("Update", *key, update="REMOVE error_code")
+        )
         shown = [each async for each in read_chunks(fleet.rt, job, None)]
         return await read_situation(fleet.rt, job), shown
 

@@ -11,7 +11,7 @@ from typing import Any
 from piecework.aws.objects import Objects
 from piecework.domain.claim import Claim
 from piecework.domain.model import Chunk, ChunkRef
-from piecework.store.table import Action, Item, Refused, Table, Written
+from piecework.store.table import Item, ItemWrite, Refused, Table, Written
 from tests.unit.piecework.bucket import Bucket
 
 REF = ChunkRef("acme", "job", 3)
@@ -23,22 +23,22 @@ class Paper(Table):
     """Answers each write with the next reply, or as if its condition held."""
 
     replies: list[Any] = field(default_factory=list)
-    written: list[tuple[Action, ...]] = field(default_factory=list)
+    written: list[tuple[ItemWrite, ...]] = field(default_factory=list)
 
     async def update(
-        self, action: Action, returning: str = "ALL_NEW"
+        self, action: ItemWrite, returning: str = "ALL_NEW"
     ) -> Written | Refused:
         del returning
         return self.answer(action)
 
-    async def put(self, action: Action) -> Written | Refused:
+    async def put(self, action: ItemWrite) -> Written | Refused:
         await asyncio.sleep(0)
         return self.answer(action)
 
-    async def transact(self, actions: Sequence[Action]) -> Written | Refused:
+    async def transact(self, actions: Sequence[ItemWrite]) -> Written | Refused:
         return self.answer(*actions)
 
-    def answer(self, *actions: Action) -> Written | Refused:
+    def answer(self, *actions: ItemWrite) -> Written | Refused:
         self.written.append(actions)
         reply = self.replies.pop(0) if self.replies else Written({})
         if isinstance(reply, Exception):

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from piecework.errors import StoreError
 from piecework.store.table import (
     CONTENTION_TRIES,
-    Action,
+    ItemWrite,
     Refused,
     Table,
     Written,
@@ -56,12 +56,12 @@ def table(client: Client) -> Table:
     return Table(client, "t", Lowest())  # type: ignore[arg-type]
 
 
-def action(**parts: Any) -> Action:
-    return Action("Update", "t", "p", "s", **({"update": "SET a = :a"} | parts))
+def item_write(**parts: Any) -> ItemWrite:
+    return ItemWrite("Update", "t", "p", "s", **({"update": "SET a = :a"} | parts))
 
 
 def test_a_request_names_what_its_expressions_mark() -> None:
-    request = action(
+    request = item_write(
         condition="#status = :seen AND gen = :gen",
         update="SET #status = :to, #value = :v",
         values={"seen": "A", "gen": 1, "to": "B", "v": "x"},
@@ -76,25 +76,27 @@ def test_a_request_names_what_its_expressions_mark() -> None:
 
 
 def test_a_request_without_marks_or_values_has_no_empty_maps() -> None:
-    request = Action("Put", "t", "p", "s", item={"a": 1}).request()
+    request = ItemWrite("Put", "t", "p", "s", item={"a": 1}).request()
     assert set(request) == {"TableName", "Item"}
     assert request["Item"]["pk"] == {"S": "p"}
 
 
 async def test_a_write_says_what_it_left() -> None:
-    assert await table(Client()).update(action()) == Written({"fence": 2})
+    assert await table(Client()).update(item_write()) == Written({"fence": 2})
 
 
 async def test_a_condition_that_does_not_hold_is_an_answer_with_the_item() -> None:
     refused = error("ConditionalCheckFailedException", item=ITEM)
-    assert await table(Client(refused)).update(action()) == Refused({"status": "DONE"})
+    assert await table(Client(refused)).update(item_write()) == Refused(
+        {"status": "DONE"}
+    )
     absent = error("ConditionalCheckFailedException")
-    assert await table(Client(absent)).put(action()) == Refused(None)
+    assert await table(Client(absent)).put(item_write()) == Refused(None)
 
 
 async def test_a_transaction_says_which_conditions_did_not_hold() -> None:
     client = Client(error(CANCELLED, "None", FAILED, "TransactionConflict"))
-    reply = await table(client).transact([action()] * 3)
+    reply = await table(client).transact([item_write()] * 3)
     assert reply == Refused({"status": "DONE"}, {1: {"status": "DONE"}})
 
 
@@ -112,7 +114,7 @@ async def test_contention_is_no_answer_and_the_same_request_is_sent_again(
     met: ClientError,
 ) -> None:
     client = Client(met, met)
-    assert await table(client).transact([action()]) == Written({})
+    assert await table(client).transact([item_write()]) == Written({})
     assert len(client.asked) == 3
     assert client.asked[0] == client.asked[2]
     assert client.asked[0]["ClientRequestToken"]
@@ -121,8 +123,8 @@ async def test_contention_is_no_answer_and_the_same_request_is_sent_again(
 async def test_two_transactions_have_two_tokens() -> None:
     client = Client()
     one = table(client)
-    await one.transact([action()])
-    await one.transact([action()])
+    await one.transact([item_write()])
+    await one.transact([item_write()])
     tokens = {request["ClientRequestToken"] for request in client.asked}
     assert len(tokens) == 2
 
@@ -131,7 +133,7 @@ async def test_contention_without_end_is_the_stores_failure() -> None:
     met = error("TransactionConflictException")
     client = Client(*[met] * (CONTENTION_TRIES + 1))
     with pytest.raises(StoreError):
-        await table(client).update(action())
+        await table(client).update(item_write())
     assert len(client.asked) == CONTENTION_TRIES
 
 
@@ -150,7 +152,7 @@ async def test_any_other_failure_is_sent_once_and_is_the_stores(
 ) -> None:
     client = Client(failure)
     with pytest.raises(StoreError):
-        await table(client).update(action())
+        await table(client).update(item_write())
     assert len(client.asked) == 1
 
 

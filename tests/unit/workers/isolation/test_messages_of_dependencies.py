@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from pydantic import TypeAdapter
 
-from piecework.calls.equal_calls import slot_of
+from piecework.calls.equal_calls import operation_ref
 from piecework.calls.usage import estimated_tokens, estimated_usd
 from piecework.dependency import Dependency, Fallback
 from piecework.domain.model import Effect
 from piecework.errors import PermanentError
 from piecework.standalone import TimeWindow
-from piecework_worker.isolation.child_calls import estimates_of, known_slot
+from piecework_worker.isolation.child_calls import estimates_of, known_operation
 from piecework_worker.isolation.messages import Call, DependencySpec
 from piecework_worker.isolation.remote_call import ChildAttempts, RemoteCall
 
@@ -52,7 +52,7 @@ def test_a_call_that_chunks_share_has_one_slot_on_both_sides() -> None:
     remote = RemoteCall(ChildAttempts(None), 1)  # type: ignore[arg-type]
     main = Dependency("m", by=TimeWindow(60), scope=lambda text: text)
     chain = replace(main, name="n", fallback=[Fallback(main, ask)])
-    slots = functools.partial(known_slot, "acme", functools.partial(ask, "rain"))
+    slots = functools.partial(known_operation, "acme", functools.partial(ask, "rain"))
     sent = Call(1, DependencySpec.of(chain, ask, slots), "ask", "ask", "digest", [])
     codec = TypeAdapter(Call)
     spec = codec.validate_json(codec.dump_json(sent)).spec
@@ -61,9 +61,11 @@ def test_a_call_that_chunks_share_has_one_slot_on_both_sides() -> None:
     fallback = found.fallback[0].dependency
     assert fallback is not None
     for here, there in ((chain, found), (main, fallback)):
-        own = slot_of("acme", here, ask, ("rain",), {})
+        own = operation_ref("acme", here, ask, ("rain",), {})
         assert own is not None
-        assert own == slot_of("acme", there, remote.function("ask", "ask"), (), {})
+        assert own == operation_ref(
+            "acme", there, remote.function("ask", "ask"), (), {}
+        )
 
 
 def test_each_member_of_a_chain_has_its_own_estimates_on_the_other_side() -> None:

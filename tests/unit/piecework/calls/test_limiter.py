@@ -17,7 +17,8 @@ import pytest
 from piecework import Dependency, Limits, Usage
 from piecework.calls.caller import Caller
 from piecework.calls.fleet_breaker import BreakerRegistry
-from piecework.calls.fleet_limits import FleetLimits, Limiter
+from piecework.calls.fleet_limits import FleetLimits
+from piecework.calls.limiter import Limiter
 from piecework.errors import PermanentError, StoreError, TransientError
 from piecework.errors.classify import classify
 from piecework.resilience.breaker import CircuitBreaker, Health, Permit
@@ -360,8 +361,7 @@ async def test_a_dead_worker_keeps_its_calls_in_flight_no_longer_than_its_lease(
     dead = limiter(record, model)
     for _ in range(4):
         await start(dead)
-    assert dead._running is not None
-    dead._running.cancel()
+    await dead._task.stop()
     assert 5.0 < await start(limiter(record, model, seed=2)) < 13.0
 
 

@@ -55,9 +55,9 @@ NOT_CODE: Final = {
 FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
-    "files": 391,
-    "lines": 49_749,
-    "test_lines": 74_939,
+    "files": 392,
+    "lines": 49_851,
+    "test_lines": 74_992,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

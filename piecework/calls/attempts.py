@@ -285,13 +285,13 @@ class Attempts:
         that lives gave its reservation back, so the budget would lack the call.
         Without an estimate no budget counts it: the answer must not be lost for that.
         """
-        usage = self.usage.report_paid(call, answer, self.counts)
+        found = CallAttempts(call, "")
         budgets = await self.admission.binding_budgets(call.dependency)
         if budgets is not None:
-            found = CallAttempts(call, "")
             with suppress(PermanentError):
                 found.reservation = await budgets.reserve(call, inf, waits=False)
-            self._correct(found, usage)
+        # The caller records the answer next: no interrupt comes between.
+        self._correct(found, self.usage.report_found(call, answer, self.counts))
 
     def _failed(self, attempts: CallAttempts, end: Failed) -> Failed:
         """Return the end of a call that is not retried: its last failure, or a limit.

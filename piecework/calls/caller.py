@@ -280,9 +280,13 @@ class Caller:
         """Return the answer of a call from the journal."""
         stored = self.journal.recall(call.key)
         if stored is not None:
-            self.counts.replayed += 1
-            self.attempts.usage.report_reused(call, stored, "replayed")
+            self._count_replayed(call, stored)
         return stored
+
+    def _count_replayed(self, call: Call, answer: str) -> None:
+        """Count an answer that an earlier claim has paid for and counted."""
+        self.counts.replayed += 1
+        self.attempts.usage.report_reused(call, answer, "replayed")
 
     async def _store(self, call: Call, end: Answered[str] | Failed) -> None:
         """Store the answer of a pure call in the journal and the shared cache."""
@@ -312,7 +316,7 @@ class Caller:
         match await begun:
             case AlreadyDone(answer):
                 return await self._replayed(call, answer)
-            case Proceed(gen, seconds):
+            case Proceed(gen, seconds, is_counted):
                 if dependency.may_have_forgotten(seconds):
                     raise await self._in_doubt(call)
                 found = await self.attempts.look_up(call, call.sent_key(gen))
@@ -320,7 +324,10 @@ class Caller:
                     return found
                 if found.value is not None:
                     answer = call.encode(found.value)
-                    await self.attempts.count_found(call, found.value)
+                    if is_counted:
+                        self._count_replayed(call, answer)
+                    else:
+                        await self.attempts.count_found(call, found.value)
                     await self.ledger.finish(call.key, answer)
                     return Answered(answer)
                 execution = self._execute(call, gen, doubtful=True)
@@ -344,8 +351,7 @@ class Caller:
             failed = await self.equal_calls.complete(call, operation, self.gen, answer)
             if failed is not None:
                 return failed
-        self.counts.replayed += 1
-        self.attempts.usage.report_reused(call, answer, "replayed")
+        self._count_replayed(call, answer)
         return Answered(answer)
 
     async def _execute(

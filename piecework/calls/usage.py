@@ -35,8 +35,9 @@ A = TypeVar("A")
 
 #: The most tokens or dollars of one call that are accepted; they are stored in records.
 MAX_AMOUNT: Final = 1_000_000_000
-#: The source of an answer: the dependency, the journal or the shared cache.
-AnswerSource: TypeAlias = Literal["paid", "replayed", "cached"]
+#: The source of an answer: the dependency, its lookup, the journal or the shared cache.
+#: What a lookup finds was paid for, and not counted yet.
+AnswerSource: TypeAlias = Literal["paid", "found", "replayed", "cached"]
 #: Called for each answer with its call, how it was answered, and its usage.
 UsageHook: TypeAlias = Callable[[Call, AnswerSource, Usage], None]
 
@@ -68,12 +69,12 @@ class ClaimUsage:
     def note(self, call: Call, answered: AnswerSource, usage: Usage) -> None:
         """Add the usage of an answer."""
         model, amounts = usage.model or call.dependency.name, [1, *usage.whole_amounts]
-        kinds: list[UsageKind] = [answered]
+        kinds: list[UsageKind] = ["paid" if answered == "found" else answered]
         stored = [self.whole]
-        if answered == "paid":
+        if kinds == ["paid"]:
             pure = call.dependency.effect is Effect.PURE
             stored.append(self.pure if pure else self.effects[call.key])
-            if self.may_be_paid(call):
+            if answered == "paid" and self.may_be_paid(call):
                 kinds.append("possibly_paid")
             if usage.usd is not None and not amounts[-1]:
                 kinds.append("free")
@@ -95,6 +96,13 @@ class UsageReporter:
         """Report a call that its dependency answered; return its usage."""
         counts.made += 1
         return self._report_paid(call, self._usage(call, lambda: answer))
+
+    def report_found(self, call: Call, answer: Any, counts: CallCounts) -> Usage:
+        """Report an answer that a lookup has found; return its usage."""
+        counts.made += 1
+        usage = self._usage(call, lambda: answer)
+        self.hook(call, "found", usage)
+        return usage
 
     def report_failed(self, call: Call, usage: Usage, counts: CallCounts) -> Usage:
         """Report a call that failed although its dependency answered; return its usage.

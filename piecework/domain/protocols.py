@@ -165,10 +165,12 @@ class Proceed:
 
     Attributes:
         seconds: The time since an earlier claim started it.
+        is_counted: Whether that claim was answered, and has counted the call.
     """
 
     gen: int
     seconds: float = 0.0
+    is_counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,8 @@ class EffectLedger:
     cancel_of_lease: Callable[[], CancelRequest | None] = lambda: None
     usage: ClaimUsage = field(default_factory=new_usage)
     _rows: dict[str, Item] = field(default_factory=dict)
+    #: The answers of the effects whose end is not written yet, by key.
+    _unwritten: dict[str, str] = field(default_factory=dict)
     #: Two effects of a pivot ask one after the other: the first intent decides.
     _first_at_pivot: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -147,6 +149,9 @@ class EffectLedger:
             CancelRequestedError: The job was cancelled before the first intent of the
                 pivot.
         """
+        if (answer := self._unwritten.get(key)) is not None:
+            await self.finish(key, answer)
+            return AlreadyDone(answer)
         row = self._rows.get(key)
         match row["state"] if row else None:
             case "DONE":
@@ -157,7 +162,7 @@ class EffectLedger:
                 if effect is Effect.NON_IDEMPOTENT:
                     return Unknown()
                 seconds = self.clock() - moment(row["started_at"])
-                return Proceed(row["gen"], seconds)
+                return Proceed(row["gen"], seconds, is_counted="paid_fence" in row)
             case _ if stage == self.pivot:
                 async with self._first_at_pivot:
                     return await self._intend(key, stage, effect, max_duration_s)
@@ -209,16 +214,63 @@ class EffectLedger:
             self._rows[key] = earlier
 
     async def finish(self, key: str, value: str) -> None:
-        """Record that an effect happened, with its answer."""
+        """Record that an effect happened, with its answer.
+
+        If that fails or is interrupted, `finish_rest` does it before the claim ends.
+        """
+        self._unwritten[key] = value
+        await self._insist(lambda: self._finish(key, value))
+
+    async def finish_rest(self, *, patient: bool) -> None:
+        """Record the effects that were answered, and whose end is not written yet.
+
+        Without `patient`, an answer that cannot be stored is given up. Its row says
+        that this claim has counted the call: a later claim finds the answer by its
+        lookup, and must not count it again.
+
+        Raises:
+            StoreError: A later try may succeed.
+        """
+        for key, value in list(self._unwritten.items()):
+            try:
+                await self._finish(key, value)
+            except StoreError as error:
+                if patient and error.is_outage:
+                    raise
+                await self._note_counted(key)
+
+    async def _finish(self, key: str, value: str) -> None:
         ref = self.claim.ref
         place = keys.effect_value_key(ref.tenant, ref.job, key)
-        stored = await self._insist(lambda: self.objects.put_value(value, place))
-        facts: dict[str, Any] = {**stored}
-        if paid := self.usage.effects.pop(key, None):
-            facts |= {"call_usage": paid.item, "paid_fence": self.claim.fence}
-        await self._insist(
-            lambda: self._record_end(key, DONE, facts, NOT_ENDED, refused=REFUSED)
+        stored = await self.objects.put_value(value, place)
+        facts = {**stored, **self._paid(key)}
+        await self._record_end(key, DONE, facts, NOT_ENDED, refused=REFUSED)
+        del self._unwritten[key]
+
+    async def _note_counted(self, key: str) -> None:
+        ref, paid = self.claim.ref, self._paid(key)
+        write = self.table.item_write(
+            "Update",
+            ref.pk,
+            keys.effect_sk(ref.chunk, key),
+            condition=OWN_IN_PROGRESS,
+            update="SET " + ", ".join(f"{name} = :{name}" for name in paid),
+            values={
+                "intent": INTENT,
+                "unknown": UNKNOWN,
+                "gen": self._rows[key]["gen"],
+                **paid,
+            },
         )
+        if paid:
+            await self.table.update(write, returning="NONE")
+
+    def _paid(self, key: str) -> dict[str, Any]:
+        """Return what the call used, if this claim has counted it."""
+        paid = self.usage.effects.get(key)
+        if not paid:
+            return {}
+        return {"call_usage": paid.item, "paid_fence": self.claim.fence}
 
     async def mark_refused(self, key: str) -> None:
         """Record that an effect was refused: it certainly did not happen.

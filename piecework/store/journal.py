@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +59,7 @@ class CallJournal:
     _pages: int = 0
     _timer: asyncio.Task[None] | None = None
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _patient: bool = True
 
     @property
     def prefix(self) -> str:
@@ -132,7 +132,12 @@ class CallJournal:
         small, large = {}, {}
         for key, value in batch.items():
             place = keys.call_value_key(claim.ref.tenant, claim.ref.job, key)
-            entry = await self.objects.put_value(value, place)
+            try:
+                entry = await self.objects.put_value(value, place)
+            except StoreError:
+                if self._patient:
+                    raise
+                continue  # the small answers need no bucket
             if "value" in entry:
                 small[key] = value
             else:
@@ -150,11 +155,13 @@ class CallJournal:
             )
         )
 
-    async def close(self, *, keep: bool) -> None:
+    async def close(self, *, keep: bool, patient: bool = True) -> None:
         """Stop the timer; with `keep` write the rest, also what an earlier close left.
 
-        Without it, a flush in progress ends after its current page.
+        Without it, a flush in progress ends after its current page. Without `patient`,
+        a large answer that the bucket does not take is given up, and paid for again.
         """
+        self._patient = patient
         self._stop_timer()
         rest = self._dropped | self._pending
         if keep:
@@ -164,16 +171,11 @@ class CallJournal:
             self._dropped, self._pending = rest, {}
 
     async def write_late(self) -> None:
-        """Write what a lost claim has paid for and not written, for the bill.
-
-        An outage is not waited for: then the bill has these calls as possibly paid.
-        """
+        """Write what a lost claim has paid for and not written, for the bill."""
         self._stop_timer()
         self.is_lost = lambda: True
         self._pending = self._dropped | self._pending
-        with suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(PATIENCE_S):
-                await self.flush()
+        await self.flush()
 
 
 def take_page(pending: dict[str, str]) -> dict[str, str]:

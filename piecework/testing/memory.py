@@ -86,7 +86,7 @@ class MemoryRun:
 
     def note_usage(self, call: Call, answered: AnswerSource, usage: Usage) -> None:
         """Keep the usage of an answer that was paid for."""
-        if answered == "paid":
+        if answered in {"paid", "found"}:
             self.paid.append((call.dependency.name, usage))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +21,9 @@ from piecework.context import Context, Results
 from piecework.domain.claim import Claim
 from piecework.domain.model import Job, JobStatus
 from piecework.domain.outcome import Outcome, Released
-from piecework.domain.protocols import (
-    CancelRequest,
-)
+from piecework.domain.protocols import CancelRequest
 from piecework.domain.rows import ErrorRow
+from piecework.errors import StoreError
 from piecework.jobs.fan_in import Certificate, StoredJobResults
 from piecework.pipelines import JOIN, Pipeline, Stage
 from piecework.resilience.retry import RetryTime
@@ -35,7 +35,7 @@ from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.completion import JobSnapshot
 from piecework.store.effects import EffectLedger
 from piecework.store.idempotency import TableIdempotency
-from piecework.store.journal import CallJournal, TableResponses
+from piecework.store.journal import PATIENCE_S, CallJournal, TableResponses
 from piecework.store.questions import ChunkQuestions
 from piecework_worker.lease import Lease
 from piecework_worker.services import WorkerServices
@@ -85,6 +85,16 @@ class ChunkRun:
     def cancel_request(self) -> CancelRequest | None:
         """The cancel request that the lease, a checkpoint or an intent has seen."""
         return self.lease.cancel or self.checkpoints.cancel or self.ledger.cancel
+
+    async def write_late(self) -> None:
+        """Write what the calls of a lost claim returned and no record has.
+
+        An outage is not waited for: then the bill has these calls as possibly paid.
+        """
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                await self.ledger.finish_rest(patient=True)
+                await self.journal.write_late()
 
 
 class NoPayload(BaseModel):

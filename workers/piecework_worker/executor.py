@@ -203,7 +203,7 @@ async def run_claim(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> 
                 async with WhileLeased(chunk_run, settings):
                     chunk_run.outcome = await compensate_cancelled(chunk_run, stage)
     except ClaimLostError:
-        await chunk_run.journal.write_late()
+        await chunk_run.write_late()
         raise
     finally:
         chunk_run.ctx.caller.effect_drain.abandon()

@@ -37,9 +37,9 @@ from piecework_worker.assembly import ChunkRun
 from piecework_worker.early_outcomes import outcome_of_store_error
 from piecework_worker.services import WorkerServices
 
-#: How often a worker writes an outcome during an outage of the store. From
-#: `DEFERRED_FROM` on it defers the chunk instead: the outage may concern only the
-#: bucket, which a deferral does not need.
+#: How often a worker writes an outcome during an outage of the store. After
+#: `DEFERRED_FROM` writes it defers the chunk instead: the outage may concern only the
+#: bucket, which a deferral does not need. It then gives up what needs the bucket.
 SETTLE_ATTEMPTS = 7
 DEFERRED_FROM = 5
 #: Seconds between two of these writes, at most: `RETRY_S` doubled each time.
@@ -62,7 +62,8 @@ async def settle(
     first = chunk_run.outcome
     for number in count(1):
         try:
-            return await settle_once(chunk_run, job, services)
+            patient = number <= DEFERRED_FROM
+            return await settle_once(chunk_run, job, services, patient=patient)
         except ClaimLostError:
             if chunk_run.outcome is first:
                 raise
@@ -80,15 +81,21 @@ async def settle(
 
 
 async def settle_once(
-    chunk_run: ChunkRun, job: Job, services: WorkerServices
+    chunk_run: ChunkRun, job: Job, services: WorkerServices, *, patient: bool
 ) -> float | None:
-    """Write the outcome of a run as `settle`, once."""
+    """Write what the calls have returned, then the outcome, each once.
+
+    The settlement has the usage of all calls. An effect of these without its answer
+    would be looked up and counted again.
+    """
     outcome = chunk_run.outcome
+    await chunk_run.ledger.finish_rest(patient=patient)
     # A redrive reuses the paid calls of a failed chunk; a succeeded chunk needs no
     # journal.
-    await chunk_run.journal.close(keep=not isinstance(outcome, Succeeded))
+    keep = not isinstance(outcome, Succeeded)
+    await chunk_run.journal.close(keep=keep, patient=patient)
     if not await write(chunk_run, job, services):
-        await chunk_run.journal.write_late()
+        await chunk_run.write_late()
         raise ClaimLostError
     acquired_at = chunk_run.ctx.caller.in_flight.acquired_at
     emit_end(chunk_run, asyncio.get_running_loop().time() - acquired_at)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from piecework.cost.persistence import POLL_S, QUIET_S
 from piecework.domain.call_usage import CallUsage, UsageKind
 from piecework.domain.model import Job, moment
+from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework.store.costs import Costs
 from piecework.store.paid import Paid, paid_by
 from piecework_orchestrator.cost import bill
 from piecework_orchestrator.cost.bill import BillLine, TaskSize
-from piecework_orchestrator.cost.prices import Prices
+from piecework_orchestrator.cost.prices import Prices, load_prices
 
 Document = dict[str, Any]
+
+#: The region whose prices the page applies on an emulator.
+PRICED_IN: Final = "us-east-1"
 
 
 async def job_bill(
@@ -61,6 +65,17 @@ async def job_bill(
         "retries": counts.get("retries", 0) / 1000,
         "notes": [*bill_notes(rt, job, counts, paid), *price_notes(lines)],
     }
+
+
+async def bill_for_page(
+    rt: Runtime, job: Job, known: Paid | None = None
+) -> Document | None:
+    """Return the bill of a job; None: a price of its region is not known."""
+    region = region_of(rt) if rt.cost.trusted else PRICED_IN
+    try:
+        return await job_bill(rt, job, load_prices(None), region, TaskSize(), known)
+    except UsageError:
+        return None
 
 
 def region_of(rt: Runtime) -> str:

@@ -23,12 +23,11 @@ from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.outbox import webhooks_of
 from piecework.store.workers import read_reports
 from piecework_orchestrator import pipelines
-from piecework_orchestrator.cost.job import is_recorded
+from piecework_orchestrator.cost.job import bill_for_page, is_recorded
 from piecework_orchestrator.job_documents import Document, explanation, job_facts
 from piecework_orchestrator.job_list import progress_of
 from piecework_orchestrator.letters import group_by_cause
 from piecework_orchestrator.selection import left_out
-from piecework_orchestrator.ui.costs import bill_of
 from piecework_orchestrator.ui.pacing import Pacing
 
 #: Read units a second of the first page, of each explained job, and of their costs.
@@ -229,7 +228,7 @@ class Overview:
             record = await self.rt.jobs.read(ref)
             if record is None:
                 return None
-            bill = await bill_of(self.rt, record)
+            bill = await bill_for_page(self.rt, record)
             return None if bill is None else float(bill["total_usd"])
 
         return await self.pacing.get(

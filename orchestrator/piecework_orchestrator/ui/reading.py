@@ -25,7 +25,7 @@ from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.paid import Paid, usage_of
 from piecework_orchestrator.chunk_documents import require_chunk
-from piecework_orchestrator.cost.job import is_recorded
+from piecework_orchestrator.cost.job import bill_for_page, is_recorded
 from piecework_orchestrator.effects import effects_in_doubt
 from piecework_orchestrator.events import ClaimEvents
 from piecework_orchestrator.job_documents import (
@@ -37,7 +37,6 @@ from piecework_orchestrator.job_documents import (
 from piecework_orchestrator.job_list import progress_of
 from piecework_orchestrator.letters import read_payload
 from piecework_orchestrator.results import read_group, result_json
-from piecework_orchestrator.ui.costs import bill_of
 from piecework_orchestrator.ui.pacing import Pacing
 
 #: Read units a second for the item of a job, and for its chunks.
@@ -165,7 +164,7 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
     situation = await read_situation(rt, job, open_)
     found = situation.throughput
     rate = None if found is None else found.rate * MINUTE_S
-    bill = await bill_of(rt, job, paid)
+    bill = await bill_for_page(rt, job, paid)
     explained = explanation(situation)
     return ChunkTable(statuses, codes, rows, explained, rate, bill, claims, read_at)
 

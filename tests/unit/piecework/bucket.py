@@ -33,8 +33,11 @@ class Bucket:
         self.types: dict[str, str] = {}
         self.reads: list[str] = []
         self.errors: list[Exception] = []
+        self.takes_nothing = False
 
     async def put_object(self, **put: Any) -> None:
+        if self.takes_nothing:
+            raise failure("ServiceUnavailable")
         body = put["Body"]
         self.objects[put["Key"]] = body if isinstance(body, bytes) else body.read()
         self.types[put["Key"]] = put["ContentType"]

@@ -96,6 +96,7 @@ class Diary(MemoryJournal):
 
     said: list[str] = field(default_factory=list)
     in_doubt_for: float = 0.0
+    is_counted: bool = False
 
     async def begin(
         self, key: str, stage: str, effect: Any, max_duration_s: float
@@ -103,7 +104,8 @@ class Diary(MemoryJournal):
         self.said.append("begin")
         begun = await MemoryJournal.begin(self, key, stage, effect, max_duration_s)
         if isinstance(begun, Proceed):
-            return replace(begun, seconds=self.in_doubt_for)
+            seconds, is_counted = self.in_doubt_for, self.is_counted
+            return replace(begun, seconds=seconds, is_counted=is_counted)
         return begun
 
     async def finish(self, key: str, value: str) -> None:

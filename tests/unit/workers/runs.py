@@ -58,8 +58,10 @@ class Journal:
     kept: bool | None = None
     is_late = False
 
-    async def close(self, *, keep: bool) -> None:
-        self.kept = keep
+    async def close(self, *, keep: bool, patient: bool) -> None:
+        self.kept, self.patient = keep, patient
+
+    async def finish_rest(self, *, patient: bool) -> None: ...
 
     async def write_late(self) -> None:
         self.is_late = True
@@ -84,7 +86,9 @@ def chunk_run(
     progress = Progress(["first", "second"], reached_stage=reached_stage)
     if reached_stage == "second":
         progress.completed = {"first": "null"}
-    ledger = SimpleNamespace(cancel=None, stages_with_effects=set)
+    ledger = SimpleNamespace(
+        cancel=None, stages_with_effects=set, finish_rest=Journal().finish_rest
+    )
     parts: Any = {"checkpoints": progress, "journal": Journal(), "ledger": ledger}
     return ChunkRun(
         claim=claim,

@@ -39,8 +39,11 @@ class Journal:
     kept: bool | None = None
     late = False
 
-    async def close(self, *, keep: bool) -> None:
-        self.kept = keep
+    async def close(self, *, keep: bool, patient: bool) -> None:
+        self.kept, self.patient = keep, patient
+
+    async def finish_rest(self, *, patient: bool) -> None:
+        assert self.kept is None, "a settlement needs the effects first"
 
     async def write_late(self) -> None:
         self.late = True  # the bill has it: see tests/scenarios/test_costs.py
@@ -56,13 +59,16 @@ def chunk_run(
     for name, value in kept.items():
         setattr(checkpoints, name, value)
     counts = SimpleNamespace(made=1, cached=2, replayed=0, retried=0)
+    journal = Journal()
     return SimpleNamespace(
         claim=owned or claim(),
         outcome=outcome,
         calls_after_cancel=None,
         pipeline=pipeline,
         checkpoints=checkpoints,
-        journal=Journal(),
+        journal=journal,
+        ledger=journal,
+        write_late=journal.write_late,
         usage=ClaimUsage(),
         error_history=[],
         snapshot=None,

@@ -135,7 +135,7 @@ def test_a_refused_deferral_may_follow_an_applied_success() -> None:
     run = claimed_run(fence=1)
     run.outcome, run.ctx.caller.in_flight.acquired_at = Succeeded("1"), 0.0
     run_virtually(settle(run, JOB, services))
-    assert run.outcome == Succeeded("1")
+    assert (run.outcome, run.journal.patient) == (Succeeded("1"), False)
 
 
 @pytest.mark.parametrize(

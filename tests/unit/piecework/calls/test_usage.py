@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from piecework import Effect, named_call
 from piecework.calls.usage import ClaimUsage, UsageReporter, estimated_tokens
 from piecework.dependency import Dependency, Usage
+from piecework.domain.protocols import ClaimLostError
 from piecework.resilience.retry import RetryPolicy
 from tests.unit.piecework.fakes import Diary, Log, caller
 from tests.unit.piecework.provider import Provider, RefusedError, call
@@ -75,6 +77,18 @@ async def test_a_call_without_a_price_is_unpriced_and_one_of_nothing_is_free() -
     found = {"paid": {"m": [4, 30, 9, 500_000_000]}, "unpriced": {"m": [1, 20, 6]}}
     found["free"] = {"m": [1]}
     assert [claim.whole.item, claim.pure.item] == [found] * 2
+
+
+async def test_what_a_lookup_finds_is_paid_once() -> None:
+    find = named_call("find")(Provider(answer="found").ask)
+    bank = Dependency("bank", effect=Effect.LOOKUP, lookup=find)
+    claim, diary = ClaimUsage(lambda _: True), Diary()
+    with pytest.raises(ClaimLostError):
+        await call(caller(diary), bank, Provider(ClaimLostError()), "a")
+    made_by = caller(diary)
+    made_by.attempts.usage = UsageReporter(claim.note)
+    await call(made_by, bank, Provider(), "a")
+    assert claim.whole.item == {"paid": {"bank": [1]}}
 
 
 async def test_a_dependency_that_says_nothing_is_counted_without_tokens() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -168,6 +168,29 @@ def test_the_known_end_of_an_effect_outlasts_an_outage() -> None:
         await kept.begin("key", "a", ONCE, 9.0)
         with pytest.raises(StoreError):
             await kept.finish("key", "1")
+        await kept.finish_rest(patient=True)
+        assert await kept.begin("key", "a", ONCE, 9.0) == AlreadyDone("1")
+
+    run_virtually(main())
+
+
+def test_an_answer_that_cannot_be_stored_leaves_its_count() -> None:
+    async def main() -> None:
+        kept = ledger(table := paper(), fence=5)
+        cast("Any", kept.objects.client).takes_nothing = True
+        await kept.begin("key", "a", LOOKUP, 9.0)
+        kept.usage.effects["key"].add("paid", "bank", [1, 7])
+        with pytest.raises(StoreError):
+            await kept.finish("key", "x" * (INLINE_LIMIT + 1))
+        with pytest.raises(StoreError):
+            await kept.finish_rest(patient=True)
+        await kept.finish_rest(patient=False)
+        paid = {"call_usage": {"paid": {"bank": [1, 7]}}, "paid_fence": 5}
+        assert paid.items() <= table.written[-1][0].values.items()
+        later = ledger(paper(), fence=6)
+        later.load([EffectRow(row("INTENT", **paid))])
+        begun = await later.begin("key", "a", LOOKUP, 9.0)
+        assert begun == Proceed(1, seconds=90, is_counted=True)
 
     run_virtually(main())
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -151,6 +151,14 @@ async def test_a_large_result_goes_to_the_bucket_and_comes_back() -> None:
     later.objects = kept.objects
     await later.load([CallsRow(item)])
     assert (later.recall("a"), later.recall("b")) == (large, "1")
+    # A small answer needs no bucket.
+    cast("Any", kept.objects.client).takes_nothing = True
+    for key, value in (("c", "2"), ("d", large)):
+        await kept.record(key, value)
+    with pytest.raises(StoreError):
+        await kept.close(keep=True)
+    await kept.close(keep=True, patient=False)
+    assert pages(table)[1:] == [{"c": "2"}]
 
 
 async def test_a_late_large_result_does_not_replace_another() -> None:

@@ -275,6 +275,14 @@ FINDINGS: Final = {
             "piecework dlq stats --job {job}",
         ),
         Kind(
+            "dead_letters.unread",
+            Rank.NOTE,
+            "The job has many dead letters. Those that were read are closed; some were "
+            "not read.",
+            "List the open ones: chunks may wait for them.",
+            "piecework dlq list --job {job}",
+        ),
+        Kind(
             "order.waiting",
             Rank.NOTE,
             "Chunks wait for an earlier chunk of their order key. They run one after "

@@ -188,7 +188,7 @@ def about_to_continue(view: View) -> Iterator[Finding]:
 
 
 def letters_open(view: View) -> Iterator[Finding]:
-    """Find open dead letters."""
+    """Find open dead letters, or that some were not read."""
     letters, ended = view.at.letters, view.at.job.status.ended
     if letters.number:
         name = "dead_letters.left" if ended else "dead_letters.open"
@@ -207,6 +207,9 @@ def letters_open(view: View) -> Iterator[Finding]:
             )
         message += climbed(letters.climbs)
         yield view.finding(name, message, letters.number, since=letters.since)
+    elif not letters.complete:
+        message = "The dead letters that were read are closed. Others were not."
+        yield view.finding("dead_letters.unread", message, 0)
 
 
 def climbed(climbs: Sequence[Climb]) -> str:

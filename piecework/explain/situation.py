@@ -35,8 +35,8 @@ from piecework.store.workers import read_reports
 
 R = TypeVar("R")
 
-#: Groups, blocks and dead letters that are read at most: each costs a request or a
-#: part of one, and all together at most 20.
+#: Groups, blocks and dead letters of a page that are read at most: each costs a request
+#: or a part of one, and all together at most 20.
 MAX_GROUPS: Final = 11
 MAX_BLOCKS: Final = 3
 MAX_LETTERS: Final = 100
@@ -88,7 +88,7 @@ class OpenChunks:
 
 @dataclass(frozen=True, slots=True)
 class OpenLetters:
-    """The open dead letters of a job, up to `MAX_LETTERS`.
+    """The open dead letters of a job, as far as they were read.
 
     Attributes:
         number: Those that can be read, and the damaged ones.
@@ -199,7 +199,7 @@ async def times_of_group(rt: Reading, job: Job, group: int) -> ChunkTimes:
 async def read_open_chunks(rt: Reading, job: Job) -> OpenChunks:
     """Return the chunks of a job that have not ended, or a sample of them."""
     open_ = OpenChunks(ChunkTimes(job.gen))
-    if job.status.ended or job.status is JobStatus.FINALIZING:
+    if have_ended(job):
         return open_
     groups, full, share = await list_groups(Tallies(rt.table), job)
     sampled = spread(groups, MAX_GROUPS)
@@ -213,6 +213,11 @@ async def read_open_chunks(rt: Reading, job: Job) -> OpenChunks:
     open_.newer, open_.full_groups = len(newer), full
     open_.share = share * (len(sampled) / len(groups) if groups else 1.0)
     return open_
+
+
+def have_ended(job: Job) -> bool:
+    """Return whether all chunks of a job have ended: no group is read."""
+    return job.status.ended or job.status is JobStatus.FINALIZING
 
 
 async def list_groups(tallies: Tallies, job: Job) -> tuple[list[int], list[int], float]:
@@ -265,14 +270,23 @@ async def read_join(rt: Reading, job: Job) -> Chunk | None:
 
 
 async def read_letters(rt: Reading, job: Job) -> OpenLetters:
-    """Return how many dead letters of a job are open; one request."""
-    items = await rt.dead_letters.first(job.ref.pk, MAX_LETTERS + 1)
+    """Return the open dead letters of a page: of the first one with an open one.
+
+    A group that is not read leaves a request for one page more.
+    """
+    groups = 0 if have_ended(job) else keys.partition_count(job.chunks)
+    pk, count, after = job.ref.pk, MAX_LETTERS + 1, ""
+    for _ in range(max(1, 1 + MAX_GROUPS - groups)):
+        items = await rt.dead_letters.first(pk, count, prefix=after, last=after and "~")
+        if len(items) < count or any(map(is_open, items)):
+            break
+        after = items[-1]["sk"]
     damaged: list[DeadLetterRow] = []
     letters = [DeadLetterRow.read(item, damaged) for item in filter(is_open, items)]
     open_ = list(filter(None, letters))
     return OpenLetters(
         len(open_) + len(damaged),
-        len(items) <= MAX_LETTERS,
+        len(items) < count,
         min((letter.dead_lettered_at for letter in open_), default=""),
         keys_stopped_by(items),
         [climb for climb in map(Climb.of, open_) if climb is not None],

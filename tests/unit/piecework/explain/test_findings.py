@@ -33,10 +33,11 @@ from verification.drill.exercises import (
     Act,
     Exercise,
     deferred,
+    ends,
     in_order,
     runs,
 )
-from verification.drill.fleet import Fleet, exercise
+from verification.drill.fleet import REF, Fleet, exercise
 from verification.drill.large import large
 
 #: Pairs of causes that are exercised besides each single one.
@@ -48,6 +49,7 @@ PAIRS = (
 )
 #: Findings that no exercise causes.
 NOT_EXERCISED = {"limit.used", "fleet.unreadable", "webhook.failed"}
+NOT_EXERCISED |= {"dead_letters.unread"}
 
 
 @pytest.mark.parametrize(
@@ -276,12 +278,23 @@ def test_a_spent_budget_is_raised_in_each_unit_that_it_may_have() -> None:
         assert first.command == f"piecework budgets set default {options}"
 
 
-def test_an_ended_job_with_closed_letters_has_ended() -> None:
-    whole = named("ended")
-    many = replace(whole, letters=OpenLetters(0, complete=False))
-    assert codes_of(many) == ["job.ended"]
-    first = find(replace(whole, letters=OpenLetters(2, complete=False)))[0]
-    assert first.kind.code == "dead_letters.left"
+def test_closed_letters_do_not_hide_an_open_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("piecework.explain.situation.MAX_LETTERS", 1)
+
+    async def act(fleet: Fleet) -> list[str]:
+        await ends(fleet, "quick", "refused")
+        letters, found = fleet.rt.dead_letters, []
+        for gen in range(14):
+            found += [(await fleet.explain())[0]["code"]]
+            key, item = (REF.pk, dead_letter_sk(0, gen)), {"state": "REDRIVEN"}
+            await letters.put(letters.item_write("Put", *key, item=item))
+        return found
+
+    assert exercise(act) == [*["dead_letters.left"] * 13, "dead_letters.unread"]
+    letters = OpenLetters(2, complete=False)
+    first = find(replace(named("ended"), letters=letters))[0]
     assert first.message[:34] == "At least 2 dead letters are open. "
 
 

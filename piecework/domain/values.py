@@ -16,7 +16,8 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from math import isfinite
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -120,13 +121,43 @@ def encode_non_finite(
 ) -> str | None:
     """Return a value with NaN or infinity as JSON with constants; None: it has neither.
 
-    Pydantic's Python values keep them.
+    Pydantic's Python values keep them, except in a model in an untyped place.
     """
-    (plain,) = exact_type(declared).serializer.to_python(
-        (value,), mode="json", by_alias=by_alias, round_trip=True, warnings="error"
+    write = functools.partial(
+        exact_type(declared).serializer.to_python,
+        (value,),
+        by_alias=by_alias,
+        round_trip=True,
+        warnings="error",
     )
-    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    plain = write(mode="json")
+    with contextlib.suppress(ValueError, TypeError):  # of a set of models, for example
+        restore(plain, write(mode="python"))
+    text = json.dumps(plain[0], ensure_ascii=False, separators=(",", ":"))
     return text if "NaN" in text or "Infinity" in text else None
+
+
+def restore(plain: Any, exact: Any) -> None:
+    """Put NaN and infinity of Python values where their JSON values have None.
+
+    A model in an untyped place writes its own untyped parts by its own configuration.
+    A part whose JSON has another form is left alone: a serializer of the user's own
+    writes it, or it is a set, whose order differs.
+    """
+    pairs: Iterable[tuple[Any, Any]]
+    if isinstance(plain, dict) and isinstance(exact, dict):
+        pairs = zip(plain, exact.values(), strict=False)
+    elif isinstance(plain, list) and isinstance(exact, list | tuple):
+        pairs = enumerate(exact)
+    else:
+        return
+    if len(plain) != len(exact):
+        return
+    for key, found in pairs:
+        if isinstance(found, dict | list | tuple):
+            restore(plain[key], found)
+        elif plain[key] is None and isinstance(found, float) and not isfinite(found):
+            plain[key] = found
 
 
 def decode(function: Callable[..., Any], text: str) -> Any:

@@ -107,7 +107,7 @@ def _encoded(
         read = read_payload(pipeline.payload, encoded)
         # Private attributes and sets may differ although the JSON is the same.
         is_same = read == payload or write_payload(read) == text
-        if "null" in text:  # a model in an untyped field may write NaN as null
+        if "null" in text:  # an untyped set in a model may write NaN as null
             is_same &= non_finite(read) == non_finite(payload)
     except PieceworkError:
         raise

@@ -104,7 +104,7 @@ def test_a_worker_reads_a_number_that_is_not_finite(
     ("given", "reason"),
     [
         (Finite.model_construct(value=math.inf), "value: Input should be a finite"),
-        (Untyped(any=Untyped(any=math.nan)), "would read another payload"),
+        (Untyped(any=Untyped(any={math.nan})), "would read another payload"),
     ],
 )
 def test_a_number_that_a_worker_would_not_read_is_refused(

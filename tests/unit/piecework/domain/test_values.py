@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any
 
@@ -126,6 +127,8 @@ def test_any_callable_has_a_result(function: Any) -> None:
 
 
 class Measured(BaseModel):
+    model_config = {"ser_json_timedelta": "float"}
+
     any: Any = None
     mean: float = math.nan
     note: str | None = None
@@ -133,6 +136,10 @@ class Measured(BaseModel):
 
 class Worded(Measured):
     model_config = {"ser_json_inf_nan": "strings"}
+
+
+class Frozen(BaseModel, frozen=True):
+    number: float | None
 
 
 def measured() -> Measured: ...  # type: ignore[empty-body]
@@ -152,6 +159,22 @@ def test_a_number_that_is_not_finite_stays_what_it_is(
     function: Any, value: Any
 ) -> None:
     assert repr(value) == repr(there_and_back(function, value))
+
+
+@pytest.mark.parametrize(
+    ("inner", "text"),
+    [
+        ([timedelta(hours=1), {1: math.nan}, None], '[3600.0,{"1":NaN},null]'),
+        ((Measured(any=math.inf),), '[{"any":Infinity,"mean":NaN,"note":null}]'),
+        ({Frozen(number=None)}, '[{"number":null}]'),
+    ],
+)
+def test_a_model_in_an_untyped_place_keeps_its_numbers(inner: Any, text: str) -> None:
+    stored = f'{{"any":{text},"mean":0.5,"note":null}}'
+    assert [stored] * 2 == [
+        values.encode(measured, Measured(mean=0.5, any=inner)),
+        values.encode(untyped, Measured(mean=0.5, any=inner)),
+    ]
 
 
 def test_what_is_nested_too_deeply_to_be_read_is_not_written() -> None:

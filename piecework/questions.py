@@ -71,7 +71,7 @@ def declare(
         raise invalid(f"{name!r} is not the name of a question: {rule}")
     if not is_model(model):
         raise invalid(f"the answer of {name!r} is not a pydantic model")
-    if found := loss_of(model.__pydantic_core_schema__):
+    if found := loss_of(model.__pydantic_core_schema__, read_by_alias=True):
         raise invalid(f"the answer of {name!r} cannot be stored: {found}")
     stored = default_text(name, model, default)
     escalations = [escalate] if isinstance(escalate, Escalate) else escalate

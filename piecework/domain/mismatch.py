@@ -41,10 +41,11 @@ def unfinished(value: Any) -> str:
     return ""
 
 
-def loss_of(schema: Any) -> str:
+def loss_of(schema: Any, *, read_by_alias: bool = False) -> str:
     """Return what JSON would lose of a type, by its core schema; else empty.
 
-    A serializer of the user's own is trusted: it may give a secret back.
+    A serializer of the user's own is trusted: it may give a secret back. A reader by
+    name and alias takes another field's value if its name is the alias.
     """
     found: list[tuple[str, Any]] = [("it", schema)]
     defined: dict[str, Any] = {}
@@ -53,6 +54,8 @@ def loss_of(schema: Any) -> str:
             found += [(where, each) for each in node]
         if not isinstance(node, Mapping):
             continue
+        if read_by_alias and (crossing := crossing_alias(node)):
+            return f"{where}.{crossing}"
         if not isinstance(node.get("type"), str):  # fields by their names
             found += [(f"{where}.{name}", node[name]) for name in node]
             continue
@@ -70,6 +73,20 @@ def loss_of(schema: Any) -> str:
             # A definition counts only where no serializer of the user's own hides it.
             defined |= {each["ref"]: each for each in node.get("definitions", ())}
             found.append((path, defined.pop(node.get("schema_ref", ""), None)))
+    return ""
+
+
+def crossing_alias(node: Mapping[str, Any]) -> str:
+    """Return the first field whose alias is the name of another one; else empty."""
+    fields = {} if isinstance(node.get("type"), str) else node
+    if node.get("type") == "dataclass-args":
+        fields = {field["name"]: field for field in node["fields"]}
+    for name, field in fields.items():
+        alias = field.get("validation_alias") if isinstance(field, Mapping) else None
+        paths = alias if alias and isinstance(alias[0], list) else [alias]
+        for first in (path[0] if isinstance(path, list) else path for path in paths):
+            if first != name and first in fields:
+                return f"{name} has the name of another field as its alias: {first!r}"
     return ""
 
 

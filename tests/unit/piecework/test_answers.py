@@ -9,7 +9,15 @@ from enum import Enum
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, RootModel, field_validator
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    Field,
+    RootModel,
+    field_validator,
+)
+from pydantic.dataclasses import dataclass
 
 from piecework.answers import accepts, decode_answer, encode_answer, model_name
 from piecework.errors import PermanentError, UsageError
@@ -121,6 +129,28 @@ def test_an_answer_and_a_default_keep_what_the_model_has() -> None:
     wrong = Refund.model_construct(amount="2")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="does not fit Refund"):
         declare("q", "?", Refund, 3600, (), (), wrong)
+
+
+class Crossed(BaseModel):
+    wrong: int = Field(alias="total")
+    total: int
+
+
+@dataclass
+class Pair:
+    right: int = Field(1, validation_alias=AliasPath("pair", "total"))
+    wrong: int = Field(2, validation_alias=AliasChoices("sum", AliasPath("total", 0)))
+    total: int = 3
+
+
+class Paired(BaseModel):
+    pairs: list[Pair]
+
+
+@pytest.mark.parametrize("model", [Crossed, Paired])
+def test_an_alias_that_is_the_name_of_another_field_is_refused(model: Any) -> None:
+    with pytest.raises(UsageError, match=r"\.wrong has .*: 'total'"):
+        declare("q", "?", model, 3600, (), (), None)
 
 
 class Sender(BaseModel):

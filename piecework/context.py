@@ -1,6 +1,6 @@
 """The context of a stage: its payload, the earlier results, and its calls.
 
-ctx.call = key -> stored? -> intent -> attempts -> stored
+ctx.call = key -> stored? -> attempts (the first writes the intent) -> stored
 """
 
 from __future__ import annotations

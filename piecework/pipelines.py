@@ -1,8 +1,8 @@
 """The declaration of a pipeline: a name and a table of stages.
 
-The stages run in order, and are compensated in reverse order. The stage marked `pivot`
-is the point of no return. Each stage before it has a compensation or leaves no effect.
-After it the chunk only goes forward.
+The stages run in order, and are compensated in reverse order. Each stage before the
+pivot has a compensation or leaves no effect. From the first intent of the pivot on, the
+chunk only goes forward.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ P = TypeVar("P", bound="BaseModel", default=Any)
 #: in a thread.
 StageFunction: TypeAlias = Callable[[Any], Any]
 
-#: How hard it is to reverse the effect of a stage.
+#: How hard it is to compensate a stage.
 Reversibility: TypeAlias = Literal["easy", "hard", "impossible"]
 
 JOIN = "join"
@@ -58,12 +58,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Stage(Generic[P]):
-    """One step of a chunk; its value is checkpointed.
+    """One function of a pipeline; its value is checkpointed.
 
     Attributes:
-        run: The step. Its return annotation types `ctx.result(run)`.
-        compensate: Reverses the step; must be safe if the step had no effect.
-        pivot: The point of no return.
+        run: The function. Its return annotation types `ctx.result(run)`.
+        compensate: Compensates the stage; must be safe if the stage had no effect.
+        pivot: From the first intent of this stage on, the chunk only goes forward.
         timeout: Seconds that one run of the stage may take; None: the chunk's limit.
         isolate: Run the stage and its compensation in a separate process: for code that
             may kill its process, or hang without a way to interrupt it.
@@ -75,7 +75,7 @@ class Stage(Generic[P]):
         max_replans: The largest number of replans in one attempt of the chunk.
         fallback: Stage functions that return the same type; the next one runs if a
             policy refused the one before.
-        reversibility: How hard its effect is to reverse; `lint_stage_order` uses it.
+        reversibility: How hard the stage is to compensate; `lint_stage_order` uses it.
             None without a compensation: the stage leaves no effect.
     """
 

@@ -272,7 +272,6 @@ class Packer:
     _pending: list[tuple[str, int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Start without a chunk."""
         self.order = SubmitOrder(self.ref)
 
     async def add(self, chunk: ChunkInput) -> None:
@@ -305,7 +304,9 @@ class Packer:
 
 
 def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
-    """Refuse a second submit of the same id that differs from the first.
+    """Refuse a second submit of the same id that asks for something else.
+
+    An option that is left out keeps its value.
 
     Raises:
         UsageError: `submit.token.conflict`.

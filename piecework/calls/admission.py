@@ -46,7 +46,7 @@ class HeldSlot:
     slots: AbstractAsyncContextManager[None]
 
     async def __aenter__(self) -> None:
-        """Do nothing."""
+        """`_admit_plain` has entered the slot."""
 
     async def __aexit__(self, *_: object) -> None:
         """Leave the call slot."""

@@ -109,7 +109,6 @@ class Attempts:
     in_flight: InFlight = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start without any request in flight."""
         self.in_flight = InFlight(self.sleep, self.progress)
 
     async def make(

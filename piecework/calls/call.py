@@ -37,33 +37,33 @@ MAX_END_TIMES = 10_000
 
 @dataclass(slots=True)
 class CallCounts:
-    """The calls of a claim."""
+    """The calls of a claim, and the earlier deferrals and probes of its chunk."""
 
     made: int = 0
     replayed: int = 0
-    #: Answered from the cache that the jobs of a tenant share.
+    #: Answered by the cache that the jobs of a tenant share, or by an equal call.
     cached: int = 0
     retried: int = 0
     #: Attempts that failed, or were cut off.
     failed: int = 0
     #: How often the chunk was deferred because a dependency could not be called.
     deferrals: int = 0
-    #: How often of these for an open breaker, and since when, in seconds since 1970;
-    #: 0: never.
+    #: Deferrals among these for an open breaker, and the time of the first in seconds
+    #: since 1970; 0: none.
     breaker_deferrals: int = 0
     breaker_since: float = 0.0
-    #: How often of these because the retry budget was exhausted.
+    #: Deferrals among these for an exhausted retry budget.
     budget_deferrals: int = 0
-    #: How many probes of open breakers failed in the chunk's earlier claims, and how
-    #: one failed in this claim.
+    #: The probes of open breakers that failed in earlier claims of the chunk, and the
+    #: failure of a probe in this claim.
     failed_probes: int = 0
     probe_failure: ErrorEnvelope | None = None
     #: The last failure of each dependency whose retries the fleet ended, not the call.
     unretried: dict[str, ErrorEnvelope] = field(default_factory=dict)
     #: The stage at which no earlier claim has attempted anything.
     untried: str = ""
-    #: False while the claim compensates. Only the end times of forward calls are kept,
-    #: and of those the latest.
+    #: False while the claim compensates. Only the latest end times of forward calls
+    #: are kept.
     forward: bool = True
     end_times: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_END_TIMES))
     #: `retried` and `failed` at the start of the current stage.

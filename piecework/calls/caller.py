@@ -258,7 +258,7 @@ class Caller:
             self.stop_reason = error
 
     async def _wait_turn(self) -> None:
-        """Wait for the calls that were requested before; `drain` waits for this one."""
+        """Wait for earlier calls; `wait_for_calls` counts this one as in flight."""
         self._starting += 1
         try:
             await self.attempts.pacer.wait_turn()

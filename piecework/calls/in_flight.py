@@ -99,7 +99,7 @@ class EffectDrain:
     async def run_to_completion(
         self, work: Coroutine[Any, Any, R], drains: Callable[[], bool]
     ) -> R:
-        """Run something; a cancellation stops it too, unless `drains` returns True."""
+        """Run work; a cancellation stops it, too, unless `drains` returns True."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self._discard)

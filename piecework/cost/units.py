@@ -47,7 +47,7 @@ def item_size(item: Mapping[str, Mapping[str, Any]]) -> int:
     return size
 
 
-def value_size(value: Mapping[str, Any]) -> int:  # noqa: PLR0911 -- a return a type
+def value_size(value: Mapping[str, Any]) -> int:  # noqa: PLR0911 -- one return for each type
     """Return the bytes of one attribute's value."""
     ((kind, content),) = value.items()
     match kind:

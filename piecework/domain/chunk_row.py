@@ -122,7 +122,10 @@ class ChunkRow:
 
     @property
     def given_back_at(self) -> str:
-        """When the reconciler gave it back after its lease expired; empty: never."""
+        """When a worker or the reconciler released its expired lease.
+
+        Empty: never, or a later claim has settled.
+        """
         return self._optional("given_back_at")
 
     @property

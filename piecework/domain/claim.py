@@ -5,15 +5,18 @@
     its schema is newer than this worker's               leaves it to newer workers
     it has ended, or its generation is later             deletes the message
     its generation is earlier than the message           hides the message for a moment
-    another lease is alive                               hides the message until then
-    an earlier chunk of its order key has not settled    deletes the message
-    the retry is not due, but soon                       hides the message until then
-    the retry is not due, and far                        deletes the message
     its lease has expired                                releases the lease, claims it
-    a cancel is pending, and the chunk has no lease      cancels the chunk
-    its attempts are exhausted, and it has no lease      claims it for recovery
-    it has no lease, but an earlier worker had claimed   claims it after that fence
+    another lease is alive                               hides the message until then
+    a cancel without compensation is pending             cancels the chunk
+    a cancel with compensation is pending                sets the direction, claims it
+    an earlier chunk of its order key has not settled    deletes the message
+    its wait ends soon                                   hides the message until then
+    its wait ends later                                  deletes the message
+    its attempts are exhausted                           claims it for recovery
+    an earlier worker had claimed it                     claims it after that fence
 
+The first row that holds decides. From the pending cancels on, the chunk has no lease. A
+cancel of a chunk that has a direction is no longer pending.
 A refused worker spends no attempt. It deletes the message of an open chunk in two
 cases: the reconciler sends the next one, or the process that unblocks the chunk does.
 The function is pure, so a test can list all cases.
@@ -31,7 +34,7 @@ from piecework.domain.records import is_newer
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A lease on a chunk.
+    """What the write of a claim returned: the fence, the token and the chunk.
 
     Attributes:
         token: Random for every claim; distinguishes its writes from another claim's.
@@ -102,7 +105,7 @@ class LeaseExpired:
 
 @dataclass(frozen=True, slots=True)
 class NotDue:
-    """The chunk waits for its retry: it may be claimed after `seconds`."""
+    """The chunk may not be claimed yet, but after `seconds`."""
 
     seconds: float
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 #: attempt. Without this limit and without a breaker, a call that always fails would be
 #: deferred for ever.
 MAX_BUDGET_DEFERRALS = 10
-
-
 #: The longest wait in seconds of a chunk in the queue. A chunk that waits longer leaves
 #: the queue, and the reconciler sends a new message when the chunk is due. SQS delays a
 #: message for at most this time, and hides it for 12 hours from its receive. A shorter
@@ -66,7 +64,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The chunk is blocked through no fault of its own: no attempt is spent.
+    """The chunk waits for a dependency, newer workers or AWS: no attempt is spent.
 
     Attributes:
         delay: Seconds until the chunk may be claimed again.
@@ -95,7 +93,9 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The chunk's job is paused: no attempt is spent, and the message is deleted.
+    """The chunk's job is paused: no attempt is spent.
+
+    The worker deletes the message if the job is still paused: a resume sends the next.
 
     Attributes:
         pivot_untried: The pivot stage was interrupted before anything in it was tried.
@@ -153,7 +153,8 @@ class CompensationResult(StrEnum):
     PAST_PIVOT = "PAST_PIVOT"
     #: The pivot may have been passed: an operator decides.
     PIVOT_UNKNOWN = "PIVOT_UNKNOWN"
-    #: The compensation itself killed its worker too often.
+    #: Compensation could not run: its recovery claims are spent, or the payload or the
+    #: records of the chunk cannot be read.
     ABANDONED = "ABANDONED"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ClaimLostError(BaseException):
-    """Another worker has the chunk: write nothing, stop at once.
+    """Another worker owns the chunk: write nothing, stop at once.
 
     Not an `Exception`, so that a stage's own `except Exception` cannot hide it.
     """
@@ -45,7 +45,7 @@ class CancelRequest:
 
 
 class CancelRequestedError(BaseException):
-    """A cancel is requested: stop at this stage boundary and record it."""
+    """A cancel is requested: stop at this stage boundary, or before the pivot."""
 
 
 class WaitRequestedError(BaseException):
@@ -101,13 +101,13 @@ class Checkpoints(Protocol):
 
 
 class Journal(Protocol):
-    """The remembered results of pure calls of a chunk."""
+    """The answers of a chunk's calls, and the moments at which its sleeps end."""
 
     def recall(self, key: str) -> str | None:
-        """Return the JSON result of an earlier call, or None."""
+        """Return the JSON answer of an earlier call, or None."""
 
     async def record(self, key: str, value: str) -> None:
-        """Remember a result; it may be written later, in a batch."""
+        """Remember an answer; it may be written later, in a batch."""
 
 
 class Questions(Protocol):
@@ -134,16 +134,16 @@ class NoQuestions:
 
 
 class ResponseCache(Protocol):
-    """Responses of pure calls that all jobs of a tenant share.
+    """The answers of pure calls that all jobs of a tenant share.
 
     A failure of the cache never fails a call: it counts as a miss, or is ignored.
     """
 
     async def recall(self, key: str) -> str | None:
-        """Return the JSON response of any job's call, or None."""
+        """Return the JSON answer of any job's call, or None."""
 
     async def keep(self, key: str, value: str, seconds: float) -> None:
-        """Remember a response for so many seconds."""
+        """Remember an answer for so many seconds."""
 
 
 class NoResponseCache:

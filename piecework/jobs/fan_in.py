@@ -1,6 +1,6 @@
 """Fan-in: when every chunk has ended, run the join once and certify the job.
 
-A full tally shows that a snapshot is worthwhile. One strongly consistent snapshot of
+When all tallies are full, a snapshot is worthwhile. One strongly consistent snapshot of
 all chunks decides, and its chunk numbers must be those of the manifest. The join is a
 chunk like any other: it is claimed, retried, checkpointed and dead-lettered.
 """
@@ -78,8 +78,8 @@ async def start_finalizing(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | N
 async def start_join(rt: Runtime, job: Job) -> tuple[ChunkRef, int] | None:
     """Move a job whose chunks have all ended to its join; return the join and its gen.
 
-    None: chunks have not ended, the job is cancelled, it has changed since it was read,
-    or another worker has started the join.
+    None: chunks have not ended, the job is cancelled, or it has changed since it was
+    read.
 
     Raises:
         StateError: `job.manifest.mismatch`.

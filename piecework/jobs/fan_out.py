@@ -34,7 +34,7 @@ Progress = Callable[[str, int], None]
 
 
 class JobStateChangedError(Exception):
-    """The job is not SUBMITTING any more: it was cancelled or opened meanwhile."""
+    """The job is not SUBMITTING any more: another process cancelled or opened it."""
 
 
 async def fan_out(rt: Runtime, job: Job, progress: Progress = lambda *_: None) -> None:
@@ -107,11 +107,11 @@ async def count_chunks(
 
 
 async def send_chunks(rt: Runtime, job: Job, progress: Progress) -> None:
-    """Send the messages of the chunks; those of its backlog get none, nor blocked ones.
+    """Send the messages of the chunks, except those of the backlog and blocked ones.
 
-    An ended chunk does not run again. The worker that unblocks a chunk sends it. A job
-    whose backlog has every chunk sends one message, which wakes a worker. While a job
-    has a sample, it sends only that.
+    An ended chunk does not run again. The worker that unblocks a chunk starts it, or
+    sends its message. If the backlog has every chunk, one message wakes a worker. While
+    a job has a sample, only the sample is sent.
     """
     if job.holds_rest:
         sample = [Message.about(job.ref.chunk(n), job.gen) for n in sorted(job.sample)]
@@ -195,7 +195,7 @@ async def interleave(entries: AsyncIterator[Entry]) -> AsyncIterator[list[Entry]
 
 
 async def limited(entries: AsyncIterator[Entry], most: int) -> AsyncIterator[Entry]:
-    """Yield the first entries."""
+    """Yield at most `most` entries."""
     left = most
     async for entry in entries:
         yield entry

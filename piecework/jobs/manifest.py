@@ -123,8 +123,8 @@ async def read_manifest(objects: Objects, job: Job) -> AsyncGenerator[Entry, Non
     """Yield the entries of a job's manifest, without holding it.
 
     Raises:
-        PermanentError: `runtime.record.unreadable`: a line, or where it lies, is not
-            as it was written; `runtime.payload.corrupt`, at its end: something is not.
+        PermanentError: `runtime.record.unreadable`: a line or its key is malformed.
+            `runtime.payload.corrupt`: after the last line, the hash differs.
     """
     prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
     key = own_key(job.manifest, prefix)

@@ -56,7 +56,7 @@ async def reconcile_job(context: PassContext, job: Job) -> Counter[str]:
     return actions
 
 
-async def act_by_status(  # noqa: PLR0911 -- a return a state
+async def act_by_status(  # noqa: PLR0911 -- one return for each state
     context: PassContext, job: Job
 ) -> Counter[str]:
     """Do what the status of a job requires; its messages are queued, or sent."""
@@ -122,7 +122,8 @@ async def expire(context: PassContext, job: Job) -> Counter[str]:
     """
     rt = context.rt
     if job.status is JobStatus.RUNNING:
-        # Such a job cannot end, and a job that cannot end is cancelled.
+        # A row of a newer version, or a manifest that does not match: the join cannot
+        # start, so the job is cancelled below.
         with suppress(SchemaTooNewError, StateError):
             if join := await start_join(rt, job):
                 await context.dispatch(job, *join)
@@ -137,12 +138,11 @@ async def expire(context: PassContext, job: Job) -> Counter[str]:
 async def finish_cancelling(
     context: PassContext, job: Job, *, sweeps: bool = False
 ) -> Counter[str]:
-    """Cancel chunks that no worker holds any more; sweep if no other process does.
+    """Cancel chunks that no worker owns any more; sweep if no other process does.
 
     These chunks have an expired lease, or were given back after their cancel request.
-
-    The sweep of a large job takes long. Two at once would only hinder each other. The
-    job ends if all its chunks have.
+    The sweep of a large job takes long, and two at once would only hinder each other.
+    The job ends once all its chunks have ended.
     """
     rt = context.rt
     actions: Counter[str] = Counter()

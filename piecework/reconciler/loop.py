@@ -69,7 +69,6 @@ class Reconciler:
     _repaused: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Start without observations."""
         alive = self.liveness.expect_reconciler
         self._context = PassContext(self.rt, self.take, progress=lambda *_: alive())
         self._alarms = DeadLetterAlarms(self.rt, self.log)
@@ -293,8 +292,8 @@ async def reconcile_for_ever(
 ) -> None:
     """Run passes for ever; random pauses keep several reconcilers apart.
 
-    Without a job a pass runs every 20 seconds, or when `wake` is set. Each released
-    chunk is offered to the worker of this process first, which may `take` it.
+    Without a job a pass runs every 20 seconds, or when `wake` is set. The reconciler
+    offers each chunk to the worker of this process (`take`) before it sends a message.
     Deliveries are sent beside the passes; `send` replaces HTTPS in a simulation.
     """
     liveness = liveness or Liveness()

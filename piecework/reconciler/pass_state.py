@@ -31,8 +31,8 @@ from piecework.runtime import Runtime
 class Overdue:
     """The longest overdue chunk of each job at the time of its last pass.
 
-    The start is stored as text that sorts. The time after the pass does not count,
-    because leases are renewed meanwhile and a large job is read rarely.
+    The time after the pass does not count, because leases are renewed meanwhile and a
+    large job is read rarely.
     """
 
     _longest: dict[JobRef, tuple[str, float]] = field(default_factory=dict)

@@ -1,10 +1,10 @@
 """Wake the chunks of a job that wait long, and tell the steps of open questions.
 
 A poll of the index of a marked job is one small read, whatever the number of chunks
-that wait. It comes every half a minute, and reads two minutes ahead: SQS delays each
-message until its chunk is due, so a chunk is not late by the pause between two polls.
-The steps and the end of a question are handled at their time or up to a minute later,
-never ahead, as a message is.
+that wait. The reconciler polls an index every 30 s, and reads two minutes ahead. SQS
+delays each message until its chunk is due, so a chunk is not late by the pause between
+two polls. The reconciler handles the steps and the end of a question up to a minute
+late, but never early.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Waits:
             ahead = max(AHEAD_S, PASSES_AHEAD * self.rt.settings.reconcile_s)
             rows = await index.first_due(job.ref, iso(at + ahead))
             due = [row for row in rows if row.is_step and row.due_at <= iso(at)]
-            # A question stays in the index until its end, so that people find it and
-            # may answer; a wait for a moment leaves it ahead.
+            # A question stays in the index until its end, because people find it there.
+            # A sleep leaves the index early.
             ends = [
                 row
                 for row in rows
@@ -81,8 +81,8 @@ class Waits:
             woken = await self._wake(context, job, index, ends)
             actions["waits ended"] += woken
             actions["questions told"] += sum(told)
-            # Answers leave more entries than one read has, and these wake no chunk.
-            # The same rows again are of a newer version.
+            # Entries of answered questions wake no chunk, and may fill more than one
+            # read. Entries that a read returns again are of chunks of a newer version.
             if not (due or ends) or rows == before:
                 break
             before = rows

@@ -160,9 +160,10 @@ async def compensate(
 ) -> DeadLettered | Cancelled | Deferred:
     """Compensate every started stage in reverse order, including one in doubt.
 
-    A failed compensation is recorded and emitted, and the others still run. If the
-    dependency's breaker is open, the compensation is deferred, not failed, up to twice
-    the limits of a chunk: its stages may have used them once.
+    A failed compensation is recorded and emitted, and the others still run. If a
+    dependency cannot be called now, the compensation is deferred, not failed. For an
+    open breaker this ends at twice the limits of a chunk: the stages of the chunk may
+    have used them once.
     """
     ctx.caller.start_compensating()
     await ctx.caller.in_flight.wait()

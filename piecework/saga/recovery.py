@@ -15,10 +15,10 @@ failed stage, selects the column:
 "Dead" writes the dead letter only: after the pivot, or where the pivot may have
 happened, no stage is ever compensated.
 
-A chunk that an open breaker blocks is deferred, and no attempt is spent. This ends in
-two cases. A probe fails a second time for the same chunk: its input may be the cause,
-so the failure of the probe is decided as any other. Or the chunk was deferred too
-often, or for too long: it cannot succeed.
+A chunk that waits for an open breaker is deferred, and no attempt is spent. This ends
+in two cases. A probe of the chunk fails a second time, after `free_probe_s`: its input
+may be the cause, so the failure of the probe is decided as any other. Or the chunk was
+deferred too often, or for too long: it cannot succeed.
 
 A stage runs another variant only if none of its effects may have happened. The calls of
 the other variant have other idempotency keys, and would repeat the effect.
@@ -252,7 +252,7 @@ def decide(  # noqa: PLR0913 -- facts of the chunk
     """Return the decision for a chunk whose stage failed after all variants.
 
     `deferrals`: how often the chunk was deferred before without spending an attempt;
-    `budget_deferrals`: how often of these because the retry budget was exhausted.
+    `budget_deferrals`: those among these for an exhausted retry budget.
     `probed`: as for `deferral_delay`. `declared_s`: as for `backoff`.
     """
     dependency = blocked_on(failure)

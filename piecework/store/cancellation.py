@@ -51,7 +51,8 @@ async def cancel_all_unclaimed(
 def cancelling(table: Table, chunk: Chunk, now: float) -> ItemWrite:
     """Return the write that cancels a chunk without an owner.
 
-    What a lost claim paid is only in its pages, as after `Reclaimer.release_expired`.
+    A lost claim stays on record, as after `Reclaimer.release_expired`: what it paid for
+    is only in its journal pages.
     """
     running = chunk.status is ChunkStatus.RUNNING
     lost, values = "", dict[str, Any]()

@@ -1,10 +1,11 @@
 """The checkpoints of a claimed chunk: one write under the fence for each stage.
 
 `stage` on the chunk's row is the cursor: every stage before it is complete. The value
-of a stage has its own row, which is written together with the cursor. It tells when the
-stage started and ended, its worker and its attempt. The value `null` is not written: a
-complete stage whose row has no value returned it. The value of the result stage is the
-row that the join and `piecework results` read.
+of a stage has its own row, which is written together with the cursor. The row has the
+start and the end of the stage, its worker and its attempt. The value `null` is not
+written: a complete stage without a stored value returned it. The join and `piecework
+results` read the value of the result stage. If that is the last stage, the chunk's row
+has a small value instead (`results.py`).
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ class ChunkCheckpoints:
         raise ClaimLostError
 
     async def value_writes(self, index: int, value: str) -> list[ItemWrite]:
-        """Return the write that stores a stage's value, and the story of the stage.
+        """Return the write that stores a stage's value, and the times of the stage.
 
         The row of a stage that returned `null` has no value. A result that is `null`
         has no row: what an earlier generation may have left there is deleted.
@@ -335,7 +336,7 @@ class Work:
         return [row for part, row in self.rows.items() if part.startswith(beginning)]
 
     def _by_claim(self, beginning: str) -> list[str]:
-        """Return the parts of a kind by claims: as a text, 10000 is before 9999."""
+        """Return the parts of a kind by claims: as texts, 10000 comes before 9999."""
         parts = [part for part in self.rows if part.startswith(beginning)]
         return sorted(parts, key=keys.claim_of_part)
 

@@ -1,10 +1,10 @@
 """The conditional writes that acquire and renew the claim on a chunk.
 
-A claim is a lease: an owner, an expiry, and a fence that rises with every claim. The
-condition of a claim names the previous fence, so a request that arrives late starts
-nothing. Every later write compares all of `status, gen, fence, claim_token`, so a
-worker that was paused, disconnected or declared dead cannot write. Safety never depends
-on a clock: clocks only decide when a worker may *try* to release an expired lease.
+A claim gives a chunk an owner, a lease and a new fence. The condition of a claim names
+the previous fence, so a request that arrives late starts nothing. Every later write
+compares all of `status, gen, fence, claim_token`, so a worker that was paused,
+disconnected or declared dead cannot write. Safety never depends on a clock: clocks only
+decide when a worker may *try* to release an expired lease.
 
 No claim takes a RUNNING chunk: `Reclaimer.release_expired` releases it first.
 """

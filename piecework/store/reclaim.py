@@ -39,7 +39,8 @@ class Reclaimer:
         The worker may have died by the fault of another chunk, so this one is not
         charged. From now on it is suspect, and runs alone. After `max_takeovers` the
         attempt is no longer refunded; a recovery claim has spent none. The chunk keeps
-        the claim's fence and stage: what that claim paid is only in its pages.
+        the claim's fence and stage. What that claim paid for is only in its journal
+        pages.
 
         The next redispatch comes after a third of a lease, because the chunk has waited
         for a whole lease already and SQS may have lost track of its message.

@@ -69,7 +69,7 @@ def number(content: str) -> int | float:
     return int(content) if content.lstrip("-").isdigit() else float(content)
 
 
-def from_value(value: Mapping[str, Any]) -> Any:  # noqa: PLR0911 -- a return a type
+def from_value(value: Mapping[str, Any]) -> Any:  # noqa: PLR0911 -- one return for each type
     """Return one attribute as a Python value."""
     ((kind, content),) = value.items()
     match kind:

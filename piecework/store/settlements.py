@@ -64,7 +64,6 @@ class Settlements:
     waits: WaitIndex = field(init=False)
 
     def __post_init__(self) -> None:
-        """Open the index of long waits."""
         self.waits = WaitIndex(self.table, self.clock)
 
     async def succeed(
@@ -419,7 +418,7 @@ class Calls:
 
     Attributes:
         made: Calls that a dependency answered.
-        late: Calls of these that ended after a cancel request.
+        late: Calls among these that ended after a cancel request.
         cached: Calls that a shared response answered.
         usage: What the calls of all settled claims of the chunk used, this one
             included.

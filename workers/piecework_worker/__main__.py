@@ -140,7 +140,7 @@ def run(
         with asyncio.Runner() as runner:
             try:
                 code = run_to_end(runner, work)
-            finally:  # whose own end would wait for its threads
+            finally:  # the runner's own end would wait for its threads
                 exit_despite_threads(code, structlog.get_logger())
     except PieceworkError as error:
         sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
@@ -172,7 +172,7 @@ async def run_with_threads(
         return await run_services(
             settings, pipelines, names, queues, reconcile=reconcile
         )
-    finally:  # the last words to AWS may need one
+    finally:  # the last requests to AWS may need a thread
         threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -108,7 +108,11 @@ def build_run(
     services: WorkerServices,
     log: structlog.stdlib.BoundLogger,
 ) -> ChunkRun:
-    """Build the run of a claim."""
+    """Build the run of a claim.
+
+    Some closures read `ctx` and `chunk_run`, which are built later: no call starts
+    before the run is complete.
+    """
     claim, rt = lease.claim, services.rt
     stages = join_as_pipeline(pipeline) if claim.ref.is_join else pipeline
     usage = ClaimUsage(lambda call: may_be_paid(chunk_run, call))

@@ -40,7 +40,7 @@ GroupKey: TypeAlias = tuple[JobRef, int, int, bool]
 
 @dataclass(slots=True)
 class CancelledGroups:
-    """Which chunks of cancelled jobs may need a worker, by group; read at most once."""
+    """Which chunks of cancelled or paused jobs may need a worker, read by group."""
 
     _groups: dict[GroupKey, tuple[float, asyncio.Task[frozenset[int]]]] = field(
         default_factory=dict
@@ -85,7 +85,7 @@ async def needing_workers(
     return frozenset([*needing, *(chunk.chunk for chunk in newer)])
 
 
-async def reason_not_to_claim(  # noqa: PLR0911 -- a return a row of the table
+async def reason_not_to_claim(  # noqa: PLR0911 -- one return for each row of the table
     ref: ChunkRef, gen: int, job: Job, rt: Runtime, groups: CancelledGroups
 ) -> str:
     """Return why the message of a chunk in generation `gen` starts nothing, or ``."""

@@ -24,8 +24,8 @@ from piecework_worker.turns import MESSAGES, Turn, Turns
 #: Seconds between two reads of the backlogs while there are some: a change of priority
 #: and a new job are seen within this time.
 READ_S: Final = 5.0
-#: Seconds until the next receive before a draw while no message was there. A chunk of a
-#: backlog needs no requests for a message of its own: they would cost more.
+#: Seconds after a receive without a message until the worker receives again before it
+#: draws. A receive costs a request, and a drawn chunk needs none.
 CHECK_S: Final = 0.5
 
 
@@ -116,7 +116,7 @@ class Draws:
         return [each for each in known if self.services.caps.room(each.ref.tenant)]
 
     def _check_is_due(self) -> bool:
-        """Return whether to look for messages although there were none."""
+        """Return whether to receive although the last receives had no message."""
         return not self.with_messages and self._now() - self._checked_at >= CHECK_S
 
     async def draw(self, turn: Turn, most: int) -> None:
@@ -185,5 +185,5 @@ class Draws:
 
 
 def turn_of(each: Backlog | JobChunks) -> Turn:
-    """Return whose turn lets chunks of a backlog, or the next of order keys, start."""
+    """Return the turn in which chunks of a backlog, or next chunks, start."""
     return each.priority if isinstance(each, Backlog) else each.turn

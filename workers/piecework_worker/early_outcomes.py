@@ -50,9 +50,9 @@ def outcome_of_load_failure(
 ) -> Outcome:
     """Return the outcome of a chunk whose state this worker cannot load.
 
-    State of a newer schema is deferred until a newer worker takes it, however long that
-    is. A stage that this worker's pipeline lacks is deferred too, but only a limited
-    number of times.
+    A chunk with state of a newer schema is deferred until a newer worker claims it,
+    without a limit. A chunk whose stage this worker's pipeline lacks is deferred too,
+    but only a limited number of times.
     """
     failure = describe_failure(error, chunk_run.ctx, chunk_run.limits)
     times = chunk_run.claim.chunk.deferrals

@@ -41,9 +41,10 @@ class ExclusiveClaims:
     async def alone(
         self, waiting: Callable[[], AbstractContextManager[None]]
     ) -> AsyncIterator[None]:
-        """Run a claim of `shared` inside once no other claim is active.
+        """Run a claim alone; the caller is inside `shared`.
 
-        It waits inside `waiting`. Claims that want to be alone follow each other.
+        Inside `waiting`, it waits until no other claim is active. Such claims run one
+        after another.
         """
         self.wanted += 1
         self._add(-1)

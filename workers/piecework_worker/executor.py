@@ -246,7 +246,6 @@ class WhileLeased:
     settings: Settings
 
     async def __aenter__(self) -> None:
-        """Enter the lease."""
         await self.chunk_run.lease.__aenter__()
 
     async def __aexit__(

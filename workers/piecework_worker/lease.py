@@ -2,8 +2,9 @@
 
 Every third of a lease the worker renews each lease, then the visibility of its message.
 A message that reappears too early costs only a refused claim. If a lease cannot be
-renewed, the work ends on the worker's own monotonic clock before another worker may
-claim the chunk. The worker never assumes that an unrenewed lease is still valid.
+renewed, the worker ends the work before another worker may claim the chunk. It measures
+that time on its own monotonic clock. The worker never assumes that an unrenewed lease
+is still valid.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ from piecework.store.claims import Claims, Lost
 #: Fraction of the lease that remains when the work on an unrenewed claim is
 #: interrupted.
 MARGIN = 0.1
-
-
-#: What the health check calls the renewals that AWS answers.
+#: Where `Liveness` has the time by which AWS must answer a lease renewal.
 ANSWERED = "answered lease renewal"
 
 
@@ -55,7 +54,7 @@ def always() -> bool:
 
 @dataclass(slots=True)
 class Lease:
-    """A claim's lease, with the message that brought the chunk (a join may have none).
+    """A claim's lease, and the receipt of the message that brought the chunk, if any.
 
     The work runs inside `async with lease:`.
 
@@ -151,7 +150,10 @@ class Lease:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Wait for a turn inside; other chunks cause that, so it is not counted."""
+        """Wait for a turn inside.
+
+        The wait does not count as runtime, because other chunks cause it.
+        """
         now = asyncio.get_running_loop().time
         began_at, self.is_waiting = now(), True
         try:

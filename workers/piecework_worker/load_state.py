@@ -25,7 +25,9 @@ SHOWN = 5
 
 
 async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> None:
-    """Load the state of a chunk run; a first claim needs at most one read.
+    """Load the state of a chunk run; the first claim of a chunk only reads its payload.
+
+    A join reads the snapshot of its job, unless this process has it.
 
     Raises:
         PieceworkError: The payload or a checkpoint does not match its record.
@@ -34,7 +36,7 @@ async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) ->
         await load_progress(chunk_run, services)
     if isinstance(chunk_run.ctx, Results):
         rt = services.rt
-        # Cached here if this worker started to finish the job.
+        # This process has the snapshot if it started the join.
         snapshot = rt.snapshots.take(job.ref, chunk_run.claim.gen)
         if snapshot is None:
             snapshot = await take_snapshot(rt.table, job.ref, job.chunks)

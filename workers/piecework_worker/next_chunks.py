@@ -2,7 +2,7 @@
 
 They need no message. The worker starts them in their job's turn, as it starts messages
 and backlogs: so a key with many chunks keeps no slot from other jobs. A worker that
-takes no new chunk sends them as messages. If it dies, the reconciler does.
+takes no new chunk sends them as messages. If it dies, the reconciler sends them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class JobChunks:
 
     @property
     def sk(self) -> str:
-        """Its place among the backlogs: before its own."""
+        """The sort key that breaks a tie: before that of any backlog."""
         return ""
 
     @property

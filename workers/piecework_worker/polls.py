@@ -1,4 +1,4 @@
-"""Which queue a worker receives from next, and for how many of its slots.
+"""Choose the queue that a worker receives from next, and the number of messages.
 
 A receive returns ten messages at most, so a worker of one queue asks for ten. While
 receives of a queue return ten and there is room for ten more, a second one runs at
@@ -26,7 +26,7 @@ class Poll:
 
     Attributes:
         in_flight: Receives that SQS has not answered yet.
-        long: Receives of these for which SQS waits for a message.
+        long: Receives among these in which SQS waits for a message.
         found: The messages of the last receive.
         place: When its last receive began, among those of all queues.
     """
@@ -42,7 +42,6 @@ class Polls:
     """The receives of one worker."""
 
     def __init__(self, queues: Iterable[str]) -> None:
-        """Start without a receive."""
         self._polls = [Poll(queue) for queue in queues]
         self._places = count(1)
 

@@ -56,7 +56,6 @@ class Receiver:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Receive from the queues of the worker."""
         self.polls = Polls(self.services.queues)
 
     async def run(self) -> None:

@@ -63,7 +63,7 @@ def unknown_delay(received: int) -> float:
     return 0.0 if received <= 1 else min(LONGEST_UNKNOWN_S, 2.0 ** (received - 2))
 
 
-async def handle_refusal(  # noqa: C901, PLR0911 -- a return a refusal
+async def handle_refusal(  # noqa: C901, PLR0911 -- one return for each refusal
     reply: Refusal, work_item: WorkItem, job: Job, services: WorkerServices
 ) -> MessageAction:
     """Act on a refused claim; a refusal spends no attempt of the chunk."""

@@ -216,7 +216,6 @@ class WorkerServices:
     unknown_in_a_row: int = 0
     _noted_unknown: set[JobRef] = field(default_factory=set)
     _noted_blocked: dict[tuple[JobRef, str], float] = field(default_factory=dict)
-    #: The caps of tenants.
     caps: TenantCaps = field(init=False)
 
     def __post_init__(self) -> None:

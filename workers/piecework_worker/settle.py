@@ -51,9 +51,9 @@ async def settle(
 ) -> float | None:
     """Write the outcome of a run; return the seconds until the next attempt, or None.
 
-    An outage of the store is waited for while the lease is renewed. Each write may be
-    repeated: a write that was applied is recognised by its fence. So a refused deferral
-    is followed by the outcome that it replaced, which may have been applied.
+    During an outage of the store the worker repeats the write and keeps its lease. The
+    fence shows whether an earlier write was applied. If a deferral is refused, the
+    worker writes the first outcome again: it may have been applied.
 
     Raises:
         ClaimLostError: Another worker owns the chunk and settles it.
@@ -114,13 +114,10 @@ async def settle_once(
             return None
 
 
-async def write(  # noqa: PLR0911 -- a return an outcome
+async def write(  # noqa: PLR0911 -- one return for each outcome
     chunk_run: ChunkRun, job: Job, services: WorkerServices
 ) -> bool:
-    """Settle the claim in one write; return whether the claim was still owned.
-
-    Each outcome has one verb of `Settlements`.
-    """
+    """Settle the claim in one write; return whether the claim was still owned."""
     settlements, claim = services.settlements, chunk_run.claim
     counts = chunk_run.ctx.caller.counts
     usage = claim.chunk.call_usage
@@ -270,10 +267,7 @@ def emit_outcome(
     facts: Mapping[str, Any],
     log: structlog.stdlib.BoundLogger,
 ) -> None:
-    """Emit the event of an outcome; `facts` are the fields that all of them have.
-
-    Each outcome has one event.
-    """
+    """Emit the event of an outcome; `facts` are the fields that all of them have."""
     match outcome:
         case Succeeded():
             telemetry.emit(log, "chunk.succeeded", **facts)

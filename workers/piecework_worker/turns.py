@@ -1,7 +1,7 @@
-"""Whose turn a free slot is: the messages, next chunks, or the jobs of one priority.
+"""Decide which source fills a free slot: messages, next chunks, or one priority.
 
-Each has a share. The next turn is of the one that has had the least by its share, so
-that none of them waits for ever. Within a priority the jobs take equal turns.
+Each source has a share. The source that has had the least of its share comes next, so
+that no source waits for ever. Within a priority the jobs take equal turns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHARES: Final[dict[Turn, int]] = {
 
 
 class Startable(Protocol):
-    """What has chunks of one job that may start."""
+    """Chunks of one job that may start: of a backlog, or next chunks."""
 
     @property
     def ref(self) -> JobRef:
@@ -39,7 +39,7 @@ class Startable(Protocol):
 
     @property
     def sk(self) -> str:
-        """Its place among others that have had as many chunks."""
+        """The sort key that breaks a tie."""
 
 
 S = TypeVar("S", bound=Startable)
@@ -60,13 +60,16 @@ class Turns:
     _jobs: dict[JobRef, int] = field(default_factory=dict)
 
     def next(self, waiting: Collection[Turn]) -> Turn:
-        """Return whose turn it is. One that did not wait has saved nothing up."""
+        """Return whose turn it is.
+
+        A source that did not wait before starts level with the others.
+        """
         known = [self._started[turn] for turn in self.waiting & set(waiting)]
         least = min(known, default=0.0)
         for turn in set(waiting) - self.waiting:
             self._started[turn] = max(self._started[turn], least)
         self.waiting = frozenset(waiting)
-        # The order of `SHARES` decides a tie: that of a set is another in each process.
+        # The order of `SHARES` decides a tie: the order of a set differs by process.
         tied = [turn for turn in SHARES if turn in waiting]
         return min(tied, key=self._started.__getitem__)
 

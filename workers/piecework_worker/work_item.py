@@ -35,7 +35,7 @@ class MessageAction(Enum):
     #: the reconciler, a resume or the end of an earlier chunk sends the next one.
     #: Delete it.
     DELETE = auto()
-    #: SQS hides the message until the chunk's next attempt: do nothing.
+    #: Leave the message: SQS delivers it again later.
     KEEP = auto()
     #: The chunk does not exist: move the message to quarantine.
     QUARANTINE = auto()

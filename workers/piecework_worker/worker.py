@@ -32,9 +32,9 @@ from piecework_worker.work_item import MessageAction, WorkItem
 
 #: Seconds, at most, for which a message keeps its slot after an outage of the store.
 OUTAGE_S = 5.0
-#: The ends of a work item whose chunk has ended.
+#: Actions for a chunk that has ended.
 ENDED = {MessageAction.ACK, MessageAction.ACK_CANCELLED, MessageAction.ACK_ENDED}
-#: The ends of a work item that started nothing: its message may be that of a rung.
+#: Actions for a message that led to no claim; a rung may be due.
 WITHOUT_CLAIM = {MessageAction.ACK_ENDED, MessageAction.DELETE}
 
 
@@ -59,7 +59,6 @@ class Worker:
     acks: AckBatcher = field(init=False)
 
     def __post_init__(self) -> None:
-        """Create the receiver and the ack batcher."""
         services = self.services
         services.next_chunks.closed = self.takes_no_chunk
         self.grace_s = services.rt.settings.shutdown_grace_s
@@ -147,7 +146,7 @@ class Worker:
         """Run the chunk of a message, or delete, defer or quarantine the message.
 
         The worker does not guess the content of a malformed record. Once an operator
-        has repaired it, a new message is sent.
+        has repaired the record, the reconciler sends a new message.
         """
         message = delivery.message
         if delivery.newer:
@@ -209,8 +208,8 @@ class Worker:
     async def perform(self, work_item: WorkItem, job: Job) -> MessageAction:
         """Execute a work item; queue the ack of a chunk that has ended.
 
-        After a join the job's notify hook may be due, and a work item may be only for
-        that.
+        After the join the notify hook of the job may be due. Some work items exist only
+        for that hook.
         """
         services = self.services
         if work_item.ref.is_join and job.has_ladder:
@@ -220,7 +219,7 @@ class Worker:
             action = await notify_job(work_item, services)
             if action is not None:
                 return action
-        # A join is the end of work that has had its slots.
+        # No cap applies to a join: the chunks of its job have ended.
         tenant = "" if work_item.ref.is_join else job.ref.tenant
         free_slot = await services.caps.admit(tenant, self.stop)
         if free_slot is None:
@@ -290,8 +289,8 @@ class Worker:
     async def offer_chunk(self, ref: ChunkRef, gen: int) -> bool:
         """Start a chunk without a message if a slot is free; return whether it did.
 
-        The reconciler beside this worker offers chunks that it reclaimed, and joins.
-        They need not wait behind the queue.
+        The reconciler beside this worker offers each chunk before it sends the message.
+        A chunk that starts here need not wait behind the queue.
         """
         # The cost is the worker's, even if a reconciler offers the chunk.
         with acting_as("worker"):

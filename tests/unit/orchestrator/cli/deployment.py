@@ -52,7 +52,7 @@ class Rows:
             if place[0] == pk and place[1].startswith(prefix):
                 yield self.rows[place]
 
-    async def first(self, pk: str, count: int) -> list[dict[str, Any]]:
+    async def first(self, pk: str, count: int, **_: str) -> list[dict[str, Any]]:
         return [row async for row in self.query(pk)][:count]
 
     async def scan(self) -> AsyncIterator[dict[str, Any]]:

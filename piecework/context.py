@@ -57,7 +57,7 @@ class Context(Generic[P]):
         attempt: The number of this attempt of the chunk, from 1.
         log: A structlog logger with the ids bound.
         runner: Runs the stages; None: they run in this process.
-        failure: The failure that led to this variant of the stage: a replan hook plans
+        failure: The failure that led to this variant of the stage. A replan hook plans
             around it, and a fallback replaces the refused function. None: the stage
             runs its own function.
         shared: The stages whose results a stage has read, and may have changed.
@@ -121,9 +121,9 @@ class Context(Generic[P]):
         """Call an outside service: remembered, retried, with an idempotency key.
 
         `function` receives `*args`, `**kwargs` and `idempotency_key=`. Two calls of a
-        stage are the same call if module and name of their functions and their
-        arguments are equal; `named_call` declares another name. Each attempt receives
-        its own copy of the arguments, as they were when the call began.
+        stage are the same if module and name of the function and the arguments are
+        equal. `named_call` declares another name. Each attempt receives its own copy of
+        the arguments, as they were when the call began.
 
         Raises:
             UsageError: `pipeline.call.indistinct`: a lambda, a function in a function
@@ -212,8 +212,8 @@ class Context(Generic[P]):
         """Ask a person and wait for the answer without a worker, for days.
 
         The chunk gives up worker, message and lease; no attempt is spent. When the
-        question is answered, or its time is over, the stage runs again from its start:
-        answered calls are replayed, and this method returns the answer.
+        question is answered, or its time is over, the stage runs again from its start.
+        Answered calls are replayed then, and this method returns the answer.
 
         Args:
             name: The name of the question; two of one name in a stage are told apart

@@ -65,13 +65,13 @@ class Stage(Generic[P]):
         compensate: Compensates the stage; must be safe if the stage had no effect.
         pivot: From the first intent of this stage on, the chunk only goes forward.
         timeout: Seconds that one run of the stage may take; None: the chunk's limit.
-        isolate: Run the stage and its compensation in a separate process: for code that
-            may kill its process, or hang without a way to interrupt it.
+        isolate: Run the stage and its compensation in a separate process. This is for
+            code that may kill its process, or hang without a way to interrupt it.
         memory_mb: Megabytes that an isolated stage may use in addition to its process
             at the start; 0: no limit; None: the setting `stage_memory_mb`.
         name: The name in tables and keys; defaults to the function's name.
-        replan: Runs instead of `run` after a semantic failure: a stage function that
-            returns the same type, and reads the failure in `ctx.failure`.
+        replan: Runs instead of `run` after a semantic failure. It is a stage function
+            that returns the same type, and reads the failure in `ctx.failure`.
         max_replans: The largest number of replans in one attempt of the chunk.
         fallback: Stage functions that return the same type; the next one runs if a
             policy refused the one before.
@@ -133,7 +133,7 @@ class Pipeline(Generic[P]):
         join: Runs once after the last chunk, with the results that exist.
         label: A few words (64 characters) that name a chunk in tables.
         ordered_by: The order key of a payload, up to 256 characters. Chunks with the
-            same key run one after another, in the order of the input; those of other
+            same key run one after another, in the order of the input. Chunks of other
             keys run beside them. A chunk with the key None waits for no other.
         queue: The queue of its chunks: only workers with a pipeline of this queue
             receive from it. Lower-case letters, digits and '-', 30 characters at most.
@@ -141,9 +141,9 @@ class Pipeline(Generic[P]):
         calls_per_chunk: For the estimate of `submit --dry-run`.
         owner: The person or team for its dead letters; each dead letter has it.
         runbook: The address of the instructions for dead letters; each one has it.
-        ladder: What happens to a chunk that fails, and when: the delays of its
-            attempts, and the rungs that its dead letter reaches while it is open. A job
-            that was submitted without rungs never has them.
+        ladder: What happens to a chunk that fails, and when. It has the delays of the
+            attempts, and the rungs that an open dead letter reaches. A job that was
+            submitted without rungs never has them.
         notify: The hook that a worker calls, at least once, when a job has ended or its
             deadline has passed. A job that was submitted without it never has it.
 

@@ -46,8 +46,8 @@ class Submission:
         deadline: The time, in epoch seconds, at which the job is cancelled unless it
             has ended; None: never.
         deadline_requested: The deadline as it was requested: a span, or a time.
-        tolerate: How many chunks may fail in a job that succeeds, as a number or, such
-            as `2%`, as a share of the chunks.
+        tolerate: How many chunks may fail in a job that succeeds: a number, or a share
+            such as `2%`.
         priority: Its share of the workers; None: normal, or that of the earlier submit.
         budget: What its calls may spend; the job is paused before they spend more.
         sample: How many random chunks run first, while the rest waits; None: all run.

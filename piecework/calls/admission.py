@@ -62,7 +62,7 @@ class Admission:
         breakers: The breakers of the whole worker; None: calls have no breaker.
         limits: The limits that the worker shares with the fleet; None: no limits. They
             learn each rate limit that a dependency answers: a 429 or a throttle of AWS.
-            The circuit breaker does not count such an answer, and the retry of the call
+            The circuit breaker does not count such an answer. The retry of the call
             waits at least for the Retry-After.
         budgets: The budgets that the job spends from; None: it has none.
         latest_start: Returns the loop time until which a call may wait for quota.
@@ -84,10 +84,10 @@ class Admission:
         """Wait until an execution may start, and return what it holds until its end.
 
         A call that waits for its start holds no call slot: other dependencies need it.
-        The intent of an effect is written after all waits: a worker that dies while its
-        call waits leaves no doubt. The breakers are read before it, so that the permit
-        needs no read between the start and the call. A start that is late then is not
-        used, and neither is one of a job that was paused meanwhile.
+        The intent of an effect is written after all waits. So a worker that dies while
+        its call waits leaves no doubt. The breakers are read before the intent, so that
+        the permit needs no read between the start and the call. A start is not used if
+        it is late then, or if the job was paused meanwhile.
 
         Raises:
             PermanentError: `runtime.quota.call_too_large`, `runtime.budget.no_price`.

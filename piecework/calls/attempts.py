@@ -1,6 +1,6 @@
 """Make the attempts of one call: admitted, within a timeout, with retries.
 
-attempt = look up the effect, if an earlier attempt may have caused it
+attempt = lookup, if an earlier attempt may have caused the effect
           -> admission (`admission.py`) -> circuit breaker -> the user's function
 """
 
@@ -163,8 +163,8 @@ class Attempts:
     ) -> Answered[Any] | Failed:
         """Return what the provider knows of an effect; None: nothing.
 
-        If the provider knows nothing while a request may still be in flight, the
-        lookup is repeated once that request cannot be executed any more.
+        A request may still be in flight when the provider knows nothing. The lookup is
+        repeated once that request cannot be executed any more.
         """
         if call.lookup is None:
             return Answered(None)

@@ -54,8 +54,8 @@ class CallCounts:
     breaker_since: float = 0.0
     #: Deferrals among these for an exhausted retry budget.
     budget_deferrals: int = 0
-    #: The probes of open breakers that failed in earlier claims of the chunk, and the
-    #: failure of a probe in this claim.
+    #: The failed probes of open breakers in earlier claims of the chunk. The failure of
+    #: the probe in this claim.
     failed_probes: int = 0
     probe_failure: ErrorEnvelope | None = None
     #: The last failure of each dependency whose retries the fleet ended, not the call.

@@ -76,11 +76,11 @@ class Caller:
         fallbacks_used: The calls that a fallback has answered, by call key.
         equal_calls: Makes the calls, each of which may answer those of other chunks.
         functions: The functions that the current run of a stage has called.
-        stop_reason: Why the stage must not go on: a call found the claim lost, the job
-            cancelled before its pivot or our tables unavailable, or the stage waits.
+        stop_reason: Why the stage must not go on. A call found the claim lost, the job
+            cancelled before its pivot, or our tables unavailable. Or the stage waits.
             That is not an answer of the dependency.
-        drains_effects: Whether an effect is completed although its stage is cut off:
-            the stage is about to be compensated, and no effect may happen after that.
+        drains_effects: Whether an effect is completed although its stage is cut off.
+            The stage is about to be compensated, and no effect may happen after that.
     """
 
     journal: Journal
@@ -396,8 +396,8 @@ class Caller:
     def start_compensating(self) -> None:
         """Give the compensation its own retry time, whatever the stages have used.
 
-        After `MAX_BUDGET_DEFERRALS` deferrals for it, the retry budget is not enforced
-        any more: a compensation that never succeeds must come to an end.
+        The retry budget is not enforced after `MAX_BUDGET_DEFERRALS` deferrals for it:
+        a compensation that never succeeds must come to an end.
         """
         # It stopped the stage; it must not stop the compensation.
         if isinstance(self.stop_reason, CancelRequestedError | WaitRequestedError):
@@ -429,16 +429,15 @@ class Caller:
         return self.attempts.in_flight
 
 
-# ── share the responses of pure calls among the jobs of a tenant ──────────────
+# ── share the answers of pure calls among the jobs of a tenant ────────────────
 #
-# The key contains the pipeline and the dependency's version, not job, chunk or stage:
-# two pipelines may mean different things by the same names. If the cache has no
-# response, or one that the function's annotation refuses, the call is made and paid for
-# as without a cache.
+# The key contains the pipeline and the dependency's version, not job, chunk or stage.
+# Two pipelines may mean different things by the same names. If the cache has no answer
+# that the function's annotation accepts, the call is made and paid for.
 
 
 async def cache_get(cache: ResponseCache, call: Call) -> str | None:
-    """Return the response of an equal call of the tenant; None: not cached."""
+    """Return the answer of an equal call of the tenant; None: not cached."""
     if call.dependency.cache_ttl_s is None:
         return None
     value = await cache.recall(response_key(call))
@@ -452,13 +451,13 @@ async def cache_get(cache: ResponseCache, call: Call) -> str | None:
 
 
 async def cache_put(cache: ResponseCache, call: Call, value: str) -> None:
-    """Store a response for other jobs of the tenant."""
+    """Store an answer for other jobs of the tenant."""
     if call.dependency.cache_ttl_s is not None:
         await cache.keep(response_key(call), value, call.dependency.cache_ttl_s)
 
 
 def response_key(call: Call) -> str:
-    """Return the key of a response: equal for equal calls of a pipeline's jobs."""
+    """Return the key of a shared answer: equal for equal calls of a pipeline's jobs."""
     scope, dependency = call.scope, call.dependency
     function = function_text(call.bound.func)
     shared_by = (scope.tenant, scope.pipeline, dependency.name, dependency.version)

@@ -1,9 +1,9 @@
 """Know when no request that was sent to a provider can be executed any more.
 
-A broken connection, a timeout or a worker's death do not tell whether the request that
-was in flight is executed. The provider may still execute it, within the time that one
-request may take. Before that time is over, a lookup that finds nothing proves nothing,
-and a compensation would come too early.
+A broken connection, a timeout or a worker's death may leave a request in flight. The
+provider may still execute it, within the time that one request may take. Before that
+time is over, a lookup that finds nothing proves nothing, and a compensation would come
+too early.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class EffectDrain:
 # ── start a large number of calls a few at a time ─────────────────────────────
 #
 # A stage may start thousands of calls at once. Each needs some CPU before it waits for
-# its slot. Started in a row, they would keep the event loop from answers, from freed
-# slots and from the renewal of leases.
+# its slot. In a row, they would keep the event loop from answers, from freed slots and
+# from the renewal of leases.
 
 #: Calls that start in one round of the event loop: half a millisecond of CPU.
 CALLS_PER_ROUND = 8

@@ -147,7 +147,7 @@ class ChunkRow:
     def history(self) -> list[dict[str, Any]]:
         """Its earlier claims, the last `MAX_HISTORY`; the oldest first.
 
-        Each has `gen`, `attempt`, `worker`, `from`, `to` and `end`, and, if known, the
+        Each has `gen`, `attempt`, `worker`, `from`, `to` and `end`. If known, it has
         `code`, the `until` of the wait, and what the chunk was `blocked_on`.
         """
         found = self.item.get("history", ())

@@ -17,8 +17,8 @@
 
 The first row that holds decides. From the pending cancels on, the chunk has no lease. A
 cancel of a chunk that has a direction is no longer pending.
-A refused worker spends no attempt. It deletes the message of an open chunk in two
-cases: the reconciler sends the next one, or the process that unblocks the chunk does.
+A refused worker spends no attempt. It deletes the message of an open chunk only if the
+reconciler, or the process that unblocks the chunk, sends the next one.
 The function is pure, so a test can list all cases.
 """
 

@@ -153,8 +153,8 @@ class CompensationResult(StrEnum):
     PAST_PIVOT = "PAST_PIVOT"
     #: The pivot may have been passed: an operator decides.
     PIVOT_UNKNOWN = "PIVOT_UNKNOWN"
-    #: Compensation could not run: its recovery claims are spent, or the payload or the
-    #: records of the chunk cannot be read.
+    #: Compensation could not run: its recovery claims are spent, or the payload or a
+    #: record cannot be read.
     ABANDONED = "ABANDONED"
 
 

@@ -102,8 +102,8 @@ async def start_join(rt: Runtime, job: Job) -> tuple[ChunkRef, int] | None:
 def ends_in_time(job: Job, snapshot: JobSnapshot) -> bool:
     """Return whether a job whose deadline has passed ends as if it had none.
 
-    It does if the deadline stopped no chunk: no chunk was cancelled, or all had ended
-    before, after too many failures.
+    It does if the deadline stopped no chunk. Then no chunk was cancelled, or all had
+    ended before, after too many failures.
     """
     if not job.is_expiring or len(snapshot.rows) < job.chunks:
         return False

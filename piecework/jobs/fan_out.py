@@ -1,7 +1,7 @@
 """Fan-out: write every chunk of a manifest, count them, and send their messages.
 
-Every step may be repeated, by the submitter after a crash or by any reconciler: the
-manifest lists the chunks, and existing chunks stay as they are.
+The submitter after a crash, or any reconciler, may repeat every step. The manifest
+lists the chunks, and existing chunks stay as they are.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ async def expire(context: PassContext, job: Job) -> Counter[str]:
     """
     rt = context.rt
     if job.status is JobStatus.RUNNING:
-        # A row of a newer version, or a manifest that does not match: the join cannot
-        # start, so the job is cancelled below.
+        # The join cannot start if a row is of a newer version, or the manifest does not
+        # match. Then the job is cancelled below.
         with suppress(SchemaTooNewError, StateError):
             if join := await start_join(rt, job):
                 await context.dispatch(job, *join)
@@ -189,8 +189,8 @@ async def send_join(context: PassContext, job: Job) -> Counter[str]:
 async def dispatch_notifications(context: PassContext, job: Job) -> Counter[str]:
     """Dispatch due notifications; close an ended job after its last notification.
 
-    A worker of another process gets the message of the join, because the chunks of the
-    job may all have ended.
+    A worker of another process gets the message of the join: the chunks of the job may
+    all have ended.
     """
     if not job.has_notify_hook:
         return Counter()

@@ -23,7 +23,7 @@ from piecework.runtime import Runtime
 # ── longest time that a chunk has been due without a worker ───────────────────
 #
 # A chunk is due when its lease has expired, its delay is over, or its message was sent.
-# The reconciler reports the chunks that it reads anyway, so the value of a large job is
+# The reconciler reports the chunks that it reads anyway. So the value of a large job is
 # as old as its last pass.
 
 
@@ -260,8 +260,8 @@ class PassContext:
     async def send(self) -> None:
         """Send the queued messages.
 
-        Each of these chunks has a time of its next redispatch on record, so that a
-        reconciler that dies before this request loses none of them.
+        The record of each chunk has the time of its next redispatch. So a reconciler
+        that dies before this request loses none of them.
         """
         unsent = dict(self._unsent)
         self._unsent.clear()

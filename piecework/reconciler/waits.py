@@ -2,7 +2,7 @@
 
 A poll of the index of a marked job is one small read, whatever the number of chunks
 that wait. The reconciler polls an index every 30 s, and reads two minutes ahead. SQS
-delays each message until its chunk is due, so a chunk is not late by the pause between
+delays each message until its chunk is due. So a chunk is not late by the pause between
 two polls. The reconciler handles the steps and the end of a question up to a minute
 late, but never early.
 """

@@ -162,8 +162,8 @@ async def compensate(
 
     A failed compensation is recorded and emitted, and the others still run. If a
     dependency cannot be called now, the compensation is deferred, not failed. For an
-    open breaker this ends at twice the limits of a chunk: the stages of the chunk may
-    have used them once.
+    open breaker this ends at twice the limits of a chunk: the stages may have used them
+    once.
     """
     ctx.caller.start_compensating()
     await ctx.caller.in_flight.wait()

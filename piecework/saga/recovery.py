@@ -12,11 +12,11 @@ failed stage, selects the column:
 
 "Retry" schedules a new attempt, which restores the last checkpoint from the tables.
 "Compensate" compensates the stages in reverse order and then writes the dead letter.
-"Dead" writes the dead letter only: after the pivot, or where the pivot may have
-happened, no stage is ever compensated.
+"Dead" writes the dead letter only. No stage is ever compensated after the pivot, or
+where the pivot may have happened.
 
 A chunk that waits for an open breaker is deferred, and no attempt is spent. This ends
-in two cases. A probe of the chunk fails a second time, after `free_probe_s`: its input
+in two cases. A probe of the chunk fails a second time, after `free_probe_s`. The input
 may be the cause, so the failure of the probe is decided as any other. Or the chunk was
 deferred too often, or for too long: it cannot succeed.
 
@@ -52,16 +52,16 @@ POST_EFFECT_CODES = {
 }
 #: The code of a chunk that was deferred too often or for too long.
 EXHAUSTED_CODE = "runtime.deferral.exhausted"
-#: The next attempt waits `uniform(0, min(CAP, BASE * 2**attempt))` seconds: full
-#: jitter, as in the AWS Architecture Blog's "Exponential Backoff and Jitter".
+#: The next attempt waits `uniform(0, min(CAP, BASE * 2**attempt))` seconds. This is the
+#: full jitter of the AWS Architecture Blog's "Exponential Backoff and Jitter".
 BASE = 2.0
 CAP = 300.0
 #: The jitter, as a share of the declared wait: not all chunks return at once.
 DECLARED_JITTER = 0.1
 #: The cap in seconds where the retry budget is exhausted: it fills up again soon.
 DEFERRAL_CAP = 30.0
-#: The cap where AWS does not answer the worker, or refuses it: long enough to be cheap
-#: for hours, short enough that the chunks continue soon after the outage.
+#: The cap where AWS does not answer the worker, or refuses it. It is cheap for hours,
+#: and the chunks continue soon after the outage.
 OUTAGE_CAP = 60.0
 #: The longest wait in seconds that a provider may request. A daily quota comes back
 #: within it; a provider that requests years is called again after it.
@@ -133,11 +133,10 @@ def pivot_position(
 ) -> Pivot:
     """Return the position of the pivot relative to the failed stage at `index`.
 
-    A failed pivot counts as not executed only if all of these hold: it was its first
-    attempt in its first claim, the error is not transient, the error is not about the
-    answer, and no effect of the stage may have happened. If the circuit breaker refused
-    the call, or it had no quota, the pivot was not attempted. This holds for any number
-    of claims.
+    A failed pivot counts as not executed only after its first attempt in its first
+    claim. The error must not be transient, or about the answer, and no effect of the
+    stage may have happened. If the circuit breaker refused the call, or it had no
+    quota, the pivot was not attempted. This holds for any number of claims.
     """
     if index < pipeline.pivot_index:
         return Pivot.AHEAD
@@ -181,10 +180,10 @@ def next_variant(
 def failure_to_decide(
     failure: ErrorEnvelope, counts: CallCounts, limits: RecoveryLimits
 ) -> ErrorEnvelope:
-    """Return the failure to decide on; a dependency may block the chunk.
+    """Return the failure to decide on.
 
-    It is another one if the chunk must not wait any longer: the failure of its probe,
-    the failure that was not retried, or the count of its deferrals.
+    It is another one if the chunk must not wait any longer for a dependency: that of
+    its probe, the one that was not retried, or the exhausted deferrals.
     """
     spent = counts.budget_deferrals >= MAX_BUDGET_DEFERRALS
     if failure.code == BUDGET_CODE and spent:
@@ -277,8 +276,8 @@ def backoff(
 ) -> float:
     """Return the seconds before the next attempt.
 
-    The jitter is added to the time that the provider requested, or that the ladder of
-    the pipeline declares, if that is longer.
+    The jitter is added to the time that the provider requested. If the ladder of the
+    pipeline declares a longer time, the jitter is added to that.
     """
     requested = retry_after(failure)
     if declared_s is None:
@@ -298,7 +297,7 @@ def deferral_delay(
 
     If a breaker is open, a random part of up to half the delay is added. So the blocked
     chunks do not all return at once. More is added if the chunk was deferred often,
-    because probes may take long. `probed`: a probe of the chunk has failed; other
+    because probes may take long. `probed`: a probe of the chunk has failed. Other
     chunks return before it, so that one of them makes the next probe.
 
     If the retry budget is exhausted, the delay grows with each deferral, because

@@ -1,7 +1,7 @@
 """Cancel a chunk: at once if it has no owner, otherwise by a request to its owner.
 
-A cancel is decided on the chunk, not on the job: a claim or a settlement that happens
-at the same time writes the same item, and exactly one of the writes wins.
+A cancel is decided on the chunk, not on the job. A claim or a settlement at the same
+time writes the same item, and exactly one of the writes wins.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A claim gives a chunk an owner, a lease and a new fence. The condition of a claim names
 the previous fence, so a request that arrives late starts nothing. Every later write
-compares all of `status, gen, fence, claim_token`, so a worker that was paused,
+compares all of `status, gen, fence, claim_token`. So a worker that was paused,
 disconnected or declared dead cannot write. Safety never depends on a clock: clocks only
 decide when a worker may *try* to release an expired lease.
 
@@ -52,7 +52,7 @@ DUE = "(attribute_not_exists(retry_at) OR retry_at <= :now)"
 #: No earlier chunk of its order key blocks it.
 NOT_BLOCKED = "attribute_not_exists(blocked_by)"
 #: The SDK resends a request when the answer is lost. A copy may arrive after that claim
-#: has ended: without this clause it would start a claim that no worker has.
+#: has ended. Without this clause it would start a claim that no worker has.
 NO_CLAIM_SINCE = "fence = :last"
 #: This claim still owns the chunk.
 OWNED = "#status = :running AND gen = :gen AND fence = :fence AND claim_token = :token"

@@ -42,8 +42,8 @@ class Reclaimer:
         the claim's fence and stage. What that claim paid for is only in its journal
         pages.
 
-        The next redispatch comes after a third of a lease, because the chunk has waited
-        for a whole lease already and SQS may have lost track of its message.
+        The next redispatch comes after a third of a lease. The chunk has waited for a
+        whole lease already, and SQS may have lost track of its message.
         """
         most = self.settings.max_takeovers
         refund = int(not chunk.recoveries and chunk.takeovers < most)
@@ -110,7 +110,7 @@ def redispatch_wait(chunk: Chunk, now: float, settings: Settings) -> float:
 
     The wait of a chunk that was given back is as long as it has waited already. So it
     grows from a third of a lease to `redispatch_s`: a lost message delays a takeover.
-    The message of any other chunk is probably still in a long queue: its wait starts at
+    The message of any other chunk is probably still in a long queue. Its wait starts at
     `redispatch_s` and doubles each time.
     """
     if not chunk.given_back_at:

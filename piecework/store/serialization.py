@@ -1,7 +1,7 @@
 """Convert Python values to DynamoDB's wire format and back.
 
-The serialiser of boto3 costs more CPU than the rest of the request, and it returns
-`Decimal`; the numbers of the tables are integers.
+The serialiser of boto3 costs more CPU than the rest of the request. It returns
+`Decimal`, but the numbers of the tables are integers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The end of a claim: fenced writes, one for each outcome.
 
-Each returns whether this claim made the write. A refused write is first compared with
-our own fence, because the SDK may have sent it twice and lost the first answer.
+Each returns whether this claim made the write. The SDK may have sent a write twice, and
+lost the first answer. So a refused write is first compared with our own fence.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ class Settlements:
         """Move RUNNING -> WAITING because a dependency is unavailable to all chunks.
 
         The claim's attempt (or recovery) is refunded: the chunk did not fail. For an
-        open breaker, the number of deferrals and the time of the first one limit how
-        long the chunk waits (`piecework/saga/recovery.py`). `pivot_untried` is stored
-        for the next claim. An outage of the store has a counter of its own: it must not
-        use up the deferrals for a dependency. The error of a used up retry budget is
-        in the same transaction: it names the failure of the dependency.
+        open breaker, the number of deferrals and the time of the first one limit the
+        wait (`piecework/saga/recovery.py`). `pivot_untried` is stored for the next
+        claim. An outage of the store has its own counter: it must not use up the
+        deferrals for a dependency. The error of an exhausted retry budget is in the
+        same transaction: it names the failure of the dependency.
         """
         counted = counted_as(claim)
         added = "outages" if deferred.blocked_on == STORE else "deferrals"

@@ -162,7 +162,7 @@ async def run_with_threads(
     too.
     """
     loop = asyncio.get_running_loop()
-    # Plain stage functions and clients run here, one thread per chunk and per call;
+    # Plain stage functions and clients run here, one thread per chunk and per call.
     # asyncio's default pool is too small for functions that block.
     most = settings.max_chunks + settings.max_calls_in_flight + SPARE
     threads = ThreadPoolExecutor(most)

@@ -252,8 +252,8 @@ def waits_at_pivot(chunk_run: ChunkRun) -> bool:
 def may_be_paid(chunk_run: ChunkRun, call: Call) -> bool:
     """Return whether a lost claim of the chunk may have paid for a call.
 
-    It may have made any call of the stage that it was at, and its last answers may not
-    be in the journal. Of a compensation only the ledger knows the stage.
+    It may have made any call of its last stage, and the journal may lack its last
+    answers. Only the ledger knows the stage of a compensation.
     """
     lost_at = chunk_run.claim.chunk.lost_at
     compensates = not chunk_run.ctx.caller.counts.forward

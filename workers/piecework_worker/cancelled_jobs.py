@@ -10,8 +10,8 @@
     has failed too often, and the chunk has not started  is handled, after its cancel
 
 So no further chunk starts once the workers have read the cancelled job. The number of
-unmarked chunks does not matter. The messages of a cancelled job pass as fast as SQS
-deletes them: one query answers for the 256 chunks of a group.
+unmarked chunks does not matter. One query answers for the 256 chunks of a group. So the
+messages of a cancelled job pass as fast as SQS deletes them.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from piecework_worker.next_chunks import JobChunks
 from piecework_worker.services import WorkerServices, receive_wait_s
 from piecework_worker.turns import MESSAGES, Turn, Turns
 
-#: Seconds between two reads of the backlogs while there are some: a change of priority
-#: and a new job are seen within this time.
+#: Seconds between two reads of the backlogs while there are some. The worker sees a
+#: change of priority and a new job within this time.
 READ_S: Final = 5.0
 #: Seconds after a receive without a message until the worker receives again before it
 #: draws. A receive costs a request, and a drawn chunk needs none.
@@ -43,7 +43,7 @@ class Draws:
     with_messages: set[str] = field(default_factory=set)
     turns: Turns = field(default_factory=Turns)
     _backlogs: dict[JobRef, Backlog] = field(default_factory=dict)
-    #: Generations of jobs that were hinted since the last regular read: the messages of
+    #: Generations of jobs that were hinted since the last regular read. The messages of
     #: a drained backlog cause no further read.
     _hinted: set[tuple[JobRef, int]] = field(default_factory=set)
     _read_at: float = -inf

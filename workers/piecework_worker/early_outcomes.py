@@ -1,8 +1,8 @@
 """The outcomes of claims whose stages do not run to their end.
 
-The payload or the records cannot be read, the attempts are spent, the lease interrupts
-the work, or a cancel compensates it. Each becomes an outcome here, so that the worker
-settles all outcomes in one place.
+The payload or the records cannot be read, or the attempts are spent. Or the lease
+interrupts the work, or a cancel compensates it. Each becomes an outcome here, so that
+the worker settles all outcomes in one place.
 """
 
 from __future__ import annotations
@@ -212,9 +212,9 @@ def count_calls_after_cancel(chunk_run: ChunkRun) -> int | None:
 
 # ── defer what only a newer worker understands ────────────────────────────────
 #
-# SQS hides the message, each time a little longer. Which worker receives it next is
-# random, so doubling the delay would keep it from the few newer workers at the start of
-# a deployment. Messages of one receive get different delays, so that different workers
+# SQS hides the message, each time a little longer. A random worker receives it next. A
+# delay that doubles would keep it from the few newer workers at the start of a
+# deployment. Messages of one receive get different delays, so that different workers
 # receive them. After ten receives SQS moves the message to its dead-letter queue, and a
 # reconciler dispatches the chunk again.
 

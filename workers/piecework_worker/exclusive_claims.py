@@ -2,7 +2,7 @@
 
 A suspect chunk runs its stages in a child process. A join cannot run there, because it
 streams the results of its job. A suspect join waits until the worker's other claims
-have ended, and no other claim begins before the join has run.
+have ended. No other claim begins before the join has run.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ async def execute(
 ) -> MessageAction:
     """Claim a chunk, run it and settle it; return what to do with its message.
 
-    If the worker loses the claim, it keeps the message: the chunk's new owner has its
-    own message, or this one reappears and finds an ended chunk.
+    If the worker loses the claim, it keeps the message. The chunk's new owner has its
+    own message, or this message reappears and finds an ended chunk.
     """
     if job.status is JobStatus.PAUSED:
         # The worker's copy may be older than the resume that sent this message. Only a

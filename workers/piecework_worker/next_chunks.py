@@ -1,7 +1,7 @@
 """The next chunks of order keys, which this worker has unblocked and will start itself.
 
 They need no message. The worker starts them in their job's turn, as it starts messages
-and backlogs: so a key with many chunks keeps no slot from other jobs. A worker that
+and backlogs. So a key with many chunks keeps no slot from other jobs. A worker that
 takes no new chunk sends them as messages. If it dies, the reconciler sends them.
 """
 

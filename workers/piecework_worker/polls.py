@@ -1,11 +1,11 @@
 """Choose the queue that a worker receives from next, and the number of messages.
 
 A receive returns ten messages at most, so a worker of one queue asks for ten. While
-receives of a queue return ten and there is room for ten more, a second one runs at
-once, so that the round trip to SQS does not limit the throughput.
+receives return ten and there is room for ten more, a second one runs beside the first.
+So the round trip to SQS does not limit the throughput.
 
-The queues of a worker share its slots, and take turns. Each asks for twice as many
-messages as it had last, so that the long poll of an empty queue keeps one slot only.
+The queues of a worker share its slots, and take turns. The worker asks each for twice
+as many messages as it had last. So the long poll of an empty queue keeps one slot only.
 """
 
 from __future__ import annotations

@@ -17,14 +17,14 @@ from piecework_worker.polls import Poll, Polls
 from piecework_worker.services import WorkerServices, receive_wait_s
 from piecework_worker.turns import MESSAGES
 
-#: Seconds to wait for more free slots before a receive of fewer than ten messages: a
+#: Seconds to wait for more free slots before a receive of fewer than ten messages. A
 #: receive costs the same for one message as for ten.
 GATHER_S = 0.02
 #: Seconds to wait after SQS was unreachable.
 OUTAGE_S = 1.0
-#: Seconds to wait after a message whose pipeline this worker does not have, doubled by
-#: ten such messages in a row; and at most. An idle worker would otherwise receive the
-#: messages of all other workers first, again and again.
+#: Seconds to wait after a message whose pipeline this worker does not have; and at
+#: most. Ten such messages in a row double the time. An idle worker would otherwise
+#: receive the messages of all other workers first, again and again.
 UNKNOWN_S, LONGEST_UNKNOWN_S = 0.5, 20.0
 
 

@@ -51,8 +51,8 @@ from piecework_worker.tenant_caps import TenantCaps
 
 # ── gauges of a worker's metrics ──────────────────────────────────────────────
 
-#: Seconds after which an open breaker whose open time has passed is no longer counted:
-#: without a new call in that time, no chunk uses the dependency any more.
+#: Seconds after which an open breaker whose open time has passed is no longer counted.
+#: Without a new call in that time, no chunk uses the dependency any more.
 UNTRIED_S = 300.0
 
 
@@ -79,8 +79,8 @@ class CallLimiter:
 
     A slot passes directly to the next waiter. asyncio's semaphore scans, at each
     release, all waiters that it woke and that have not run yet. Where calls end
-    together, that is half of them. With 64 waiters it takes 1.1 to 1.2 times the CPU
-    for each call, with 256 that end together 1.9 times.
+    together, that is half of them. With 64 waiters a call takes 1.1 to 1.2 times the
+    CPU. With 256 that end together it takes 1.9 times the CPU.
     """
 
     def __init__(self, slots: int) -> None:

@@ -38,8 +38,8 @@ from piecework_worker.early_outcomes import outcome_of_store_error
 from piecework_worker.services import WorkerServices
 
 #: How often a worker writes an outcome during an outage of the store. After
-#: `DEFERRED_FROM` writes it defers the chunk instead: the outage may concern only the
-#: bucket, which a deferral does not need. It then gives up what needs the bucket.
+#: `DEFERRED_FROM` writes it defers the chunk instead. The outage may concern only the
+#: bucket, which a deferral does not need. The worker then gives up what needs it.
 SETTLE_ATTEMPTS = 7
 DEFERRED_FROM = 5
 #: Seconds between two of these writes, at most: `RETRY_S` doubled each time.

@@ -18,9 +18,9 @@ MESSAGES: Final = "messages"
 NEXT: Final = "next"
 Turn: TypeAlias = Literal["messages", "next"] | Priority
 
-#: Chunks that start for each in the same time, while all of them wait. Messages are
-#: small jobs, the first chunks of large ones, and retries: they come before backlogs,
-#: so that a small job takes less than twice its time beside a large one.
+#: Chunks that start for each source in the same time, while all of them wait. Messages
+#: are small jobs, the first chunks of large ones, and retries. They come before
+#: backlogs, so that a small job takes less than twice its time beside a large one.
 SHARES: Final[dict[Turn, int]] = {
     MESSAGES: 12,
     NEXT: 12,

@@ -31,9 +31,8 @@ class MessageAction(Enum):
     ACK_CANCELLED = auto()
     #: The chunk had ended before: as `ACK`.
     ACK_ENDED = auto()
-    #: No chunk needs the message: it belongs to an earlier generation of the chunk, or
-    #: the reconciler, a resume or the end of an earlier chunk sends the next one.
-    #: Delete it.
+    #: Delete the message: no chunk needs it. It is of an earlier generation, or the
+    #: reconciler, a resume or the end of an earlier chunk sends the next.
     DELETE = auto()
     #: Leave the message: SQS delivers it again later.
     KEEP = auto()

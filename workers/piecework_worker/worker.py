@@ -189,7 +189,7 @@ class Worker:
     async def wait_for_store(self, error: StoreError) -> None:
         """Keep the slot for a moment after an outage; raise any other error.
 
-        Otherwise the worker would receive each message of the queue, and SQS would soon
+        Otherwise the worker would receive each message of the queue. SQS would soon
         move them all to its dead-letter queue.
         """
         if not error.is_outage:

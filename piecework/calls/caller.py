@@ -396,8 +396,8 @@ class Caller:
     def start_compensating(self) -> None:
         """Give the compensation its own retry time, whatever the stages have used.
 
-        The retry budget is not enforced after `MAX_BUDGET_DEFERRALS` deferrals for it:
-        a compensation that never succeeds must come to an end.
+        A compensation that never succeeds must come to an end. So the retry budget is
+        not enforced after `MAX_BUDGET_DEFERRALS` deferrals for it.
         """
         # It stopped the stage; it must not stop the compensation.
         if isinstance(self.stop_reason, CancelRequestedError | WaitRequestedError):

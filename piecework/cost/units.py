@@ -86,7 +86,7 @@ def number_size(number: str) -> int:
 # ── what a request to DynamoDB consumed ───────────────────────────────────────
 #
 # AWS reports the capacity with each answer, and that counts. Emulators misreport. The
-# figure by the rules may be too low, too: the answer to an update lacks the item, and
+# figure by the rules may be too low, too. The answer to an update lacks the item, and
 # only the table knows its size. So the larger of both counts. AWS does not report the
 # capacity of a refusal, which is billed by the size of the existing item.
 

@@ -17,8 +17,9 @@
 
 The first row that holds decides. From the pending cancels on, the chunk has no lease. A
 cancel of a chunk that has a direction is no longer pending.
-A refused worker spends no attempt. It deletes the message of an open chunk only if the
-reconciler, or the process that unblocks the chunk, sends the next one.
+A refused worker spends no attempt. It deletes the message of an open chunk only if
+another process sends the next one. That is the reconciler, or the process that unblocks
+the chunk.
 The function is pure, so a test can list all cases.
 """
 

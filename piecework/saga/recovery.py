@@ -182,8 +182,8 @@ def failure_to_decide(
 ) -> ErrorEnvelope:
     """Return the failure to decide on.
 
-    It is another one if the chunk must not wait any longer for a dependency: that of
-    its probe, the one that was not retried, or the exhausted deferrals.
+    It is another one if the chunk must not wait any longer for a dependency. Then it is
+    the failure of its probe, the failure that was not retried, or `exhausted_failure`.
     """
     spent = counts.budget_deferrals >= MAX_BUDGET_DEFERRALS
     if failure.code == BUDGET_CODE and spent:

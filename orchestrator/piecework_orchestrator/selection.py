@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TypedDict
 
-from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.dead_letter import SELECTED_BY, DeadLetterRow
 from piecework.domain.model import ChunkRef, iso
 from piecework.domain.records import UNREADABLE, read_optional_text
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework.store.compensations import UNCOMPENSATED
-from piecework.store.dead_letters import OPEN
+from piecework.store.dead_letters import is_open
 from piecework_orchestrator.job_documents import dead_letters_of, require_job
 from piecework_orchestrator.times import parse_span
 
@@ -55,22 +55,27 @@ class Filter:
     closed: bool = False
     uncompensated: bool = False
 
-    def matches(self, letter: DeadLetterRow, after: str) -> bool:
+    def matches(
+        self, letter: DeadLetterRow, after: str, *, is_damaged: bool = False
+    ) -> bool:
         """Return whether a dead letter matches and is not older than an ISO time.
 
         A damaged attribute matches: an operator must learn of a row that may count.
         """
-        names = ("state", "error_code", "dead_lettered_at", "fingerprint")
-        state, code, at, cause = (read_optional_text(letter.item, n) for n in names)
+        names = ("error_code", "dead_lettered_at", "fingerprint", *SELECTED_BY)
+        code, at, cause, stage, compensation = (
+            read_optional_text(letter.item, name) for name in names
+        )
+        unknown = {None} if is_damaged else set()
         cause = cause or (code and letter.fingerprint)
         return (
-            (self.closed or state in {OPEN, None})
+            (self.closed or is_open(letter.item))
             and (self.code is None or code is None or fnmatchcase(code, self.code))
             and (not cause or self.matches_cause(cause))
-            and self.stage in {None, letter.stage}
+            and (self.stage is None or stage in {self.stage, *unknown})
             and (at is None or at >= after)
             and (not self.chunks or letter.chunk in self.chunks)
-            and (not self.uncompensated or letter.compensation in UNCOMPENSATED)
+            and (not self.uncompensated or compensation in UNCOMPENSATED | unknown)
         )
 
     def matches_cause(self, fingerprint: str) -> bool:
@@ -105,7 +110,7 @@ async def select(
         job = await require_job(rt, wanted.job)
         letters = dead_letters_of(rt).of_job(job.ref, damaged)
     found = [letter async for letter in letters if wanted.matches(letter, after)]
-    left = [letter for letter in damaged if wanted.matches(letter, after)]
+    left = [one for one in damaged if wanted.matches(one, after, is_damaged=True)]
     if unreadable is not None:
         unreadable += [letter.ref for letter in left]
     elif left:

@@ -12,8 +12,11 @@ from piecework.domain.rows import HIDDEN, Row
 from piecework.errors import PermanentError
 from piecework.errors.fingerprint import fingerprint
 
+STATES = ("OPEN", "REDRIVEN", "DISCARDED")
 #: The attributes without which a dead letter is unreadable.
 NEEDED = ("error_code", "dead_lettered_at", "state", "error_history")
+#: Those by which an operator selects it. A chunk with a damaged stage leaves none.
+SELECTED_BY = ("stage", "compensation")
 #: The attributes that the end of a dead letter reads.
 CLOSING = ("dead_lettered_at", "state")
 
@@ -70,8 +73,11 @@ class DeadLetterRow(Row):
         tenant, job, chunk, gen = name
         letter = cls(item, ChunkRef(tenant, job, chunk), gen)
         try:
-            for needed in NEEDED:
+            present = [name for name in SELECTED_BY if item.get(name) is not None]
+            for needed in (*NEEDED, *present):
                 letter._text(needed)
+            if letter.state not in STATES:
+                raise records.unreadable_error(letter._what, "has an unknown 'state'")
         except PermanentError:
             if unreadable is None:
                 raise
@@ -182,11 +188,13 @@ class DeadLetterRow(Row):
         """Return it with only the attributes that its end needs, to save memory."""
         return replace(self, item=self.pick(CLOSING))
 
+    @property
+    def _what(self) -> str:
+        chunk = keys.chunk_name(self.ref.chunk)
+        return f"The dead letter {self.gen} of {self.ref.job}/{chunk}"
+
     def _text(self, name: str) -> str:
-        what = f"The dead letter {self.gen} of {self.ref.job}/"
-        return records.read_text(
-            self.item, name, what + keys.chunk_name(self.ref.chunk)
-        )
+        return records.read_text(self.item, name, self._what)
 
     @property
     def facts(self) -> dict[str, Any]:

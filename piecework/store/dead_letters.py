@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
 from piecework.domain.claim import Claim
-from piecework.domain.dead_letter import DeadLetterRow, OpenLetterRow
+from piecework.domain.dead_letter import STATES, DeadLetterRow, OpenLetterRow
 from piecework.domain.model import ChunkRef, Job, JobRef, iso
 from piecework.domain.outcome import DeadLettered
 from piecework.domain.records import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from piecework.aws.queue import Delivery
     from piecework.errors import ErrorEnvelope
 
-OPEN, REDRIVEN, DISCARDED = "OPEN", "REDRIVEN", "DISCARDED"
+OPEN, REDRIVEN, DISCARDED = STATES
 #: The last errors that a dead letter has: each has up to 10 KB, an item up to 400.
 MAX_ERRORS = 32
 
@@ -171,7 +171,7 @@ class DeadLetters:
     async def count_open(self, ref: JobRef) -> int:
         """Count the open dead letters of a job."""
         found = self.table.query(ref.pk)
-        return sum([item.get("state") == OPEN async for item in found])
+        return sum([is_open(item) async for item in found])
 
     async def stopped_keys(self, job: Job) -> frozenset[str]:
         """Return the order keys of a job that an open dead letter stops."""

@@ -100,6 +100,24 @@ def test_a_damaged_letter_is_named_and_the_others_are_closed(
         assert "left out" not in run("dlq", verb, *options, *WHY).stderr
 
 
+@pytest.mark.parametrize("verb", ["discard", "compensate"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"state": "open"},
+        {"stage": 5},
+        {"compensation": 5},
+        {"stage": None, "compensation": None, "error_history": None},
+    ],
+)
+def test_a_letter_that_may_match_by_a_damaged_attribute_is_named(
+    run: Run, deployment: Deployment, damage: dict[str, object], verb: str
+) -> None:
+    deployment.letter("a", 1, **{"compensation": "FAILED"} | damage)
+    done = run("dlq", verb, "--stage", "shout", "--dry-run")
+    assert "left out, because they cannot be read" in done.stderr
+
+
 @pytest.mark.parametrize(
     "act", [JobHandle.redrive, JobHandle.discard, JobHandle.compensate]
 )

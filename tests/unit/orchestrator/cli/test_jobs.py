@@ -145,11 +145,12 @@ def test_the_counts_of_a_job_add_up_to_its_chunks(
     deployment.succeeded("a", 0, 1)
     deployment.chunk("a", 1, "DEAD", error_code="toy.line.bad")
     deployment.chunk("a", 2, "RUNNING")
-    deployment.letter("a", 1)
+    for number, state in enumerate(["DISCARDED", "OPEN", None]):  # None: it is damaged
+        deployment.letter("a", number, state=state)
     found = json.loads(run("jobs", "show", "a", "-o", "json").stdout)
     assert {"DEAD": 1, "RUNNING": 1, "SUCCEEDED": 1} == found["counts"]
     assert {"toy.line.bad": 1} == found["error_codes"]
-    assert 1 == found["dead_letters"]
+    assert 2 == found["dead_letters"]
     assert "certificate" not in found
     asked = run("jobs", "show", "a", "-o", "json", "--certificate")
     assert json.loads(asked.stdout)["certificate"] is None

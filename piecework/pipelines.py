@@ -92,7 +92,6 @@ class Stage(Generic[P]):
     reversibility: Reversibility | None = None
 
     def __post_init__(self) -> None:
-        """Set the defaults of name and reversibility."""
         for function in (self.run, self.compensate, self.replan, *self.fallback):
             require_function(function)
         if not self.name:
@@ -127,10 +126,10 @@ class Pipeline(Generic[P]):
 
     Attributes:
         payload: The model of a chunk's payload; validated at submit and at the worker.
-        split: Splits a document into payloads; without it only rows
-            (JSONL) can be submitted.
+        split: Splits a document into payloads; without it only rows (JSONL) can be
+            submitted.
         result: The stage whose value is the chunk's result; default: the last.
-        join: Runs once after the last chunk, with the results that exist.
+        join: Runs after every chunk has ended, with the results that exist.
         label: A few words (64 characters) that name a chunk in tables.
         ordered_by: The order key of a payload, up to 256 characters. Chunks with the
             same key run one after another, in the order of the input. Chunks of other
@@ -293,9 +292,9 @@ def stage_name_error(name: str) -> str:
 # ── lint the order of a pipeline's stages ─────────────────────────────────────
 #
 # The earlier a stage runs, the more often a later stage fails and the stage must be
-# compensated. So stages that are easy to reverse come first. Stages that are hard to
-# reverse come last before the pivot. A stage that cannot be reversed is the pivot, or
-# follows it.
+# compensated. So stages that are easy to compensate come first. Stages that are hard to
+# compensate come last before the pivot. A stage that cannot be compensated is the
+# pivot, or follows it.
 
 
 def lint_stage_order(pipeline: Pipeline) -> list[str]:
@@ -354,8 +353,7 @@ def without_compensation(stages: Sequence[Stage], pivot: str = "") -> Iterator[s
 # run           the stage's own
 # replan        the `replan` hook      a semantic failure
 # fallback.N    the Nth `fallback`     a policy failure
-# compensate    `compensate`           the pivot can no longer be reached
-
+# compensate    `compensate`           a final failure, or a cancel
 
 RUN: Final = "run"
 COMPENSATE: Final = "compensate"

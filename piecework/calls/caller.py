@@ -60,7 +60,7 @@ R = TypeVar("R")
 
 #: Arguments and answers that are kept, to redact them from error messages.
 RECENT_IO = 64
-#: Seconds of a sleep that stays in its worker: a give-up and a claim take as long.
+#: Seconds of a sleep that stays in its worker: to settle and claim again takes as long.
 SHORT_SLEEP_S = 2.0
 
 
@@ -345,7 +345,7 @@ class Caller:
         return effect_unknown_error(call.dependency, call.bound.func)
 
     async def _replayed(self, call: Call, answer: str) -> Answered[str] | Failed:
-        """Return the answer of an effect from the ledger; its number is done then."""
+        """Return the answer of an effect from the ledger; complete its number first."""
         operation = call.operation
         if operation is not None and operation.number:
             failed = await self.equal_calls.complete(call, operation, self.gen, answer)

@@ -14,7 +14,7 @@ from typing import Any
 WRITE_BYTES = 1024
 READ_BYTES = 4096
 SQS_BYTES = 64 * 1024
-#: What each element of a transaction costs, of what it costs alone.
+#: The units of an element of a transaction, for each unit of the same write alone.
 TRANSACTION = 2
 #: Digits of a number that share a byte, and the byte beside them.
 DIGITS = 2
@@ -23,12 +23,12 @@ NEST, ELEMENT = 3, 1
 
 
 def write_units(size: int) -> int:
-    """Return the units of writing an item of so many bytes: the larger of its sizes."""
+    """Return the units of a write; `size`: the larger one, before or after it."""
     return max(1, -(-size // WRITE_BYTES))
 
 
 def read_units(size: int) -> int:
-    """Return the units of a consistent read; of a query the sum of its items counts."""
+    """Return the units of a consistent read; `size`: for a query, of all its items."""
     return max(1, -(-size // READ_BYTES))
 
 
@@ -39,7 +39,7 @@ def sqs_requests(size: int) -> int:
 
 def item_size(item: Mapping[str, Mapping[str, Any]]) -> int:
     """Return the bytes of an item: its names, its values, its nesting."""
-    # Names and texts are most of it: those are measured all at once.
+    # Names and texts are most of it, so they are measured all at once.
     texts = [value["S"] for value in item.values() if "S" in value]
     size = text_size("".join(item)) + text_size("".join(texts))
     if len(texts) < len(item):
@@ -156,7 +156,7 @@ def written_by_rule(params: Mapping[str, Any], answer: Mapping[str, Any]) -> int
     """Return the units of a write, from the largest size of its item that is known."""
     whole = params.get("ReturnValues", "").startswith("ALL")
     size = item_size(params["Item"]) if "Item" in params else 0
-    if "Item" in answer:  # what a refused one met
+    if "Item" in answer:  # the existing item, which refused the write
         size = max(size, item_size(answer["Item"]))
     if whole and "Attributes" in answer:
         size = max(size, item_size(answer["Attributes"]))

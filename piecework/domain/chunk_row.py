@@ -82,7 +82,7 @@ class ChunkRow:
 
     @property
     def blocked_on(self) -> str:
-        """The dependency, `newer workers` or `AWS` that it waits for; empty: none."""
+        """What it waits for: a dependency, or a cause such as `pause`; empty: none."""
         return self._optional("blocked_on")
 
     @property
@@ -188,7 +188,7 @@ class ChunkRow:
 
     @property
     def attempts(self) -> int:
-        """The attempts so far; releases and takeovers are not counted."""
+        """The attempts so far, without those that were refunded."""
         return int(self.item.get("attempts", 0))
 
     @property
@@ -198,7 +198,7 @@ class ChunkRow:
 
     @property
     def breaker_deferrals(self) -> int:
-        """How often of these because of an open breaker."""
+        """Deferrals among these for an open breaker."""
         return int(self.item.get("breaker_deferrals", 0))
 
     @property
@@ -208,12 +208,12 @@ class ChunkRow:
 
     @property
     def budget_deferrals(self) -> int:
-        """How often of these because the retry budget was exhausted."""
+        """Deferrals among these for an exhausted retry budget."""
         return int(self.item.get("budget_deferrals", 0))
 
     @property
     def stage_deferrals(self) -> int:
-        """How often of these because the worker's pipeline lacked the stage."""
+        """Deferrals among these because the worker's pipeline lacked the stage."""
         return int(self.item.get("stage_deferrals", 0))
 
     @property
@@ -253,7 +253,7 @@ class ChunkRow:
 
     @property
     def cached_calls(self) -> int:
-        """The calls that a shared response answered."""
+        """The calls that the shared cache or an equal call answered."""
         return self._count("cached_calls")
 
     @property
@@ -279,7 +279,7 @@ class ChunkRow:
 
     @property
     def pivot_untried_fence(self) -> int | None:
-        """The claim that met an open breaker at the pivot before it tried anything."""
+        """The claim that ended at the pivot before it tried anything there."""
         return records.read_optional_int(self.item, "pivot_untried_fence")
 
     @property
@@ -299,7 +299,7 @@ class ChunkRow:
 
     @property
     def has_direction(self) -> bool:
-        """Whether it ignores a cancel: it compensates, or passed the pivot."""
+        """Whether its direction is decided, so that no further cancel counts."""
         return "direction" in self.item
 
     @property

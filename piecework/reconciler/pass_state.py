@@ -187,7 +187,7 @@ class QuietGroups:
         return {group: open_ for group, (until, open_) in groups.items() if until > now}
 
     def note(self, job: Job, group: int, due_at: str, open_: int, now: float) -> None:
-        """Record a group that was read; empty: a chunk of it does not wait long."""
+        """Record a group that was read; no `due_at`: not all its chunks wait long."""
         groups = self._until.setdefault((job.ref, job.gen), {})
         if due_at:
             groups[group] = min(moment(due_at), now + QUIET_S), open_

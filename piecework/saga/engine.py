@@ -61,7 +61,7 @@ async def run(
 
     Raises:
         StoreError: A table could not be reached.
-        ClaimLostError: Another worker has the chunk.
+        ClaimLostError: Another worker owns the chunk.
     """
     unreadable = restore_values(pipeline, ctx, checkpoints)
     if checkpoints.failure is not None:

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 #: Clears the owner. The token stays: it identifies the last writer.
 CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
 
-#: The counters of deferrals that have their own limit, by their code. That of an open
-#: breaker is not here: `defer` sets it together with the time of the first one.
+#: The counters of deferrals that have their own limit, by their code. `defer` sets the
+#: counter of an open breaker, together with the time of the first one.
 OWN_COUNTERS = {BUDGET_CODE: "budget_deferrals", NO_STAGE_CODE: "stage_deferrals"}
 #: The ends of claims that wait for something other than a breaker or another attempt.
 ENDS_BREAKER_WAIT = {"paused", "sleeping", "asking"}
@@ -107,7 +107,7 @@ class Settlements:
         return await self._write(claim, ChunkStatus.WAITING, [*writes, error])
 
     async def defer(self, claim: Claim, deferred: Deferred, *, calls: Calls) -> bool:
-        """Move RUNNING -> WAITING because a dependency is unavailable to all chunks.
+        """Move RUNNING -> WAITING until a dependency, AWS or a newer worker is there.
 
         The claim's attempt (or recovery) is refunded: the chunk did not fail. For an
         open breaker, the number of deferrals and the time of the first one limit the
@@ -419,7 +419,7 @@ class Calls:
     Attributes:
         made: Calls that a dependency answered.
         late: Calls among these that ended after a cancel request.
-        cached: Calls that a shared response answered.
+        cached: Calls that the shared cache or an equal call answered.
         usage: What the calls of all settled claims of the chunk used, this one
             included.
     """

@@ -67,7 +67,7 @@ FAILED = 1
 
 
 def make_parser() -> ArgumentParser:
-    """Return the parser: of the standard library, because a container has no more."""
+    """Return the parser, of the standard library: a container may lack the CLI's."""
     parser = ArgumentParser(
         prog="piecework worker",
         description="Run the chunks of the given pipelines until a signal stops the "

@@ -84,7 +84,6 @@ class CallLimiter:
     """
 
     def __init__(self, slots: int) -> None:
-        """Start with `slots` free slots."""
         self._free = slots
         self._slots = slots
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -326,7 +325,7 @@ class WorkerServices:
 
 
 def queues_of(pipelines: Iterable[Pipeline]) -> list[str]:
-    """Return the queues of pipelines, the default one first; without any: that one."""
+    """Return the queues of pipelines; without a pipeline, the default queue."""
     return sorted({pipeline.queue for pipeline in pipelines}) or [""]
 
 

@@ -120,7 +120,7 @@ def _plain(line: bytes) -> Entry | None:
 
 
 async def read_manifest(objects: Objects, job: Job) -> AsyncGenerator[Entry, None]:
-    """Yield the entries of a job's manifest, without holding it.
+    """Yield the entries of a job's manifest, one at a time.
 
     Raises:
         PermanentError: `runtime.record.unreadable`: a line or its key is malformed.

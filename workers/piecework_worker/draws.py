@@ -158,7 +158,7 @@ class Draws:
     async def _heads(self, job: Job, drawn: range) -> Sequence[int]:
         """Return the drawn chunks that no other chunk precedes in an order key.
 
-        The process that unblocks one of the others has sent it, or will.
+        The process that unblocks one of the others starts it, or sends its message.
         """
         refs = [job.ref.chunk(number) for number in drawn]
         try:

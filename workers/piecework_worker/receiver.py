@@ -93,7 +93,7 @@ class Receiver:
                 await asyncio.wait_for(self.stop.wait(), pause)
 
     async def _fill(self, free: int) -> None:
-        """Fill free slots with messages or from a backlog, whose turn it is."""
+        """Fill free slots from the source whose turn it is."""
         services = self.services
         services.liveness.expect_within("drawing", REQUEST_S)
         try:

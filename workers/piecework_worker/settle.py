@@ -85,8 +85,8 @@ async def settle_once(
 ) -> float | None:
     """Write what the calls have returned, then the outcome, each once.
 
-    The settlement has the usage of all calls. An effect of these without its answer
-    would be looked up and counted again.
+    The settlement has the usage of all calls. A later claim would look up an effect
+    without a recorded answer, and would count it again.
     """
     outcome = chunk_run.outcome
     await chunk_run.ledger.finish_rest(patient=patient)

@@ -43,7 +43,7 @@ from piecework.jobs.fan_out import (
 from piecework.runtime import Runtime
 from piecework.store.compensations import FailedCompensation
 from piecework.store.completion import all_chunks, read_chunk
-from piecework.store.dead_letters import DISCARDED, OPEN, Closing
+from piecework.store.dead_letters import OPEN, Closing, is_open
 from piecework.store.paid import usage_of
 from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
 from piecework.store.table import ItemWrite
@@ -53,6 +53,7 @@ from piecework_orchestrator.job_documents import (
     pause_command,
     require_not_deleted,
 )
+from piecework_orchestrator.selection import left_out
 
 #: The code of a reopening that ended before all its chunks were reopened.
 INCOMPLETE = "job.retry.incomplete"
@@ -100,38 +101,65 @@ class ReopenRequest:
     compensation: FailedCompensation | None = None
 
 
-async def retry(rt: Runtime, request: RetryRequest) -> tuple[int, int]:
+async def retry(
+    rt: Runtime, request: RetryRequest, unreadable: list[ChunkRef] | None = None
+) -> tuple[int, int]:
     """Reopen every chunk that has no result; return how many, and the generation.
 
-    Chunks whose dead letter was discarded stay dead.
+    Chunks whose dead letter was discarded stay dead. So do those whose open dead letter
+    is damaged: they are added to `unreadable`.
 
     Raises:
         NotFoundError: `job.record.not_found`.
+        PermanentError: `runtime.record.unreadable`: a dead letter, and `unreadable` is
+            None.
         UsageError: `job.state.not_finished`; `job.retry.nothing_left`: no chunk is
             left to reopen, and the join has run; `job.retry.in_progress`,
             `job.retry.incomplete`.
     """
     job = await require_reopenable(rt, request)
+    to_reopen, damaged = await find_to_reopen(rt, job, request)
+    if unreadable is None:
+        for letter in damaged:
+            DeadLetterRow.read(letter.item)  # raises again
+    left = [letter.ref for letter in damaged]
+    if not to_reopen and job.status in {JobStatus.PARTIAL, JobStatus.SUCCEEDED}:
+        raise nothing_left(job, left)
+    if unreadable is not None:
+        unreadable += left
+    reopened, gen = await reopen(rt, job, to_reopen, request, "retried")
+    return len(reopened), gen
+
+
+async def find_to_reopen(
+    rt: Runtime, job: Job, request: RetryRequest
+) -> tuple[list[ReopenRequest], list[DeadLetterRow]]:
+    """Return the chunks without a result, and the damaged letters of those left out."""
+    unread: list[DeadLetterRow] = []
     # A large job may have very many chunks to reopen: only what is needed is kept.
     letters = {
         (letter.chunk, letter.gen): letter.to_close()
-        async for letter in dead_letters_of(rt).of_job(request.ref)
+        async for letter in dead_letters_of(rt).of_job(request.ref, unread)
     }
-    to_reopen = []
+    damaged = {(letter.chunk, letter.gen): letter for letter in unread}
+    letters |= damaged
+    to_reopen, left = list[ReopenRequest](), list[DeadLetterRow]()
+    join = damaged.get((keys.JOIN_CHUNK, job.gen))
+    if join is not None and is_open(join.item):
+        left.append(join)
     async for chunk in all_chunks(rt.table, request.ref, job.chunks):
-        letter = letters.get((chunk.ref.chunk, chunk.gen))
-        state = letter.state if letter else ""
+        name = (chunk.ref.chunk, chunk.gen)
+        letter = letters.get(name)
         ended = chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
-        if ended and state != DISCARDED and not chunk.is_skipped:
-            is_open = state == OPEN
-            to_reopen.append(
-                ReopenRequest(chunk.to_reopen(), letter if is_open else None)
-            )
-            request.progress("read", len(to_reopen))
-    if not to_reopen and job.status in {JobStatus.PARTIAL, JobStatus.SUCCEEDED}:
-        raise nothing_left(job)
-    reopened, gen = await reopen(rt, job, to_reopen, request, "retried")
-    return len(reopened), gen
+        closed = letter is not None and not is_open(letter.item)
+        if not ended or closed or chunk.is_skipped:
+            continue
+        if name in damaged:
+            left.append(damaged[name])
+            continue
+        to_reopen.append(ReopenRequest(chunk.to_reopen(), letter))
+        request.progress("read", len(to_reopen))
+    return to_reopen, left
 
 
 async def require_reopenable(rt: Runtime, request: RetryRequest) -> Job:
@@ -178,9 +206,10 @@ def require_own(rt: Runtime, job: Job, request: RetryRequest) -> None:
     raise UsageError(message, code="job.retry.in_progress")
 
 
-def nothing_left(job: Job) -> UsageError:
-    """Return the error of a job that has no chunk to reopen."""
-    message = f"Job {job.ref.job} has no chunk left to reopen."
+def nothing_left(job: Job, left: Sequence[ChunkRef] = ()) -> UsageError:
+    """Return the error of a job that has no chunk to reopen; `left`: left out."""
+    message = f"Job {job.ref.job} has no chunk left to reopen"
+    message += f"; {left_out(left)}." if left else "."
     step = f"`piecework results {job.ref.job}`"
     return UsageError(message, code="job.retry.nothing_left", next_step=step)
 
@@ -250,10 +279,10 @@ async def paid_by_joins(rt: Runtime, job: Job) -> CallUsage:
 async def close_join_letter(rt: Runtime, job: Job, closing: Closing) -> list[ItemWrite]:
     """Return the writes that close the open dead letter of the join.
 
-    A reopened job runs its join again.
+    A reopened job runs its join again. A damaged dead letter stays open.
     """
     store = dead_letters_of(rt)
-    letter = await store.read(job.ref.chunk(keys.JOIN_CHUNK), job.gen)
+    letter = await store.read(job.ref.chunk(keys.JOIN_CHUNK), job.gen, [])
     if letter is None or letter.state != OPEN:
         return []
     return store.redrive_writes(letter, job.gen + 1, closing)

@@ -392,10 +392,12 @@ class JobHandle(Generic[R]):
         reason: str = "",
         deadline: Deadline | None = None,
         *,
+        unreadable: list[ChunkRef] | None = None,
         on_progress: Progress = lambda *_: None,
     ) -> int:
         """Reopen the chunks without a result of a job that has ended; return how many.
 
+        `unreadable` is as in `Client.dead_letters`; the chunks in it stay dead.
         `on_progress`: called with each step, such as `read`, and its chunks so far.
 
         Raises:
@@ -405,7 +407,7 @@ class JobHandle(Generic[R]):
         await self._record()
         until = epoch_of(deadline, self.rt.clock())
         request = RetryRequest(self.ref, self.actor, reason, until, None, on_progress)
-        count, _ = await retry(self.rt, request)
+        count, _ = await retry(self.rt, request, unreadable)
         return count
 
     async def pause(self, reason: str = "") -> JobFacts:

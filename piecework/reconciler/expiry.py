@@ -17,7 +17,7 @@ from piecework.domain.records import MALFORMED_ERRORS
 from piecework.errors import PieceworkError
 from piecework.jobs.deletion import sweep_again
 from piecework.runtime import Runtime
-from piecework.store.dead_letters import DAY_S, OPEN, DeadLetters
+from piecework.store.dead_letters import DAY_S, DeadLetters, is_open
 from piecework.store.deletions import RETENTION_ACTOR, Deletions, Expiry
 
 #: Seconds between two looks at the index. A retention is counted in days.
@@ -53,9 +53,10 @@ def expiry_of(
 ) -> Kept | Expired:
     """Decide about an ended job whose time in the index has come.
 
-    Its retention begins when it has ended and its last dead letter is settled.
+    Its retention begins when it has ended and its last dead letter is settled. A dead
+    letter with a damaged state counts as open.
     """
-    open_ = sum(letter.state == OPEN for letter in letters)
+    open_ = sum(is_open(letter.item) for letter in letters)
     if open_:
         return Kept(now + KEPT_S, open_)
     settled_at = max([job.finished_at, *(letter.closed_at for letter in letters)])
@@ -104,7 +105,9 @@ class Expiries:
             await deletions.unlist(expiry)
             return "old expiry dropped"
         store = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
-        letters = [letter async for letter in store.of_job(job.ref)]
+        damaged: list[DeadLetterRow] = []
+        letters = [letter async for letter in store.of_job(job.ref, damaged)]
+        letters += damaged
         match expiry_of(job, letters, now=rt.clock(), days=days):
             case Kept(until, letters_open):
                 await deletions.postpone(job, until, letters_open)

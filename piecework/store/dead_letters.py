@@ -162,11 +162,13 @@ class DeadLetters:
             if (letter := DeadLetterRow.read(item, unreadable)) is not None:
                 yield letter
 
-    async def read(self, ref: ChunkRef, gen: int) -> DeadLetterRow | None:
-        """Return the dead letter of a chunk in a generation."""
+    async def read(
+        self, ref: ChunkRef, gen: int, unreadable: list[DeadLetterRow] | None = None
+    ) -> DeadLetterRow | None:
+        """Return the dead letter of a chunk in a generation; `unreadable`: as above."""
         sk = keys.dead_letter_sk(ref.chunk, gen)
         item = await self.table.get(ref.of.pk, sk)
-        return None if item is None else DeadLetterRow.read(item)
+        return None if item is None else DeadLetterRow.read(item, unreadable)
 
     async def count_open(self, ref: JobRef) -> int:
         """Count the open dead letters of a job."""

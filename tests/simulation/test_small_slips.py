@@ -25,6 +25,7 @@ from piecework import (
 from piecework.domain import keys
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import ChunkRef, ChunkStatus, JobStatus, iso
+from piecework.errors import UsageError
 from piecework.jobs.deletion import delete_job
 from piecework.jobs.fan_in import Certificate
 from piecework.reconciler.expiry import HANDLED, LOOK_S, Expiries
@@ -34,6 +35,7 @@ from piecework.store.table import Table
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.job_documents import dead_letters_of, require_job
 from piecework_orchestrator.redrive import Edit, discard, redrive
+from piecework_orchestrator.retry import RetryRequest, retry
 from piecework_orchestrator.selection import Filter, select
 from piecework_simulation.engine.network import Exchange
 from tests.simulation.life import end_workers
@@ -348,8 +350,9 @@ def test_a_damaged_row_stops_no_worker_and_no_list_and_no_deletion() -> None:
     done = set[int]()
 
     async def accept(ctx: Context[Item]) -> None:
+        died = ctx.chunk < 2 and ctx.chunk not in done
         done.add(ctx.chunk)
-        if ctx.chunk < 2:
+        if died:
             raise PermanentError(ctx.stage)
 
     def order(item: Item) -> int:
@@ -358,7 +361,7 @@ def test_a_damaged_row_stops_no_worker_and_no_list_and_no_deletion() -> None:
     pipeline = Pipeline("p", payload=Item, stages=[Stage(accept)], ordered_by=order)
 
     async def put(table: Table, pk: str, sk: str, name: str, value: object) -> None:
-        facts = {"update": f"SET {name} = :value", "values": {"value": value}}
+        facts = {"update": f"SET #{name} = :value", "values": {"value": value}}
         await table.update(table.item_write("Update", pk, sk, **facts))
 
     async def act(here: Simulated) -> None:
@@ -374,9 +377,24 @@ def test_a_damaged_row_stops_no_worker_and_no_list_and_no_deletion() -> None:
         (found,) = await select(rt, Filter(), unreadable)
         assert (found.chunk, unreadable) == (1, [REF.chunk(0)])
         assert [row async for row in dead_letters_of(rt).all("another")] == []
+        for number, gen, state in ((keys.JOIN_CHUNK, 1, "OPEN"), (1, 0, "REDRIVEN")):
+            sk = keys.dead_letter_sk(number, gen)
+            await put(rt.dead_letters, REF.pk, sk, "state", state)
+        again, left = RetryRequest(REF, "me", "why"), list[ChunkRef]()
+        with pytest.raises(PermanentError, match="dead letter 1 of a/JOIN"):
+            await retry(rt, again)
+        assert await retry(rt, again, left) == (1, 2)
+        assert left == [REF.chunk(keys.JOIN_CHUNK), REF.chunk(0)]
+        assert (await here.ended()).gen == 2
+        with pytest.raises(UsageError, match=r"left to reopen; left out.*: a/0"):
+            await retry(rt, again, left)
+        end_workers(here)
+        await asyncio.sleep(2 * DAY_S)
+        assert await Expiries(rt).run(0.0) == Counter({"expiry postponed": 1})
         job = await require_job(rt, REF.job)
         await Deletions(rt.table, rt.clock).begin(job, "me", "why")
         assert await delete_job(rt, replace(job, status=JobStatus.DELETING))
         assert [row async for row in rt.dead_letters.scan()] == []
 
-    simulate(act, [pipeline], max_chunks=4)  # fails if a worker ends
+    # Fails if a worker ends.
+    simulate(act, [pipeline], max_chunks=4, job_retention_days=1)

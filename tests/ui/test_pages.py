@@ -243,8 +243,10 @@ async def test_a_damaged_letter_is_named_on_each_page(deployment: Deployment) ->
             named = "(runtime.record.unreadable): j-1/0." in text
             assert (status, named) == (200, True)
         _, text = await page.get("/actions/discard?job=j-1")
-    assert "1 open dead letter" in text
-    found, *_ = (await job.explain())["findings"]
+        assert "1 open dead letter" in text
+        found, *_ = (await job.explain())["findings"]
+        _, text = await page.post("/actions/retry?job=j-1", reason="again")
+    assert "1 chunk of job j-1 will run again; left out, because" in text
     assert "2 dead letters are open. Damaged ones among them: 1." == found["message"]
 
 

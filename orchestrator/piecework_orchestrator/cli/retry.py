@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from piecework.client import Client
+from piecework.domain.model import ChunkRef
+from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.options import (
     DeadlineOption,
     Format,
@@ -27,16 +29,20 @@ def retry_job(
     A SUCCEEDED job can be retried, too, if it tolerated failures. Every chunk without a
     result is processed again from its checkpoint. Discarded chunks stay dead. A future
     deadline stays in force unless --deadline replaces it; a deadline that has passed is
-    removed. If the command is interrupted, repeat it with the same reason.
+    removed. If the command is interrupted, repeat it with the same reason. A chunk
+    whose dead letter cannot be read stays dead: the exit code is 5.
     """
 
-    async def run(client: Client, out: Output) -> None:
-        handle = client.job(job)
+    async def run(client: Client, out: Output) -> int:
+        handle, damaged = client.job(job), list[ChunkRef]()
         with show_steps(out) as progress:
-            count = await handle.retry(reason, deadline or None, on_progress=progress)
+            count = await handle.retry(
+                reason, deadline or None, unreadable=damaged, on_progress=progress
+            )
         facts = await handle.facts()
         again = f"{count} chunks are reopened" if count else "the job ends again"
         out.say(f"{again} in generation {facts.gen}")
         show_facts(out, facts)
+        return tell_unreadable(out, damaged)
 
     run_client(run, output)

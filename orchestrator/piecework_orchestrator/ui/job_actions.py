@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 from piecework.client import Client, JobView
-from piecework.domain.model import ChunkStatus
+from piecework.domain.model import ChunkRef, ChunkStatus
 from piecework.errors import UsageError
 from piecework.store.dead_letters import DISCARDED
+from piecework_orchestrator.selection import left_out
 from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject, count
 
 
@@ -56,8 +57,10 @@ async def preview_reopen(client: Client, subject: Subject) -> Preview:
 
 async def retry(client: Client, subject: Subject, fields: Fields) -> str:
     """Retry a job that ended PARTIAL, FAILED or CANCELLED."""
-    reopened = await client.job(subject.job).retry(fields["reason"])
-    return f"{count(reopened, 'chunk')} of job {subject.job} will run again."
+    left: list[ChunkRef] = []
+    reopened = await client.job(subject.job).retry(fields["reason"], unreadable=left)
+    told = f"{count(reopened, 'chunk')} of job {subject.job} will run again"
+    return f"{told}; {left_out(left)}." if left else f"{told}."
 
 
 async def preview_pause(client: Client, subject: Subject) -> Preview:

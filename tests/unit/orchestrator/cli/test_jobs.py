@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from piecework.client import JobHandle
-from piecework.domain.model import JobRef
+from piecework.domain.model import ChunkRef, JobRef
 from piecework.domain.outcome import ANSWER
 from piecework.errors import StoreError
 from piecework.explain import situation
@@ -257,13 +257,18 @@ def test_a_status_reason_is_over_once_a_worker_has_the_pipeline(
     assert "piecework worker --pipelines MODULE" in shown
 
 
-def test_a_retry_without_a_chunk_promises_no_join(
+def test_a_retry_without_a_chunk_promises_no_join_and_names_what_it_left(
     run: Run, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def retry(*_: object, unreadable: list[ChunkRef], **__: object) -> int:
+        unreadable.append(ChunkRef("default", "a", 7))
+        return 0
+
     deployment.job("a", "FAILED", 1)
-    monkeypatch.setattr(JobHandle, "retry", AsyncMock(return_value=0))
+    monkeypatch.setattr(JobHandle, "retry", retry)
     done = run("jobs", "retry", "a", "--reason", "why")
     assert "the job ends again in generation 1" in done.output
+    assert ("a/7\n" in done.stderr, done.exit_code) == (True, 5)
 
 
 def test_a_deleted_job_takes_no_more_time_and_a_missing_reason_has_no_colon() -> None:

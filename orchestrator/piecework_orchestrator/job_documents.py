@@ -29,8 +29,8 @@ Document = dict[str, Any]
 #: Maximum bytes of a chunk in a certificate, which names every chunk of its job. A
 #: chunk with a result takes 80 bytes; a chunk without one also has its label.
 CERTIFICATE_BYTES_PER_CHUNK = 1024
-#: The findings beside which a worker without the pipeline is still the reason: no
-#: worker may have it, or a role of one tenant cannot read which workers do.
+#: The findings beside which a worker without the pipeline is still the reason while no
+#: chunk runs: no worker may have it, or a role of one tenant cannot read which do.
 PIPELINE_MISSING = {"workers.none", "workers.pipeline_missing", "fleet.unreadable"}
 JOB_FACTS = (
     "queue",
@@ -114,8 +114,9 @@ async def job_document(rt: Reading, job: Job) -> Document:
         explained = {name: found[name] for name in ("findings", "finish")}
     known = job_facts(job, rt.clock())
     noted = known.get("status_reason", {}).get("code") == "runtime.pipeline.unknown"
-    found_codes = {finding["code"] for finding in explained.get("findings", ())}
-    if noted and not found_codes & PIPELINE_MISSING:
+    chunks = {one["code"]: one["chunks"] for one in explained.get("findings", ())}
+    runs = chunks.get("job.progressing", 0) > 0
+    if noted and (runs or not chunks.keys() & PIPELINE_MISSING):
         del known["status_reason"]  # another worker has the pipeline by now
     return {
         **known,

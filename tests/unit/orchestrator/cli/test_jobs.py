@@ -255,6 +255,10 @@ def test_a_status_reason_is_over_once_a_worker_has_the_pipeline(
     shown = run("jobs", "show", "a").stdout
     assert "runtime.pipeline.unknown: w1 has no toy" in shown
     assert "piecework worker --pipelines MODULE" in shown
+    deployment.chunk("a", 0, "PENDING")
+    assert "w1 has no toy" in run("jobs", "show", "a").stdout
+    deployment.chunk("a", 0, "RUNNING", claim_expires_at="2099-01-01T00:00:00Z")
+    assert "w1 has no toy" not in run("jobs", "show", "a").stdout
 
 
 def test_a_retry_without_a_chunk_promises_no_join_and_names_what_it_left(

@@ -133,18 +133,23 @@ def compute_lines(
 def call_lines(
     usage: CallUsage, prices: Prices, kind: UsageKind = "paid"
 ) -> Iterator[BillLine]:
-    """Yield the calls of each model, priced by reported cost, else by their tokens."""
-    unpriced = usage.models("unpriced") if kind == "paid" else {}
+    """Yield the calls of each model, priced by reported cost, else by their tokens.
+
+    Only of paid calls is recorded which ones were unpriced; others have their share.
+    """
     paid, free = usage.models("paid"), usage.models("free")
-    if kind != "paid":  # which of these calls were free is not known: all, or none
-        free = {model: n for model, n in free.items() if n == paid.get(model)}
+    unpriced = usage.models("unpriced")
     for model, amounts in sorted(usage.models(kind).items()):
         rest, nano_usd = amounts, amounts["nano_usd"]
         if nano_usd or model in free:
-            rest = unpriced.get(model, {"calls": 0})
+            part, whole = unpriced.get(model, {}), paid.get(model, {})
+            rest = {
+                measure: n * part.get(measure, 0) // (whole.get(measure) or 1)
+                for measure, n in amounts.items()
+            }
             calls = max(1, amounts["calls"] - rest["calls"])
             yield BillLine("models", model, calls, "calls", nano_usd / NANO / calls)
-            if not rest["calls"]:
+            if not any(rest.values()):
                 continue
         yield BillLine("models", model, rest["calls"], "calls", None)
         known = prices.model_prices(model)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -102,22 +103,22 @@ def test_calls_are_billed_by_reported_cost_else_by_tokens() -> None:
     }
 
 
-def test_calls_of_a_model_without_a_reported_cost_are_billed_by_their_tokens() -> None:
+@pytest.mark.parametrize("kind", ["paid", "possibly_paid", "replayed", "cached"])
+def test_calls_of_a_model_without_a_reported_cost_are_billed_by_their_tokens(
+    kind: Any,
+) -> None:
     paid = {"large-1": [4, 50, 9, 3_000_000_000]}
-    usage = CallUsage.read({"paid": paid, "unpriced": {"large-1": [1, 10, 4]}})
-    found = [(line.count, line.usd) for line in call_lines(usage, PRICES)]
+    unpriced = {"large-1": [1, 10, 4]}
+    usage = CallUsage.read({"paid": paid, kind: paid, "unpriced": unpriced})
+    found = [(line.count, line.usd) for line in call_lines(usage, PRICES, kind)]
     assert found == [(3, 3.0), (1, None), (10, 5.0), (4, 6.0)]
 
 
-@pytest.mark.parametrize(
-    ("paid", "usd"), [([1, 10], [0.0]), ([2, 20], [None, 5.0]), (None, [None, 5.0])]
-)
-def test_replayed_calls_are_free_only_if_all_paid_ones_were(
-    paid: list[int] | None, usd: list[float | None]
-) -> None:
-    counts = {"free": {"large-1": [1, 10]}, "paid": {"large-1": paid}}
-    usage = CallUsage.read({**counts, "replayed": {"large-1": [1, 10]}})
-    assert usd == [line.usd for line in call_lines(usage, PRICES, "replayed")]
+def test_replayed_calls_are_unpriced_in_the_share_of_the_paid_ones() -> None:
+    one, two = {"large-1": [1, 10]}, {"large-1": [2, 20]}
+    usage = CallUsage.read({"paid": two, "free": one, "unpriced": one, "replayed": one})
+    found = [line.usd for line in call_lines(usage, PRICES, "replayed")]
+    assert [0.0, None, 2.5] == found
 
 
 def test_two_profiles_of_an_account_have_their_own_lines_and_prices() -> None:

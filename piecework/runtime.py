@@ -46,6 +46,7 @@ from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
 from piecework.store.pipelines import PipelinePauses
 from piecework.store.table import Table
+from piecework.store.takeovers import Takeovers
 from piecework.telemetry.emit import emit_throttles
 
 if TYPE_CHECKING:
@@ -103,6 +104,11 @@ class Runtime:
     def pipelines(self) -> PipelinePauses:
         """The pauses of the pipelines."""
         return PipelinePauses(self.table, self.clock)
+
+    @property
+    def takeovers(self) -> Takeovers:
+        """The writes on chunks without a live owner."""
+        return Takeovers(self.table, self.settings, self.clock)
 
     @property
     def backlogs(self) -> Backlogs:

@@ -55,9 +55,9 @@ NOT_CODE: Final = {
 FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
-    "files": 392,
-    "lines": 49_956,
-    "test_lines": 75_088,
+    "files": 394,
+    "lines": 49_961,
+    "test_lines": 75_407,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

@@ -157,10 +157,10 @@ def first_result_s(blocks: Mapping[str, list[str]], folder: Path) -> float:
         now = datetime.now(UTC)
         rest = len(process.stdout.read().splitlines())
     require(process.returncode == 0 and rest == CHUNKS - 1, "`piecework run` failed")
-    return (now - settled_at(log, first["chunk"])).total_seconds()
+    return (now - ended_at(log, first["chunk"])).total_seconds()
 
 
-def settled_at(log: Path, chunk: int) -> datetime:
+def ended_at(log: Path, chunk: int) -> datetime:
     """Return when a worker logged that a chunk has succeeded."""
     for line in log.read_text().splitlines():
         event = json.loads(line) if line.startswith("{") else {}

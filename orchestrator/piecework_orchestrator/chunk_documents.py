@@ -67,7 +67,7 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
         read_work(rt.table, ref),
         dead_letters_of(rt).stopped_keys(job),
     )
-    pause = None if chunk.status.terminal else job.pause
+    pause = None if chunk.status.ended else job.pause
     return {
         **chunk_facts(chunk, rt.clock(), stopped),
         **({} if pause is None else {"job_paused": pause.document()}),
@@ -117,7 +117,7 @@ def stage_documents(chunk: Chunk, work: Work) -> list[Document]:
     names = ("stage", "started_at", "finished_at", "worker", "attempt", "gen", "fence")
     done = [row.document(names) | {"is_result": False} for row in work.stages]
     if is_inline(chunk):
-        values = (chunk.stage, chunk.started_at, chunk.settled_at, chunk.ended_by)
+        values = (chunk.stage, chunk.started_at, chunk.ended_at, chunk.ended_by)
         more = (chunk.attempts, chunk.gen, chunk.fence)
         done.append(dict(zip(names, values + more, strict=True)) | {"is_result": True})
     elif work.result is not None:

@@ -118,7 +118,7 @@ async def compensation_plans(
 
 def may_compensate(chunk: Chunk) -> bool:
     """Return whether a chunk was started and has not ended; a fence proves a claim."""
-    return not chunk.status.terminal and bool(chunk.fence) and not chunk.ref.is_join
+    return not chunk.status.ended and bool(chunk.fence) and not chunk.ref.is_join
 
 
 async def plan_chunk(

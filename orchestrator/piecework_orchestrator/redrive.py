@@ -30,7 +30,7 @@ from piecework.store.checkpoints import read_effects, read_work
 from piecework.store.compensations import FailedCompensation
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN, Closing
-from piecework.store.order import has_settled, skipping
+from piecework.store.order import allows_next, skipping
 from piecework.store.reopen import Patched
 from piecework_orchestrator.effects import IN_DOUBT
 from piecework_orchestrator.job_documents import dead_letters_of
@@ -65,7 +65,7 @@ async def discard(
             )
             count += await store.discard(letter, closing, skip)
             chunk = await read_chunk(rt.table, letter.ref) if skip else None
-            if chunk is not None and has_settled(chunk):
+            if chunk is not None and allows_next(chunk):
                 await start_next(rt, chunk, await rt.jobs.queue_of(ref))
     finally:  # what was discarded before an error of the store, too
         event = {"actor": closing.actor, "reason": closing.reason, "letters": count}

@@ -111,7 +111,7 @@ async def read_group(
         found = await read_chunks(rt.table, map(job.ref.chunk, numbers))
     else:
         found = [chunk async for chunk in chunks_of_group(rt.table, job.ref, group)]
-    ended = [chunk for chunk in found if chunk.status.terminal]
+    ended = [chunk for chunk in found if chunk.status.ended]
     rows = await stored_results(rt.table, pk, ended)
     code = await stop_code(rt, job, ended)
     return [EndedChunk(chunk, row, chunk.error_code or code) for chunk, row in rows]

@@ -292,7 +292,7 @@ async def remove_from_tallies(rt: Runtime, job: Job, numbers: Sequence[int]) -> 
     """Remove chunks from the tallies, so that their next end is counted."""
     groups: dict[int, set[int]] = defaultdict(set)
     for number in numbers:
-        groups[keys.partition_of(number)].add(number)
+        groups[keys.group_of(number)].add(number)
     mark = ProgressMark(rt, job)
     for group, ended in groups.items():
         await mark.write_if_due()

@@ -78,7 +78,7 @@ async def poll_sample(
     last, changed_at = -1, now()
     while not has_stopped(found := await require_sampled(rt, job)):
         chunks = await sample_chunks(rt, found)
-        ended = sum(chunk.status.terminal for chunk in chunks)
+        ended = sum(chunk.status.ended for chunk in chunks)
         progress("sampled", ended)
         if ended == len(found.sample) and await end_sample(rt, found):
             continue
@@ -125,7 +125,7 @@ async def forecast_job(rt: Runtime, job: Job, prices: Path | None = None) -> Doc
         if_readable(read_fleet(rt.table)),
         if_readable(read_reports(rt.table)),
     )
-    done = [chunk for chunk in chunks if chunk.status.terminal]
+    done = [chunk for chunk in chunks if chunk.status.ended]
     sample = [
         sampled(chunk, (await usage_of(rt.table, chunk))[0], table) for chunk in done
     ]
@@ -235,12 +235,12 @@ def sampled(chunk: Chunk, usage: CallUsage, prices: Prices) -> Sampled:
 def seconds_of_claims(chunk: Chunk) -> float:
     """Return the time for which workers owned a chunk."""
     spans = [(str(entry["from"]), str(entry["to"])) for entry in chunk.history]
-    if chunk.claimed_at and chunk.settled_at:
-        spans.append((chunk.claimed_at, chunk.settled_at))
+    if chunk.claimed_at and chunk.ended_at:
+        spans.append((chunk.claimed_at, chunk.ended_at))
     return math.fsum(moment(end) - moment(start) for start, end in spans)
 
 
 def ran_at_once(done: Sequence[Chunk]) -> int:
     """Return the most chunks of the sample that ran at the same time."""
-    spans = [(c.claimed_at, c.settled_at) for c in done if c.claimed_at]
+    spans = [(c.claimed_at, c.ended_at) for c in done if c.claimed_at]
     return max((sum(a <= at < b for a, b in spans) for at, _ in spans), default=1)

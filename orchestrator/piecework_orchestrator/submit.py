@@ -290,13 +290,13 @@ class Packer:
             return
         content, self._content = bytes(self._content), bytearray()
         pack = keys.sha256(content)[:32]
-        key = keys.pack_key(self.ref.tenant, self.ref.job, pack)
-        await self.rt.objects.put(key, content, "application/jsonl")
+        object_key = keys.pack_key(self.ref.tenant, self.ref.job, pack)
+        await self.rt.objects.put(object_key, content, "application/jsonl")
         offset = 0
-        for label, length, key in self._pending:
+        for label, length, order_key in self._pending:
             place = str(PayloadRef(pack, offset, length))
             sha256 = keys.sha256(content[offset : offset + length])
-            order = self.order.add(self.packed, key)
+            order = self.order.add(self.packed, order_key)
             self.spool.write(Entry(self.packed, label, place, sha256, *order).line())
             offset += length + 1
             self.packed += 1

@@ -41,7 +41,7 @@ async def job_timeline(rt: Reading, job: Job) -> Document:
 def duration_key(chunk: Chunk, now: str) -> str:
     """Return a text that sorts by the seconds from the first claim known to the end."""
     began = chunk.history[0]["from"] if chunk.history else chunk.claimed_at
-    return f"{seconds(began, chunk.settled_at or now):020.3f}"
+    return f"{seconds(began, chunk.ended_at or now):020.3f}"
 
 
 def phases(job: Job, now: str) -> Iterator[Document]:
@@ -87,7 +87,7 @@ def claim_spans(chunk: Chunk, now: str) -> Iterator[Document]:
         history[-1]["from"] if history else ""
     )
     if history:  # a chunk that was never claimed has no wait to draw
-        starts += [chunk.claimed_at if owned else chunk.settled_at or now]
+        starts += [chunk.claimed_at if owned else chunk.ended_at or now]
     for entry, following in zip(history, starts, strict=True):
         facts = {
             "attempt": entry.get("attempt", 0),
@@ -104,9 +104,9 @@ def claim_spans(chunk: Chunk, now: str) -> Iterator[Document]:
             "worker": chunk.claimed_by or chunk.ended_by,
             "end": str(chunk.status).lower(),
             # That of a claim that goes on would be the error of an earlier one.
-            "code": chunk.error_code if chunk.status.terminal else "",
+            "code": chunk.error_code if chunk.status.ended else "",
         }
-        end = chunk.settled_at or now
+        end = chunk.ended_at or now
         yield span(name, "claim", chunk.claimed_at, end, **facts)
 
 

@@ -64,7 +64,7 @@ class ChunkCounts:
     def ended(self) -> int:
         """The number of chunks that have ended."""
         counts = self.by_status.items()
-        return sum(n for status, n in counts if ChunkStatus(status).terminal)
+        return sum(n for status, n in counts if ChunkStatus(status).ended)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ class Admission:
                         attempts.reservation = await budgets.reserve(
                             attempts.call,
                             latest,
-                            waits=not self.gate.is_always_open,
+                            waits=not self.gate.always_open,
                         )
                     if limiter is not None:
                         start = await limiter.start(tokens, latest)

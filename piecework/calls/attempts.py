@@ -190,11 +190,11 @@ class Attempts:
         try:
             held = await self.admission.admit(attempts, is_lookup=lookup is not None)
         except (PermanentError, TransientError) as error:
-            return self._own(attempts, error)
+            return self.own_failure(attempts, error)
         async with held:
             permit = await self.admission.request_permit(dependency, attempts.start)
             if isinstance(permit, PieceworkError):
-                return self._own(attempts, permit)
+                return self.own_failure(attempts, permit)
             health, failure = Health.UNKNOWN, None  # cut off
             started = micros(self.clock())
             if lookup is None:
@@ -261,7 +261,7 @@ class Attempts:
         try:
             return Answered(call.encode(answer))
         except PermanentError as error:
-            return self._own(attempts, error)
+            return self.own_failure(attempts, error)
 
     def _correct(self, attempts: CallAttempts, usage: Usage) -> None:
         """Correct the fleet's schedule and the budgets by what an answer has used.
@@ -310,7 +310,7 @@ class Attempts:
         limit.__cause__ = end.error
         self.counts.unretried[attempts.call.dependency.name] = end.envelope
         attempts.retried += (end.envelope,)
-        return self._own(attempts, limit)
+        return self.own_failure(attempts, limit)
 
     def _fleet_limit(
         self, attempts: CallAttempts, failure: ErrorEnvelope
@@ -326,14 +326,11 @@ class Attempts:
             return budget_exhausted_error(name, failure)
         return None
 
-    def _own(self, attempts: CallAttempts, error: PieceworkError) -> Failed:
+    def own_failure(self, attempts: CallAttempts, error: PieceworkError) -> Failed:
         """Return the end of a call that Piecework itself ended."""
-        end = self.own_failure(attempts.call, error, attempts.made)
-        return replace(end, earlier=attempts.retried)
-
-    def own_failure(self, call: Call, error: PieceworkError, made: int = 0) -> Failed:
-        """Return a failure of Piecework's own as the end of a call."""
-        return Failed(call.classify(error, self.clock(), made, ours=True), error)
+        now, made = self.clock(), attempts.made
+        failure = attempts.call.classify(error, now, made, ours=True)
+        return Failed(failure, error, earlier=attempts.retried)
 
 
 def is_unknown(end: Answered[Any] | Failed) -> bool:

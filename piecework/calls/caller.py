@@ -141,7 +141,7 @@ class Caller:
             operation = operation_ref(scope.tenant, dependency, function, *parts)
         call = Call(key, scope, dependency, bound, digest, operation)
         shared = answered_by_key(call) if dependency.fallback else key
-        if (equal := await self._equal_end(shared)) is not None:
+        if (equal := await self._end_in_flight(shared)) is not None:
             return equal
         result = self._pending[shared] = asyncio.get_running_loop().create_future()
         if not dependency.fallback:
@@ -238,7 +238,7 @@ class Caller:
             raise PermanentError(message, code=TIMED_OUT_CODE)
         return row.value
 
-    async def _equal_end(self, shared: str) -> Answered[str] | Failed | None:
+    async def _end_in_flight(self, shared: str) -> Answered[str] | Failed | None:
         """Return the end of an equal call that is in flight; None without one."""
         while (equal := self._pending.get(shared)) is not None:
             await asyncio.wait([equal])

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from piecework import telemetry
 from piecework.calls.attempts import Attempts
-from piecework.calls.call import Call
+from piecework.calls.call import Call, CallAttempts
 from piecework.dependency import Dependency
 from piecework.domain import keys
 from piecework.domain.identity import function_text, path_of, target_of
@@ -99,7 +99,7 @@ class EqualCalls:
                 return self._answered(call, request, value, own=own)
             case InProgress(seconds):
                 return self._in_progress(call, ref, seconds)
-        return self.attempts.own_failure(call, refusal(verdict, ref))
+        return self.attempts.own_failure(CallAttempts(call, ""), refusal(verdict, ref))
 
     def _in_progress(self, call: Call, ref: OperationRef, seconds: float) -> Failed:
         """Return the end that defers a chunk until an equal call has ended."""
@@ -110,7 +110,7 @@ class EqualCalls:
             retry_after=min(seconds, longest, MAX_DEFERRED_S),
             dependency=call.dependency.name,
         )
-        return self.attempts.own_failure(call, error)
+        return self.attempts.own_failure(CallAttempts(call, ""), error)
 
     async def complete(
         self, call: Call, ref: OperationRef, gen: int, value: str

@@ -19,13 +19,14 @@ class PauseGate:
     """The gate of one claim.
 
     Attributes:
-        on_quiet: Called when nothing of the claim is in flight any more.
+        on_nothing_in_flight: Called when nothing of the claim is in flight any more.
         is_closed: Whether no call may start.
+        always_open: Whether neither a pause nor a spent budget keeps the calls back.
     """
 
-    on_quiet: Callable[[], None] = lambda: None
+    on_nothing_in_flight: Callable[[], None] = lambda: None
     is_closed: bool = False
-    _always_open: bool = False
+    always_open: bool = False
     _requested: int = 0
     _waiting: int = 0
     _at_boundary: bool = False
@@ -33,7 +34,7 @@ class PauseGate:
 
     def close(self) -> None:
         """Let no further call start."""
-        if not self.is_closed and not self._always_open:
+        if not self.is_closed and not self.always_open:
             self.is_closed = True
             self._opened.clear()
             self._check()
@@ -45,13 +46,8 @@ class PauseGate:
 
     def keep_open(self) -> None:
         """Open the gate for good: a chunk that ends in a cancel is not paused."""
-        self._always_open = True
+        self.always_open = True
         self.open()
-
-    @property
-    def is_always_open(self) -> bool:
-        """Whether neither a pause nor a spent budget keeps the calls back."""
-        return self._always_open
 
     @contextmanager
     def request(self) -> Iterator[None]:
@@ -92,7 +88,7 @@ class PauseGate:
             self._at_boundary = False
 
     def _check(self) -> None:
-        """Report that the claim is quiet, if it is."""
+        """Report that nothing is in flight, if that is so."""
         idle = self._at_boundary or self._waiting > 0
         if self.is_closed and idle and self._waiting == self._requested:
-            self.on_quiet()
+            self.on_nothing_in_flight()

@@ -121,12 +121,12 @@ class ChunkRow:
         return self._optional("question")
 
     @property
-    def given_back_at(self) -> str:
+    def lease_released_at(self) -> str:
         """When a worker or the reconciler released its expired lease.
 
         Empty: never, or a later claim has settled.
         """
-        return self._optional("given_back_at")
+        return self._optional("lease_released_at")
 
     @property
     def is_cancel_requested(self) -> bool:
@@ -134,9 +134,9 @@ class ChunkRow:
         return "cancel_requested_at" in self.item
 
     @property
-    def settled_at(self) -> str:
+    def ended_at(self) -> str:
         """When it ended; empty: it has not ended."""
-        return self._optional("settled_at")
+        return self._optional("ended_at")
 
     @property
     def ended_by(self) -> str:

@@ -179,7 +179,7 @@ def explain_refusal(  # noqa: C901, PLR0911 -- one row of the table, one return
     if is_newer(item):
         return SchemaTooNew()
     chunk = Chunk.read(ref, item)
-    if chunk.gen > gen or (chunk.gen == gen and chunk.status.terminal):
+    if chunk.gen > gen or (chunk.gen == gen and chunk.status.ended):
         return AlreadyEnded(chunk)
     if chunk.gen < gen:
         return Busy(RECHECK_S)

@@ -29,7 +29,7 @@ and in the table of dead letters
     T#acme#ALARM                       <alarm>
     QUARANTINE                         <message id>
 
-`partition_of` maps chunks to partitions; the comment above it has the reason.
+`group_of` maps chunks to partitions; the comment above it has the reason.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ def partition_pk(tenant: str, job: str, partition: int) -> str:
 
 def chunk_pk(tenant: str, job: str, chunk: int) -> str:
     """Return the partition of a chunk and its rows."""
-    return partition_pk(tenant, job, partition_of(chunk))
+    return partition_pk(tenant, job, group_of(chunk))
 
 
 def chunk_name(chunk: int) -> str:
@@ -569,7 +569,7 @@ PARTITION_SIZE = 256
 BLOCK_SIZE = 256
 
 
-def partition_of(chunk: int) -> int:
+def group_of(chunk: int) -> int:
     """Return the partition of a chunk; the join is in the first."""
     return max(chunk, 0) // PARTITION_SIZE
 

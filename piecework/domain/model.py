@@ -104,7 +104,7 @@ class ChunkStatus(StrEnum):
     CANCELLED = "CANCELLED"
 
     @property
-    def terminal(self) -> bool:
+    def ended(self) -> bool:
         """Whether only an operator can change the state."""
         return self in {ChunkStatus.SUCCEEDED, ChunkStatus.DEAD, ChunkStatus.CANCELLED}
 
@@ -199,7 +199,7 @@ class Chunk(ChunkRow):
     def to_reopen(self) -> Chunk:
         """Return it with only the attributes that a reopening reads, to save memory."""
         read = {"stage", "resume_at", "blocked_by", "error_code", "history", "attempts"}
-        read |= {"claimed_at", "settled_at", "ended_by", "gen"}
+        read |= {"claimed_at", "ended_at", "ended_by", "gen"}
         names = read & self.item.keys()
         return replace(self, item={name: self.item[name] for name in names})
 

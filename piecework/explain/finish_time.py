@@ -56,8 +56,8 @@ class ChunkTimes:
             return
         if chunk.status is ChunkStatus.RUNNING:
             self.claimed.append(moment(chunk.claimed_at))
-        elif chunk.settled_at:
-            self.spans.append((moment(chunk.claimed_at), moment(chunk.settled_at)))
+        elif chunk.ended_at:
+            self.spans.append((moment(chunk.claimed_at), moment(chunk.ended_at)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ def join_open(view: View) -> Iterator[Finding]:
         return
     if job.status.ended and join.status is ChunkStatus.DEAD:
         message = f"The join failed with {join.error_code}."
-        yield view.finding("join.failed", message, 1, since=join.settled_at)
+        yield view.finding("join.failed", message, 1, since=join.ended_at)
     wait = wait_of(join, view.at.now)
     if join_lacks(view, RESERVED_CODE):
         message, unit = "The join waits: the budget is spent.", unit_of(job.budget)
@@ -129,7 +129,7 @@ def join_lacks(view: View, *codes: str) -> bool:
     but no longer than a call may.
     """
     join = view.at.join
-    if join is None or join.status.terminal:
+    if join is None or join.status.ended:
         return False
     longest = iso(view.at.now - view.at.quota_wait_s)
     waits = join.status is not ChunkStatus.RUNNING or join.claimed_at > longest

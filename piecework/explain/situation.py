@@ -68,7 +68,7 @@ class OpenChunks:
     def add(self, chunk: Chunk) -> None:
         """Add a chunk of the job."""
         self.times.add(chunk)
-        if not chunk.status.terminal:
+        if not chunk.status.ended:
             self.chunks.append(chunk)
 
     @property

@@ -36,7 +36,7 @@ class View:
     def chunks(self) -> tuple[Chunk, ...]:
         """The chunks that have not ended, with the join."""
         join = self.at.join
-        open_ = join is not None and not join.status.terminal
+        open_ = join is not None and not join.status.ended
         chunks = tuple(self.at.open.chunks)
         return (*chunks, join) if open_ and join else chunks
 
@@ -150,7 +150,7 @@ class View:
         sent = job.finalizing_at if chunk.ref.is_join else job.dispatched_at
         # `due_at` alone: an answer has ended the wait of the chunk.
         since = chunk.retry_at or chunk.due_at or sent or job.created_at
-        return moment(max(since, chunk.given_back_at, job.resumed_at))
+        return moment(max(since, chunk.lease_released_at, job.resumed_at))
 
     def is_abandoned(self, chunk: Chunk) -> bool:
         """Return whether the owner of a RUNNING chunk missed a renewal or a report.

@@ -107,7 +107,7 @@ def wait_of(chunk: Chunk, now: float, stopped: Collection[str] = ()) -> Wait | N
 
     `stopped`: the order keys that a dead letter stops.
     """
-    if chunk.blocked_by is not None and not chunk.status.terminal:
+    if chunk.blocked_by is not None and not chunk.status.ended:
         is_stopped = chunk.order_key in stopped
         reason = WaitReason.ORDER_STOPPED if is_stopped else WaitReason.ORDER
         return Wait(reason, blocked_on=f"chunk {chunk.blocked_by}")

@@ -93,7 +93,7 @@ class CancelSweep:
 
         A fence never falls: fence 0 means that no worker has ever started the chunk.
         """
-        if chunk.status is ChunkStatus.RUNNING or chunk.status.terminal:
+        if chunk.status is ChunkStatus.RUNNING or chunk.status.ended:
             return False
         return not (self.cancel.compensate and chunk.fence)
 
@@ -104,7 +104,7 @@ class CancelSweep:
 
     async def sweep_once(self, chunk: Chunk) -> bool:
         """Sweep a chunk as it was read; False: it has changed since."""
-        if chunk.status.terminal:
+        if chunk.status.ended:
             return True
         if chunk.status is not ChunkStatus.RUNNING:
             return await self.sweep_waiting(chunk)

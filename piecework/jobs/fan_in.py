@@ -107,7 +107,7 @@ def ends_in_time(job: Job, snapshot: JobSnapshot) -> bool:
     """
     if not job.is_expiring or len(snapshot.rows) < job.chunks:
         return False
-    if job.stopped_code and snapshot.settled_at < job.cancelled_at:
+    if job.stopped_code and snapshot.ended_at < job.cancelled_at:
         return True
     return not any(
         row.status is ChunkStatus.CANCELLED or row.error_code == CANCEL_CODE

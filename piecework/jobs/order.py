@@ -20,7 +20,7 @@ from piecework.domain.model import Chunk, ChunkStatus, Job, JobRef, moment
 from piecework.domain.outcome import STOPPED_CODE, leaves_queue
 from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks, chunks_of_group, read_chunk
-from piecework.store.order import end_stopped, has_settled, unblock
+from piecework.store.order import allows_next, end_stopped, unblock
 
 #: Chunks that one transaction ends; it may check as many.
 CHUNKS_AT_ONCE = 50
@@ -33,7 +33,7 @@ async def unblock_next(rt: Runtime, settled: Chunk) -> Chunk | None:
     ref = settled.ref.of.chunk(settled.followed_by)
     again = rt.clock() + rt.settings.visibility_s
     found = await unblock(rt.table, ref, settled.ref.chunk, again)
-    return None if found is None or found.status.terminal else found
+    return None if found is None or found.status.ended else found
 
 
 async def start_next(rt: Runtime, settled: Chunk, queue: str) -> None:
@@ -71,8 +71,8 @@ class BlockedChunks:
 
     def note(self, chunk: Chunk) -> bool:
         """Record a chunk; return whether it is blocked."""
-        if chunk.status.terminal:
-            if not has_settled(chunk):
+        if chunk.status.ended:
+            if not allows_next(chunk):
                 self.stops.add(chunk.ref.chunk)
             return False
         self.open.add(chunk.ref.chunk)
@@ -85,9 +85,9 @@ class BlockedChunks:
         found = []
         for before in self.blocked.keys() - self.open - self.stops:
             chunk = await read_chunk(rt.table, ref.chunk(before))
-            if chunk is None or not chunk.status.terminal:
+            if chunk is None or not chunk.status.ended:
                 self.open.add(before)  # it was reopened or unblocked meanwhile
-            elif has_settled(chunk):
+            elif allows_next(chunk):
                 following = await unblock_next(rt, chunk)
                 self.open.add(before)
                 found += [following] if following is not None else []
@@ -110,7 +110,7 @@ async def end_stopped_chunks(rt: Runtime, job: Job, groups: Iterable[int]) -> in
         chunks = [
             chunk
             async for chunk in chunks_of_group(rt.table, job.ref, group)
-            if chunk.blocked_by is not None and not chunk.status.terminal
+            if chunk.blocked_by is not None and not chunk.status.ended
         ]
         for first in range(0, len(chunks), CHUNKS_AT_ONCE):
             some = chunks[first : first + CHUNKS_AT_ONCE]

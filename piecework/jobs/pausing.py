@@ -113,7 +113,7 @@ async def open_chunks(rt: Runtime, job: Job) -> AsyncIterator[ChunkRef]:
     backlog = None if job.backlog_start is None else await rt.backlogs.of_job(job)
     left = job.chunks if backlog is None else backlog.next
     async for chunk in all_chunks(rt.table, job.ref, job.chunks, newer):
-        if chunk.status.terminal or chunk.status is ChunkStatus.RUNNING:
+        if chunk.status.ended or chunk.status is ChunkStatus.RUNNING:
             continue
         if chunk.blocked_by is not None or job.waits_for_sample(chunk.ref.chunk):
             continue

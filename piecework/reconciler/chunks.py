@@ -23,10 +23,9 @@ from piecework.jobs.tolerance import (
 from piecework.reconciler.pass_state import PassContext
 from piecework.runtime import Runtime
 from piecework.store.completion import Tallies, chunks_of_group
-from piecework.store.reclaim import Reclaimer
 
 
-def quiet_for(rt: Runtime, job: Job) -> float:
+def seconds_since_progress(rt: Runtime, job: Job) -> float:
     """Return the seconds since the last progress of a submit or reopen."""
     return rt.clock() - moment(job.progress_at)
 
@@ -39,7 +38,7 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
     actions: Counter[str] = Counter()
     # The reopening process dispatches its chunks; `due` covers what it did not send.
     unsent = not (job.sent_at or job.reopened_at)
-    if unsent and quiet_for(rt, job) >= SUBMIT_TIMEOUT_S:
+    if unsent and seconds_since_progress(rt, job) >= SUBMIT_TIMEOUT_S:
         await fan_out(rt, job, context.progress)
         return Counter({"submit finished": 1})
     if job.resume_is_unsent:
@@ -57,7 +56,7 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
     may_rest = job.has_waits and not (job.is_ordered or held)
     groups -= quiet.keys()
     if held:
-        groups &= {keys.partition_of(chunk) for chunk in job.sample}
+        groups &= {keys.group_of(chunk) for chunk in job.sample}
     context.leases.keep_only(job.ref, groups)
     for group in sorted(groups):
         unstarted: list[Chunk] = []
@@ -66,7 +65,7 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
             if held and chunk.ref.chunk not in job.sample:
                 continue
             context.note(chunk)
-            open_chunks += not chunk.status.terminal
+            open_chunks += not chunk.status.ended
             resting.note(chunk)
             if stopped and has_not_started(chunk, job):
                 unstarted.append(chunk)
@@ -106,7 +105,7 @@ class Resting:
 
     def note(self, chunk: Chunk) -> None:
         """Add a chunk that was read."""
-        if chunk.status.terminal:
+        if chunk.status.ended:
             return
         self.open += 1
         rests = chunk.status is ChunkStatus.WAITING and bool(chunk.due_at)
@@ -144,7 +143,7 @@ async def continue_keys(
 
 async def finish_resume(context: PassContext, job: Job) -> Counter[str]:
     """Finish a resume that stopped half-way: send the messages of open chunks."""
-    if quiet_for(context.rt, job) < SUBMIT_TIMEOUT_S:
+    if seconds_since_progress(context.rt, job) < SUBMIT_TIMEOUT_S:
         return Counter()
     await redispatch(context.rt, job.ref, context.progress)
     return Counter({"resume finished": 1})
@@ -173,8 +172,7 @@ async def release_expired(context: PassContext, chunk: Chunk) -> Counter[str]:
     rt, now = context.rt, asyncio.get_running_loop().time()
     if context.leases.unchanged_for(chunk, now) < rt.settings.lease_s:
         return Counter()
-    reclaimer = Reclaimer(rt.table, rt.settings, rt.clock)
-    if not await reclaimer.release_expired(chunk):
+    if not await rt.takeovers.release_expired(chunk):
         return Counter()
     return Counter({"expired lease released": 1})
 
@@ -195,16 +193,15 @@ async def reconcile_chunk(context: PassContext, job: Job, chunk: Chunk) -> Count
     """Dispatch a chunk again if its lease expired or its message is overdue."""
     rt = context.rt
     context.overdue.note(job, chunk, rt.clock())
-    reclaimer = Reclaimer(rt.table, rt.settings, rt.clock)
     if chunk.status is ChunkStatus.RUNNING:
         released = await release_expired(context, chunk)
         if released:
             await context.dispatch(job, chunk.ref, chunk.gen)
         return released
     context.leases.forget_chunk(chunk.ref)
-    if chunk.status.terminal or not due(chunk, job, context):
+    if chunk.status.ended or not due(chunk, job, context):
         return Counter()
-    if not await reclaimer.mark_redispatched(chunk):
+    if not await rt.takeovers.mark_redispatched(chunk):
         return Counter()
     await context.dispatch(job, chunk.ref, chunk.gen)
     return Counter({"redispatched": 1})
@@ -220,7 +217,7 @@ def due(chunk: Chunk, job: Job, context: PassContext) -> bool:
     # A reopened chunk may never have been sent; a join is sent once. Both are sent
     # again soon.
     soon = bool(job.reopened_at) or chunk.ref.is_join
-    return quiet_for(rt, job) >= (
+    return seconds_since_progress(rt, job) >= (
         SUBMIT_TIMEOUT_S if soon else rt.settings.redispatch_s
     )
 

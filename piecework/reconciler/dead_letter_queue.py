@@ -116,7 +116,7 @@ async def send_back(
 async def dispatch_again(rt: Runtime, message: Message | None, chunk: Chunk) -> str:
     """Send the message of a chunk that has not ended."""
     earlier = message is not None and chunk.gen > message.gen
-    if earlier or chunk.status.terminal:
+    if earlier or chunk.status.ended:
         return "dead-letter queue: chunk had ended"
     queue = await rt.jobs.queue_of(chunk.ref.of)
     await rt.work.send([Message.about(chunk.ref, chunk.gen)], to=queue)

@@ -59,8 +59,8 @@ def expiry_of(
     open_ = sum(is_open(letter.item) for letter in letters)
     if open_:
         return Kept(now + KEPT_S, open_)
-    settled_at = max([job.finished_at, *(letter.closed_at for letter in letters)])
-    until = moment(settled_at) + days * DAY_S
+    ended_at = max([job.finished_at, *(letter.closed_at for letter in letters)])
+    until = moment(ended_at) + days * DAY_S
     return Kept(until, 0) if until > now else Expired()
 
 

@@ -26,10 +26,10 @@ from piecework.jobs.deletion import delete_job
 from piecework.jobs.fan_in import finish_cancel, start_join
 from piecework.jobs.fan_out import fan_out
 from piecework.reconciler.chunks import (
-    quiet_for,
     reconcile_chunk,
     reconcile_chunks,
     reconcile_paused,
+    seconds_since_progress,
 )
 from piecework.reconciler.pass_state import Activity, PassContext
 from piecework.runtime import Runtime
@@ -89,7 +89,7 @@ def deadline_passed(job: Job, rt: Runtime) -> bool:
 
 async def finish_submit(context: PassContext, job: Job) -> Counter[str]:
     """Finish a submit that stopped half-way, from its manifest."""
-    if quiet_for(context.rt, job) < SUBMIT_TIMEOUT_S:
+    if seconds_since_progress(context.rt, job) < SUBMIT_TIMEOUT_S:
         return Counter()
     await fan_out(context.rt, job, context.progress)
     return Counter({"submit finished": 1})
@@ -97,7 +97,7 @@ async def finish_submit(context: PassContext, job: Job) -> Counter[str]:
 
 async def finish_reopening(rt: Runtime, job: Job) -> Counter[str]:
     """Finish a retry that stopped half-way, with the chunks that it reopened."""
-    if quiet_for(rt, job) < SUBMIT_TIMEOUT_S:
+    if seconds_since_progress(rt, job) < SUBMIT_TIMEOUT_S:
         return Counter()
     await rt.transitions.reopened(job)
     return Counter({"reopening finished": 1})
@@ -109,7 +109,7 @@ async def finish_deletion(rt: Runtime, job: Job) -> Counter[str]:
     One pass deletes a part, because the other jobs wait meanwhile.
     """
     ours = job.deletion.get("deleted_by") == RETENTION_ACTOR
-    if not ours and quiet_for(rt, job) < SUBMIT_TIMEOUT_S:
+    if not ours and seconds_since_progress(rt, job) < SUBMIT_TIMEOUT_S:
         return Counter()
     done = await delete_job(rt, job, most=DELETED_IN_A_PASS)
     return Counter({"job deleted": int(done), "deletion continued": int(not done)})
@@ -152,7 +152,7 @@ async def finish_cancelling(
         if chunk.has_direction or chunk.compensate_requested:
             actions += await reconcile_chunk(context, job, chunk)
             continue
-        if chunk.status.terminal or chunk.gen > job.gen:
+        if chunk.status.ended or chunk.gen > job.gen:
             continue
         if chunk.status is not ChunkStatus.RUNNING:
             if chunk.is_cancel_requested:
@@ -165,7 +165,7 @@ async def finish_cancelling(
         if context.leases.unchanged_for(chunk, now) >= rt.settings.lease_s:
             done = await cancel_unclaimed(rt.table, chunk, rt.clock())
             actions["expired lease cancelled"] += done
-    if not sweeps and quiet_for(rt, job) < SUBMIT_TIMEOUT_S:
+    if not sweeps and seconds_since_progress(rt, job) < SUBMIT_TIMEOUT_S:
         ended = await finish_cancel(rt, job.ref)
         return actions + Counter({"cancel ended": int(ended)})
     cancelled, asked = await sweep(rt, job)

@@ -40,7 +40,7 @@ class LeaseObserver:
         self._seen = {
             chunk: seen
             for chunk, seen in self._seen.items()
-            if chunk.of != ref or keys.partition_of(chunk.chunk) in groups
+            if chunk.of != ref or keys.group_of(chunk.chunk) in groups
         }
 
     def forget_chunk(self, chunk: ChunkRef) -> None:

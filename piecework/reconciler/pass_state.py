@@ -55,7 +55,7 @@ class Overdue:
 
 def overdue_since(job: Job, chunk: Chunk) -> str:
     """Return since when a chunk is due without a worker; empty: it has ended."""
-    if chunk.status.terminal:
+    if chunk.status.ended:
         return ""
     if chunk.status is ChunkStatus.RUNNING:
         return chunk.claim_expires_at
@@ -137,7 +137,7 @@ class Activity:
 
     def note(self, chunk: Chunk, now: float) -> None:
         """Record a chunk that was read."""
-        self.open += not chunk.status.terminal
+        self.open += not chunk.status.ended
         if chunk.status is ChunkStatus.RUNNING and chunk.claim_expires_at:
             self.runs = self.runs or moment(chunk.claim_expires_at) > now
         elif chunk.status is ChunkStatus.WAITING:

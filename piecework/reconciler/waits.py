@@ -103,7 +103,7 @@ class Waits:
         woken = await index.take_out(job.ref, rows, self.rt.settings.visibility_s)
         by_delay: dict[int, list[Message]] = defaultdict(list)
         for row in woken:
-            context.quiet.wake(job.ref, keys.partition_of(row.chunk))
+            context.quiet.wake(job.ref, keys.group_of(row.chunk))
             if job.status is JobStatus.PAUSED:
                 continue
             ref = job.ref.chunk(row.chunk)

@@ -315,7 +315,7 @@ class Look:
 def cause_of(findings: Sequence[Finding], situation: Situation) -> Finding | None:
     """Return why a quiet job is stuck; None: all its open chunks are meant to wait."""
     join = situation.join
-    open_ = situation.open.number + (join is not None and not join.status.terminal)
+    open_ = situation.open.number + (join is not None and not join.status.ended)
     meant = sum(finding.chunks for finding in findings if finding.kind.intended)
     causes = (
         finding

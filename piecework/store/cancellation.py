@@ -13,8 +13,8 @@ from piecework.domain import keys
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
 from piecework.domain.protocols import CancelRequest
 from piecework.store.claims import WAIT
-from piecework.store.reclaim import AS_READ, NOT_RENEWED_SINCE
 from piecework.store.table import ItemWrite, Table, Written
+from piecework.store.takeovers import AS_READ, NOT_RENEWED_SINCE
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
@@ -51,7 +51,7 @@ async def cancel_all_unclaimed(
 def cancelling(table: Table, chunk: Chunk, now: float) -> ItemWrite:
     """Return the write that cancels a chunk without an owner.
 
-    A lost claim stays on record, as after `Reclaimer.release_expired`: what it paid for
+    A lost claim stays on record, as after `Takeovers.release_expired`: what it paid for
     is only in its journal pages.
     """
     running = chunk.status is ChunkStatus.RUNNING
@@ -65,7 +65,7 @@ def cancelling(table: Table, chunk: Chunk, now: float) -> ItemWrite:
         chunk.ref.pk,
         chunk.ref.sk,
         condition=f"{UNCLAIMED} AND {NOT_RENEWED_SINCE}" if running else UNCLAIMED,
-        update="SET #status = :cancelled, settled_at = :now, cancelled_at_stage = :at"
+        update="SET #status = :cancelled, ended_at = :now, cancelled_at_stage = :at"
         f"{lost} REMOVE claimed_by, claim_expires_at, claim_token, redispatch_at,"
         f" {WAIT}",
         values={

@@ -6,7 +6,7 @@ compares all of `status, gen, fence, claim_token`. So a worker that was paused,
 disconnected or declared dead cannot write. Safety never depends on a clock: clocks only
 decide when a worker may *try* to release an expired lease.
 
-No claim takes a RUNNING chunk: `Reclaimer.release_expired` releases it first.
+No claim takes a RUNNING chunk: `Takeovers.release_expired` releases it first.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class JobSnapshot:
     """The chunks of a job at one time.
 
     Attributes:
-        settled_at: When the last ended chunk ended.
+        ended_at: When the last ended chunk ended.
         calls_after_cancel: Calls that ended after the cancel request.
         calls: Calls of settled claims that a dependency answered and that were paid.
         cached_calls: Calls that a shared response answered.
@@ -43,7 +43,7 @@ class JobSnapshot:
     """
 
     rows: list[Counted] = field(default_factory=list)
-    settled_at: str = ""
+    ended_at: str = ""
     calls_after_cancel: int = 0
     calls: int = 0
     cached_calls: int = 0
@@ -62,7 +62,7 @@ class JobSnapshot:
             compensation_of(chunk),
         )
         self.rows.append(row)
-        self.settled_at = max(self.settled_at, chunk.settled_at)
+        self.ended_at = max(self.ended_at, chunk.ended_at)
         self.calls_after_cancel += chunk.calls_after_cancel
         self.calls += chunk.calls
         self.cached_calls += chunk.cached_calls
@@ -88,7 +88,7 @@ class JobSnapshot:
 
     def quiesced_at(self, cancelled_at: str) -> str:
         """Return when the last chunk ended after a cancel."""
-        return max(cancelled_at, self.settled_at)
+        return max(cancelled_at, self.ended_at)
 
     @property
     def missing(self) -> tuple[MissingChunk, ...]:
@@ -227,7 +227,7 @@ def compensation_of(chunk: Chunk) -> str:
 
 def has_ended(chunk: Chunk) -> bool:
     """Return whether the chunk has ended."""
-    return chunk.status.terminal
+    return chunk.status.ended
 
 
 # ── tallies of ended chunks ───────────────────────────────────────────────────

@@ -17,8 +17,8 @@ from typing import Final
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
 from piecework.domain.outcome import STOPPED_CODE
 from piecework.store.cancellation import cancelled_at_stage
-from piecework.store.reclaim import AS_READ
 from piecework.store.table import ItemWrite, Table, Written
+from piecework.store.takeovers import AS_READ
 
 #: Its key is still at the chunk that the writer has read.
 BLOCKED_BY_IT: Final = "blocked_by = :before"
@@ -30,7 +30,7 @@ STOPS_ITS_KEY: Final = (
 DEAD_AS_READ: Final = "#status = :dead AND gen = :gen"
 
 
-def has_settled(chunk: Chunk) -> bool:
+def allows_next(chunk: Chunk) -> bool:
     """Return whether the next chunk of its order key may run; this never changes back.
 
     A result is never discarded, and a skipped chunk is never reopened.
@@ -115,7 +115,7 @@ def _ending(table: Table, chunk: Chunk, now: float) -> ItemWrite:
         chunk.ref.pk,
         chunk.ref.sk,
         condition=f"{AS_READ} AND {BLOCKED_BY_IT}",
-        update="SET #status = :cancelled, settled_at = :now, cancelled_at_stage = :at,"
+        update="SET #status = :cancelled, ended_at = :now, cancelled_at_stage = :at,"
         " error_code = :code REMOVE redispatch_at, retry_at",
         values={
             "seen": chunk.status,

@@ -95,7 +95,7 @@ async def usage_of(table: Table, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
         for effect in work.effects:
             if effect.paid_fence in unsettled:
                 usage.merge(effect.usage)
-            elif chunk.status.terminal and effect.state in {INTENT, UNKNOWN}:
+            elif chunk.status.ended and effect.state in {INTENT, UNKNOWN}:
                 usage.add("possibly_paid", IN_DOUBT, [1])
     return usage, twice
 

@@ -88,12 +88,12 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> ItemWrite
     """Return the write on the chunk's item."""
     assignments = "SET #status = :pending, gen = :next, attempts = :zero"
     assignments += ", direction = :back" if how.compensation else ", stage = :stage"
-    removed = " ADD replays :one REMOVE settled_at, compensation, resume_at,"
+    removed = " ADD replays :one REMOVE ended_at, compensation, resume_at,"
     removed += "" if how.compensation else " direction,"
     removed += (
         " recoveries, releases, takeovers, deferrals, breaker_deferrals,"
         " breaker_since, budget_deferrals, stage_deferrals, failed_probes, outages,"
-        " redispatches, given_back_at,"
+        " redispatches, lease_released_at,"
         " cancelled_at_stage, cancel_requested_at, compensate_requested,"
         " calls_after_cancel"
     )
@@ -114,12 +114,12 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> ItemWrite
         assignments += (
             ", replay_of = :gen, origin_gen = if_not_exists(origin_gen, :gen)"
         )
-    if chunk.claimed_at and chunk.settled_at > chunk.claimed_at:
+    if chunk.claimed_at and chunk.ended_at > chunk.claimed_at:
         # The next claim replaces the times of the last one.
         assignments += ", history = :history"
         end = str(chunk.status).lower()
         values["history"] = chunk.history_with(
-            chunk.ended_by, chunk.settled_at, end, code=chunk.error_code
+            chunk.ended_by, chunk.ended_at, end, code=chunk.error_code
         )
     if how.patched is not None:
         assignments += (

@@ -290,7 +290,7 @@ class Settlements:
     ) -> ItemWrite:
         return self._update(
             claim,
-            "SET #status = :status, settled_at = :now, ended_by = :worker,"
+            "SET #status = :status, ended_at = :now, ended_by = :worker,"
             f" {assignments}{calls.assigned} {calls.added} {CLEAR_OWNER},"
             f" redispatch_at{remove}",
             {
@@ -342,7 +342,7 @@ class Settlements:
             claim,
             "SET #status = :status, retry_at = :again, redispatch_at = :due,"
             f" history = :history, {assignments}{calls.assigned}"
-            f" {calls.added}{also_added} {CLEAR_OWNER}, redispatches, given_back_at"
+            f" {calls.added}{also_added} {CLEAR_OWNER}, redispatches, lease_released_at"
             f"{removed}",
             {
                 "status": ChunkStatus.WAITING,

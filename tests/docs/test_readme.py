@@ -18,7 +18,7 @@ HEADS = [
     "Your own pipeline",
     "What you get",
     "How it works",
-    "Beside what you know",
+    "Compared with what you know",
     "When not to use it",
     "From your program",
     "On AWS",

@@ -22,8 +22,8 @@ from piecework.store.ladders import Ladders
 from piecework.store.notifications import Notifications
 from piecework.store.occasions import Occasions
 from piecework.store.questions import ChunkQuestions
-from piecework.store.reclaim import Reclaimer
 from piecework.store.settlements import Settlements
+from piecework.store.takeovers import Takeovers
 from piecework.store.waits import WaitIndex
 from tests.docs.pages import ENDS, ROOT, edges, prose
 
@@ -40,7 +40,7 @@ STORES = (
     Notifications,
     Occasions,
     outbox.Outbox,
-    Reclaimer,
+    Takeovers,
     Settlements,
     WaitIndex,
 )

@@ -106,7 +106,7 @@ async def test_a_deadline_that_passes_before_the_join_starts_stops_nothing(
     async with scenario.worker(tallies=Uncounted(scenario.rt.table)):
 
         async def all_have_ended() -> bool:
-            return all(chunk.status.terminal for chunk in await scenario.chunks())
+            return all(chunk.status.ended for chunk in await scenario.chunks())
 
         await scenario.until(all_have_ended)
         assert (await scenario.job()).status is JobStatus.RUNNING

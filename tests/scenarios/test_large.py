@@ -56,7 +56,7 @@ class Uncounted(Tallies):
 
 
 async def settled(scenario: Scenario) -> bool:
-    return all(chunk.status.terminal for chunk in await scenario.chunks())
+    return all(chunk.status.ended for chunk in await scenario.chunks())
 
 
 async def test_one_snapshot_ends_a_job_of_two_groups_in_each_generation(

@@ -145,7 +145,7 @@ async def test_the_fleet_keeps_to_the_cap_of_a_tenant_while_a_worker_is_killed(
     await scenario.until(capped)
     assert JobStatus.SUCCEEDED is (await scenario.ended()).status
     chunks = await scenario.chunks()
-    spans = [(moment(c.item["claimed_at"]), moment(c.settled_at)) for c in chunks]
+    spans = [(moment(c.item["claimed_at"]), moment(c.ended_at)) for c in chunks]
     assert 3 == most_at_once(spans)
     listed = (await piecework("limits", "list", "-o", "json")).document
     assert 3 == {row["dependency"]: row["concurrent"] for row in listed}[cap[-1]]

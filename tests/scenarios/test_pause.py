@@ -169,4 +169,4 @@ async def test_a_job_whose_chunks_ended_in_the_pause_joins_after_the_resume(
 
 async def all_ended(scenario: Scenario) -> bool:
     """Return whether every chunk has ended."""
-    return all(chunk.status.terminal for chunk in await scenario.chunks())
+    return all(chunk.status.ended for chunk in await scenario.chunks())

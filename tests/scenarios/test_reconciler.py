@@ -92,7 +92,7 @@ async def test_a_job_whose_last_worker_died_is_finished(scenario: Scenario) -> N
     async with scenario.worker(tallies=Forgetful(rt.table)):
 
         async def all_ended() -> bool:
-            return all(c.status.terminal for c in await scenario.chunks())
+            return all(c.status.ended for c in await scenario.chunks())
 
         await scenario.until(all_ended)
         assert (await scenario.job()).status is JobStatus.RUNNING

@@ -43,7 +43,7 @@ async def submit_sample(
 
 async def ended_chunks(scenario: Scenario) -> set[int]:
     """Return the chunks that have ended."""
-    return {c.ref.chunk for c in await scenario.chunks() if c.status.terminal}
+    return {c.ref.chunk for c in await scenario.chunks() if c.status.ended}
 
 
 async def paused(scenario: Scenario) -> bool:

@@ -28,8 +28,8 @@ from piecework.store import (
     effects,
     limits,
     questions,
-    reclaim,
     settlements,
+    takeovers,
 )
 from piecework_worker import executor
 from piecework_worker.work_item import MessageAction
@@ -61,7 +61,7 @@ def attempts_are_not_limited(patch: Patch) -> None:
 
 
 def ended_chunks_are_claimed(patch: Patch) -> None:
-    anything = "(#status IN (:pending, :waiting) OR settled_at < :now)"
+    anything = "(#status IN (:pending, :waiting) OR ended_at < :now)"
     without(patch, claims, "CLAIM", claims.OPEN, anything)
 
 
@@ -86,7 +86,7 @@ def nothing_is_sent_again(patch: Patch) -> None:
 
 def living_leases_are_given_back(patch: Patch) -> None:
     patch.setattr(liveness.LeaseObserver, "unchanged_for", lambda *_: 1_000.0)
-    patch.setattr(reclaim, "NOT_RENEWED_SINCE", "renewals >= :renewals")
+    patch.setattr(takeovers, "NOT_RENEWED_SINCE", "renewals >= :renewals")
 
 
 def a_full_tally_is_believed(patch: Patch) -> None:
@@ -132,13 +132,13 @@ def a_late_renewal_cuts_the_lease(patch: Patch) -> None:
 
 
 def a_lost_claim_is_charged(patch: Patch) -> None:
-    release = reclaim.Reclaimer.release_expired
+    release = takeovers.Takeovers.release_expired
 
-    async def strict(self: reclaim.Reclaimer, chunk: Any) -> bool:
+    async def strict(self: takeovers.Takeovers, chunk: Any) -> bool:
         settings = replace(self.settings, max_takeovers=0)
         return await release(replace(self, settings=settings), chunk)
 
-    patch.setattr(reclaim.Reclaimer, "release_expired", strict)
+    patch.setattr(takeovers.Takeovers, "release_expired", strict)
 
 
 def suspects_run_beside_others(patch: Patch) -> None:
@@ -230,7 +230,7 @@ def blocked_chunks_are_claimed(patch: Patch) -> None:
 
 
 def keys_go_on_after_a_dead_letter(patch: Patch) -> None:
-    patch.setattr(order, "has_settled", lambda chunk: chunk.status.terminal)
+    patch.setattr(order, "allows_next", lambda chunk: chunk.status.ended)
 
 
 def two_answers_count(patch: Patch) -> None:

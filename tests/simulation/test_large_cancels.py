@@ -105,7 +105,7 @@ def test_a_cancel_that_was_interrupted_goes_on_where_it_was() -> None:
 
         with pytest.raises(InterruptedError):
             await cancel(here.rt, REF, actor="me", reason="x", progress=interrupt)
-        open_chunks = [c for c in await here.chunks() if not c.status.terminal]
+        open_chunks = [c for c in await here.chunks() if not c.status.ended]
         assert open_chunks
         await cancel(here.rt, REF, actor="me", reason="x")
         assert (await here.ended()).status is JobStatus.CANCELLED

@@ -27,10 +27,10 @@ from piecework.store.dead_letters import DeadLetters
 from piecework.store.effects import EffectLedger
 from piecework.store.job_transitions import JobTransitions
 from piecework.store.jobs import Jobs
-from piecework.store.reclaim import Reclaimer
 from piecework.store.serialization import from_item, to_item
 from piecework.store.settlements import Settlements
 from piecework.store.table import Table
+from piecework.store.takeovers import Takeovers
 from piecework_orchestrator.embedded import deploy
 from tests.store.pipelines import PIPELINE
 from tests.unit.piecework.bucket import Bucket
@@ -83,8 +83,8 @@ class Store:
         return JobTransitions(self.table, self.clock)
 
     @property
-    def reclaimer(self) -> Reclaimer:
-        return Reclaimer(self.table, SETTINGS, self.clock)
+    def takeovers(self) -> Takeovers:
+        return Takeovers(self.table, SETTINGS, self.clock)
 
     @property
     def tallies(self) -> Tallies:

@@ -31,11 +31,11 @@ async def _a_job_being_resumed(store: Store) -> None:
 
 
 async def release_expired(store: Store, seen: Chunk) -> bool:
-    return await store.reclaimer.release_expired(seen)
+    return await store.takeovers.release_expired(seen)
 
 
 async def mark_redispatched(store: Store, seen: Chunk) -> bool:
-    return await store.reclaimer.mark_redispatched(seen)
+    return await store.takeovers.mark_redispatched(seen)
 
 
 async def cancel_chunk(store: Store, seen: Chunk) -> bool:
@@ -224,7 +224,7 @@ async def test_a_chunk_whose_lease_expired_is_soon_sent_again(store: Store) -> N
     await release_expired(store, await store.put_chunk(**RUNNING))
     item = await store.item()
     assert iso(NOW + SETTINGS.lease_s / 3) == item["redispatch_at"]
-    assert iso(NOW) == item["given_back_at"]
+    assert iso(NOW) == item["lease_released_at"]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ async def test_a_chunk_whose_lease_expired_is_soon_sent_again(store: Store) -> N
 async def test_the_resends_of_what_was_given_back_begin_with_a_third_of_a_lease(
     store: Store, waited: float, wait: float
 ) -> None:
-    given_back = {"given_back_at": iso(NOW - waited), "redispatches": 5}
+    given_back = {"lease_released_at": iso(NOW - waited), "redispatches": 5}
     await mark_redispatched(
         store, await store.put_chunk(status="WAITING", **given_back)
     )
@@ -270,6 +270,6 @@ async def test_a_reopened_chunk_starts_at_its_first_incomplete_stage(
     item = await store.item()
     assert (item["gen"], item["attempts"], item["fence"]) == (5, 0, 4)
     assert (item["stage"], item["replays"]) == ("second", 1)
-    gone = {"resume_at", "recoveries", "cancel_requested_at", "settled_at"}
+    gone = {"resume_at", "recoveries", "cancel_requested_at", "ended_at"}
     gone |= {"compensate_requested", "calls_after_cancel"}
     assert not gone & set(item)

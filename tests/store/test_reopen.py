@@ -68,7 +68,7 @@ async def test_a_new_generation_has_all_attempts_and_waits_first(
 async def test_a_new_generation_remembers_the_claim_that_ended_the_last_one(
     store: Store,
 ) -> None:
-    times = {"claimed_at": iso(NOW - 9), "settled_at": iso(NOW - 2)}
+    times = {"claimed_at": iso(NOW - 9), "ended_at": iso(NOW - 2)}
     facts = {"attempts": 2, "ended_by": "w1", "error_code": "llm.content.filtered"}
     chunk = await store.put_chunk(status="DEAD", fence=2, **times, **facts)
     assert await reopen_chunk(store.table, chunk.to_reopen(), 5) is True
@@ -78,7 +78,7 @@ async def test_a_new_generation_remembers_the_claim_that_ended_the_last_one(
         "attempt": 2,
         "worker": "w1",
         "from": times["claimed_at"],
-        "to": times["settled_at"],
+        "to": times["ended_at"],
         "end": "dead",
         "code": "llm.content.filtered",
     }

@@ -158,7 +158,7 @@ async def test_a_missing_effect_refuses_its_compensation(store: Store) -> None:
 
 
 LEFT: dict[Write, dict[str, Any]] = {
-    succeed: {"status": "SUCCEEDED", "result_sha256": "ab", "settled_at": iso(NOW)},
+    succeed: {"status": "SUCCEEDED", "result_sha256": "ab", "ended_at": iso(NOW)},
     schedule_retry: {
         "status": "WAITING",
         "retry_at": iso(NOW + 30),
@@ -192,9 +192,9 @@ LEFT: dict[Write, dict[str, Any]] = {
         "error_code": "llm.content.filtered",
         "compensation": "COMPENSATED",
         "resume_at": "first",
-        "settled_at": iso(NOW),
+        "ended_at": iso(NOW),
     },
-    cancel: {"status": "CANCELLED", "settled_at": iso(NOW)},
+    cancel: {"status": "CANCELLED", "ended_at": iso(NOW)},
 }
 
 
@@ -202,7 +202,7 @@ LEFT: dict[Write, dict[str, Any]] = {
 async def test_an_end_says_what_became_of_the_chunk_and_lets_it_go(
     store: Store, write: Write
 ) -> None:
-    before = {"redispatches": 3, "given_back_at": iso(NOW)}
+    before = {"redispatches": 3, "lease_released_at": iso(NOW)}
     claim = await store.running(redispatch_at=iso(NOW), **before)
     assert await write(store, claim) is True
     item = await store.item()

@@ -59,10 +59,10 @@ async def explain_large(chunks: int) -> Large:
     began = now - len(ended) * keys.PARTITION_SIZE / RATE
 
     def row(number: int) -> dict[str, Any]:
-        if keys.partition_of(number) not in ended:
+        if keys.group_of(number) not in ended:
             return waiting
         end = began + number / RATE
-        times = {"claimed_at": iso(end - TOOK_S), "settled_at": iso(end)}
+        times = {"claimed_at": iso(end - TOOK_S), "ended_at": iso(end)}
         return {"status": ChunkStatus.SUCCEEDED, **times}
 
     rows = [(number, row(number)) for number in range(chunks)]

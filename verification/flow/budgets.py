@@ -22,7 +22,7 @@ from piecework.domain.job_row import Pause
 from piecework.domain.model import JobRef
 from piecework.resilience.budget import Budget, BudgetKey, Reply
 from piecework.resilience.retry import RetryTime
-from piecework_worker.services import CallLimiter
+from piecework_worker.call_limiter import CallLimiter
 from tests.unit.virtual import run_virtually
 from verification.flow.fleet import SCOPE, WRITE_S, Silent
 

@@ -21,7 +21,7 @@ from piecework.calls.call import Call, CallScope
 from piecework.calls.fleet_limits import FleetLimits
 from piecework.resilience.limits import Quota, Reply
 from piecework.resilience.retry import Answered, RetryTime
-from piecework_worker.services import CallLimiter
+from piecework_worker.call_limiter import CallLimiter
 from verification.flow.provider import Provider
 
 SCOPE = CallScope("tenant", "job", 0, "stage", "flow")

@@ -116,11 +116,11 @@ def run_poison(
             job = await sim.ended()
         chunks = await sim.chunks()
         dead = {
-            chunk.ref.chunk: moment(chunk.settled_at) - began
+            chunk.ref.chunk: moment(chunk.ended_at) - began
             for chunk in chunks
             if chunk.status is ChunkStatus.DEAD
         }
-        other_s = max(moment(c.settled_at) for c in await chunks_of(sim, OTHER)) - later
+        other_s = max(moment(c.ended_at) for c in await chunks_of(sim, OTHER)) - later
         letters = await sim.letters()
         return PoisonRun((job.status, other), dead, letters, chunks, other_s)
 

@@ -64,7 +64,7 @@ class Figures:
         return {
             "innocent_dead": len(dead - GUILTY.keys()),
             "guilty_dead": len(dead & GUILTY.keys()),
-            "lost": CHUNKS - sum(chunk.status.terminal for chunk in self.chunks),
+            "lost": CHUNKS - sum(chunk.status.ended for chunk in self.chunks),
             "harmed": sum(self.harmed(chunk) for chunk in innocent),
         }
 

@@ -12,7 +12,7 @@ PATHS = [
     "piecework/domain/claim.py",
     "piecework/store/claims.py",
     "piecework/store/settlements.py",
-    "piecework/store/reclaim.py",
+    "piecework/store/takeovers.py",
     "piecework/store/cancellation.py",
     "piecework/calls/in_flight.py",
     "piecework/aws/queue.py",

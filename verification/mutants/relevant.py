@@ -12,7 +12,7 @@ SIMULATED = ["test_requests.py", "test_small_slips.py", "test_times.py"]
 #: The scenarios to run first, by a word of the mutant's path.
 FIRST = {
     "reconcile": ["reconciler", "crashes", "cancel"],
-    "reclaim": ["reconciler", "crashes"],
+    "takeovers": ["reconciler", "crashes"],
     "cancel": ["cancel"],
     "executor": ["claims", "crashes", "cancel"],
     "refusals": ["claims", "crashes", "cancel"],

@@ -110,7 +110,7 @@ class PieceworkDesign:
     def has_result(self, chunk: int) -> bool:
         if "value" in self.chunks[chunk]:
             return True
-        partition = keys.partition_pk(TENANT, JOB, keys.partition_of(chunk))
+        partition = keys.partition_pk(TENANT, JOB, keys.group_of(chunk))
         table = SETTINGS.checkpoints_table
         return get(self.world, table, partition, keys.result_sk(chunk)) is not None
 

@@ -68,7 +68,7 @@ class Story:
     def settle(self, label: str, chunk: int, status: str, **facts: Any) -> None:
         """End a claim, say so, and delete the message."""
         sk = keys.chunk_sk(chunk)
-        facts = {"status": status, "settled_at": iso(self.at), **facts}
+        facts = {"status": status, "ended_at": iso(self.at), **facts}
         self.write(label, sk, "claimed_by", "claim_expires_at", **facts)
         item = self.items[sk]
         place = {"job": JOB, "chunk": chunk, "fence": item["fence"]}
@@ -116,7 +116,7 @@ def clean() -> dict[str, Record]:
     finish(story, "first", "PARTIAL", {"SUCCEEDED": 1, "DEAD": 1})
     story.write("reopened", "META", status="REOPENING", gen=2)
     again = {"status": "PENDING", "gen": 2, "attempts": 0}
-    gone = ["settled_at", "direction", "compensation", "error_code"]
+    gone = ["ended_at", "direction", "compensation", "error_code"]
     story.write("reopened chunk", keys.chunk_sk(1), *gone, **again)
     story.write("resumed", "META", status="RUNNING")
     story.claim("fourth claim", 1, "t4")

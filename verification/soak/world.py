@@ -12,7 +12,7 @@ from piecework.domain.model import ChunkStatus, JobStatus
 from verification.soak.record import Ack, Change, Effect, Item, Limits, LogEvent
 
 NOTHING: Item = {}
-CHUNK_ENDED = {status.value for status in ChunkStatus if status.terminal}
+CHUNK_ENDED = {status.value for status in ChunkStatus if status.ended}
 JOB_ENDED = {status.value for status in JobStatus if status.ended}
 
 

@@ -119,9 +119,9 @@ class AckBatcher:
         """Send the requests; SQS delivers the message of a failed one again."""
         groups: dict[tuple[JobRef, int, int], list[Ack]] = defaultdict(list)
         for ack in acks:
-            groups[ack.ref.of, keys.partition_of(ack.ref.chunk), ack.chunks].append(ack)
+            groups[ack.ref.of, keys.group_of(ack.ref.chunk), ack.chunks].append(ack)
         requests = [
-            self._count_and_delete(*group, acks) for group, acks in groups.items()
+            self._count_and_delete(*group, found) for group, found in groups.items()
         ]
         if needless:
             requests.append(self.rt.work.delete(needless))

@@ -53,7 +53,7 @@ class CancelledGroups:
 
         A claimed chunk of a `paused` job needs no other worker.
         """
-        key = ref.of, gen, keys.partition_of(ref.chunk), paused
+        key = ref.of, gen, keys.group_of(ref.chunk), paused
         now = asyncio.get_running_loop().time()
         found = self._groups.get(key)
         if found is None or now - found[0] >= GROUP_TTL_S or has_failed(found[1]):
@@ -79,7 +79,7 @@ async def needing_workers(
         chunk.ref.chunk
         async for chunk in chunks_of_group(rt.table, ref, group, newer)
         if (chunk.status is ChunkStatus.RUNNING and not paused)
-        or (chunk.has_direction and not chunk.status.terminal)
+        or (chunk.has_direction and not chunk.status.ended)
         or chunk.gen > gen
     ]
     return frozenset([*needing, *(chunk.chunk for chunk in newer)])

@@ -50,7 +50,7 @@ class Draws:
     _checked_at: float = -inf
 
     @property
-    def wait(self) -> bool:
+    def has_chunks(self) -> bool:
         """Whether a known backlog has chunks left, or a next chunk waits."""
         return bool(self._startable())
 
@@ -170,7 +170,7 @@ class Draws:
     async def _job(self, backlog: Backlog) -> Job | None:
         """Return the job of a backlog; None: this worker can do nothing for it now."""
         try:
-            job = await self.services.job(backlog.ref)
+            job = await self.services.jobs.recent(backlog.ref)
         except (SchemaTooNewError, PermanentError, *MALFORMED_ERRORS):
             return None
         if job is None or job.gen != backlog.gen or job.status is not JobStatus.RUNNING:

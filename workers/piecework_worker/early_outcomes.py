@@ -7,8 +7,6 @@ the worker settles all outcomes in one place.
 
 from __future__ import annotations
 
-from piecework import telemetry
-from piecework.aws.queue import Receipt
 from piecework.domain.model import moment
 from piecework.domain.outcome import (
     MAX_BUDGET_DEFERRALS,
@@ -42,7 +40,6 @@ from piecework.saga.stage import describe_failure
 from piecework.settings import Settings
 from piecework_worker.assembly import ChunkRun
 from piecework_worker.lease import InterruptReason
-from piecework_worker.services import WorkerServices
 
 
 def outcome_of_load_failure(
@@ -220,23 +217,6 @@ def count_calls_after_cancel(chunk_run: ChunkRun) -> int | None:
 
 #: Longest delay in seconds.
 MAX_DELAY_S = 900.0
-
-
-async def defer_to_newer_worker(
-    about: str, received: int, receipt: Receipt | None, services: WorkerServices
-) -> None:
-    """Hide the message of a work item that only a newer worker understands."""
-    most = retry_delay(received, services.rt.settings)
-    seconds = round(most * services.rt.rng.uniform(0.5, 1), 3)
-    telemetry.emit(
-        services.log,
-        "message.deferred_newer_schema",
-        about=about,
-        received=received,
-        delay_s=seconds,
-    )
-    if receipt is not None:
-        await services.rt.work.hide([receipt], seconds)
 
 
 def retry_delay(times: int, settings: Settings) -> float:

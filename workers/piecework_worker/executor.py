@@ -44,7 +44,6 @@ from piecework.store.cancellation import (
     FORWARD,
     set_direction,
 )
-from piecework.store.reclaim import Reclaimer
 from piecework_worker.assembly import ChunkRun, build_run
 from piecework_worker.cancelled_jobs import reason_not_to_claim
 from piecework_worker.early_outcomes import (
@@ -82,7 +81,7 @@ async def execute(
     if job.status is JobStatus.PAUSED:
         # The worker's copy may be older than the resume that sent this message. Only a
         # later resume would send the next one.
-        job = await services.fresh_job(work_item.ref.of) or job
+        job = await services.jobs.fresh(work_item.ref.of) or job
     if reason := await reason_not_to_claim(
         work_item.ref, work_item.gen, job, services.rt, services.cancelled_groups
     ):
@@ -155,7 +154,7 @@ async def claim_chunk(
 async def release_expired(chunk: Chunk, services: WorkerServices) -> None:
     """Release an expired lease, unless another process was faster."""
     rt = services.rt
-    if await Reclaimer(rt.table, rt.settings, rt.clock).release_expired(chunk):
+    if await rt.takeovers.release_expired(chunk):
         log = services.log.bind(job=chunk.ref.job, chunk=chunk.ref.chunk)
         telemetry.emit(
             log,

@@ -178,7 +178,9 @@ class Lease:
     def attach(self, gate: PauseGate) -> None:
         """Interrupt the work when its closed gate leaves nothing in flight."""
         self.gate = gate
-        gate.on_quiet = functools.partial(self.interrupt, InterruptReason.PAUSED)
+        gate.on_nothing_in_flight = functools.partial(
+            self.interrupt, InterruptReason.PAUSED
+        )
 
     def set_paused(self, *, paused: bool) -> None:
         """Close or open the gate of the work, as its job is paused or not."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from piecework import telemetry
 from piecework.aws.queue import BATCH, Delivery
@@ -69,7 +70,7 @@ class Receiver:
             while not self.stop.is_set():
                 self._forget({task for task in self._tasks if task.done()})
                 self.services.next_chunks.wake.clear()
-                if self._next_poll() is None and not self.draws.wait:
+                if self._next_poll() is None and not self.draws.has_chunks:
                     await self._wait_for_one()
                     continue
                 await self._leave_to_others()
@@ -121,21 +122,19 @@ class Receiver:
 
     async def _wait_for_one(self) -> None:
         """Wait until one receive has ended, or a chunk without a message may start."""
-        woken = asyncio.create_task(self._wait_for_wake())
+        wake = self.services.next_chunks.wake
+        woken: asyncio.Task[Any] = asyncio.create_task(wake.wait())
         try:
             await self._wait_for(woken, *self._tasks)
         finally:
             woken.cancel()
 
-    async def _wait_for_wake(self) -> None:
-        await self.services.next_chunks.wake.wait()
-
-    async def _wait_for(self, *tasks: asyncio.Task[None]) -> None:
+    async def _wait_for(self, *tasks: asyncio.Task[Any]) -> None:
         """Wait until one task has ended, and raise the error of a failed receive."""
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         self._forget(done)
 
-    def _forget(self, done: set[asyncio.Task[None]]) -> None:
+    def _forget(self, done: set[asyncio.Task[Any]]) -> None:
         """Forget receives that have ended, and raise the error of a failed one."""
         self._tasks -= done
         for task in done:
@@ -143,7 +142,7 @@ class Receiver:
 
     def _start_receive(self, poll: Poll, free: int) -> None:
         """Start a receive and reserve its slots."""
-        longest_s = 0 if self.draws.wait else receive_wait_s(self.services.rt)
+        longest_s = 0 if self.draws.has_chunks else receive_wait_s(self.services.rt)
         wait_s = self.polls.wait_s(longest_s, self._max_active) if longest_s else 0
         most = self.polls.begin(poll, free, wait_s)
         self.reserved_slots += most

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from piecework import telemetry
+from piecework.aws.queue import Delivery
 from piecework.domain.claim import (
     AlreadyEnded,
     AttemptsExhausted,
@@ -21,8 +22,8 @@ from piecework.domain.model import Chunk, Job
 from piecework.domain.outcome import leaves_queue
 from piecework.jobs.order import start_next
 from piecework.store.cancellation import cancel_unclaimed
-from piecework.store.order import has_settled
-from piecework_worker.early_outcomes import defer_to_newer_worker
+from piecework.store.order import allows_next
+from piecework_worker.early_outcomes import retry_delay
 from piecework_worker.services import WorkerServices
 from piecework_worker.tenant_caps import delay_of
 from piecework_worker.work_item import (
@@ -71,31 +72,29 @@ async def handle_refusal(  # noqa: C901, PLR0911 -- one return for each refusal
         case AlreadyEnded(chunk):
             return await on_ended(chunk, work_item, job, services)
         case Busy(seconds):
-            return await back_off(work_item, seconds, "busy", services)
+            return await hide_until(work_item, seconds, "busy", services)
         case NotDue(seconds) if leaves_queue(seconds):
             log_refusal(work_item, "not due", services, delay_s=round(seconds, 3))
             return MessageAction.DELETE
         case NotDue(seconds):
-            return await back_off(work_item, seconds, "not due", services)
+            return await hide_until(work_item, seconds, "not due", services)
         case Blocked():
             log_refusal(work_item, "blocked", services)
             return MessageAction.DELETE
         case CancelPending(chunk):
             return await end_cancelled_chunk(chunk, work_item, services)
         case NotFound():
-            now = await services.fresh_job(work_item.ref.of)
+            now = await services.jobs.fresh(work_item.ref.of)
             gone = now is not None and now.status.gone
             log_refusal(work_item, "job deleted" if gone else "not found", services)
             return MessageAction.DELETE if gone else MessageAction.QUARANTINE
         case SchemaTooNew():
-            await defer_to_newer_worker(
-                "chunk", work_item.received, work_item.receipt, services
-            )
+            await defer_to_newer_worker("chunk", work_item, services)
             return MessageAction.KEEP
         case AttemptsExhausted():
-            return await back_off(work_item, LEFT_S, "attempts spent", services)
+            return await hide_until(work_item, LEFT_S, "attempts spent", services)
         case LeaseExpired():
-            return await back_off(work_item, LEFT_S, "lease expired", services)
+            return await hide_until(work_item, LEFT_S, "lease expired", services)
 
 
 async def on_ended(
@@ -104,9 +103,26 @@ async def on_ended(
     """Count an ended chunk; its worker may have died before it started the next one."""
     current = chunk.gen == work_item.gen
     log_refusal(work_item, "ended" if current else "superseded", services)
-    if has_settled(chunk):
+    if allows_next(chunk):
         await start_next(services.rt, chunk, job.queue)
     return MessageAction.ACK_ENDED if current else MessageAction.DELETE
+
+
+async def defer_to_newer_worker(
+    about: str, message: WorkItem | Delivery, services: WorkerServices
+) -> None:
+    """Hide a message that only a newer worker understands, for itself or a record."""
+    most = retry_delay(message.received, services.rt.settings)
+    seconds = round(most * services.rt.rng.uniform(0.5, 1), 3)
+    telemetry.emit(
+        services.log,
+        "message.deferred_newer_schema",
+        about=about,
+        received=message.received,
+        delay_s=seconds,
+    )
+    if message.receipt is not None:
+        await services.rt.work.hide([message.receipt], seconds)
 
 
 async def end_cancelled_chunk(
@@ -117,7 +133,7 @@ async def end_cancelled_chunk(
     if not chunk.compensate_requested and await cancel_unclaimed(table, chunk, now):
         log_refusal(work_item, "cancelled", services)
         return MessageAction.ACK_CANCELLED
-    return await back_off(work_item, 0.0, "cancelled", services)
+    return await hide_until(work_item, 0.0, "cancelled", services)
 
 
 async def leave_until_slot(
@@ -129,7 +145,7 @@ async def leave_until_slot(
     return await keep_for_next_attempt(work_item, delay, job, services, paused=False)
 
 
-async def back_off(
+async def hide_until(
     work_item: WorkItem, seconds: float, reason: str, services: WorkerServices
 ) -> MessageAction:
     """Hide the message until a new claim may succeed.

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 import structlog
@@ -40,10 +39,12 @@ from piecework.store.settlements import Settlements
 from piecework.telemetry.emf import Gauge
 from piecework.telemetry.metrics import BY_FIELD
 from piecework.telemetry.traces import Traces, open_traces
+from piecework_worker.call_limiter import CallLimiter
 from piecework_worker.cancel_poller import apply_status
 from piecework_worker.cancelled_jobs import CancelledGroups
 from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.isolation.pool import Isolation
+from piecework_worker.job_cache import JOB_CACHE_SIZE, JobCache
 from piecework_worker.lease import LeaseRenewer
 from piecework_worker.loop_watchdog import BlockedLoop
 from piecework_worker.next_chunks import NextChunks
@@ -72,57 +73,6 @@ def is_open(state: BreakerState, since: float) -> bool:
     """Return whether the breaker rejects calls, or had a failed probe since `since`."""
     tried_until = max(state.open_until, state.probe_until)
     return state.phase is not BreakerPhase.CLOSED and tried_until > since
-
-
-class CallLimiter:
-    """Limits how many callers are inside `async with` at once, in order of arrival.
-
-    A slot passes directly to the next waiter. asyncio's semaphore scans, at each
-    release, all waiters that it woke and that have not run yet. Where calls end
-    together, that is half of them. With 64 waiters a call takes 1.1 to 1.2 times the
-    CPU. With 256 that end together it takes 1.9 times the CPU.
-    """
-
-    def __init__(self, slots: int) -> None:
-        self._free = slots
-        self._slots = slots
-        self._waiters: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def in_use(self) -> int:
-        """Slots in use."""
-        return self._slots - self._free
-
-    async def __aenter__(self) -> None:
-        """Take a free slot, or wait for the next one."""
-        if self._free:
-            self._free -= 1
-            return
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if not waiter.cancelled():
-                self._release()  # this worker already had it
-            raise
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Pass the slot to the next waiter."""
-        self._release()
-
-    def _release(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-        self._free += 1
 
 
 # ── stage durations ───────────────────────────────────────────────────────────
@@ -165,9 +115,6 @@ class StageDurations:
         return ends_at <= max(now, until)
 
 
-JOB_CACHE_SIZE = 1_000
-
-
 @dataclass(slots=True)
 class WorkerServices:
     """The services of one worker."""
@@ -205,9 +152,6 @@ class WorkerServices:
     stage_durations: StageDurations = field(default_factory=StageDurations)
     #: Set when a message arrives: wakes an idle reconciler beside the worker.
     message_received: asyncio.Event = field(default_factory=asyncio.Event)
-    _jobs: dict[JobRef, tuple[float, Job]] = field(default_factory=dict)
-    _reading: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
-    _fresh: dict[JobRef, asyncio.Task[Job | None]] = field(default_factory=dict)
     cancelled_groups: CancelledGroups = field(default_factory=CancelledGroups)
     #: The next chunks of order keys, which this worker starts itself.
     next_chunks: NextChunks = field(default_factory=NextChunks)
@@ -215,10 +159,12 @@ class WorkerServices:
     unknown_in_a_row: int = 0
     _noted_unknown: set[JobRef] = field(default_factory=set)
     _noted_blocked: dict[tuple[JobRef, str], float] = field(default_factory=dict)
+    jobs: JobCache = field(init=False)
     caps: TenantCaps = field(init=False)
 
     def __post_init__(self) -> None:
         """Let a free slot of a tenant wake the receiver."""
+        self.jobs = JobCache(self.rt)
         self.caps = TenantCaps(self.limits, self.next_chunks.wake.set)
 
     def tracing(
@@ -241,61 +187,17 @@ class WorkerServices:
     ) -> None:
         """Pause a job whose budget is spent, and keep back its calls here at once."""
         with suppress(StoreError):
-            job = await self.fresh_job(ref)
+            job = await self.jobs.fresh(ref)
             if job is not None and job.status is JobStatus.RUNNING:
                 also = [self.rt.budgets.unchanged(key, seen)]
                 if await self.rt.transitions.pause(job, pause, also):
                     telemetry.emit(
                         self.log, "budget.spent", job=ref.job, message=pause.message
                     )
-                job = await self.fresh_job(ref)
+                job = await self.jobs.fresh(ref)
             if job is not None:
                 leases = self.lease_renewer.leases.values()
                 apply_status(job, [each for each in leases if each.claim.ref.of == ref])
-
-    async def job(self, ref: JobRef) -> Job | None:
-        """Return a job as it was at most `cancel_poll_s` ago; callers share one read.
-
-        A worker claims no chunk of a job that has been cancelled for longer than that.
-        """
-        now = asyncio.get_running_loop().time()
-        cached = self._jobs.get(ref)
-        if cached is not None and now - cached[0] < self.rt.settings.cancel_poll_s:
-            return cached[1]
-        read = self._reading.get(ref)
-        if read is None:
-            read = self._reading[ref] = asyncio.create_task(self._read(ref, now))
-            read.add_done_callback(lambda done: self._on_job_read(ref, done))
-        return await asyncio.shield(read)
-
-    async def _read(self, ref: JobRef, now: float) -> Job | None:
-        job = await self.rt.jobs.read(ref)
-        if job is not None:
-            self.remember_job(ref, job, now)
-        return job
-
-    async def fresh_job(self, ref: JobRef) -> Job | None:
-        """Return a job as it is after this call; callers of one round share a read."""
-        read = self._fresh.get(ref)
-        if read is None:
-            read = self._fresh[ref] = asyncio.create_task(self._read_fresh(ref))
-        return await asyncio.shield(read)
-
-    async def _read_fresh(self, ref: JobRef) -> Job | None:
-        await asyncio.sleep(0)
-        del self._fresh[ref]  # a later caller starts another read
-        return await self._read(ref, asyncio.get_running_loop().time())
-
-    def remember_job(self, ref: JobRef, job: Job, read_at: float) -> None:
-        """Cache a job that was read at this loop time."""
-        if len(self._jobs) >= JOB_CACHE_SIZE:
-            self._jobs.clear()
-        self._jobs[ref] = (read_at, job)
-
-    def _on_job_read(self, ref: JobRef, read: asyncio.Task[Job | None]) -> None:
-        del self._reading[ref]
-        if not read.cancelled():
-            read.exception()  # raised where it is waited for; that may be nowhere
 
     async def note_unknown_pipeline(self, job: Job) -> None:
         """Note on the job, once, that this worker does not have its pipeline."""

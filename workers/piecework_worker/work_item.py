@@ -67,7 +67,7 @@ async def keep_for_next_attempt(
 
 async def is_paused(ref: JobRef, services: WorkerServices) -> bool:
     """Return whether a job is paused now: a later resume sends its messages."""
-    job = await services.fresh_job(ref)
+    job = await services.jobs.fresh(ref)
     return job is not None and job.status is JobStatus.PAUSED
 
 

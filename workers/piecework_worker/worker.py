@@ -20,13 +20,12 @@ from piecework.jobs.fan_in import end_cancelled, start_join
 from piecework_worker.acks import Ack, AckBatcher
 from piecework_worker.cancel_poller import CancelPoller
 from piecework_worker.draws import Draws
-from piecework_worker.early_outcomes import defer_to_newer_worker
 from piecework_worker.escalator import escalate
 from piecework_worker.executor import execute
 from piecework_worker.lease import InterruptReason
 from piecework_worker.notifier import notify_job
 from piecework_worker.receiver import Receiver
-from piecework_worker.refusals import leave_until_slot
+from piecework_worker.refusals import defer_to_newer_worker, leave_until_slot
 from piecework_worker.services import WorkerServices
 from piecework_worker.work_item import MessageAction, WorkItem
 
@@ -90,7 +89,7 @@ class Worker:
             services.lease_renewer,
             services.breakers,
             services.log,
-            services.remember_job,
+            services.jobs.remember,
         )
         loops: list[Coroutine[Any, Any, Any]] = [self.receiver.run(), self.acks.run()]
         loops += [poller.run(), services.lease_renewer.run(), self.stop.wait()]
@@ -113,9 +112,9 @@ class Worker:
 
     def on_drawn(self, job: Job, ref: ChunkRef, gen: int) -> None:
         """Start the work on a chunk that has no message."""
-        self.start_task(self.run_drawn(WorkItem(ref, gen), job))
+        self.start_task(self.perform_drawn(WorkItem(ref, gen), job))
 
-    async def run_drawn(self, work_item: WorkItem, job: Job) -> None:
+    async def perform_drawn(self, work_item: WorkItem, job: Job) -> None:
         """Run a chunk without a message; the reconciler sends one if this fails."""
         try:
             await self.perform(work_item, job)
@@ -150,7 +149,7 @@ class Worker:
         """
         message = delivery.message
         if delivery.newer:
-            await self.leave_to_newer(delivery, "message")
+            await defer_to_newer_worker("message", delivery, self.services)
             return
         if message is None:
             await self.quarantine(delivery, "runtime.message.malformed")
@@ -165,12 +164,12 @@ class Worker:
         action = MessageAction.QUARANTINE
         try:
             with reading(f"Job {message.job}"):
-                job = await self.services.job(work_item.ref.of)
+                job = await self.services.jobs.recent(work_item.ref.of)
             if job is not None:
                 self.draws.hint(job)
                 action = await self.perform(work_item, job)
         except SchemaTooNewError:
-            await self.leave_to_newer(delivery, "record")
+            await defer_to_newer_worker("record", delivery, self.services)
             return
         except StoreError as error:
             await self.wait_for_store(error)
@@ -199,11 +198,6 @@ class Worker:
         telemetry.emit(log, "worker.store_failed", error_code=code, delay_s=delay)
         with suppress(TimeoutError):
             await asyncio.wait_for(self.stop.wait(), delay)
-
-    async def leave_to_newer(self, delivery: Delivery, about: str) -> None:
-        """Leave a message to newer workers, because of itself or of a record."""
-        received, receipt = delivery.received, delivery.receipt
-        await defer_to_newer_worker(about, received, receipt, self.services)
 
     async def perform(self, work_item: WorkItem, job: Job) -> MessageAction:
         """Execute a work item; queue the ack of a chunk that has ended.
@@ -294,7 +288,7 @@ class Worker:
         """
         # The cost is the worker's, even if a reconciler offers the chunk.
         with acting_as("worker"):
-            job = await self.services.job(ref.of)
+            job = await self.services.jobs.recent(ref.of)
             if job is None or self.receiver.is_full() or self.stop.is_set():
                 return False
             if job.pipeline not in self.services.pipelines:

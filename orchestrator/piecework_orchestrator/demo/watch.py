@@ -125,7 +125,7 @@ class Snapshot:
     @property
     def ended(self) -> int:
         """Number of ended chunks."""
-        return sum(chunk.status.terminal for chunk in self.chunks)
+        return sum(chunk.status.ended for chunk in self.chunks)
 
 
 @dataclass(slots=True)

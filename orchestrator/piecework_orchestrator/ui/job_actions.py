@@ -29,7 +29,7 @@ async def preview_cancel(client: Client, subject: Subject) -> Preview:
 
 def open_chunks(view: JobView) -> str:
     """Return how many chunks of a job have not ended, in words."""
-    ended = sum(view.counts.get(each, 0) for each in ChunkStatus if each.terminal)
+    ended = sum(view.counts.get(each, 0) for each in ChunkStatus if each.ended)
     return count(view.chunks - ended, "open chunk")
 
 
@@ -49,7 +49,7 @@ async def preview_reopen(client: Client, subject: Subject) -> Preview:
     discarded = len({one.chunk for one in closed})
     left = view.chunks - view.counts.get(ChunkStatus.SUCCEEDED, 0) - discarded
     sentences = [f"{count(left, 'chunk')} without a result will run again."]
-    sentences += ["Chunks with a result keep it; answered calls are not paid again."]
+    sentences += ["Chunks with a result keep it. Stored answers are not paid again."]
     if discarded:
         sentences.append(f"{count(discarded, 'discarded chunk')} will stay dead.")
     return Preview(tuple(sentences))

@@ -75,7 +75,7 @@ class ChunkTable:
     @property
     def ended(self) -> int:
         """The number of chunks that have ended."""
-        ended = {str(each) for each in ChunkStatus if each.terminal}
+        ended = {str(each) for each in ChunkStatus if each.ended}
         return sum(status in ended for status in self.statuses)
 
     @property
@@ -151,7 +151,7 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
         paid.add(chunk, await usage_so_far(rt, chunk))
         status = str(chunk.status)
         statuses.append(status)
-        if chunk.status.terminal and chunk.error_code:
+        if chunk.status.ended and chunk.error_code:
             codes[chunk.error_code] += 1
         if len(listed.get(status, range(MAX_LISTED))) < MAX_LISTED:
             wait = wait_of(chunk, read_at, stopped)
@@ -195,7 +195,7 @@ async def read_values(rt: Runtime, job: Job, number: int) -> Document:
 
 async def read_result(rt: Runtime, job: Job, ref: ChunkRef) -> Any:
     """Return the result of a succeeded chunk as a JSON value."""
-    group = keys.partition_of(ref.chunk)
+    group = keys.group_of(ref.chunk)
     ended = await read_group(rt, job, group, [ref.chunk])
     text = await result_json(rt, ended[0]) if ended else "null"
     return read_json(text, Bounds(MOST_BYTES), finite=False)

@@ -16,7 +16,7 @@ ENDS: Final = {
     "lost": "taken over: its worker lost the lease",
     "retry": "failed, to be tried again",
     "deferred": "deferred",
-    "released": "given back by a worker that stopped",
+    "released": "released by a worker that stopped",
 }
 
 

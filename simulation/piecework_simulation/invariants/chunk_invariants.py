@@ -25,7 +25,7 @@ CLOCK_MARGIN_S = 60.0
 #: AWS's answers leave.
 DUE_MARGIN_S = 5.0
 #: The attributes that an ended chunk keeps until a retry.
-FINAL = ("gen", "fence", "claim_token", "result_sha256", "settled_at", "error_code")
+FINAL = ("gen", "fence", "claim_token", "result_sha256", "ended_at", "error_code")
 
 
 @dataclass(slots=True)

@@ -79,7 +79,7 @@ def test_the_time_left_comes_from_an_explanation_and_shrinks_until_the_next() ->
     for number in range(20):
         times = {
             "claimed_at": iso(NOW - 40 + number),
-            "settled_at": iso(NOW - 20 + number),
+            "ended_at": iso(NOW - 20 + number),
         }
         deployment.chunk("a", number, "SUCCEEDED", **times)
     deployment.chunk("a", 20, "RUNNING", claimed_at=iso(NOW), claim_expires_at=LATER)

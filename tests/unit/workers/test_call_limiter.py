@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from piecework_worker.services import CallLimiter
+from piecework_worker.call_limiter import CallLimiter
 
 
 class Crowd:

@@ -190,8 +190,8 @@ def test_a_job_is_quiesced_when_its_last_chunk_ended() -> None:
     later = AT.replace("00.000", "01.500")
     early = AT.replace("01:00:00", "00:59:00")
     snapshot = JobSnapshot()
-    for number, settled_at in enumerate([later, early]):
-        row = {"status": "CANCELLED", "gen": 1, "settled_at": settled_at}
+    for number, ended_at in enumerate([later, early]):
+        row = {"status": "CANCELLED", "gen": 1, "ended_at": ended_at}
         snapshot.add(Chunk.read(REF.of.chunk(number), row | {"calls_after_cancel": 1}))
     assert snapshot.quiesced_at(AT) == later
     assert snapshot.calls_after_cancel == 2

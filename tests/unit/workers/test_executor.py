@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,6 +27,7 @@ from piecework.domain.outcome import Cancelled, Succeeded
 from piecework.domain.protocols import ClaimLostError
 from piecework.settings import Settings
 from piecework.store.table import Refused, Written
+from piecework.store.takeovers import Takeovers
 from piecework_worker import executor, refusals
 from piecework_worker.executor import (
     execute,
@@ -61,10 +62,14 @@ class World:
     rng: Random = field(default_factory=Lowest)
     settings: Settings = field(default_factory=Settings)
     unknown_in_a_row: int = 0
-    fresh: Any = None
+    job: Any = None
 
     rt = property(lambda self: self)
-    work = claims = lease_renewer = table = cancelled_groups = rt
+    work = claims = lease_renewer = table = cancelled_groups = jobs = rt
+
+    @property
+    def takeovers(self) -> Takeovers:
+        return Takeovers(cast("Any", self), self.settings, self.clock)
 
     def clock(self) -> float:
         return NOW
@@ -85,8 +90,8 @@ class World:
     async def send(self, messages: list[Message], *, to: str, delay_s: float) -> None:
         self.said.append(("send", *messages, delay_s))
 
-    async def fresh_job(self, _: Any) -> Any:
-        return self.fresh
+    async def fresh(self, _: Any) -> Any:
+        return self.job
 
     async def note_unknown_pipeline(self, job: Any) -> None:
         self.said.append(("unknown", job.pipeline))
@@ -185,7 +190,7 @@ async def test_a_refused_worker_handles_its_message_by_the_refusal(
 
 async def test_a_message_of_a_deleted_job_is_not_put_into_quarantine() -> None:
     here = world()
-    here.fresh = SimpleNamespace(status=JobStatus.DELETED)
+    here.job = SimpleNamespace(status=JobStatus.DELETED)
     assert DELETE is await handle_refusal(NotFound(), TURN, JOB, here)
     assert "job deleted" == here.log.said[0][1]["reason"]
 

@@ -23,7 +23,7 @@ def idle_worker() -> tuple[Worker, Log]:
     settings = SimpleNamespace(max_chunks=1, shutdown_grace_s=1.0)
     rt = SimpleNamespace(settings=settings)
     services: Any = SimpleNamespace(
-        next_chunks=NextChunks(), queues=[""], rt=rt, log=log
+        next_chunks=NextChunks(), queues=[""], rt=rt, log=log, jobs=SimpleNamespace()
     )
     return Worker(services, asyncio.Event()), log
 
@@ -64,7 +64,7 @@ async def test_an_error_outside_of_the_reads_of_records_keeps_the_message() -> N
         return 7  # not a job: `Draws.hint` fails
 
     worker, _ = idle_worker()
-    worker.services.job = job  # type: ignore[method-assign]
+    worker.services.jobs.recent = job  # type: ignore[method-assign]
     message = Message.about(REF, 1)
     with pytest.raises(AttributeError, match="'int' object"):
         await worker.handle(Delivery(message, "", Receipt("r"), "id", 1))

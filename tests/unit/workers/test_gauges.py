@@ -9,7 +9,8 @@ import pytest
 
 from piecework.resilience.breaker import BreakerPhase
 from piecework.telemetry.emf import Gauge
-from piecework_worker.services import UNTRIED_S, CallLimiter, gauges
+from piecework_worker.call_limiter import CallLimiter
+from piecework_worker.services import UNTRIED_S, gauges
 
 NOW = 10_000.0
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -90,9 +91,6 @@ class Busy(Worker):
 
 
 def services(aws: Aws) -> Any:
-    async def job(_: Any) -> None:
-        return None
-
     return SimpleNamespace(
         next_chunks=NextChunks(),
         rt=SimpleNamespace(
@@ -109,7 +107,7 @@ def services(aws: Aws) -> Any:
         message_received=asyncio.Event(),
         breakers=SimpleNamespace(prefetch=lambda: None),
         log=Log(),
-        job=job,
+        jobs=AsyncMock(),
     )
 
 

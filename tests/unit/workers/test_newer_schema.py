@@ -47,7 +47,8 @@ def services(job: Any = None) -> Any:
     longest = SimpleNamespace(uniform=lambda _, most: most)
     rt = SimpleNamespace(settings=SETTINGS, work=Hiding(), rng=longest)
     chunks = NextChunks()
-    return SimpleNamespace(rt=rt, log=Log(), job=read, next_chunks=chunks, queues=[""])
+    jobs = SimpleNamespace(recent=read)
+    return SimpleNamespace(rt=rt, log=Log(), jobs=jobs, next_chunks=chunks, queues=[""])
 
 
 def test_each_deferral_is_a_little_longer_up_to_a_limit() -> None:

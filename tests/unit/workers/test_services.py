@@ -67,13 +67,13 @@ def test_concurrent_callers_read_a_job_once() -> None:
     async def main() -> None:
         jobs = Jobs()
         here = services(jobs)
-        asked = [here.job(REF), here.job(OTHER), here.job(REF)]
+        asked = [here.jobs.recent(REF), here.jobs.recent(OTHER), here.jobs.recent(REF)]
         assert ["job one", "job two", "job one"] == await asyncio.gather(*asked)
         assert [REF, OTHER] == jobs.asked
-        await here.job(REF)
+        await here.jobs.recent(REF)
         assert [REF, OTHER] == jobs.asked
         await asyncio.sleep(Settings().cancel_poll_s)
-        await here.job(REF)
+        await here.jobs.recent(REF)
         assert [REF, OTHER, REF] == jobs.asked
 
     run_virtually(main())
@@ -83,10 +83,10 @@ def test_a_job_that_the_cancel_poller_has_read_is_not_read_again() -> None:
     async def main() -> None:
         jobs, seen = Jobs(), SimpleNamespace()
         here = services(jobs)
-        await here.job(REF)
+        await here.jobs.recent(REF)
         await asyncio.sleep(Settings().cancel_poll_s)
-        here.remember_job(REF, seen, asyncio.get_running_loop().time())  # type: ignore[arg-type]
-        assert seen is await here.job(REF)
+        here.jobs.remember(REF, seen, asyncio.get_running_loop().time())  # type: ignore[arg-type]
+        assert seen is await here.jobs.recent(REF)
         assert [REF] == jobs.asked
 
     run_virtually(main())
@@ -96,10 +96,10 @@ def test_a_failed_read_fails_for_all_callers_and_is_repeated() -> None:
     async def main() -> None:
         jobs = Jobs(StoreError("away"))
         here = services(jobs)
-        asked = [here.job(REF), here.job(REF)]
+        asked = [here.jobs.recent(REF), here.jobs.recent(REF)]
         failed = await asyncio.gather(*asked, return_exceptions=True)
         assert [StoreError, StoreError] == list(map(type, failed))
-        assert "job one" == await here.job(REF)
+        assert "job one" == await here.jobs.recent(REF)
 
     run_virtually(main())
 
@@ -108,7 +108,7 @@ def test_a_cancelled_caller_does_not_cancel_the_shared_read() -> None:
     async def main() -> None:
         jobs = Jobs()
         here = services(jobs)
-        first, second = (asyncio.create_task(here.job(REF)) for _ in range(2))
+        first, second = (asyncio.create_task(here.jobs.recent(REF)) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
         assert "job one" == await second
@@ -123,8 +123,8 @@ def test_a_job_that_is_not_there_is_asked_for_again() -> None:
     async def main() -> None:
         jobs = Jobs(None)
         here = services(jobs)
-        assert await here.job(REF) is None
-        assert "job one" == await here.job(REF)
+        assert await here.jobs.recent(REF) is None
+        assert "job one" == await here.jobs.recent(REF)
 
     run_virtually(main())
 

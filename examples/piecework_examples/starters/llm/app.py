@@ -36,7 +36,7 @@ mini = Model("gpt-5-mini", offline, price=Price(input=0.25, output=2.0))
 
 @pipeline(owner="your team", runbook="README.md")
 async def invoices(document: Document) -> Invoice:
-    """Run once for each chunk; an answer is not paid again after a crash."""
+    """Run once for each chunk; a stored answer is not paid for again."""
     return await mini.ask(SYSTEM, document.text, returns=Invoice)
 
 

@@ -13,7 +13,7 @@ class Text(BaseModel):
 words = Dependency("word-counter", timeout=5)
 
 
-@words.call  # retried, and not paid again after a crash
+@words.call  # retried, and a stored answer is not paid for again
 async def count_words(text: str) -> int:
     """Stand for a service; put a real request here."""
     return len(text.split())

@@ -47,21 +47,21 @@ def error_cell(chunk: Document, now: float) -> str:
     if chunk["blocked_on"] in {TIMER, ANSWER}:
         return code
     if chunk["blocked_on"] == PAUSE:
-        return "given back in a pause"
+        return "ended by a pause"
     left = max(0.0, epoch(chunk["retry_at"]) - now)
     return f"{code}: blocked on {chunk['blocked_on']}, retry in {format_span(left)}"
 
 
 def last_change(chunk: Document) -> Any:
     """Return the time of the last change that is on a chunk's item."""
-    return chunk.get("settled_at") or chunk.get("started_at")
+    return chunk.get("ended_at") or chunk.get("started_at")
 
 
 def chunk_view(chunk: Document, now: float) -> View:
     """Return a view of a chunk with its stages, effects, errors and compensations."""
     listed = {"stages", "effects", "errors", "compensated", "wait", "history"}
     listed |= {"job_paused", "result", "result_excerpt", "value"}
-    moments = {"created_at", "claimed_at", "started_at", "settled_at"}
+    moments = {"created_at", "claimed_at", "started_at", "ended_at"}
     moments |= {"claim_expires_at", "retry_at", "redispatch_at"}
 
     def draw(console: Console) -> None:

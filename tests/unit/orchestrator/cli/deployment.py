@@ -120,7 +120,7 @@ class Deployment:
         """Add a chunk; for a succeeded chunk use `succeeded`, which adds its result."""
         ref = JobRef("default", job).chunk(number)
         facts = {"status": status, "gen": 1, "fence": 1, "attempts": 1, "chunk": number}
-        facts |= {"label": f"chunk {number}", "stage": "shout", "settled_at": SETTLED}
+        facts |= {"label": f"chunk {number}", "stage": "shout", "ended_at": SETTLED}
         self.table.add(ref.pk, ref.sk, **facts | item)
 
     def succeeded(self, job: str, number: int, value: Any) -> None:

@@ -87,7 +87,7 @@ async def test_what_is_written_together_lies_in_many_groups() -> None:
     lists = [some async for some in interleave(entries(8192))]
     for first in range(len(lists) - 8):
         window = lists[first : first + 8]
-        chunks = Counter(keys.partition_of(e.chunk) for some in window for e in some)
+        chunks = Counter(keys.group_of(e.chunk) for some in window for e in some)
         assert max(chunks.values()) <= 99 + 41
         assert len(chunks) >= 8
 

@@ -26,7 +26,7 @@ MAX_DOUBLINGS = 8
 
 
 @dataclass(slots=True)
-class Reclaimer:
+class Takeovers:
     """The writes on chunks whose owner is gone."""
 
     table: Table
@@ -51,7 +51,7 @@ class Reclaimer:
         return await self._write(
             chunk,
             f"{AS_READ} AND {NOT_RENEWED_SINCE}",
-            "SET #status = :waiting, given_back_at = :now, redispatch_at = :due,"
+            "SET #status = :waiting, lease_released_at = :now, redispatch_at = :due,"
             " error_code = :code, attempts = attempts - :refund, history = :history,"
             " lost_at = if_not_exists(stage, :no_stage)"
             " ADD takeovers :one, lost_fences :lost"
@@ -113,7 +113,7 @@ def redispatch_wait(chunk: Chunk, now: float, settings: Settings) -> float:
     The message of any other chunk is probably still in a long queue. Its wait starts at
     `redispatch_s` and doubles each time.
     """
-    if not chunk.given_back_at:
+    if not chunk.lease_released_at:
         return settings.redispatch_s * 2.0 ** min(chunk.redispatches, MAX_DOUBLINGS)
-    waited = max(now - moment(chunk.given_back_at), settings.lease_s / 3)
+    waited = max(now - moment(chunk.lease_released_at), settings.lease_s / 3)
     return min(waited, settings.redispatch_s)

@@ -125,15 +125,18 @@ def join_open(view: View) -> Iterator[Finding]:
 def join_lacks(view: View, *codes: str) -> bool:
     """Return whether a spent budget stops the join, which no pause can show.
 
-    The end of its last claim tells it. A join that runs waits for room in its worker,
-    but no longer than a call may.
+    The end of its last claim tells it, unless the budget was set since. A join that
+    runs waits for room in its worker, but no longer than a call may.
     """
     join = view.at.join
     if join is None or join.status.ended:
         return False
     longest = iso(view.at.now - view.at.quota_wait_s)
     waits = join.status is not ChunkStatus.RUNNING or join.claimed_at > longest
-    return waits and any(each.get("code") in codes for each in join.history[-1:])
+    return waits and any(
+        end.get("code") in codes and end.get("to", "") >= view.at.budget_since
+        for end in join.history[-1:]
+    )
 
 
 def unit_of(cap: Cap, option: str = "budget") -> str:

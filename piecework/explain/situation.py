@@ -15,7 +15,8 @@ from typing import Final, TypeVar
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.ladder import Climb
-from piecework.domain.model import Chunk, ChunkRef, Job, JobStatus
+from piecework.domain.model import Chunk, ChunkRef, Job, JobStatus, iso
+from piecework.domain.records import read_optional_text
 from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
 from piecework.errors import StoreError
@@ -27,6 +28,12 @@ from piecework.explain.finish_time import (
     throughput_since,
 )
 from piecework.reading import Reading
+from piecework.resilience.budget import (
+    DAY_RESERVED_CODE,
+    RESERVED_CODE,
+    key_of_job,
+    key_of_tenant,
+)
 from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.completion import Tallies, chunks_of_group, read_chunk
 from piecework.store.dead_letters import is_open, keys_stopped_by
@@ -116,6 +123,8 @@ class Situation:
     Attributes:
         open: Its open chunks, without the join.
         throughput: How fast its chunks end; None: too few have ended.
+        budget_since: When an operator set the budget that stopped the join, or when its
+            day began; empty: neither, or no budget stopped it.
         fleet: Breakers and limits; None: this operator cannot read them.
         workers: The last reports of all workers; None: cannot be read.
         webhooks: The webhooks of the tenant; None: cannot be read.
@@ -128,6 +137,7 @@ class Situation:
     open: OpenChunks
     throughput: Throughput | None = None
     join: Chunk | None = None
+    budget_since: str = ""
     letters: OpenLetters = field(default_factory=OpenLetters)
     fleet: FleetRecord | None = None
     workers: Sequence[WorkerRow] | None = None
@@ -145,7 +155,14 @@ async def read_situation(
         StoreError: The rows of the job cannot be read.
         SchemaTooNewError: A newer version wrote a chunk.
     """
-    (open_, throughput), join, letters, fleet, workers, hooks = await asyncio.gather(
+    (
+        (open_, throughput),
+        (join, budget_since),
+        letters,
+        fleet,
+        workers,
+        hooks,
+    ) = await asyncio.gather(
         read_chunks(rt, job, known),
         read_join(rt, job),
         read_letters(rt, job),
@@ -159,6 +176,7 @@ async def read_situation(
         open=open_,
         throughput=throughput,
         join=join,
+        budget_since=budget_since,
         letters=letters,
         fleet=fleet,
         workers=workers,
@@ -262,11 +280,22 @@ def spread(numbers: Sequence[int], most: int) -> list[int]:
     return [numbers[round(place * last / (most - 1))] for place in range(most)]
 
 
-async def read_join(rt: Reading, job: Job) -> Chunk | None:
-    """Return the join of a job that has one; else None."""
+async def read_join(rt: Reading, job: Job) -> tuple[Chunk | None, str]:
+    """Return the join of a job that has one, and since when its budget is as it is."""
     if job.status not in JOINED:
-        return None
-    return await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
+        return None, ""
+    join = await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
+    budgets = {
+        RESERVED_CODE: key_of_job(job.ref),
+        DAY_RESERVED_CODE: key_of_tenant(job.ref.tenant),
+    }
+    ends = join.history[-1:] if join is not None else []
+    key = budgets.get(ends[0].get("code", "")) if ends else None
+    if key is None:
+        return join, ""
+    row = await if_readable(rt.table.get(key.pk, key.sk)) or {}
+    today = iso(rt.clock())[:10] if key.daily else ""
+    return join, max(read_optional_text(row, "set_at") or "", today)
 
 
 async def read_letters(rt: Reading, job: Job) -> OpenLetters:

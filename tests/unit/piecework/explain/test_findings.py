@@ -20,7 +20,14 @@ from piecework.explain.findings import FINDINGS
 from piecework.explain.finish_time import ChunkTimes
 from piecework.explain.situation import OpenLetters, Situation, read_situation, spread
 from piecework.explain.waiting import wait_of
-from piecework.resilience.budget import DAY_RESERVED_CODE
+from piecework.resilience.budget import (
+    DAY_RESERVED_CODE,
+    DAY_S,
+    RESERVED_CODE,
+    BudgetKey,
+    key_of_job,
+    key_of_tenant,
+)
 from piecework.resilience.retry import BUDGET_CODE
 from piecework.store.breakers import FleetRecord
 from piecework_orchestrator.chunk_documents import read_chunks
@@ -266,6 +273,38 @@ def test_a_join_lacks_its_budget_until_it_waits_for_another_thing() -> None:
     # No call waits for room as long as that, so the budget was raised.
     for here in (lacking(claimed_s=900.0), lacking("asking", claimed_s=60.0)):
         assert codes_of(here) == ["job.progressing"]
+
+
+@pytest.mark.parametrize(
+    ("code", "key", "codes"),
+    [
+        (RESERVED_CODE, key_of_job(REF), ["job.budget_spent"] * 2),
+        (
+            DAY_RESERVED_CODE,
+            key_of_tenant(REF.tenant),
+            ["join.waiting", "tenant.budget_spent"],
+        ),
+    ],
+)
+def test_a_join_waits_for_its_next_claim_once_its_budget_was_set_or_began_anew(
+    code: str, key: BudgetKey, codes: list[str]
+) -> None:
+    async def act(fleet: Fleet) -> list[str]:
+        rt, ref = fleet.rt, REF.chunk(JOIN_CHUNK)
+        await ends(fleet, "quick", "join retry")
+        found = []
+        for ended_s in (DAY_S, 0, 1):
+            end = {"code": code, "to": iso(rt.clock() - ended_s)}
+            write = {"update": "SET history = :h", "values": {"h": [end]}}
+            await rt.table.update(
+                rt.table.item_write("Update", ref.pk, ref.sk, **write)
+            )
+            found.append((await fleet.explain())[0]["code"])
+            if ended_s == 0:
+                await rt.budgets.set_cap(key, Cap(9), "me")
+        return found
+
+    assert exercise(act) == [*codes, "join.waiting"]
 
 
 def test_a_spent_budget_is_raised_in_each_unit_that_it_may_have() -> None:

@@ -14,7 +14,7 @@ from piecework.domain import keys
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.model import Chunk, ChunkStatus, Job
 from piecework.domain.rows import CallsRow
-from piecework.store.checkpoints import read_work
+from piecework.store.checkpoints import read_effects, read_work
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.effects import INTENT, UNKNOWN
 from piecework.store.table import Table
@@ -69,13 +69,31 @@ def may_lack_calls(chunk: Chunk) -> bool:
 
 
 async def paid_by(table: Table, job: Job) -> Paid:
-    """Return what a job's calls used; only chunks with an open claim cost a query."""
+    """Return what a job's calls used.
+
+    Only chunks with an open claim, and those that ended without a result, cost a query.
+    """
     found = Paid(job.join_usage)
     async for chunk in all_chunks(table, job.ref, job.chunks):
         found.add(chunk, await usage_of(table, chunk))
+        found.usage.merge(await usage_in_doubt(table, chunk))
     join = await read_chunk(table, job.ref.chunk(keys.JOIN_CHUNK))
     if join is not None:
         found.add(join, await usage_of(table, join))
+        found.usage.merge(await usage_in_doubt(table, join))
+    return found
+
+
+async def usage_in_doubt(table: Table, chunk: Chunk) -> CallUsage:
+    """Return the effects in doubt of a chunk without a result, as possibly paid.
+
+    No worker makes them again. A time-out leaves one in doubt, as a lost claim does.
+    """
+    found = CallUsage()
+    if chunk.status.ended and chunk.status is not ChunkStatus.SUCCEEDED:
+        for effect in await read_effects(table, chunk.ref):
+            if effect.state in {INTENT, UNKNOWN}:
+                found.add("possibly_paid", IN_DOUBT, [1])
     return found
 
 
@@ -95,8 +113,6 @@ async def usage_of(table: Table, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
         for effect in work.effects:
             if effect.paid_fence in unsettled:
                 usage.merge(effect.usage)
-            elif chunk.status.ended and effect.state in {INTENT, UNKNOWN}:
-                usage.add("possibly_paid", IN_DOUBT, [1])
     return usage, twice
 
 

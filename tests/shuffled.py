@@ -1,4 +1,8 @@
-"""A plugin of pytest: run the tests in an order that the variable TEST_SEED draws."""
+"""A plugin of pytest for `make test-under-load`: the order that TEST_SEED draws.
+
+A limit of time ends only what hangs. Beside busy processes a test takes longer, so each
+has more time.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,17 @@ from random import Random
 
 import pytest
 
+#: How often a test may take its limit.
+SLOWER = 5
+
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     """Shuffle the tests; each process of xdist shuffles them alike."""
     Random(os.environ["TEST_SEED"]).shuffle(items)
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        limit = mark.args[0] if mark else config.getini("timeout")
+        item.add_marker(pytest.mark.timeout(SLOWER * float(limit)), append=False)

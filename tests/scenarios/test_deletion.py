@@ -69,7 +69,7 @@ async def revealed(scenario: Scenario) -> Job:
     outcomes = ("result", "large", "error", "error")
     texts = [Diary(secret=f"{SECRET} {o}", outcome=o) for o in outcomes]
     await scenario.submit(revealing, texts)
-    await scenario.process()
+    worker = await scenario.process()
     await scenario.ended()
     edited = json.dumps({"secret": f"{SECRET} edited", "outcome": "large"})
     redriven = await piecework(
@@ -77,7 +77,9 @@ async def revealed(scenario: Scenario) -> Job:
         *("--reason", "it is edited", "--yes"),
     )
     assert redriven.exit_code == 0, redriven.stderr
-    return await scenario.ended()
+    job = await scenario.ended()
+    assert await worker.stop() == 0  # it writes its counters, which no deletion misses
+    return job
 
 
 @pytest.mark.parametrize("continued_by", ["the command", "a reconciler"])

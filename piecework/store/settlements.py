@@ -448,6 +448,3 @@ class Calls:
         """The values of both clauses."""
         facts = {"late": self.late, "cached": self.cached, "usage": self.usage.item}
         return {"calls": self.made, **{name: n for name, n in facts.items() if n}}
-
-
-# ── stored error of one claim ─────────────────────────────────────────────────

@@ -71,7 +71,8 @@ def may_lack_calls(chunk: Chunk) -> bool:
 async def paid_by(table: Table, job: Job) -> Paid:
     """Return what a job's calls used.
 
-    Only chunks with an open claim, and those that ended without a result, cost a query.
+    Only chunks with an open claim, and those that a claim left without a result, cost a
+    query.
     """
     found = Paid(job.join_usage)
     async for chunk in all_chunks(table, job.ref, job.chunks):
@@ -90,9 +91,10 @@ async def usage_in_doubt(table: Table, chunk: Chunk) -> CallUsage:
     No worker makes them again. A time-out leaves one in doubt, as a lost claim does.
     """
     found = CallUsage()
-    if chunk.status.ended and chunk.status is not ChunkStatus.SUCCEEDED:
+    has_result = chunk.status is ChunkStatus.SUCCEEDED
+    if chunk.fence and chunk.status.ended and not has_result:
         for effect in await read_effects(table, chunk.ref):
-            if effect.state in {INTENT, UNKNOWN}:
+            if effect.state in {INTENT, UNKNOWN} and effect.paid_fence is None:
                 found.add("possibly_paid", IN_DOUBT, [1])
     return found
 

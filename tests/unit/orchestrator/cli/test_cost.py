@@ -60,8 +60,8 @@ def costly(deployment: Deployment) -> None:
         usage = {"paid": {"large-1": [20, 20_000, 2_000], "fax": [5]}}
         if status == "CANCELLED":
             usage = {"replayed": {"large-1": [7, 7_000]}}
-        lost = {"lost_fences": {1}, "fence": 2} if number == 1 else {}
-        deployment.chunk("a", number, status, call_usage=usage, **lost)
+        lost = {"lost_fences": {1}} if number == 1 else {}
+        deployment.chunk("a", number, status, call_usage=usage, fence=2, **lost)
     pk = JobRef("default", "a").pk
     claim = (1, 1)  # of chunk 1: its worker died, and wrote a page too late
     for page, (calls, late) in enumerate([(10, {}), (13, {"late": 1})]):
@@ -70,6 +70,9 @@ def costly(deployment: Deployment) -> None:
         deployment.table.add(pk, sk, calls={}, call_usage=paid, **late)
     for chunk, state in [(2, "INTENT"), (2, "DONE"), (3, "UNKNOWN")]:
         deployment.table.add(pk, keys.effect_sk(chunk, state), state=state)
+    # Its claim was answered, and has counted the call.
+    counted = keys.effect_sk(3, "counted")
+    deployment.table.add(pk, counted, state="INTENT", paid_fence=2)
     deployment.table.add(
         pk,
         "COST#worker",

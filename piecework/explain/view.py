@@ -106,7 +106,7 @@ class View:
         """Whether the job cannot continue unless a worker does something."""
         status = self.at.job.status
         paused = status is JobStatus.PAUSED
-        return not (status.ended or paused or self.running or self.is_at_rest)
+        return not (status.ended or paused or self.running or self.all_wait)
 
     @cached_property
     def moves(self) -> bool:
@@ -122,7 +122,7 @@ class View:
         return self.at.now - max(times, default=0.0) < CLAIM_S
 
     @cached_property
-    def is_at_rest(self) -> bool:
+    def all_wait(self) -> bool:
         """Whether each open chunk waits for a moment, a person or a dead letter."""
         reasons = {chunk.ref: wait.reason for chunk, wait in self.waits}
         join = self.at.join

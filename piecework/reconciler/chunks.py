@@ -52,21 +52,21 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
     found = context.quiet.of(job, rt.clock())
     quiet = {group: found[group] for group in groups & found.keys()}
     open_chunks, awake = sum(quiet.values()), 0
-    context.note_at_rest(job.ref, open_chunks)
-    may_rest = job.has_waits and not (job.is_ordered or held)
+    context.note_waiting_long(job.ref, open_chunks)
+    may_be_skipped = job.has_waits and not (job.is_ordered or held)
     groups -= quiet.keys()
     if held:
         groups &= {keys.group_of(chunk) for chunk in job.sample}
     context.leases.keep_only(job.ref, groups)
     for group in sorted(groups):
         unstarted: list[Chunk] = []
-        resting = Resting(job)
+        long_waits = LongWaits(job)
         async for chunk in chunks_of_group(rt.table, job.ref, group, newer):
             if held and chunk.ref.chunk not in job.sample:
                 continue
             context.note(chunk)
             open_chunks += not chunk.status.ended
-            resting.note(chunk)
+            long_waits.note(chunk)
             if stopped and has_not_started(chunk, job):
                 unstarted.append(chunk)
             elif not (job.is_ordered and order.note(chunk)):
@@ -74,15 +74,15 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
         cancelled = await cancel_all_unstarted(rt, unstarted)
         open_chunks -= cancelled
         actions["cancelled"] += cancelled
-        resting.end(context, group, unless=bool(newer) or not may_rest)
-        awake += resting.awake
+        long_waits.end(context, group, unless=bool(newer) or not may_be_skipped)
+        awake += long_waits.awake
     if order.blocked:
         actions += await continue_keys(context, job, order)
         if order.is_stopped and not newer:
             ended = await end_stopped_chunks(rt, job, groups)
             actions["stopped chunks ended"] += ended
             open_chunks -= ended
-    if open_chunks and may_rest and not (awake or newer):
+    if open_chunks and may_be_skipped and not (awake or newer):
         context.quiet.jobs.add(job.ref)
     if open_chunks == 0 and not newer:
         actions += await on_all_ended(context, job, is_sample=held)
@@ -90,7 +90,7 @@ async def reconcile_chunks(  # noqa: C901 -- one loop over the chunks
 
 
 @dataclass(slots=True)
-class Resting:
+class LongWaits:
     """Whether the open chunks of a group all wait in the index, and the first time.
 
     Attributes:

@@ -201,7 +201,7 @@ async def dispatch_notifications(context: PassContext, job: Job) -> Counter[str]
         return Counter({"job closed": int(await notifications.close(job))})
     due = [row for row in pending if row.due_at <= now]
     join = job.ref.chunk(keys.JOIN_CHUNK)
-    if not due or await context.take(join, job.gen):
+    if not due or await context.offer(join, job.gen):
         return Counter()
     again = rt.settings.redispatch_s
     sent = [row for row in due if await notifications.mark_redispatched(row, again)]

@@ -50,7 +50,7 @@ class Reconciler:
 
     rt: Runtime
     log: structlog.stdlib.BoundLogger
-    take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
+    offer: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
     liveness: Liveness = field(default_factory=Liveness)
     send: Send | None = None
     active: int = 0
@@ -70,7 +70,7 @@ class Reconciler:
 
     def __post_init__(self) -> None:
         alive = self.liveness.expect_reconciler
-        self._context = PassContext(self.rt, self.take, progress=lambda *_: alive())
+        self._context = PassContext(self.rt, self.offer, progress=lambda *_: alive())
         self._alarms = DeadLetterAlarms(self.rt, self.log)
         self._expiry = Expiries(self.rt)
         self._watches = Watches(self.rt, self._context.activity)
@@ -286,18 +286,18 @@ async def reconcile_for_ever(
     rt: Runtime,
     log: structlog.stdlib.BoundLogger,
     wake: asyncio.Event | None = None,
-    take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk,
+    offer: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk,
     liveness: Liveness | None = None,
     send: Send | None = None,
 ) -> None:
     """Run passes for ever; random pauses keep several reconcilers apart.
 
     Without a job a pass runs every 20 seconds, or when `wake` is set. The reconciler
-    offers each chunk to the worker of this process (`take`) before it sends a message.
+    offers each chunk to the worker of this process (`offer`) before it sends a message.
     Deliveries are sent beside the passes; `send` replaces HTTPS in a simulation.
     """
     liveness = liveness or Liveness()
-    reconciler = Reconciler(rt, log, take, liveness, send)
+    reconciler = Reconciler(rt, log, offer, liveness, send)
     wake = wake or asyncio.Event()
     try:
         while True:

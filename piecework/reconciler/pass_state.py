@@ -126,14 +126,14 @@ class Activity:
         open: The chunks that have not ended, also those of quiet groups.
         runs: Whether a worker has a valid lease on one of them.
         blocked_on: What chunks wait for: dependencies, and other causes of a wait.
-        at_rest: Those of the open chunks that wait in the index of long waits.
+        waiting_long: Those of the open chunks that wait in the index of long waits.
     """
 
     job: Job
     open: int = 0
     runs: bool = False
     blocked_on: set[str] = field(default_factory=set)
-    at_rest: int = 0
+    waiting_long: int = 0
 
     def note(self, chunk: Chunk, now: float) -> None:
         """Record a chunk that was read."""
@@ -142,15 +142,15 @@ class Activity:
             self.runs = self.runs or moment(chunk.claim_expires_at) > now
         elif chunk.status is ChunkStatus.WAITING:
             self.blocked_on.add(chunk.blocked_on)
-            self.at_rest += bool(chunk.due_at) and moment(chunk.due_at) > now
+            self.waiting_long += bool(chunk.due_at) and moment(chunk.due_at) > now
 
     @property
     def could_go_on(self) -> bool:
         """Whether an open chunk waits for no moment and no person."""
-        return self.open > self.at_rest
+        return self.open > self.waiting_long
 
     @property
-    def is_quiet(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether chunks could go on, and no worker runs one."""
         return self.could_go_on and not self.runs and self.job.status in ACTING
 
@@ -219,13 +219,13 @@ class PassContext:
     """The deployment, the observations of earlier passes, and the local worker.
 
     Attributes:
-        take: Offers a chunk to the worker of this process; returns whether it took it.
+        offer: Offers a chunk to the worker of this process; returns whether it took it.
         progress: Reports the progress of a submit that this pass completes.
         activity: What the last pass of this process saw of each active job.
     """
 
     rt: Runtime
-    take: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
+    offer: Callable[[ChunkRef, int], Awaitable[bool]] = refuse_chunk
     leases: LeaseObserver = field(default_factory=LeaseObserver)
     overdue: Overdue = field(default_factory=Overdue)
     drawn: DrawnChunks = field(default_factory=DrawnChunks)
@@ -241,16 +241,16 @@ class PassContext:
         if seen is not None:
             seen.note(chunk, self.rt.clock())
 
-    def note_at_rest(self, ref: JobRef, chunks: int) -> None:
+    def note_waiting_long(self, ref: JobRef, chunks: int) -> None:
         """Record the open chunks of the groups that this pass does not read."""
         seen = self.activity.get(ref)
         if seen is not None:
             seen.open += chunks
-            seen.at_rest += chunks
+            seen.waiting_long += chunks
 
     async def dispatch(self, job: Job, ref: ChunkRef, gen: int) -> None:
         """Give a chunk of a job to the local worker; otherwise queue its message."""
-        if await self.take(ref, gen):
+        if await self.offer(ref, gen):
             return
         unsent = self._unsent[job.queue]
         unsent.append(Message.about(ref, gen))

@@ -143,7 +143,7 @@ class Look:
         for subject, (ref, seen) in jobs.items():
             occasion = known.get(subject)
             if occasion is None:
-                if seen.is_quiet and self._hooks_of(subject):
+                if seen.is_idle and self._hooks_of(subject):
                     await self.store.begin(subject, iso(self.rt.clock()), seen.state)
             elif (
                 occasion.state != seen.state
@@ -153,7 +153,7 @@ class Look:
                 acts = seen.job.status is JobStatus.RUNNING
                 how = "makes progress" if acts else f"is {seen.job.status}"
                 await self._end(occasion, how)
-            elif seen.is_quiet and left and (due := self._due(occasion)):
+            elif seen.is_idle and left and (due := self._due(occasion)):
                 left -= await self._explain(ref, seen, occasion, due)
         for subject, occasion in known.items():
             if subject not in jobs:

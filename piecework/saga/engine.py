@@ -8,6 +8,7 @@ continue it after a crash.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from piecework import telemetry
@@ -19,7 +20,6 @@ from piecework.domain.outcome import (
     DeadLettered,
     Deferred,
     Outcome,
-    Retry,
     Succeeded,
 )
 from piecework.domain.protocols import (
@@ -35,10 +35,9 @@ from piecework.resilience.retry import blocked_on
 from piecework.saga import recovery
 from piecework.saga.compensation import CompensationRun
 from piecework.saga.recovery import (
-    DeadLetter,
-    Pivot,
+    Compensate,
+    PivotPosition,
     RecoveryLimits,
-    RetryLater,
     pivot_position,
 )
 from piecework.saga.stage import (
@@ -120,35 +119,20 @@ async def recover(
         declared_s=pipeline.retry_delay_s(ctx.attempt),
     )
     match decision:
-        case RetryLater(delay, blocked_on):
-            if not blocked_on:
-                return Retry(failure, delay)
-            untried = index == pipeline.pivot_index and pivot is Pivot.AHEAD
-            return deferred(failure, delay, blocked_on, counts, pivot_untried=untried)
-        case DeadLetter(reason):
-            return DeadLettered(failure, reason)
-        case _:
+        case Compensate():
             await checkpoints.begin_compensation(failure, ctx.stage)
             return await compensate(pipeline, ctx, checkpoints, limits, failure)
+        case Deferred():
+            untried = index == pipeline.pivot_index and pivot is PivotPosition.AHEAD
+            return with_calls(replace(decision, pivot_untried=untried), counts)
+        case _:
+            return decision
 
 
-def deferred(
-    failure: ErrorEnvelope,
-    delay: float,
-    dependency: str,
-    counts: CallCounts,
-    *,
-    pivot_untried: bool = False,
-) -> Deferred:
+def with_calls(deferred: Deferred, counts: CallCounts) -> Deferred:
     """Return the deferral of a claim with these calls."""
-    return Deferred(
-        failure,
-        delay,
-        dependency,
-        pivot_untried=pivot_untried,
-        has_progress=counts.made > 0,
-        probe_failed=counts.probe_failure is not None,
-    )
+    probe_failed = counts.probe_failure is not None
+    return replace(deferred, has_progress=counts.made > 0, probe_failed=probe_failed)
 
 
 async def compensate(
@@ -187,7 +171,7 @@ async def compensate(
                         rng,
                         probed=counts.has_failed_probe,
                     )
-                    return deferred(failed, wait, dependency, counts)
+                    return with_calls(Deferred(failed, wait, dependency), counts)
                 failed = exhausted
             await checkpoints.record_compensation(step.stage.name, failed)
             compensation.emit_step(step.stage, failed)

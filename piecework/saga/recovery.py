@@ -35,7 +35,13 @@ from typing import Any, TypeAlias
 from piecework.calls.call import CallCounts
 from piecework.context import Context
 from piecework.domain.model import iso
-from piecework.domain.outcome import MAX_BUDGET_DEFERRALS, CompensationResult
+from piecework.domain.outcome import (
+    MAX_BUDGET_DEFERRALS,
+    CompensationResult,
+    DeadLettered,
+    Deferred,
+    Retry,
+)
 from piecework.domain.protocols import Checkpoints
 from piecework.errors import ErrorEnvelope
 from piecework.errors.codes import ErrorClass
@@ -88,7 +94,7 @@ class RecoveryLimits:
     free_probe_s: float = 3_600.0
 
 
-class Pivot(Enum):
+class PivotPosition(Enum):
     """The position of the pivot relative to the failed stage."""
 
     AHEAD = auto()
@@ -97,31 +103,11 @@ class Pivot(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class RetryLater:
-    """Dispatch the chunk again after `delay` seconds.
-
-    Attributes:
-        blocked_on: The dependency that must not be called now; the chunk is deferred.
-            Empty: an attempt is spent.
-    """
-
-    delay: float
-    blocked_on: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Compensate:
     """Compensate, then write a dead letter."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """Write a dead letter without compensation, for the given reason."""
-
-    reason: CompensationResult
-
-
-Decision: TypeAlias = RetryLater | Compensate | DeadLetter
+Decision: TypeAlias = Retry | Deferred | DeadLettered | Compensate
 
 
 def pivot_position(
@@ -130,7 +116,7 @@ def pivot_position(
     failure: ErrorEnvelope,
     checkpoints: Checkpoints,
     ctx: Context[Any],
-) -> Pivot:
+) -> PivotPosition:
     """Return the position of the pivot relative to the failed stage at `index`.
 
     A failed pivot counts as not executed only after its first attempt in its first
@@ -139,9 +125,9 @@ def pivot_position(
     quota, the pivot was not attempted. This holds for any number of claims.
     """
     if index < pipeline.pivot_index:
-        return Pivot.AHEAD
+        return PivotPosition.AHEAD
     if index > pipeline.pivot_index:
-        return Pivot.BEHIND
+        return PivotPosition.BEHIND
     counts = ctx.caller.counts
     claimed_before = (
         checkpoints.reached_stage == ctx.stage and counts.untried != ctx.stage
@@ -154,17 +140,21 @@ def pivot_position(
     )
     not_called = failure.code in WAITS_FOR_THE_FLEET and not counts.stage_failed
     refused = not_called or not failure.retryable
-    return Pivot.AHEAD if refused and not may_have_happened else Pivot.IN_DOUBT
+    return (
+        PivotPosition.AHEAD
+        if refused and not may_have_happened
+        else PivotPosition.IN_DOUBT
+    )
 
 
 def next_variant(
-    stage: Stage, failure: ErrorEnvelope, attempted: Sequence[str], pivot: Pivot
+    stage: Stage, failure: ErrorEnvelope, attempted: Sequence[str], pivot: PivotPosition
 ) -> str | None:
     """Return the variant that a stage without remaining effects runs next, or None.
 
     `attempted`: the variants that the stage has run in this attempt.
     """
-    if pivot is Pivot.IN_DOUBT:
+    if pivot is PivotPosition.IN_DOUBT:
         return None
     match failure.error_class:
         case ErrorClass.SEMANTIC if stage.replan:
@@ -241,7 +231,7 @@ def decide(  # noqa: PLR0913 -- facts of the chunk
     *,
     attempts_left: int,
     attempt: int,
-    pivot: Pivot,
+    pivot: PivotPosition,
     rng: Random,
     deferrals: int = 0,
     budget_deferrals: int = 0,
@@ -258,17 +248,17 @@ def decide(  # noqa: PLR0913 -- facts of the chunk
     has_budget_left = budget_deferrals < MAX_BUDGET_DEFERRALS
     if dependency and (failure.code in WAITS_FOR_THE_FLEET or has_budget_left):
         wait = deferral_delay(failure, attempt, deferrals, rng, probed=probed)
-        return RetryLater(wait, dependency)
+        return Deferred(failure, wait, dependency)
     may_pass = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
     if may_pass and attempts_left > 0:
-        return RetryLater(backoff(failure, attempt, rng, declared_s))
+        return Retry(failure, backoff(failure, attempt, rng, declared_s))
     match pivot:
-        case Pivot.AHEAD:
+        case PivotPosition.AHEAD:
             return Compensate()
-        case Pivot.IN_DOUBT:
-            return DeadLetter(CompensationResult.PIVOT_UNKNOWN)
-        case Pivot.BEHIND:
-            return DeadLetter(CompensationResult.PAST_PIVOT)
+        case PivotPosition.IN_DOUBT:
+            return DeadLettered(failure, CompensationResult.PIVOT_UNKNOWN)
+        case PivotPosition.BEHIND:
+            return DeadLettered(failure, CompensationResult.PAST_PIVOT)
 
 
 def backoff(

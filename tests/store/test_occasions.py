@@ -140,9 +140,9 @@ async def test_an_attempt_between_two_looks_is_not_progress(watch: Watch) -> Non
         watch.sees(job, runs=runs)
         await watch.look(AFTER_S / 2)
         assert len(await watch.occasions.all()) == 1
-    for runs, at_rest, noted in ((True, 0, 0), (False, 0, 1), (False, 1, 0)):
+    for runs, waiting_long, noted in ((True, 0, 0), (False, 0, 1), (False, 1, 0)):
         watch.sees(job, runs=runs)
-        watch.watches.activity[job.ref].at_rest = at_rest
+        watch.watches.activity[job.ref].waiting_long = waiting_long
         await watch.look(60)
         assert len(await watch.occasions.all()) == noted
 

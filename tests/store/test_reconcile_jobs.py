@@ -143,7 +143,7 @@ async def test_a_group_at_rest_is_not_read_again_and_its_chunks_count(
         await reconcile_job(here, job)
         seen = here.activity[job.ref]
         assert {0: 1} == here.quiet.of(job, NOW)
-        assert (number, 1, number == 2) == (seen.open, seen.at_rest, seen.is_quiet)
+        assert (number, 1, number == 2) == (seen.open, seen.waiting_long, seen.is_idle)
 
 
 # ── a cancel ────────────────────────────────────────────────────────────────

@@ -7,27 +7,35 @@ from typing import Any
 import pytest
 
 from piecework.domain.model import iso
-from piecework.domain.outcome import MAX_BUDGET_DEFERRALS, CompensationResult
+from piecework.domain.outcome import (
+    MAX_BUDGET_DEFERRALS,
+    CompensationResult,
+    DeadLettered,
+    Deferred,
+    Retry,
+)
+from piecework.errors import ErrorEnvelope
 from piecework.errors.classify_http import retry_after
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import OPEN_CODE, PROBE_RETRY_S
 from piecework.resilience.limits import QUOTA_CODE
 from piecework.resilience.retry import BUDGET_CODE, IN_PROGRESS_CODE
 from piecework.saga import recovery
-from piecework.saga.recovery import Compensate, DeadLetter, Decision, Pivot, RetryLater
+from piecework.saga.recovery import Compensate, Decision, PivotPosition
 from tests.unit.piecework.fakes import Highest, Lowest, envelope
 
 COMES_BACK = {ErrorClass.TRANSIENT, ErrorClass.STATE}
-AT_LAST = {
-    Pivot.AHEAD: Compensate(),
-    Pivot.IN_DOUBT: DeadLetter(CompensationResult.PIVOT_UNKNOWN),
-    Pivot.BEHIND: DeadLetter(CompensationResult.PAST_PIVOT),
+DEAD = {
+    PivotPosition.IN_DOUBT: CompensationResult.PIVOT_UNKNOWN,
+    PivotPosition.BEHIND: CompensationResult.PAST_PIVOT,
 }
 
 
-def decided(error_class: ErrorClass, pivot: Pivot, attempts_left: int) -> Decision:
+def decided(
+    failure: ErrorEnvelope, pivot: PivotPosition, attempts_left: int
+) -> Decision:
     return recovery.decide(
-        envelope(error_class),
+        failure,
         attempts_left=attempts_left,
         attempt=1,
         pivot=pivot,
@@ -36,12 +44,18 @@ def decided(error_class: ErrorClass, pivot: Pivot, attempts_left: int) -> Decisi
 
 
 @pytest.mark.parametrize(
-    ("error_class", "pivot", "left"), list(product(ErrorClass, Pivot, [2, 1, 0, -1]))
+    ("error_class", "pivot", "left"),
+    list(product(ErrorClass, PivotPosition, [2, 1, 0, -1])),
 )
-def test_the_whole_table(error_class: ErrorClass, pivot: Pivot, left: int) -> None:
-    again = error_class in COMES_BACK and left > 0
-    expected = RetryLater(4.0) if again else AT_LAST[pivot]
-    assert expected == decided(error_class, pivot, left)
+def test_the_whole_table(
+    error_class: ErrorClass, pivot: PivotPosition, left: int
+) -> None:
+    failure, expected = envelope(error_class), Compensate()
+    if error_class in COMES_BACK and left > 0:
+        expected = Retry(failure, 4.0)
+    elif pivot in DEAD:
+        expected = DeadLettered(failure, DEAD[pivot])
+    assert expected == decided(failure, pivot, left)
 
 
 @pytest.mark.parametrize(
@@ -98,11 +112,15 @@ def test_a_deferred_chunk_spends_no_attempt_up_to_the_limit(
     code: str, deferrals: int, expected: str
 ) -> None:
     failure = envelope(ErrorClass.TRANSIENT, code=code, dependency="bank")
-    rules: dict[str, Any] = {"attempt": 1, "pivot": Pivot.AHEAD, "rng": Lowest()}
+    rules: dict[str, Any] = {
+        "attempt": 1,
+        "pivot": PivotPosition.AHEAD,
+        "rng": Lowest(),
+    }
     rules |= {"deferrals": 1_000, "budget_deferrals": deferrals}
     some = recovery.decide(failure, attempts_left=1, **rules)
     none = recovery.decide(failure, attempts_left=0, **rules)
-    assert expected == getattr(some, "blocked_on", None)
+    assert expected == getattr(some, "blocked_on", "")
     assert none == (some if expected else Compensate())
 
 
@@ -115,10 +133,10 @@ def test_many_attempts_wait_no_longer_than_the_cap() -> None:
     assert recovery.backoff(envelope(), 100, Highest()) == 300.0
 
 
-@pytest.mark.parametrize("pivot", list(Pivot))
+@pytest.mark.parametrize("pivot", list(PivotPosition))
 @pytest.mark.parametrize("left", [2, 0])
 def test_a_chunk_waits_for_its_dependency_however_often_it_has_to(
-    pivot: Pivot, left: int
+    pivot: PivotPosition, left: int
 ) -> None:
     refused = envelope(
         ErrorClass.TRANSIENT, code=OPEN_CODE, retry_after=20.0, dependency="model"
@@ -126,7 +144,7 @@ def test_a_chunk_waits_for_its_dependency_however_often_it_has_to(
     decision = recovery.decide(
         refused, attempts_left=left, attempt=3, pivot=pivot, rng=Highest()
     )
-    assert RetryLater(30.0, "model") == decision
+    assert Deferred(refused, 30.0, "model") == decision
 
 
 def test_chunks_blocked_on_one_breaker_are_spread_out() -> None:
@@ -155,6 +173,6 @@ def test_a_stage_that_only_says_that_a_breaker_is_open_is_believed_but_counted()
 ):
     said = envelope(ErrorClass.TRANSIENT, code=OPEN_CODE)
     decision = recovery.decide(
-        said, attempts_left=0, attempt=3, pivot=Pivot.AHEAD, rng=Highest()
+        said, attempts_left=0, attempt=3, pivot=PivotPosition.AHEAD, rng=Highest()
     )
     assert Compensate() == decision

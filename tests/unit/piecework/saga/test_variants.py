@@ -24,7 +24,7 @@ from piecework.errors import (
 )
 from piecework.errors.codes import ErrorClass
 from piecework.pipelines import Pipeline, Stage
-from piecework.saga.recovery import Pivot
+from piecework.saga.recovery import PivotPosition
 from tests.unit.piecework.fakes import Clause, Log, caller, checkpoints_of, context, run
 
 ERRORS: dict[ErrorClass, Exception] = {
@@ -46,7 +46,7 @@ class Play:
     replan: bool = False
     max_replans: int = 1
     fallbacks: int = 0
-    pivot: Pivot = Pivot.AHEAD
+    pivot: PivotPosition = PivotPosition.AHEAD
     did: list[str] = field(default_factory=list)
     told: list[ErrorEnvelope | None] = field(default_factory=list)
 
@@ -83,10 +83,12 @@ class Play:
 
     @property
     def pipeline(self) -> Pipeline:
-        behind = [Stage(self.pay, pivot=True)] if self.pivot is Pivot.BEHIND else []
+        behind = (
+            [Stage(self.pay, pivot=True)] if self.pivot is PivotPosition.BEHIND else []
+        )
         stage = Stage(
             self.work,
-            pivot=self.pivot is Pivot.IN_DOUBT,
+            pivot=self.pivot is PivotPosition.IN_DOUBT,
             replan=self.again if self.replan else None,
             max_replans=self.max_replans,
             fallback=[self.fallback(n) for n in range(1, self.fallbacks + 1)],
@@ -98,10 +100,10 @@ class Play:
     async def run(self, ctx: Any = None, *, attempt: int = 1) -> Any:
         pipeline = self.pipeline
         completed = {"book": "[1]"}
-        if self.pivot is Pivot.BEHIND:
+        if self.pivot is PivotPosition.BEHIND:
             completed["pay"] = "null"
         # A pivot that an earlier claim had entered already is in doubt.
-        entered = "work" if self.pivot is Pivot.IN_DOUBT else ""
+        entered = "work" if self.pivot is PivotPosition.IN_DOUBT else ""
         kept = checkpoints_of(pipeline, completed=completed, reached_stage=entered)
         ctx = context(pipeline, attempt=attempt) if ctx is None else ctx
         return await run(pipeline, kept, ctx=ctx)
@@ -117,10 +119,10 @@ def helps(error_class: ErrorClass, way: str) -> bool:
 @pytest.mark.parametrize("attempt", [1, 3])
 @pytest.mark.parametrize(
     ("error_class", "way", "pivot"),
-    list(product(ErrorClass, ["none", "replan", "fallback"], Pivot)),
+    list(product(ErrorClass, ["none", "replan", "fallback"], PivotPosition)),
 )
 async def test_the_whole_table(
-    error_class: ErrorClass, way: str, pivot: Pivot, attempt: int
+    error_class: ErrorClass, way: str, pivot: PivotPosition, attempt: int
 ) -> None:
     play = Play([ERRORS[error_class]], pivot=pivot)
     play.replan, play.fallbacks = way == "replan", way == "fallback"
@@ -130,11 +132,11 @@ async def test_the_whole_table(
     if comes_back and attempt < 3:
         assert isinstance(outcome, Retry)
         assert ["work"] == play.did
-    elif helps(error_class, way) and pivot is not Pivot.IN_DOUBT:
+    elif helps(error_class, way) and pivot is not PivotPosition.IN_DOUBT:
         other = "again" if way == "replan" else "rules 1"
         assert Succeeded(f'"{other}"') == outcome
         assert ["work", other] == play.did
-    elif pivot is Pivot.AHEAD:
+    elif pivot is PivotPosition.AHEAD:
         assert (DeadLettered, CompensationResult.COMPENSATED) == (
             type(outcome),
             outcome.compensation,
@@ -144,8 +146,8 @@ async def test_the_whole_table(
         assert isinstance(outcome, DeadLettered)
         assert ["work"] == play.did
         assert {
-            Pivot.IN_DOUBT: CompensationResult.PIVOT_UNKNOWN,
-            Pivot.BEHIND: CompensationResult.PAST_PIVOT,
+            PivotPosition.IN_DOUBT: CompensationResult.PIVOT_UNKNOWN,
+            PivotPosition.BEHIND: CompensationResult.PAST_PIVOT,
         }[pivot] is outcome.compensation
 
 

@@ -99,6 +99,8 @@ class Receiver:
         services.liveness.expect_within("drawing", REQUEST_S)
         try:
             await self.draws.read_if_due()
+            if self.stop.is_set():
+                return
             turn = self.draws.turn(polling=self.polls.are_all_long)
             if turn != MESSAGES:
                 await self.draws.draw(turn, free)

@@ -349,11 +349,15 @@ async def finish_or_release(worker: Worker, receiving: asyncio.Task[None]) -> No
         await asyncio.wait(waits, timeout=min(seconds_left, POLL_S))
     worker.closing = True
     until = now() + RELEASE_S
-    while (seconds_left := until - now()) > 0 and active_tasks:
+    # The answer to a poll as long as the shutdown grace is on its way.
+    while (seconds_left := until - now()) > 0 and (
+        active_tasks or not receiving.done()
+    ):
         # Repeat: a claim may have been in flight, so that a new lease appears.
         for lease in list(services.lease_renewer.leases.values()):
             lease.interrupt(InterruptReason.STOPPING)
-        await asyncio.wait(active_tasks, timeout=min(seconds_left, POLL_S))
+        waits = {receiving, *active_tasks}
+        await asyncio.wait(waits, timeout=min(seconds_left, POLL_S))
     try:
         async with asyncio.timeout(ACK_FLUSH_S):
             await asyncio.gather(worker.acks.flush(), services.budgets.close())

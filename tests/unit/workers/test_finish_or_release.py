@@ -140,6 +140,14 @@ async def test_a_stop_ends_in_time_even_if_nothing_ends_or_answers() -> None:
 
 
 @virtually
+async def test_a_stop_waits_for_the_answer_to_a_poll_as_long_as_its_grace() -> None:
+    worker, _ = worker_with()
+    long_poll = asyncio.create_task(asyncio.sleep(DRAIN + 0.5))
+    await finish_or_release(worker, long_poll)
+    assert long_poll.done()
+
+
+@virtually
 async def test_a_claim_after_the_drain_is_released() -> None:
     leases: dict[str, Lease] = {}
     services: Any = SimpleNamespace(

@@ -214,6 +214,24 @@ async def test_messages_received_after_a_stop_are_made_visible_at_once() -> None
 
 
 @virtually
+async def test_no_poll_begins_after_a_stop() -> None:
+    async def of_queue(_: str) -> AsyncIterator[Any]:
+        await asyncio.sleep(WAY_S)
+        for none in ():
+            yield none
+
+    sqs = Sqs(0)
+    async with receiving(sqs) as (one, _, running):
+        rt: Any = one.services.rt
+        rt.backlogs = SimpleNamespace(of_queue=of_queue)
+        await asyncio.sleep(WAY_S / 2)
+        one.stop.set()
+        await running
+
+        assert [] == sqs.polls
+
+
+@virtually
 async def test_a_cancelled_receiver_leaves_no_receive_behind() -> None:
     sqs = Sqs(1000)
     async with receiving(sqs) as (one, _, running):

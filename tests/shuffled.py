@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 #: How often a test may take its limit.
-SLOWER = 5
+SLOWER = 3
 
 
 @pytest.hookimpl(trylast=True)
@@ -22,6 +22,4 @@ def pytest_collection_modifyitems(
     """Shuffle the tests; each process of xdist shuffles them alike."""
     Random(os.environ["TEST_SEED"]).shuffle(items)
     for item in items:
-        mark = item.get_closest_marker("timeout")
-        limit = mark.args[0] if mark else config.getini("timeout")
-        item.add_marker(pytest.mark.timeout(SLOWER * float(limit)), append=False)
+        item.add_marker(pytest.mark.timeout(SLOWER * float(config.getini("timeout"))))

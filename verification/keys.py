@@ -27,6 +27,7 @@ from pydantic import BaseModel, Field, SecretStr
 
 from piecework import Dependency, named_call
 from piecework.calls.call import CallScope, call_key
+from piecework.domain.arguments import digest_of
 from piecework.errors import UsageError
 
 SCOPE = CallScope("acme", "job", 0, "pay", "shop")
@@ -325,7 +326,7 @@ class Tally:
 def key_of(function: Callable[..., Any], value: Any) -> str | None:
     """Return the key of a call; None: it is refused."""
     try:
-        return call_key(SCOPE, SHOP, function, [value], {})
+        return call_key(SCOPE, SHOP, function, digest_of([value], {}))
     except UsageError:
         return None
 

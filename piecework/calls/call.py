@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from piecework import telemetry
 from piecework.dependency import Dependency, Usage
 from piecework.domain import keys, values
-from piecework.domain.arguments import digest_of
 from piecework.domain.identity import function_text
 from piecework.domain.model import Effect, iso
 from piecework.errors import UsageError
@@ -116,24 +115,9 @@ class CallScope:
 
 
 def call_key(
-    scope: CallScope,
-    dependency: Dependency,
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> str:
-    """Return the key under which a call's value is stored, equal for equal calls.
-
-    Raises:
-        UsageError: As `key_of` and `digest_of`.
-    """
-    return key_of(scope, dependency, function, digest_of(args, kwargs))
-
-
-def key_of(
     scope: CallScope, dependency: Dependency, function: Callable[..., Any], digest: str
 ) -> str:
-    """Return the key of a call with arguments of that digest.
+    """Return the key of a call with arguments of that digest: equal for equal calls.
 
     The key does not contain a time, an attempt or a random number.
 

@@ -22,8 +22,8 @@ from piecework.calls.call import (
     Call,
     CallCounts,
     CallScope,
+    call_key,
     copy_arguments,
-    key_of,
 )
 from piecework.calls.equal_calls import AnsweredBefore, EqualCalls, operation_ref
 from piecework.calls.fallback import (
@@ -131,7 +131,7 @@ class Caller:
         if self.stop_reason is not None:
             raise self.stop_reason
         digest = digest or digest_of(args, kwargs)
-        key = key_of(scope, dependency, function, digest)
+        key = call_key(scope, dependency, function, digest)
         self.functions.require_same(key, function)
         values.result_type(function)  # refuses before anything is sent
         bound = copy_arguments(function, args, kwargs)

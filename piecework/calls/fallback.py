@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from piecework import telemetry
-from piecework.calls.call import Call, key_of
+from piecework.calls.call import Call, call_key
 from piecework.calls.invoke import await_result, in_thread, on_loop
 from piecework.dependency import Fallback
 from piecework.domain import values
@@ -177,7 +177,7 @@ def position_key(call: Call, position: int) -> str:
     fallback = call.dependency.fallback[position - 1]
     if fallback.dependency is None:
         return answered_by_key(call)
-    return key_of(call.scope, fallback.dependency, fallback.function, call.digest)
+    return call_key(call.scope, fallback.dependency, fallback.function, call.digest)
 
 
 def answered_by_key(call: Call) -> str:

@@ -59,7 +59,6 @@ def test_the_page_has_files_and_commands() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_commands_of_the_tutorial_print_what_the_page_shows(
     folder: Path, emulator_python: Path
 ) -> None:

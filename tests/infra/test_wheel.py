@@ -123,7 +123,6 @@ def test_the_simulator_runs(project: Project) -> None:
     assert "0 violations in 5 schedules\n" in shown
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("emulator_python")
 def test_the_demo_keeps_its_guarantees_and_leaves_nothing_running(
     project: Project, tmp_path: Path
@@ -148,7 +147,6 @@ def test_the_demo_keeps_its_guarantees_and_leaves_nothing_running(
     assert [] == list((project.folder / ".piecework").iterdir())
 
 
-@pytest.mark.timeout(300)
 def test_each_new_project_passes_its_checks_and_runs(project: Project) -> None:
     for name, *options in STARTERS:
         project.run("piecework_orchestrator.cli", "init", name, *options)

@@ -31,6 +31,7 @@ from piecework.store import (
     settlements,
     takeovers,
 )
+from piecework_simulation.driver import simulated_pipeline
 from piecework_worker import executor
 from piecework_worker.work_item import MessageAction
 
@@ -161,13 +162,13 @@ def tenants_share_their_objects(patch: Patch) -> None:
 
 
 def tenants_share_their_calls(patch: Patch) -> None:
-    key_of = call.key_of
+    call_key = call.call_key
 
     def shared(scope: call.CallScope, *more: Any) -> str:
-        return key_of(replace(scope, tenant="tenant"), *more)
+        return call_key(replace(scope, tenant="tenant"), *more)
 
-    for module in (call, caller, fallback):
-        patch.setattr(module, "key_of", shared)
+    for module in (call, caller, fallback, simulated_pipeline):
+        patch.setattr(module, "call_key", shared)
 
 
 def large_values_stay_in_the_row(patch: Patch) -> None:

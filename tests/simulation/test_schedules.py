@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from piecework_simulation.driver.inputs import WORKLOADS, Inputs
 from piecework_simulation.driver.schedule import run_schedule
 from piecework_simulation.engine.world import World
@@ -18,7 +16,6 @@ from piecework_simulation.runner import run_schedules
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(600)  # about 40 s of CPU, more on a busy machine
 def test_few_schedules_cover_every_fault_and_transition_and_violate_nothing() -> None:
     total = run_schedules(Inputs(), range(151, 301), processes=1)
     assert [] == total.violations

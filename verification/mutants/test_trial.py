@@ -26,7 +26,6 @@ def planted_guard(end: Failed) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_guard_that_tests_hold_is_caught_and_a_planted_one_survives(
     emulator_python: Path, tmp_path: Path
 ) -> None:

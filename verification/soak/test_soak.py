@@ -16,7 +16,6 @@ TINY = Plan(chunks=45, kills=2, freezes=1, stops=1, seed=11, workers=3)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_nothing_is_lost_or_done_twice_whatever_is_killed(
     emulator_python: Path, tmp_path: Path
 ) -> None:

@@ -16,8 +16,6 @@ import sys
 from asyncio.subprocess import Process
 from typing import Any
 
-import pytest
-
 from piecework.domain.model import JobRef, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
@@ -26,7 +24,6 @@ from verification.upgrade.versions import Version
 CHUNKS = 4
 
 
-@pytest.mark.timeout(400)
 async def test_two_versions_side_by_side_forward_back_and_forward_again(
     scenario: Scenario, this: Version, following: Version
 ) -> None:

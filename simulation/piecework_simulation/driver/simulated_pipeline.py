@@ -14,6 +14,7 @@ from piecework.calls.equal_calls import operation_ref
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
 from piecework.domain import values
+from piecework.domain.arguments import digest_of
 from piecework.domain.identity import declare_text, function_text, unfold
 from piecework.domain.notification import Notification
 from piecework.errors import PieceworkError
@@ -152,7 +153,7 @@ class InstrumentedContext:
         ctx = self.inner
         function, args, kwargs = unfold(function, args, kwargs)
         scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
-        identity = call_key(scope, dependency, function, args, kwargs)
+        identity = call_key(scope, dependency, function, digest_of(args, kwargs))
         ref = operation_ref(ctx.tenant, dependency, function, args, kwargs)
         outgoing = OutgoingCall(identity, dependency, scope, operation=ref)
         if outgoing.stream:
@@ -204,7 +205,9 @@ def as_fallback(
     @functools.wraps(function)
     async def called(*args: Any, idempotency_key: str, **kwargs: Any) -> Any:
         outgoing = CURRENT_CALL.get()
-        identity = call_key(outgoing.scope, dependency, function, args, kwargs)
+        identity = call_key(
+            outgoing.scope, dependency, function, digest_of(args, kwargs)
+        )
         this = OutgoingCall(identity, dependency, outgoing.scope, outgoing.identity)
         token = CURRENT_CALL.set(this)
         try:

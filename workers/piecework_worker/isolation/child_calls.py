@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from piecework.calls.call import CallScope, copy_arguments, key_of
+from piecework.calls.call import CallScope, call_key, copy_arguments
 from piecework.calls.equal_calls import operation_ref
 from piecework.calls.fallback import FallbackUsed, call_function
 from piecework.calls.invoke import as_failure
@@ -193,7 +193,7 @@ class ChildCalls:
             message = f"{name} is called after the end of its stage."
             raise RuntimeError(message)
         number, digest = next(NUMBERS), digest_of(args, kwargs)
-        key = key_of(scope, dependency, function, digest)
+        key = call_key(scope, dependency, function, digest)
         self.functions.require_same(key, function)
         values.result_type(function)  # refuses before anything is sent
         bound = copy_arguments(function, args, kwargs)

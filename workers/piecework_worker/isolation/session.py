@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from piecework.calls.call import CallScope, key_of
+from piecework.calls.call import CallScope, call_key
 from piecework.context import Context
 from piecework.domain.protocols import WaitRequestedError
 from piecework.errors import PermanentError
@@ -176,7 +176,7 @@ class Session:
                 scope, dependency, function, call.plain, {}, digest=call.digest
             )
             value = answer_of(await made)
-            key = key_of(scope, dependency, function, call.digest)
+            key = call_key(scope, dependency, function, call.digest)
             fell = ctx.caller.fallbacks_used.get(key)
             by = fell.answered_by if fell else ""
             answer = CallResult(call.call, value=value, answered_by=by)

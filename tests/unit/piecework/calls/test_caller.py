@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from piecework.calls.call import call_key
 from piecework.dependency import Dependency
+from piecework.domain.arguments import digest_of
 from piecework.domain.identity import named_call
 from piecework.domain.keys import provider_key
 from piecework.errors import PermanentError, TransientError, UsageError
@@ -29,7 +30,7 @@ async def test_a_call_is_made_with_its_arguments_and_a_key() -> None:
     provider, one = Provider(), caller()
     assert await answer(one, PURE, provider.ask, ["a"], {"b": 1}) == "answer"
     assert provider.args == [("a", {"b": 1})]
-    key = call_key(SCOPE, PURE, provider.ask, ["a"], {"b": 1})
+    key = call_key(SCOPE, PURE, provider.ask, digest_of(["a"], {"b": 1}))
     assert provider.keys == [provider_key(key, 1)]
 
 
@@ -70,16 +71,14 @@ async def test_other_arguments_are_another_call() -> None:
 @pytest.mark.parametrize("part", ["tenant", "job", "chunk", "stage"])
 def test_another_scope_is_another_call(part: str) -> None:
     changed: Any = {part: 8 if part == "chunk" else "other"}
+    of_call = PURE, Provider().ask, digest_of([], {})
     other = replace(SCOPE, **changed)
-    provider = Provider()
-    assert call_key(SCOPE, PURE, provider.ask, [], {}) != call_key(
-        other, PURE, provider.ask, [], {}
-    )
+    assert call_key(SCOPE, *of_call) != call_key(other, *of_call)
 
 
 def test_another_dependency_or_function_is_another_call() -> None:
     keys = {
-        call_key(SCOPE, dependency, function, [], {})
+        call_key(SCOPE, dependency, function, digest_of([], {}))
         for dependency in (PURE, KEYED)
         for function in (Provider().ask, call)
     }
@@ -88,8 +87,8 @@ def test_another_dependency_or_function_is_another_call() -> None:
 
 def test_a_keyword_is_not_a_positional_argument() -> None:
     provider = Provider()
-    one = call_key(SCOPE, PURE, provider.ask, [["a", 1]], {})
-    assert one != call_key(SCOPE, PURE, provider.ask, [], {"a": 1})
+    one = call_key(SCOPE, PURE, provider.ask, digest_of([["a", 1]], {}))
+    assert one != call_key(SCOPE, PURE, provider.ask, digest_of([], {"a": 1}))
 
 
 async def test_a_failure_is_not_remembered() -> None:

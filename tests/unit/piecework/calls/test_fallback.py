@@ -10,6 +10,7 @@ from piecework.calls.call import call_key
 from piecework.calls.fallback import FallbackUsed
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
+from piecework.domain.arguments import digest_of
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.domain.outcome import Succeeded
@@ -172,7 +173,7 @@ async def test_it_is_remembered_as_the_next_ones_too() -> None:
 async def test_an_answer_of_its_own_is_not_taken_for_anothers() -> None:
     diary, chain = Diary(), Chain([REFUSAL], [])
     one = caller(diary)
-    key = call_key(SCOPE, chain.dependency, chain.large.ask, ["a"], {})
+    key = call_key(SCOPE, chain.dependency, chain.large.ask, digest_of(["a"], {}))
     await diary.record(f"{key}.by", '"small"')  # the page with the answer was lost
     chain.large.errors.clear()
     assert "from the large one" == await chain.call(one, "a")
@@ -273,7 +274,7 @@ async def test_a_refusal_after_a_time_out_is_no_refusal() -> None:
 
 async def test_a_refusal_of_what_an_earlier_claim_had_begun_is_none() -> None:
     diary, hotels = Diary(), Hotels(FULL)
-    key = call_key(SCOPE, hotels.dependency, hotels.one.ask, ["room"], {})
+    key = call_key(SCOPE, hotels.dependency, hotels.one.ask, digest_of(["room"], {}))
     await diary.begin(key, SCOPE.stage, Effect.PROVIDER_IDEMPOTENT, 1.0)
     with pytest.raises(PolicyError):
         await hotels.book(caller(diary))

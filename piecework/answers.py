@@ -1,8 +1,8 @@
 """Check an answer by its model: of a person, or of a call that an operator resolves.
 
 The process that answers may not have the pipeline. Then the JSON schema decides, which
-the worker stored with the question: it is made into a model, so the limits and the
-messages are those of pydantic. Validators of the pipeline's own are not in a schema:
+the worker stored with the question. It is made into a model, so the limits and the
+messages are those of pydantic. A schema does not have the pipeline's own validators:
 only a process with the model applies them.
 """
 

@@ -64,8 +64,8 @@ class Usage:
 TOOL_RETRY: Final = RetryPolicy()
 MODEL_RETRY: Final = RetryPolicy(attempts=4, base=1.0)
 
-#: Seconds of one attempt. A model that writes a long answer takes more than 30 seconds,
-#: and a timeout pays for the answer a second time.
+#: Seconds of one attempt. A model may need more than 30 seconds for a long answer.
+#: After a timeout, the next attempt pays for the answer again.
 TOOL_TIMEOUT_S: Final = 30.0
 MODEL_TIMEOUT_S: Final = 60.0
 
@@ -82,7 +82,7 @@ class Dependency:
         layer: The first word of the error codes: `llm` or `tool`.
         timeout: Seconds that a single attempt may take. None: `TOOL_TIMEOUT_S`, or for
             a model `MODEL_TIMEOUT_S`.
-        lookup: For `Effect.LOOKUP`: receives the arguments of the call and its key, and
+        lookup: For `Effect.LOOKUP`: receives the arguments of the call and its key. It
             returns the result of an earlier attempt, or None.
         fallback: The replacements, in order, for a call that a policy or an open
             breaker refuses. All of them have an effect, or all have none.
@@ -93,32 +93,34 @@ class Dependency:
             function raised, or a cause of it. It returns one of the five Piecework
             errors with its code, or None. The stage still receives the original error.
         cache_ttl_s: Seconds, from an hour to a day, for which the response of a pure
-            call is shared with all jobs of the tenant that run the same pipeline. Equal
-            arguments, such as model, messages and temperature, are then paid for once.
-            None: each job pays.
+            call is shared. All jobs of the tenant that run the same pipeline share it.
+            Equal arguments, such as model, messages and temperature, are then paid for
+            once. None: each job pays.
         key_ttl_s: For `Effect.PROVIDER_IDEMPOTENT`: seconds for which the provider
             knows a key. An effect that was in doubt for longer is not requested again,
-            because that might execute it twice: an operator decides. None: for ever.
+            because that might execute it twice. An operator decides. None: for ever.
         usage: Computes what a call cost from its answer: tokens, and money if the
             answer contains it; see `piecework jobs cost`. None: calls are only counted.
         limits: What all workers together may use in a minute. A call that does not fit
             waits for its start; see docs/flow.md. None: no limit.
         adaptive_rate: Whether an answer 429 slows the whole fleet down, so that it
             finds the rate that the dependency accepts. False: only the refused call
-            waits for its `Retry-After`. For dependencies that answer 429 only above
-            their limit: one that does so by chance would be called ever more slowly.
+            waits for its `Retry-After`. Use it for dependencies that answer 429 only
+            above their limit. One that does so by chance would be called ever more
+            slowly.
         estimate: Computes the tokens of a call from its arguments, before it is made.
             None: a quarter of the characters of its texts, plus `max_tokens`.
         estimate_usd: Computes the price of a call in dollars from its arguments, before
-            it is made: a job with a budget in dollars needs it of each model. `usage`
+            it is made. A job with a budget in dollars needs it of each model. `usage`
             says what the call cost in the end.
         provider, model: For a model: whose it is, and its id there. Events and traces
             name both; they change no key.
         version: Part of the key of shared responses: responses of another version are
             not used. Calls of a chunk that were answered are not made again.
-        by: Which calls of all chunks and jobs of a tenant are the same operation, made
-            once: a `TimeWindow` or `SequenceNumbers`; see docs/effects.md. None: each
-            chunk makes its own calls. It costs two writes a call.
+        by: Which calls of all chunks and jobs of a tenant are the same operation: a
+            `TimeWindow` or `SequenceNumbers`. Such calls are made once; see
+            docs/effects.md. The store writes twice for such a call. None: each chunk
+            makes its own calls.
         scope: For `by`: the user and the task, or a function that receives the
             arguments by name and returns that text. Equal scopes share their answers.
 
@@ -194,8 +196,8 @@ class Dependency:
 
         Args:
             function: An `async def` at the top level of a module, or with a `name`.
-            name: Stands in keys in place of module and qualified name, so that the
-                function may move without its calls being paid for again.
+            name: Stands in keys in place of module and qualified name. So the function
+                may move, and its calls are not paid for again.
             version: Another version makes the calls again.
 
         Raises:
@@ -420,7 +422,7 @@ def key_ttl_errors(dependency: Dependency) -> list[str]:
 #: the retries of a chunk must not find.
 SHARED_BY: Final = (TimeWindow, SequenceNumbers, KnownOperation)
 #: The effects whose calls several chunks may share. A lookup knows a call by the key of
-#: its chunk, and an effect that cannot be repeated must have one owner.
+#: its chunk. An effect that cannot be repeated must have one owner.
 SHARED_EFFECTS: Final = frozenset({Effect.PURE, Effect.PROVIDER_IDEMPOTENT})
 
 

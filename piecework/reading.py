@@ -1,7 +1,8 @@
 """Connect for reading only, in a tenth of the time that `piecework.runtime` takes.
 
-Where the direct reads are not sound, and after the first read that was not a plain
-success, the reads go through the whole runtime. Its errors are the user's errors, too.
+Where the direct reads are not sound, the reads go through the whole runtime. So do the
+reads after the first one that was not a plain success. The user sees the errors of the
+runtime.
 """
 
 from __future__ import annotations

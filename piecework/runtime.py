@@ -79,8 +79,8 @@ class Runtime:
     dead_letters: Table
     work: WorkQueues
     dead_letter_queue: Queue
-    #: The same table and queues through separate clients, so that the renewal of a
-    #: lease never waits for the requests of the work.
+    #: The same table and queues through separate clients. So the renewal of a lease
+    #: never waits for the requests of the work.
     renewal_table: Table
     renewal_queues: WorkQueues
     objects: Objects

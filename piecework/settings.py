@@ -20,8 +20,8 @@ PREFIX: Final = "PIECEWORK_"
 _APP = r"^[a-z][a-z0-9]{0,19}$"
 _ENV = r"^[a-z][a-z0-9]{0,13}$"
 
-#: Seconds for which a worker may keep a message hidden, from its receive: the 12 hours
-#: of SQS, less a margin for the waits of at most 15 minutes in the queue.
+#: Seconds for which a worker may keep a message hidden, from its receive. SQS allows 12
+#: hours. The margin is for the waits of at most 15 minutes in the queue.
 MAX_RECEIVE_S = 43_200.0 - 1_200.0
 
 
@@ -66,10 +66,11 @@ class Settings:
     #: Takeovers of a chunk that spend no attempt. Before each one, the chunk's worker
     #: died, froze or was cut off, perhaps by the fault of another chunk.
     max_takeovers: int = setting(10, ge=0)
-    #: Deferrals of a chunk for an open circuit breaker, and seconds since the first one
-    #: or its last progress, after which it is dead-lettered. An outage of
-    #: a day causes some 1,300 deferrals at most: one for each open period of the
-    #: breaker, and some during each slow probe. A compensation may take twice as much.
+    #: Deferrals of a chunk for an open circuit breaker before it is dead-lettered. And
+    #: seconds since the first one or its last progress, after which it is
+    #: dead-lettered. An outage of a day causes some 1,300 deferrals at most. They are
+    #: one for each open period of the breaker, and some during each slow probe. A
+    #: compensation may take twice as much.
     max_deferrals: int = setting(2_000, ge=1)
     max_deferred_s: float = setting(86_400.0, gt=0)
     #: Seconds since the first of these deferrals for which a failed probe of the
@@ -95,8 +96,8 @@ class Settings:
     #: The releases take up to 9 s of that time.
     shutdown_grace_s: float = setting(20.0, ge=0)
 
-    #: Megabytes of memory at which a worker stops as on SIGTERM, with exit code 8, so
-    #: that the platform starts a fresh one. And megabytes that an isolated stage may
+    #: Megabytes of memory at which a worker stops as on SIGTERM. Its exit code is 8, so
+    #: that the platform starts a fresh worker. And megabytes that an isolated stage may
     #: use if the stage declares no limit. 0: no limit. Both need Linux.
     memory_mb: int = setting(0, ge=0)
     stage_memory_mb: int = setting(0, ge=0)
@@ -124,7 +125,7 @@ class Settings:
     journal_page: int = setting(25, ge=1, le=100)
 
     #: Seconds between two passes of the reconciler.
-    #: And seconds after which it redispatches a chunk that no worker has claimed; each
+    #: And seconds after which it redispatches a chunk that no worker has claimed. Each
     #: redispatch of a chunk doubles this time.
     reconcile_s: float = setting(5.0, gt=0)
     redispatch_s: float = setting(900.0, gt=0)
@@ -132,8 +133,9 @@ class Settings:
     reconcile_read_units: float = setting(200.0, gt=0)
 
     #: The reconciler raises an alarm if `dead_letter_alarm` dead letters or more arrive
-    #: within the window, or if the oldest open one is older than `dead_letter_age_s`.
-    #: 0 dead letters: no alarms. The alarm of CloudWatch has the same defaults.
+    #: within the window. It also does if the oldest open one is older than
+    #: `dead_letter_age_s`. 0 dead letters: no alarms. The alarm of CloudWatch has the
+    #: same defaults.
     dead_letter_alarm: int = setting(3, ge=0)
     dead_letter_alarm_window_s: float = setting(300.0, gt=0)
     dead_letter_age_s: float = setting(86_400.0, gt=0)
@@ -165,7 +167,7 @@ class Settings:
     #: The share of the chunks without a failure whose traces a worker sends, if its
     #: program has configured OpenTelemetry. A claim in which an attempt failed, or
     #: which did not succeed, is always sent. Each trace that is sent costs the CPU of
-    #: its spans: the default keeps telemetry below a twentieth of a worker's CPU.
+    #: its spans. The default keeps telemetry below a twentieth of a worker's CPU.
     trace_ratio: float = setting(0.05, ge=0, le=1)
     #: The names of payload fields that a trace may show, separated by commas.
     trace_fields: str = setting("", pattern=r"^[A-Za-z0-9_, ]*$")
@@ -184,7 +186,7 @@ class Settings:
     #: quarter of its CPU. `sdk`: all requests go through the SDK.
     aws_transport: Literal["thin", "sdk"] = setting("thin", words=("thin", "sdk"))
 
-    #: Days from the end of a job to its deletion by a reconciler: its record, chunks,
+    #: Days from the end of a job to its deletion by a reconciler. Its record, chunks,
     #: payloads, results, dead letters and files go together. A job with an open dead
     #: letter stays. 0: jobs stay until an operator deletes them.
     job_retention_days: int = setting(90, ge=0)
@@ -220,8 +222,8 @@ class Settings:
     def longest_wait_s(self) -> float:
         """The longest wait in seconds of a retry inside the worker.
 
-        The lease was renewed at most a third of its length ago, so two thirds are left;
-        a tenth of the lease is margin.
+        The lease was renewed at most a third of its length ago, so two thirds are left.
+        A tenth of the lease is margin.
         """
         return self.lease_s * (2 / 3 - 0.1)
 

@@ -46,9 +46,10 @@ async def open_questions(
 ) -> AsyncIterator[Document]:
     """Yield the open questions of a job, or of the tenant's newest jobs.
 
-    Those of a job that are due first come first. Only jobs whose chunks have ever
-    waited long are asked for their index. The list of active jobs is not read: it has
-    those of all tenants, and a reader of one tenant may not see them.
+    The questions of a job come in the order in which they are due. Only jobs whose
+    chunks have ever waited long are asked for their index. The list of active jobs is
+    not read, because it has the jobs of all tenants. A reader of one tenant may not see
+    it.
 
     Jobs that a newer version wrote are left out, and added to `too_new`.
 
@@ -78,8 +79,8 @@ async def open_questions(
 async def questions_of(rt: Reading, job: Job) -> AsyncIterator[Document]:
     """Yield the open questions of a job, each once.
 
-    The chunk decides: a cancel leaves the entry of its question in the index, and the
-    chunk may ask again after a retry.
+    The chunk decides, not the index. A cancel leaves the entry of its question in the
+    index. The chunk may ask again after a retry.
     """
     if not job.has_waits or job.status.ended or job.status.gone:
         return

@@ -26,8 +26,8 @@ async def save_artifacts(
 ) -> list[Path]:
     """Save the join's artifacts and the certificate; return the files.
 
-    Names are checked again, although the join checked them: another program may have
-    written to the bucket, and a name must not lead out of the folder.
+    The join has checked the names, but another program may have written to the bucket.
+    So they are checked again: a name must not lead out of the folder.
 
     Raises:
         UsageError: `job.state.not_finished`; `cli.usage.invalid`: the folder cannot

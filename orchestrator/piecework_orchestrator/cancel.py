@@ -24,13 +24,11 @@ async def cancel(
     """Cancel a job and return it: its status is CANCELLING, or CANCELLED already.
 
     `on_recorded` is called when the cancel is stored. From then on no worker claims a
-    chunk of the job, and the job is cancelled even if this call is interrupted.
-    `progress` is called while the chunks are marked. A repeated cancel continues, and
-    returns a job that is CANCELLED by then.
-    Chunks that have a result keep it; workers stop the running chunks within about a
-    second.
-    Open chunks keep their effects unless `compensate` is true: then their effects are
-    compensated, except past the pivot.
+    chunk of the job. The job is cancelled even if this call is interrupted. `progress`
+    is called while the chunks are marked. A repeated cancel continues, and returns a
+    job that is CANCELLED by then. Chunks that have a result keep it; workers stop the
+    running chunks within about a second. Open chunks keep their effects unless
+    `compensate` is true: then their effects are compensated, except past the pivot.
 
     Raises:
         NotFoundError: `job.record.not_found`.

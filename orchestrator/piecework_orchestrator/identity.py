@@ -30,7 +30,7 @@ def whoami() -> str:
 def operator_of(rt: Runtime, named: str = "") -> str:
     """Return the operator, as every act records it.
 
-    On AWS it is the caller's identity, which a caller cannot choose; a name that a
+    On AWS it is the caller's identity, which a caller cannot choose. A name that a
     program gave stands before it. Elsewhere it is that name, or user and host.
     """
     if rt.identity:
@@ -47,8 +47,8 @@ def new_job_id(now: float) -> str:
 def require_job_id(job: str | None) -> None:
     """Refuse an id that cannot name a job; None stands for a new id.
 
-    An empty id is refused: it often comes from an unset variable, and a new id at each
-    repetition would create a job at each.
+    An empty id is refused, because it often comes from an unset variable. With a new
+    id, each repetition of the submit would create another job.
 
     Raises:
         UsageError: `cli.usage.invalid`.

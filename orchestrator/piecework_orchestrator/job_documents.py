@@ -29,8 +29,9 @@ Document = dict[str, Any]
 #: Maximum bytes of a chunk in a certificate, which names every chunk of its job. A
 #: chunk with a result takes 80 bytes; a chunk without one also has its label.
 CERTIFICATE_BYTES_PER_CHUNK = 1024
-#: The findings beside which a worker without the pipeline is still the reason while no
-#: chunk runs: no worker may have it, or a role of one tenant cannot read which do.
+#: A worker without the pipeline noted the reason on the job. It is still the reason
+#: beside one of these findings, while no chunk runs. Each says that no worker has the
+#: pipeline, or that a role of one tenant cannot read the workers.
 PIPELINE_MISSING = {"workers.none", "workers.pipeline_missing", "fleet.unreadable"}
 JOB_FACTS = (
     "queue",

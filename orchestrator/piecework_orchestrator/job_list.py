@@ -1,6 +1,6 @@
 """List the jobs of a tenant with their progress.
 
-The chunks of a small job are counted one by one; those of a large job are counted from
+The chunks of a small job are counted one by one. Those of a large job are counted from
 its tallies, see `MAX_COUNTED_CHUNKS`.
 """
 

@@ -1,9 +1,9 @@
 """Reopen dead chunks after their cause was fixed, as an act on the job's record.
 
-A redrive is a retry of the chunks that the dead letters name; the messages of the
-dead-letter queue have no part in it. Provider keys are fresh, so that a provider does
-not repeat its stored failure. The effect ledger is asked first, so that no effect
-happens twice.
+A redrive is a retry of the chunks that the dead letters name. It does not use the
+messages of the dead-letter queue. Provider keys are fresh, so that a provider does not
+repeat its stored failure. The effect ledger is asked first, so that no effect happens
+twice.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ async def discard(
     """Discard dead letters of a job; return how many of them were still open.
 
     They no longer count as open, and neither a redrive nor a retry reopens their
-    chunks. The status of the job stays as it is. A chunk with an order key is skipped:
-    the next chunk of its key goes on, if the job has not ended.
+    chunks. The status of the job stays as it is. A chunk with an order key is skipped.
+    If the job has not ended, the next chunk of its key goes on.
     """
     store, count = dead_letters_of(rt), 0
     try:

@@ -3,8 +3,8 @@
     job -> REOPENING, next generation -> tallies -> chunks -> RUNNING -> messages
 
 Chunks that have a result keep it. The other chunks continue at their first stage that
-is not done, so completed stages and paid calls are not repeated. The same operator can
-repeat an interrupted command at once; otherwise the reconciler finishes it. Another
+is not complete. So complete stages and paid calls are not repeated. The same operator
+can repeat an interrupted command at once; otherwise the reconciler finishes it. Another
 command waits, because the end of a reopening is the end for all that take part.
 """
 
@@ -66,8 +66,8 @@ class RetryRequest:
 
     Attributes:
         deadline: A new deadline in epoch seconds. Without it a future deadline stays in
-            force, and a deadline that has passed is removed, because it would cancel
-            the job again at once.
+            force. A deadline that has passed is removed, because it would cancel the
+            job again at once.
         rate: Chunks dispatched a second; None: all at once.
         progress: Called with each step, as by a submit: read, written, sent.
     """

@@ -17,8 +17,9 @@ from piecework.store.dead_letters import is_open
 from piecework_orchestrator.job_documents import dead_letters_of, require_job
 from piecework_orchestrator.times import parse_span
 
-#: The least digits that name a fingerprint. Of 1,000 causes, two share them in 3 % of
-#: deployments; then both are selected, and a redrive shows them before it asks.
+#: The least digits that name a fingerprint. In 3 % of deployments with 1,000 causes,
+#: two causes share these digits. Then both are selected, and a redrive shows them
+#: before it asks.
 FINGERPRINT_DIGITS = 6
 
 

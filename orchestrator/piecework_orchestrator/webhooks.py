@@ -1,7 +1,8 @@
 """What operators do with webhooks: set, remove and try them, send deliveries again.
 
-A webhook stores references to its secrets, never the secrets: the variables are those
-of the reconciler, which a deployment fills from Secrets Manager or Parameter Store.
+A webhook stores references to its secrets, never the secrets. A reference names a
+variable of the reconciler. A deployment fills these variables from Secrets Manager or
+Parameter Store.
 """
 
 from __future__ import annotations

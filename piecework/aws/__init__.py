@@ -13,7 +13,7 @@ def session(
 ) -> aioboto3.Session:
     """Return a session of aioboto3 for your own calls of AWS services.
 
-    Its clients refuse a certificate of another host; those of a plain
+    Its clients refuse a certificate of another host. Those of a plain
     `aioboto3.Session` accept any that a trusted authority has signed.
 
     Args:

@@ -237,10 +237,11 @@ def is_loopback(url: str) -> bool:
 
 # ── correct the local clock by the `Date` header of AWS responses ─────────────
 #
-# One machine writes leases and delays, and others read them. If the local clock differs
-# from AWS by more than the responses allow, it is corrected as if the last response had
-# taken no time. Correctness does not depend on it. But a worker with a fast clock would
-# take the chunks of living workers, and one with a slow clock would wait too long.
+# One machine writes leases and delays, and others read them. The local clock may differ
+# from AWS by more than the responses allow. Then it is corrected as if the last
+# response had taken no time. Correctness does not depend on it. But a worker with a
+# fast clock would take the chunks of living workers. One with a slow clock would wait
+# too long.
 
 #: Seconds between two observations, once the offset is known to CLOSE_S seconds.
 EVERY_S = 10.0
@@ -276,7 +277,7 @@ class ServiceClock:
     def observe(self, sent_at: float, answer: Mapping[str, Any]) -> None:
         """Update the offset from the response to a request sent at `sent_at`.
 
-        `sent_at` is local time. The service wrote its date between then and now, so the
+        `sent_at` is local time. The service wrote its date between then and now. So the
         true offset lies in [date - now, date + 1 s - sent_at]. The interval of earlier
         responses narrows it further. If both exclude each other, a clock was set, and
         the earlier interval is dropped.

@@ -165,7 +165,7 @@ class Objects:
     async def put_value(self, text: str, stem: str) -> dict[str, str]:
         """Return the attributes in which a row stores a value of any size.
 
-        The key of a large value contains its hash: a worker that lost the chunk must
+        The key of a large value contains its hash. So a worker that lost the chunk does
         not replace the object that the next owner's row names.
         """
         content = text.encode()

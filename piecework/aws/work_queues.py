@@ -1,8 +1,7 @@
 """The work queues of a deployment: the default one, and those that pipelines declare.
 
 A queue is named as its pipeline declares it; the default one is ``. Each is opened when
-it is first used, so that a process of a deployment without further queues sends no
-request for them.
+it is first used. So a process that uses no further queue sends no request for one.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ begin in the store -> granted:      the attempts -> settle the record
                    -> otherwise:    an error with its code
 
 The token of a record's owner is the key of the chunk's own call. So the worker that
-takes a chunk over continues the record of the dead one, and does not wait for its
-lease. A record is settled before the chunk stores the answer: if the worker dies in
-between, the next one finds the answer in the record.
+takes a chunk over continues the record of the dead worker. It does not wait for the
+lease of the record. A record is settled before the chunk stores the answer. If the
+worker dies in between, the next one finds the answer in the record.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FIRST_POLL_S: Final = 0.5
 #: Seconds that a call waits in its worker for an equal one. A longer wait could keep
 #: the chunk that makes the equal call from its slot.
 WAIT_S: Final = 7.5
-#: Seconds for which the chunk is deferred then; they grow with each deferral, because
+#: Seconds for which the chunk is deferred then. They grow with each deferral, because
 #: many chunks may wait for one long call.
 DEFERRED_S, MAX_DEFERRED_S = 10.0, 60.0
 
@@ -170,8 +170,8 @@ class EqualCalls:
     ) -> Answered[str] | Failed:
         """Make the attempts, and settle the record before the chunk stores the end.
 
-        A call that a cancel or a shutdown interrupts is settled at once, so that equal
-        calls need not wait for the lease.
+        A call that a cancel or a shutdown interrupts is settled at once. So equal calls
+        need not wait for the lease.
         """
         try:
             end = await make

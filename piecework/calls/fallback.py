@@ -2,8 +2,8 @@
 
 A dependency may declare further codes, such as those of an overloaded model.
 
-A fallback's answer is stored as the answer of the dependency itself, in the journal or
-by an effect in the ledger. So a later attempt does not call the refusing one again.
+A fallback's answer is stored as the answer of the dependency itself. The journal stores
+it, or for an effect the ledger. So no later attempt calls the dependency that refused.
 
 A position names one member of the chain: 0 is the dependency, n its n-th fallback.
 """
@@ -89,7 +89,7 @@ async def call_position(
     """Return the end of one member of the chain.
 
     Each receives its own copy of the arguments. If one changed them, the next would be
-    called with other arguments, under a key that a later attempt does not find.
+    called with other arguments. A later attempt would not find the key of that call.
     """
     args, kwargs = call.bound.args, call.bound.keywords
     if position == 0:

@@ -4,10 +4,10 @@
     end      count the call; open or close the breaker
     sync     write what changed in this process, then read the fleet's breakers
 
-The record is read twice a second while calls are made, all breakers in one request, and
-written once for each probe. A call costs no request. If the record is unreachable, each
-process decides by its own calls: a call never fails because a breaker's row could not
-be read.
+While calls are made, the record is read twice a second, all breakers in one request. It
+is written once for each probe. A call costs no request. If the record is unreachable,
+each process decides by its own calls. So a call never fails because a breaker's row
+could not be read.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 # ── breaker that a fleet shares ───────────────────────────────────────────────
 #
 # The record's generation rises with each change, and each write names the generation
-# that it is based on. So if two processes see the same outage, one of them writes, and
-# a late write that is based on an earlier generation changes nothing.
+# that it is based on. So if two processes see the same outage, one of them writes. A
+# late write that is based on an earlier generation changes nothing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +325,8 @@ class BreakerRegistry:
     def prefetch(self) -> None:
         """Start to read the record before the calls come, so that they wait less.
 
-        A process that has never made a call reads it for its first call, and then
-        rarely: the caps of tenants are in the record, too.
+        A process that has made no call yet reads the record, too, but rarely. The
+        record also has the caps of tenants.
         """
         if self.record is None or self._sync_lock.locked() or not self._is_stale():
             return

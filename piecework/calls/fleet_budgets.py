@@ -4,8 +4,8 @@
     correct   the call has ended: its usage replaces its estimate
 
 A worker reserves a slice of each budget, about once a second in one write for all its
-calls. A call that fits into the slice costs no request. If nothing is in flight in the
-fleet and a call does not fit, the budget is spent: its job is paused.
+calls. A call that fits into the slice costs no request. A budget is spent if a call
+does not fit while the fleet has no call in flight. Then its job is paused.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class JobBudgets:
     def of_call(self) -> Iterator[SharedBudget]:
         """Yield the budgets that a call of the job spends from.
 
-        Reserve each before the next is taken: an idle budget may be forgotten, and a
+        Reserve each before the next is taken. An idle budget may be forgotten, and a
         second one with the same key would grant the whole cap again.
         """
         if self.requested:

@@ -1,10 +1,10 @@
 """Call a user's function so that whatever it raises ends only the stage.
 
 `SystemExit` and `KeyboardInterrupt` would end the worker with all its chunks. Another
-BaseException, such as the panic of a Rust extension, would pass every handler, and the
-chunk would only lose its lease. `StopIteration` cannot be passed on from a thread: the
-caller would wait for ever. A `CancelledError` that the worker did not cause would look
-like a cancellation of the stage.
+BaseException, such as the panic of a Rust extension, would pass every handler. Then the
+chunk would only lose its lease. A thread cannot pass `StopIteration` on: the caller
+would wait for ever. A `CancelledError` that the worker did not cause would look like a
+cancellation of the stage.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def as_failure(error: BaseException) -> Exception:
     """Return what a user's function raised as an Exception.
 
     Raises:
-        BaseException: The error itself, if it is not the function's: a cancellation of
-            the task that called it, or the end of the claim.
+        BaseException: The error itself, if the function did not cause it. That is a
+            cancellation of the task that called it, or the end of the claim.
     """
     if isinstance(error, Exception):
         return error

@@ -67,8 +67,8 @@ RECENT: Final = 5 * MICROS
 LEFT: Final = SHARE_LASTS - RENEW_AFTER
 #: The most seconds for which a call that had no quota is deferred.
 MOST_BACKLOG_S: Final = 120.0
-#: Starts are reserved before their calls come only if the fleet leaves that much of
-#: the schedule unused: otherwise another worker has a call that waits.
+#: Starts are reserved before their calls come only if the fleet leaves that much of the
+#: schedule unused. Otherwise another worker has a call that waits.
 SLACK: Final = round(0.3 * MICROS)
 
 
@@ -109,7 +109,7 @@ class Limiter:
         reserved_at, read_at: Loop times of the last reservation, and of the last reply.
         write_every_s: Seconds between two writes.
         delay: Microseconds that the last write took.
-        contended: Whether other workers wrote since the last reservation: then a read
+        contended: Whether other workers wrote since the last reservation. Then a read
             comes first, because it costs less than a write that is refused.
     """
 
@@ -342,8 +342,8 @@ class Limiter:
     def _ahead(self) -> int:
         """Return how many starts to reserve for calls that have not come yet.
 
-        As many as came in the last second, unless the fleet uses its whole quota:
-        another worker has calls that wait.
+        They are as many as came in the last second. It returns 0 while the fleet uses
+        its whole quota, because another worker has calls that wait.
         """
         now = self._now()
         if not self._is_paced() or self.quota.next_start(now) > now + SLACK:

@@ -1,9 +1,9 @@
 """Keep the calls of a claim from starting while its job is paused.
 
 A call that would start waits at the gate, where its stage cannot see it. Calls in
-flight finish, and their answers are stored. Once every call of the claim waits, or its
-next stage does, the claim is quiet: the worker interrupts it and gives the chunk back.
-If the job is resumed before that, the gate opens and the claim goes on.
+flight finish, and their answers are stored. The claim is quiet once all its calls wait,
+or its next stage waits. Then the worker interrupts it and gives the chunk back. If the
+job is resumed before that, the gate opens and the claim goes on.
 """
 
 from __future__ import annotations

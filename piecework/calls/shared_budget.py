@@ -78,9 +78,9 @@ class SharedBudget:
         unreported: What ended calls used since the last write.
         allowed: The most that `held` and `unreported` may be together.
         arrived: The estimates of the calls that came since the last write.
-        number, sent: The number of the last write, and what each write reported that
-            may have been applied: an answer may be lost.
-        contended: Whether other workers may have written since the last write: then a
+        number, sent: The number of the last write; and by number, what each write
+            reported that may have been applied. The answer of a write may be lost.
+        contended: Whether other workers may have written since the last write. Then a
             read comes first, because it costs less than a write that is refused.
         is_gone: Whether the row was deleted with its job.
     """
@@ -296,8 +296,8 @@ class SharedBudget:
     async def _ask_for_pauses(self) -> None:
         """Pause the jobs whose calls wait although nothing in the fleet is in flight.
 
-        A call that has ended may give back a part of its estimate, so while any is in
-        flight the budget is not known to be spent.
+        A call that ends may give back a part of its estimate. So while any call is in
+        flight, the budget is not known to be spent.
         """
         now, loop_time = self._now(), asyncio.get_running_loop().time()
         budget = self._current()

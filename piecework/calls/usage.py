@@ -54,7 +54,7 @@ class ClaimUsage:
     Attributes:
         may_be_paid: Whether a lost claim may have paid for the call before.
         whole: All calls: the settlement stores them.
-        pure: The paid calls without an effect: each page of the journal has them all,
+        pure: The paid calls without an effect. Each page of the journal has them all,
             so that a page that is written twice changes nothing.
         effects: The paid calls with an effect, by key: the ledger stores them.
     """

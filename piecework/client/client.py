@@ -587,8 +587,8 @@ class Client:
 class SyncClient:
     """A client for scripts and notebooks; `Client.sync` makes it.
 
-    An event loop in a thread of its own runs the asynchronous client, so it also works
-    where a loop runs already, as in a notebook.
+    An event loop in a thread of its own runs the asynchronous client. So this client
+    also works where a loop runs already, as in a notebook.
     """
 
     jobs = BlockingIterator(Client.jobs)

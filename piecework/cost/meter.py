@@ -30,8 +30,8 @@ from piecework.domain.model import JobRef
 
 # ── count every request that a client sends ───────────────────────────────────
 #
-# The hooks are the SDK's own events, so that no caller can forget to count, and so that
-# the counts are the requests that were sent.
+# The hooks are the SDK's own events. So no caller can forget to count, and the counts
+# are the requests that were sent.
 
 #: The key of a request's notes between its events.
 NOTE = "piecework.cost"
@@ -166,8 +166,8 @@ class Account:
     Attributes:
         requests: The number of counted requests.
         found, written: Whether this process has found, or written, an item of the job.
-            A message may name a job that does not exist, and the counts of an operator
-            who only reads are not stored.
+            A message may name a job that does not exist. The counts of an operator who
+            only reads are not stored.
         ended: The job has ended in this process, so its counts need not wait.
     """
 

@@ -1,8 +1,8 @@
 """Write the cost counters of jobs to the table, rarely and beside the work.
 
-The counters of a job wait for 200 requests, for five minutes, for half a minute without
-a request, or for the end of the job or the process. So they cost one request in two
-hundred. The waiting counters of a killed worker are lost.
+The counters of a job wait for 200 requests, for five minutes, or for half a minute
+without a request. They wait no longer than the job or the process. So they cost one
+request in two hundred. The waiting counters of a killed worker are lost.
 """
 
 from __future__ import annotations

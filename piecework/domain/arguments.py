@@ -1,10 +1,11 @@
 """Write the arguments of a call as a text that is equal only for equal arguments.
 
-The key of a call is made of this text. What the called function can see is in it: the
-type of each value that is not JSON, each field of a model, and the type of each key.
-JSON would lose that: it writes `Decimal("1")`, `b"1"` and `"1"` as the same text.
+The key of a call is made of this text. The text has all that the called function can
+see. That includes each field of a model, the type of each key, and that of each value
+that is not JSON. JSON would lose that: it writes `Decimal("1")`, `b"1"` and `"1"` as
+the same text.
 
-Two calls are the same if only the Unicode form of their texts differs: equal texts from
+Two calls are the same if only the Unicode form of their texts differs. Equal texts from
 two sources may have two forms. The order of dicts and sets does not count either.
 
     null true 1 1.5 "a" [..] {..}     as in JSON; keys keep their type
@@ -302,7 +303,7 @@ def _plain(value: str | float | bytes) -> Any:
 def _model(value: BaseModel, depth: int) -> str:
     """Return all that a model holds: excluded, extra and private fields, too.
 
-    A function may send only the fields that were set, so a field that was left out
+    A function may send only the fields that were set. So a field that was left out
     differs from one that was set to its default.
     """
     unset = sorted(type(value).model_fields.keys() - value.model_fields_set)

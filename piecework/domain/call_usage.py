@@ -21,8 +21,8 @@ KINDS: Final[tuple[UsageKind, ...]] = get_args(UsageKind)
 #: The amounts of one model, in the order in which they are stored.
 AMOUNTS: Final = ("calls", "tokens_in", "tokens_out", "nano_usd")
 #: Models of one claim: above this number, another model is counted as `others`. And
-#: characters of a model's name, because the names are stored, too: the last ones,
-#: because all ARNs of an account begin alike.
+#: characters of a model's name, because the names are stored, too. The last ones are
+#: kept, because all ARNs of an account begin alike.
 MAX_MODELS: Final = 20
 NAME_LENGTH: Final = 48
 OTHERS: Final = "others"

@@ -62,7 +62,7 @@ class DeadLetterRow(Row):
         """Read an item; None: it is another row, or a damaged one for `unreadable`.
 
         Tenant, job, chunk and generation come from the key, because an operator cannot
-        edit it: no edited attribute shows the letter of another tenant.
+        edit it. So no edited attribute shows the letter of another tenant.
 
         Raises:
             PermanentError: `runtime.record.unreadable`, without `unreadable`.

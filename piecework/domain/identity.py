@@ -1,8 +1,8 @@
 """Name the function of a call, so that two functions never have the same name.
 
 A function is known by its module and its qualified name, if that name leads to it. A
-lambda, a nested function, a method of an object and a decorated copy have no such name:
-what distinguishes them is in memory only, and a later claim cannot see it. The user
+lambda, a nested function, a method of an object and a decorated copy have no such name.
+What distinguishes them is in memory only, and a later claim cannot see it. The user
 declares a name for them, or passes what distinguishes them as arguments.
 """
 

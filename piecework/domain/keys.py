@@ -181,8 +181,8 @@ def outbox_pk(tenant: str) -> str:
 def delivery_sk(webhook: str, event: str) -> str:
     """Return the sort key of an event on its way to a webhook.
 
-    Without an event it is the beginning that all deliveries of a webhook have; without
-    a webhook, the beginning of all.
+    Without an event it is the beginning that all deliveries of a webhook have. Without
+    a webhook it is the beginning of all.
     """
     return f"{DELIVERY_PREFIX}{webhook}#{event}" if webhook else DELIVERY_PREFIX
 

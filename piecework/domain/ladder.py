@@ -80,7 +80,7 @@ class Ladder:
     Attributes:
         rungs: In the order of their times.
         retry_after_s: Seconds before the second attempt of a chunk, before the third,
-            and so on; the last one holds for all further attempts. Empty: a random
+            and so on. The last one holds for all further attempts. Empty: a random
             delay that doubles with each attempt, 300 s at most.
     """
 

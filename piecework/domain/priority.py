@@ -1,8 +1,8 @@
 """The priority of a job, and which of its chunks a submit sends as messages.
 
 SQS delivers messages in about the order of their arrival. If a submit sent all chunks
-of a large job, each later job would wait behind them. So it sends the first ones, and
-the others form the backlog of the job, from which workers draw by priority.
+of a large job, each later job would wait behind them. So it sends the first ones. The
+others form the backlog of the job, from which workers draw by priority.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def backlog_start(priority: Priority, chunks: int) -> int | None:
 def ordered_backlog_start(priority: Priority, heads: Sequence[int]) -> int | None:
     """Return the first chunk of the backlog of an ordered job, as `backlog_start`.
 
-    `heads`: the first chunks of the order keys, and those without a key, up to one more
-    than a submit sends. The other chunks follow one another, and need no backlog.
+    `heads` has the first chunks of the order keys, and those without a key. It has at
+    most one more than a submit sends. The other chunks follow one another, and need no
+    backlog.
     """
     if priority is not Priority.NORMAL:
         return 0

@@ -237,8 +237,9 @@ class QuestionRow(Row):
     def is_kept_for(self, gen: int, accepts: Callable[[str], bool]) -> bool:
         """Return whether a generation of the chunk need not ask it again.
 
-        What ended in an earlier generation without an answer, or with one that the
-        stage's model does not accept, is asked anew.
+        A question that ended in an earlier generation without an answer is asked anew.
+        So is a question of an earlier generation if the stage's model does not accept
+        its answer.
         """
         if self.gen == gen:
             return True

@@ -17,7 +17,7 @@ from piecework.errors import PermanentError, SchemaTooNewError
 #
 # A version rises only if a reader of the version before would act wrongly. Optional
 # fields are added without a new version. Each claim writes its own version on its
-# chunk: the rows of a chunk are never newer than the chunk, and no older worker can
+# chunk. So the rows of a chunk are never newer than the chunk, and no older worker can
 # claim it again.
 
 Item = TypeVar("Item", bound=Mapping[str, Any])

@@ -1,7 +1,7 @@
 """Rows of the tables as types: code outside the store reads no attribute by its name.
 
-A row keeps its item. A property checks the attribute that it returns: a row that an
-operator has damaged raises `runtime.record.unreadable` where that attribute is used.
+A row keeps its item. A property checks the attribute that it returns. If an operator
+has damaged the row, a use of that attribute raises `runtime.record.unreadable`.
 
     a chunk, a job              `piecework.domain.model`
     what claims wrote           here

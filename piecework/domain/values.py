@@ -141,7 +141,7 @@ def restore(plain: Any, exact: Any) -> None:
     """Put NaN and infinity of Python values where their JSON values have None.
 
     A model in an untyped place writes its own untyped parts by its own configuration.
-    A part whose JSON has another form is left alone: a serializer of the user's own
+    A part whose JSON has another form is left alone. A serializer of the user's own
     writes it, or it is a set, whose order differs.
     """
     pairs: Iterable[tuple[Any, Any]]
@@ -165,8 +165,8 @@ def decode(function: Callable[..., Any], text: str) -> Any:
 
     Raises:
         PermanentError: `runtime.value.unreadable`: the text does not match the
-            function's return annotation, for example because a deployment changed the
-            type during the job.
+            function's return annotation. A deployment may have changed the type during
+            the job.
     """
     try:
         validator = result_type(function).validator

@@ -41,8 +41,8 @@ OVER: Final = ".over"
 TEST: Final = "test"
 #: How the body is written: our document, or a message for Slack.
 FORMATS: Final = ("json", "slack")
-#: Seconds from a failed attempt to the next one: nine attempts in all, the last one a
-#: day after the one before. The first attempt follows the event at once.
+#: Seconds from a failed attempt to the next one. There are nine attempts in all, the
+#: last one a day after the one before. The first attempt follows the event at once.
 DELAYS_S: Final = (1, 5, 30, 300, 1_800, 7_200, 28_800, 86_400)
 ATTEMPTS: Final = len(DELAYS_S) + 1
 #: References to variables of the process that delivers. No other variable may be sent.
@@ -62,7 +62,7 @@ class WebhookEvent:
         command: The command that shows more.
         data: The facts for programs.
         asks: The question that a person may answer by a link, as `AnswerLinks.link`
-            takes it; empty: it tells of none that is open.
+            takes it. Empty: the event tells of no open question.
     """
 
     kind: str

@@ -200,11 +200,11 @@ def classify(  # noqa: PLR0913 -- facts of the place, each known to some callers
 ) -> ErrorEnvelope:
     """Return the envelope of an error.
 
-    `layer` is `llm` or `tool`. `now` is the time in seconds since 1970, which a
-    Retry-After with a date needs; without it the date is ignored. `translate` is the
-    `classify` of the dependency, which decides before all other shapes. `in_call`: a
-    function raised it that called a service; an answer that it cannot decode may be
-    whole the next time.
+    `layer` is `llm` or `tool`. `now` is the time in seconds since 1970. A Retry-After
+    with a date needs it; without it the date is ignored. `translate` is the `classify`
+    of the dependency, which decides before all other shapes. `in_call`: a function that
+    called a service raised the error. An answer that it cannot decode may be whole the
+    next time.
     """
     shapes = _CALL_SHAPES if in_call else _SHAPES
     if translate is not None:

@@ -145,7 +145,7 @@ _AWS_CODES: Final = {
         ConditionalRequestConflict OperationAborted TransactionConflict
         TransactionConflictException TransactionInProgressException
     """,
-    # A quota is not a rate limit: it lasts longer than any backoff, and another model
+    # A quota is not a rate limit. It lasts longer than any backoff, and another model
     # or region may have capacity. So it is a policy error, as the specification says.
     Meaning.QUOTA: "ServiceQuotaExceededException",
     Meaning.NOT_READY: "ModelNotReadyException",

@@ -94,7 +94,7 @@ READ_LIMIT: Final = 8_192
 #: Characters before a cut that are dropped too: half a secret has no known shape.
 _DROPPED_BEFORE_CUT: Final = 128
 
-#: The names of environment variables that contain secrets, and the least length of a
+#: The names of environment variables that contain secrets. And the least length of a
 #: secret: shorter values are words, which many messages contain.
 _SECRET_NAME: Final = re.compile(
     r"(?i)key|token|secret|passw|credential|auth|private|cookie|dsn|salt"

@@ -10,8 +10,8 @@ from typing import Any, Final
 class Rank(IntEnum):
     """How a finding is ranked; the lowest comes first.
 
-    Findings of one rank are ordered by their chunks, and those that block the whole job
-    by their order in the table: a chunk meets the obstacles in that order.
+    Findings of one rank are ordered by their chunks. Those that block the whole job
+    keep the order of the table: a chunk meets the obstacles in that order.
     """
 
     #: The whole job waits for it.

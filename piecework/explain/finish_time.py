@@ -1,9 +1,9 @@
 """Estimate when a job ends: the seconds left, as P50 and P90.
 
-Nothing here reads or writes. The estimate simulates the rest of the job many times:
-chunks with durations that were observed enter as many slots as the observed rate of
-ends needs (Little's law). So it follows the limit that binds: slots of
-workers, the limits of a dependency, or waits between attempts.
+Nothing here reads or writes. The estimate simulates the rest of the job many times.
+Chunks with observed durations enter as many slots as the observed rate of ends needs
+(Little's law). So it follows the limit that binds: slots of workers, the limits of a
+dependency, or waits between attempts.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MIN_ENDED: Final = 8
 #: fewest of them.
 RECENT_SHARE: Final = 1 / 3
 MIN_RECENT: Final = 20
-#: Simulations of the rest; the chunks of one, after which the rest follows the rate;
-#: and the durations that one draws from.
+#: Simulations of the rest. And the most chunks of one simulation; all further chunks
+#: follow the rate. And the most durations from which it draws.
 SIMULATIONS: Final = 80
 MAX_SIMULATED: Final = 400
 MAX_DRAWN: Final = 300
@@ -117,7 +117,7 @@ def throughput_since(
 def work_done(times: ChunkTimes, since: float, now: float, mean: float) -> float:
     """Return how many chunks' worth of work was done in a window of time.
 
-    A chunk that ran only partly inside counts in part, so chunks that end together do
+    A chunk that ran only partly inside counts in part. So chunks that end together do
     not distort a short window.
     """
     done = 0.0

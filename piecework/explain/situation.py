@@ -42,8 +42,8 @@ from piecework.store.workers import read_reports
 
 R = TypeVar("R")
 
-#: Groups, blocks and dead letters of a page that are read at most: each costs a request
-#: or a part of one, and all together at most 20.
+#: The most groups, blocks, and dead letters of one page, that are read. Each costs a
+#: request or a part of one; all together cost at most 20.
 MAX_GROUPS: Final = 11
 MAX_BLOCKS: Final = 3
 MAX_LETTERS: Final = 100
@@ -124,7 +124,7 @@ class Situation:
         open: Its open chunks, without the join.
         throughput: How fast its chunks end; None: too few have ended.
         budget_since: When an operator set the budget that stopped the join, or when its
-            day began; empty: neither, or no budget stopped it.
+            day began. Empty: neither, or no budget stopped it.
         fleet: Breakers and limits; None: this operator cannot read them.
         workers: The last reports of all workers; None: cannot be read.
         webhooks: The webhooks of the tenant; None: cannot be read.

@@ -17,8 +17,8 @@ from piecework.explain.waiting import Wait, WaitReason, wait_of
 
 #: Seconds within which a worker with a free slot claims a chunk that is due.
 CLAIM_S: Final = 30.0
-#: The part of a lease that is left at least while its worker lives: it renews the lease
-#: each third of it. What is missing to two thirds is margin.
+#: The least part of a lease that is left while its worker lives. The worker renews the
+#: lease after each third of it, so two thirds are left. The difference is margin.
 LEFT_OF_LEASE: Final = 0.5
 #: Workers that a message names.
 NAMED: Final = 3

@@ -97,7 +97,7 @@ def idempotent(
 
     Args:
         store: Stores the operations.
-        scope: The user and the task, such as `"user-7/task-3"`, or a function that
+        scope: The user and the task, such as `"user-7/task-3"`. Or a function that
             receives the arguments by name and returns that text. It must contain the
             user, because equal scopes share their answers.
         operation: The name of the operation; by default module and name of the

@@ -6,8 +6,8 @@
     DELETING -> DELETED    the job's own row becomes the tombstone
 
 Each step may be repeated, by the same command or by a reconciler. A worker that was
-frozen before the job ended may write a row or an object later: the tombstone is swept
-a second time, half a day later.
+frozen before the job ended may write a row or an object later. So the job is swept a
+second time, half a day after its deletion.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 
 A key is stopped while its first chunk without a result is a dead letter. The other keys
 go on. When only chunks of stopped keys are left, the reconciler ends them, so that the
-job ends: a redrive reopens them together with the dead chunk, a retry after a skip.
+job ends. A redrive reopens them together with the dead chunk. After a skip, a retry
+reopens them.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ class BlockedChunks:
 async def end_stopped_chunks(rt: Runtime, job: Job, groups: Iterable[int]) -> int:
     """End the chunks behind the dead letters of a job; return how many.
 
-    A key that goes on since the chunks were read keeps its chunks: the chunk before
-    them is open, so no later write ends them.
+    A key may have gone on since the chunks were read. It keeps its chunks: the chunk
+    before them is open, so no later write ends them.
     """
     ended = 0
     for group in sorted(groups):

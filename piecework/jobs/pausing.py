@@ -60,9 +60,10 @@ async def redispatch(
 ) -> None:
     """Send the message of every open chunk of a resumed job, then record that.
 
-    It may be repeated. A chunk that a worker owns needs no message: its worker has one,
-    and reads the job before it deletes that. If the pipeline of the job is paused, the
-    job is paused with it, and its messages wait for the resume of the pipeline.
+    It may be repeated. A chunk that a worker owns needs no message. Its worker has one,
+    and reads the job before it deletes that message. If the pipeline of the job is
+    paused, this call pauses the job instead. The messages then wait for the resume of
+    the pipeline.
     """
     job = await rt.jobs.read(ref)
     if job is None or job.status is not JobStatus.RUNNING:

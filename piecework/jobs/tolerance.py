@@ -1,8 +1,9 @@
 """Tolerated failure: stop starting chunks once a job cannot succeed any more.
 
 The transaction that writes a dead letter counts it on the job, if the job tolerates
-any. When more have failed than it tolerates, one write stops it: chunks that have
-started go on to their end, the others are cancelled, and the job ends by its results.
+any. When more have failed than it tolerates, one write stops it. Chunks that have
+started go on to their end, and the others are cancelled. Then the job ends by its
+results.
 """
 
 from __future__ import annotations

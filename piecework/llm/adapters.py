@@ -2,8 +2,9 @@
 
 A client is used by its methods alone, so that no SDK is a dependency. It may be
 asynchronous, or plain: a plain one is called in a thread. In place of a client each
-adapter takes an `async` function that returns it, for a client that must be opened in
-the event loop. SDKs that can are told not to retry: the retries are the dependency's.
+adapter takes an `async` function that returns it. A client that must be opened in the
+event loop needs one. An adapter tells the SDK not to retry if the SDK can: the
+dependency retries.
 """
 
 from __future__ import annotations

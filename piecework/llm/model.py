@@ -4,8 +4,8 @@ ask = request -> answer -> validated -> the object
                         -> does not fit -> one repair -> validated -> the object
 
 Request and repair are two calls. Each is remembered, retried and paid for by itself. An
-answer that does not fit is remembered, because its repair refers to it; the answer of a
-repair is remembered only if it fits, so that a redrive repairs again.
+answer that does not fit is remembered, because its repair refers to it. The answer of a
+repair is remembered only if it fits. So a redrive repairs again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ M = TypeVar("M", bound=BaseModel)
 
 #: Tokens of an answer, if neither the model nor the request sets a limit.
 MAX_TOKENS: Final = 4_096
-#: The failures after which another model is asked, once the retries are spent: the
+#: The failures after which another model is asked, once the retries are spent. The
 #: provider is overloaded or down, or the model cannot read or write as much. A refusal
 #: and an open breaker lead to the fallback of any dependency.
 FALLBACK_CODES: Final = frozenset(

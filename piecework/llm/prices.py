@@ -67,12 +67,12 @@ class Price:
 class ListPrice:
     """The price of a model in the price list of the package `genai-prices`.
 
-    The list has prices that depend on the number of tokens or on the date; an answer
+    The list has prices that depend on the number of tokens or on the date. An answer
     has the price of the day on which it is counted.
 
     Attributes:
-        dated: The newest change of a price that the installed list knows, a planned one
-            included: the list has no other date.
+        dated: The day of the newest change of a price in the installed list, also of a
+            planned one. The list has no other date.
     """
 
     model_id: str

@@ -1,7 +1,7 @@
 """Write the schema of an answer as providers accept it, and validate the answer.
 
-The structured output of providers knows a part of JSON Schema: every property is
-required, no other property is allowed, and a limit such as `minimum` is an error. So a
+The structured output of providers knows a part of JSON Schema. Every property is
+required, and no other property is allowed. A limit such as `minimum` is an error. So a
 limit is sent as a part of the description, and pydantic enforces it on the answer.
 """
 
@@ -48,8 +48,8 @@ def schema_of(returns: Hashable) -> dict[str, Any]:
 def closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a schema as providers enforce it; None: they cannot enforce it.
 
-    An object with any keys, a value of any type and a list with a type for each place
-    cannot be enforced.
+    They cannot enforce an object with any keys, or a value of any type. Nor can they
+    enforce a list with a type for each place.
     """
     try:
         return _closed(schema)

@@ -2,11 +2,11 @@
 
 SQS moves a message after ten receives, also after refused claims. The record of the
 chunk decides what happens next. If the chunk has not ended, the reconciler sends a new
-message with a new receive count; a worker then recovers a chunk without attempts left.
+message with a new receive count. A worker then recovers a chunk without attempts left.
 Afterwards the reconciler deletes the message.
 
 A message of a newer version is treated alike if the record of its chunk is readable.
-If the record is of a newer version, too, the message goes back to its work queue
+The record may be of a newer version, too. Then the message goes back to its work queue
 unchanged, until a newer worker receives it.
 """
 

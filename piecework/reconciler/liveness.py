@@ -1,8 +1,8 @@
 """Detect expired leases without trust in another machine's clock.
 
-A live owner changes the chunk's `(fence, renewals)` every third of a lease. If they are
-unchanged for a whole lease on our own monotonic clock, the lease has expired, whatever
-the wall clocks of the two machines say (the method of the DynamoDB lock client).
+A live owner changes the chunk's `(fence, renewals)` every third of a lease. The lease
+has expired if they are unchanged for a whole lease on our own monotonic clock. The wall
+clocks of the two machines do not count. The DynamoDB lock client has the same method.
 """
 
 from __future__ import annotations

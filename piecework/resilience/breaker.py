@@ -30,8 +30,8 @@ OPEN_CODE: Final = "runtime.breaker.open"
 PROBE_RETRY_S: Final = 2.0
 TOO_MANY_REQUESTS: Final = 429
 #: The codes of rate limits: those of HTTP services, and the throttles of AWS. A model
-#: provider's 529 is not one of them: it refuses all its clients, and fewer calls of
-#: this fleet do not end that.
+#: provider's 529 is not one of them. With it the provider refuses all its clients, and
+#: fewer calls of this fleet do not end that.
 RATE_LIMIT_CODES: Final = frozenset(
     {
         "llm.http.429_rate_limited",
@@ -117,8 +117,8 @@ class CircuitBreaker:
     def open_period_s(self, failed_probes: int, rng: Random) -> float:
         """Return how long the breaker stays open, in seconds.
 
-        The period is random after a failed probe, so that processes without the
-        fleet's record do not probe all at once.
+        The period is random after a failed probe. So processes without the fleet's
+        record do not probe all at once.
         """
         if not failed_probes:
             return self.open_s

@@ -2,10 +2,10 @@
 
     stored budget + what this worker spent and wants   ->   the next stored budget
 
-A budget is one row for the whole fleet: its cap, what is spent, and a slice for each
-worker that makes priced calls. A slice covers the calls in flight and those that come
-next. So what is spent and all slices together never exceed the cap, unless calls use
-more than their estimates.
+A budget is one row for the whole fleet. It has the cap, what is spent, and a slice for
+each worker that makes priced calls. A slice covers the calls in flight and those that
+come next. So what is spent and all slices together never exceed the cap, unless calls
+use more than their estimates.
 
 The slice of a worker that died expires and stays counted: it may be spent. The record
 of the calls, read once the job is paused, replaces it.
@@ -31,8 +31,8 @@ DAY_RESERVED_CODE: Final = "runtime.budget.day_reserved"
 #: The code of a call without a price in a job with a budget in dollars.
 NO_PRICE_CODE: Final = "runtime.budget.no_price"
 DAY_S: Final = 86_400
-#: How long a slice lasts without a write of its worker, and how long before its end
-#: the worker renews it; in microseconds.
+#: Microseconds for which a slice lasts without a write of its worker. And microseconds
+#: before its end at which the worker renews it.
 SLICE_LASTS: Final = 15 * MICROS
 RENEW_BEFORE: Final = 8 * MICROS
 #: Expired slices that are kept one by one; the oldest of more are added up.

@@ -59,8 +59,8 @@ def retry(
     `idempotent` wraps this function. Each attempt is logged as the event `call.attempt`
     if structlog is configured.
 
-    All functions that one `retry(...)` wraps share a retry budget: 10 retries at the
-    start, and `policy.retry_ratio` retries for each call that succeeds.
+    All functions that one `retry(...)` wraps share a retry budget. It has 10 retries at
+    the start, and gets `policy.retry_ratio` retries for each call that succeeds.
 
     Args:
         policy: Attempts, delays and the retry time of one call, in seconds.

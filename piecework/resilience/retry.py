@@ -103,7 +103,7 @@ class RetryTime:
 
 # ── end of an attempt, as a value ─────────────────────────────────────────────
 #
-# The error of an attempt is classified once; the circuit breaker, the retries, the
+# The error of an attempt is classified once. The circuit breaker, the retries, the
 # attempt log, the ledger and the fallbacks read the envelope.
 
 

@@ -48,8 +48,8 @@ def divide(
 ) -> tuple[dict[str, Share], int]:
     """Return the shares after a worker has asked for `wanted` calls in flight.
 
-    While another worker has less than an equal part and wants more, this one keeps no
-    more than an equal part, except for calls that are in flight already. The second
+    Another worker may have less than an equal part and want more. Then this one keeps
+    no more than an equal part, except for calls that are in flight already. The second
     value is the number of calls in flight up to which the worker may start others.
     """
     mine = shares.get(worker, NO_SHARE)

@@ -1,7 +1,7 @@
 """The backlogs: the chunks of large jobs that have no message, one row for each job.
 
-A worker with free slots moves the number of the next chunk forward, and starts the
-chunks in between without a message. So two workers draw different chunks, and one write
+A worker with free slots moves the number of the next chunk forward. It starts the
+chunks in between without a message. So two workers draw different chunks. One write
 takes the place of three requests to SQS for each chunk.
 
 A worker that dies between the write and the claim loses its draw. The reconciler sees

@@ -44,7 +44,7 @@ class Breakers:
     """The circuit breakers of an environment, as one worker writes them.
 
     Attributes:
-        limits_read: Receives the quota of each dependency: it is read with the
+        limits_read: Receives the quota of each dependency. It is read with the
             breakers, so that a worker learns of new limits without another request.
         budget_read: Receives the daily budget of each tenant, likewise.
     """
@@ -113,7 +113,7 @@ class Breakers:
             },
         )
         reply = await self.table.update(write)
-        # A refusal with our own token: the SDK sent it twice, the first copy was
+        # A refusal with our own token: the SDK sent the write twice. The first copy was
         # applied, and its answer was lost.
         if (
             isinstance(reply, Refused)

@@ -1,9 +1,9 @@
 """A compensation that failed: run it again, or resolve it by hand.
 
 Both are an operator's decision on the open dead letter of a chunk. The chunk that
-compensates again is reopened (`piecework.store.reopen`) in a generation of its own,
-and ends with a new dead letter. The calls of the compensation keep the keys of the
-generation in which it began, so the journal and the ledger know those that were
+compensates again is reopened (`piecework.store.reopen`) in a generation of its own. It
+ends with a new dead letter. The calls of the compensation keep the keys of the
+generation in which it began. So the journal and the ledger know the calls that were
 answered. A compensation that is resolved by hand changes the record only.
 """
 
@@ -210,8 +210,8 @@ def effect_updates(
 def stages_left(letter: DeadLetterRow, work: Work) -> Sequence[str]:
     """Return the stages with effects that remain, as the letter or the record has them.
 
-    An abandoned compensation could not tell them: then it is each stage that completed
-    or has an effect, unless it was compensated.
+    An abandoned compensation could not tell them. Then they are all stages that
+    completed or have an effect, except those that were compensated.
     """
     if letter.uncompensated_stages:
         return letter.uncompensated_stages

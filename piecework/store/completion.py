@@ -156,7 +156,7 @@ async def chunks_of_group(
 # ── cache of the snapshots of ended jobs ──────────────────────────────────────
 #
 # Once every chunk of a generation has ended, no chunk changes before the next
-# generation: only `reopen_chunk` changes an ended chunk, and only while the job is
+# generation. Only `reopen_chunk` changes an ended chunk, and only while the job is
 # REOPENING in a later generation. So the snapshot stays valid for the join and for the
 # certificate. A worker that has no cached snapshot reads the chunks again.
 
@@ -174,8 +174,8 @@ class SnapshotCache:
     async def ended(self, table: Table, job: Job) -> JobSnapshot | None:
         """Return the snapshot of a job whose chunks have all ended, else None.
 
-        The read stops at the first chunk that has not ended, and the next call checks
-        that chunk first: many workers call this while a large job is cancelled.
+        The read stops at the first chunk that has not ended. The next call checks that
+        chunk first, because many workers call this while a large job is cancelled.
         """
         if await self._still_open(table, job):
             return None
@@ -234,9 +234,10 @@ def has_ended(chunk: Chunk) -> bool:
 #
 # A group of 256 chunks has one tally. The reply to an addition tells whether the group
 # is full. The full groups of a job are a set on the job's item. In a job of more than
-# 256 groups each block of groups has such a set, and the job's item has the full
-# blocks: a write is billed by the size of the whole set, and every process reads the
-# job's item. A tally only tells when a snapshot is worthwhile; the snapshot decides.
+# 256 groups, each block of groups has such a set. The job's item then has the full
+# blocks. One set of all groups would be large: a write is billed by its whole size. And
+# every process reads the job's item. A tally only tells when a snapshot is worthwhile;
+# the snapshot decides.
 
 #: Sets on a job's item; a block's item has the first one too.
 FULL_GROUPS, FULL_BLOCKS = "full_groups", "full_blocks"
@@ -334,8 +335,8 @@ class Tallies:
     async def count_ended(self, ref: JobRef, chunks: int) -> int:
         """Return how many chunks have ended by the tallies; for progress bars.
 
-        For a very large job only the first groups that are not full are read, because
-        chunks are dispatched in about their order.
+        For a very large job only the first groups that are not full are read. That is
+        enough, because chunks are dispatched in about their order.
         """
         full = await self._full_groups(ref, chunks)
         total = sum(keys.partition_size(group, chunks) for group in full)

@@ -288,8 +288,8 @@ async def raise_alarm(
 ) -> bool:
     """Record an alarm for `quiet_s` seconds; return whether this process raised it.
 
-    With `newest`, the time of a dead letter, an alarm is raised only if it is later
-    than that of the alarm before. `also` is written in the same transaction.
+    `newest` is the time of a dead letter. An alarm with it is raised only if that time
+    is later than in the alarm before. `also` is written in the same transaction.
     """
     token = f"{table.rng.getrandbits(128):032x}"
     facts = {

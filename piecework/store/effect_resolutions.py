@@ -52,7 +52,7 @@ async def correct_effect(
     """Move DONE -> REFUSED, or back, or give DONE another answer.
 
     False: the chunk is not at the stage of the call, or the state has changed. A chunk
-    is at a stage, not at its compensation, so the resolution of an effect of a
+    is at a stage, never at its compensation. So the resolution of an effect of a
     compensation is final.
     """
     resolved = {"done": DONE, "refused": REFUSED, "read": row.resolved_at}

@@ -6,10 +6,10 @@
 
 An intent is fenced by the claim: a worker that lost the chunk starts no effect. A
 refusal is fenced too, because the next owner may be executing the same effect. The
-first intent of the pivot also needs a chunk without a cancel request: this one write
-decides whether a cancel stops the chunk at its pivot. DONE and
-UNKNOWN are not fenced: they report what has happened, which stays true if the claim is
-lost. They compare the generation: the next one starts the effect with another key.
+first intent of the pivot also needs a chunk without a cancel request. This one write
+decides whether a cancel stops the chunk at its pivot. DONE and UNKNOWN are not fenced:
+they report what has happened, which stays true if the claim is lost. They compare the
+generation: the next one starts the effect with another key.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ SAME_GEN = "gen = :gen"
 OWN_IN_PROGRESS = f"{IN_PROGRESS} AND {SAME_GEN}"
 #: DONE is final, and it also replaces the refusal of another claim.
 NOT_ENDED = f"#state IN (:intent, :unknown, :refused) AND {SAME_GEN}"
-#: Seconds between two tries to write the end of an effect during an outage, at most:
-#: doubled each time, up to the longest. A lease that is not renewed ends before.
+#: The most seconds between two tries to write the end of an effect during an outage.
+#: They double each time, up to the longest. A lease that is not renewed ends before.
 RETRY_S, LONGEST_RETRY_S = 1.0, 32.0
 R = TypeVar("R")
 
@@ -225,7 +225,7 @@ class EffectLedger:
         """Record the effects that were answered, and whose end is not written yet.
 
         Without `patient`, an answer that cannot be stored is given up. Its row says
-        that this claim has counted the call: a later claim finds the answer by its
+        that this claim has counted the call. A later claim finds the answer by its
         lookup, and must not count it again.
 
         Raises:

@@ -38,7 +38,7 @@ from piecework.store.dead_letters import expires_at
 from piecework.store.table import Item, ItemWrite, Refused, Table, Written
 
 #: The operation has no owner and no outcome. The token excludes a late copy of the
-#: request that started it: the copy would start an operation without an owner.
+#: request that started it. The copy would start an operation without an owner.
 NOT_OWNED = (
     "attribute_not_exists(pk)"
     " OR ((valid_until <= :now OR #state = :released) AND owner_token <> :token)"

@@ -151,7 +151,8 @@ class JobTransitions:
         deliveries = await tell(self.table, ended_event(job, target, facts, now), now)
         if job.has_ladder and not deliveries:
             # No reconciler reads an ended job. From its end on, the mark of the outbox
-            # leads them to the rungs of its dead letters; deliveries bring it, too.
+            # leads reconcilers to the rungs of its dead letters. Deliveries write that
+            # mark, too.
             deliveries = [outbox_mark(self.table, job.ref.tenant)]
         return [
             self._moving(job.ref, job.gen, source, target, ended),
@@ -217,11 +218,11 @@ class JobTransitions:
     ) -> bool:
         """Move RUNNING -> PAUSED: no call starts until the job is resumed.
 
-        The event is in the same transaction, and so is `also`, such as the check that
-        a spent budget is still the one that the worker has read. A refused pause
-        changes nothing: the job has changed, or another process has paused it. A late
-        copy of the request is refused after a resume, because the pause names the
-        resume that it follows.
+        The event is in the same transaction, and so is `also`. It may check that a
+        spent budget is still the one that the worker has read. A refused pause changes
+        nothing: the job has changed, or another process has paused it. A late copy of
+        the request is refused after a resume, because the pause names the resume that
+        it follows.
         """
         now, resumed = self.clock(), job.resumed_at
         facts = {

@@ -1,8 +1,8 @@
 """The journal of a chunk: the stored answers of its calls, written in pages.
 
-A lost answer is paid again. An answer is in memory at once, and in the table within
-`journal_flush_s` together with its neighbours: 25 calls cost one write. Each claim
-writes its own pages. A worker that lost its claim may still write a page: its answers
+A lost answer is paid again. An answer is in memory at once. It is in the table within
+`journal_flush_s`, together with its neighbours: 25 calls cost one write. Each claim
+writes its own pages. A worker that lost its claim may still write a page. Its answers
 are valid, and no page of another claim changes.
 
 Each page has what all calls of its claim used so far: the bill of a claim that never

@@ -1,8 +1,8 @@
 """The rungs of dead letters: each letter stores how far it has climbed.
 
-A mark under the time of the next rung is in the outbox of the tenant, so that the
-process that delivers webhooks finds due rungs without a scan. Each write names the
-version of the climb that it follows: of two processes one makes it.
+The outbox of the tenant has a mark under the time of the next rung. So the process that
+delivers webhooks finds due rungs without a scan. Each write names the version of the
+climb that it follows: of two processes one makes it.
 
     waiting     until the time of the next rung
     dispatched  the worker of a hook has a message

@@ -1,8 +1,8 @@
 """The occasions of a tenant: states that last, and which webhooks were told of each.
 
-A row beside the outbox has the beginning of the state, so a reconciler that starts
-later goes on with it. The deliveries are written in the transaction that notes them:
-whatever dies, a webhook is told once. Without a webhook for such events no row exists.
+A row beside the outbox has the beginning of the state. So a reconciler that starts
+later goes on with it. The deliveries are written in the transaction that notes them.
+Whatever dies, a webhook is told once. Without a webhook for such events no row exists.
 """
 
 from __future__ import annotations

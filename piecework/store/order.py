@@ -6,7 +6,7 @@ after the chunk before it has settled. That chunk has a result, or an operator h
 skipped it. Neither ever changes, so a late copy of the write does no harm.
 
 A chunk that ended in another way stops its key. Once no other chunk of the job is left,
-the chunks behind it end, too: an operator reopens or skips it when the cause is known.
+the chunks behind it end, too. An operator reopens or skips it when the cause is known.
 """
 
 from __future__ import annotations
@@ -78,9 +78,8 @@ def skipping(table: Table, ref: ChunkRef, gen: int, now: float) -> ItemWrite:
 async def end_stopped(table: Table, chunks: Sequence[Chunk], now: float) -> int:
     """Move PENDING -> CANCELLED: up to 50 chunks of stopped keys; return how many.
 
-    A chunk that was unblocked since it was read stays as it is, and so does a chunk
-    of a key that is not stopped any more. All chunks of such a key stay: the key goes
-    on.
+    A chunk that was unblocked since it was read stays as it is. So does a chunk of a
+    key that is not stopped any more. All chunks of such a key stay: the key goes on.
     """
     todo = list(chunks)
     while todo:

@@ -1,7 +1,8 @@
 """What the calls of a job used, from its records: true also after a crash.
 
 A settled claim has written its usage on the chunk. A claim that was lost, or that still
-runs, has it on its last page of the journal and on the effects that it completed.
+runs, has it in two places. They are its last page of the journal, and the effects that
+it completed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Paid:
         on_dead_chunks: The part of the dead chunks.
         lost_claims: The claims that never settled.
         unrepeated: The chunks in which no later claim has ended the stage of a lost
-            one: calls of it that were in flight are in no figure.
+            one. Calls of that stage that were in flight are in no figure.
     """
 
     usage: CallUsage = field(default_factory=CallUsage)
@@ -61,8 +62,8 @@ class Paid:
 def may_lack_calls(chunk: Chunk) -> bool:
     """Return whether no record has the last calls of a lost claim.
 
-    A later claim makes them again and records them, but only once it has ended the
-    stage: it may have been paused before it made any.
+    A later claim makes them again and records them. It has made them for sure only once
+    it has ended the stage: it may have been paused before.
     """
     ended = chunk.status is ChunkStatus.SUCCEEDED or chunk.stage != chunk.lost_at
     return bool(chunk.lost_fences) and not ended

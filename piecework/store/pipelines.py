@@ -1,8 +1,8 @@
 """The pauses of pipelines: one row for each pipeline that was ever paused.
 
-While a pipeline is paused, a mark of it is among the active jobs, so that a reconciler
-finds it with its jobs. Each write names the one that it follows, so a late copy of a
-pause changes nothing.
+While a pipeline is paused, a mark of it is among the active jobs. So a reconciler finds
+it with its jobs. Each write names the one that it follows. So a late copy of a pause
+changes nothing.
 """
 
 from __future__ import annotations

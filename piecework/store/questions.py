@@ -52,8 +52,8 @@ ENDED = {
 def question_put(table: Table, claim: Claim, facts: Mapping[str, Any]) -> ItemWrite:
     """Return the write of an open question, for the transaction that begins the wait.
 
-    It replaces a question that ended in an earlier generation without an answer, or
-    with one that the stage's model does not accept.
+    It replaces a question that ended in an earlier generation without an answer. It
+    also replaces one with an answer that the stage's model does not accept.
     """
     sk = keys.question_sk(claim.ref.chunk, facts["stage"], facts["question"])
     return table.item_write("Put", claim.ref.pk, sk, item={**facts, "gen": claim.gen})

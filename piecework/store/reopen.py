@@ -15,7 +15,7 @@ from piecework.store.table import ItemWrite, Table, Written
 ENDED_AS_READ = "#status = :seen AND #status IN (:dead, :cancelled) AND gen = :gen"
 #: The next chunk of its order key may have run since: it cannot run after that one.
 NOT_SKIPPED = "attribute_not_exists(skipped_at)"
-#: A chunk is never reopened in the generation in which it ended: the rows of its
+#: A chunk is never reopened in the generation in which it ended. The rows of its
 #: compensation would be read as those of a new one.
 EARLIER = "gen < :next"
 #: A late operator reopens nothing if the job has ended again since.

@@ -1,9 +1,9 @@
 """The place of a chunk's result: on the chunk's item, or in a separate row.
 
 A small result is written by the update that ends the chunk. A separate row needs a
-transaction of two writes, which DynamoDB bills twice: four units instead of one, more
-than the claim and the end together. A later generation always writes the separate row,
-because a row of an earlier generation may exist.
+transaction of two writes, which DynamoDB bills twice. It costs four units instead of
+one: more than the claim and the end together. A later generation always writes the
+separate row, because a row of an earlier generation may exist.
 """
 
 from __future__ import annotations

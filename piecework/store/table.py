@@ -248,7 +248,7 @@ class Table:
 def read_refusal(error: ClientError) -> Refused | None:
     """Return what a failed condition says; None for any other error.
 
-    Of a cancelled transaction the reasons are read one by one: a single failed
+    The reasons of a cancelled transaction are read one by one. A single failed
     condition makes it a refusal, whatever else was contended.
     """
     code = error.response["Error"]["Code"]
@@ -267,8 +267,8 @@ def read_refusal(error: ClientError) -> Refused | None:
 
 # ── contention of writes ──────────────────────────────────────────────────────
 
-#: Answers that say "not now" rather than "no": the same write is sent again, a
-#: transaction with its own token, so that it cannot be applied twice.
+#: Answers that say "not now" rather than "no": the same write is sent again. A
+#: transaction is sent with its own token, so that it cannot be applied twice.
 CONTENTION = {
     "TransactionConflict",
     "TransactionConflictException",

@@ -1,9 +1,9 @@
 """The index of a job's chunks that wait longer than SQS delays a message.
 
-An entry is written in the transaction that begins or moves the wait, under the time at
-which the wait ends, or a step of a question is due. So the chunks that are due are
-found without a read of those that are not. The chunk's row decides: an entry that the
-chunk does not name any more (`due_at`) is removed when it is due, and the loss of an
+An entry is written in the transaction that begins or moves the wait. It is under the
+time at which the wait ends, or a step of a question is due. So the chunks that are due
+are found without a read of those that are not. The chunk's row decides. An entry that
+the chunk does not name any more (`due_at`) is removed when it is due. The loss of an
 entry delays a chunk until its group is read. An answer and a cancel leave the entry:
 its removal would cost a write for each chunk.
 

@@ -1,7 +1,7 @@
 """CloudWatch's embedded metric format: a line of JSON that becomes metrics.
 
 piecework does not use aws-embedded-metrics 3.5.0. On ECS that library requests the
-instance's metadata over HTTP, and by default sends to an agent on TCP port 25888. It
+instance's metadata over HTTP. By default it sends to an agent on TCP port 25888. It
 also keeps a list entry for each increment of a count.
 """
 
@@ -169,8 +169,8 @@ def few(taken: Mapping[Part, Values]) -> dict[Part, Values]:
 
 # ── write the metrics of a process to stdout ──────────────────────────────────
 #
-# Meanwhile everything that a pipeline or a library prints goes to stderr, so that no
-# print splits a line of metrics.
+# Meanwhile everything that a pipeline or a library prints goes to stderr. So no print
+# splits a line of metrics.
 
 #: Seconds between two lines: the resolution of CloudWatch's standard metrics.
 FLUSH_S: Final = 60.0

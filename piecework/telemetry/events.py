@@ -1,6 +1,6 @@
 """The catalogue of events. Add a row here before you emit a new event.
 
-Dashboards and alarms depend on the names and fields, so `emit` refuses an event that is
+Dashboards and alarms depend on the names and fields. So `emit` refuses an event that is
 not in the table, an unknown field, and a missing one. No event has a payload, and only
 the hash of an idempotency key.
 """

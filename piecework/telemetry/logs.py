@@ -146,7 +146,8 @@ def guard_loop(loop: asyncio.AbstractEventLoop) -> None:
 _HANDLER: Final = "piecework"
 
 # structlog is imported in functions, because it loads rich. A program that imports a
-# pipeline, and a command that shows a record, log nothing and do not wait for it.
+# pipeline, and a command that shows a record, log nothing. They do not wait for that
+# import.
 
 
 def configure(

@@ -22,13 +22,13 @@ Unit: TypeAlias = Literal["Count", "Seconds"]
 Amount: TypeAlias = Callable[[Mapping[str, Any]], float | None]
 
 NAMESPACE: Final = "Piecework"
-#: The dimensions of every metric, and the additional one of some metrics, by the field
-#: of their events that has its value.
+#: The dimensions of every metric. And the additional dimension of some metrics, by the
+#: field of their events that has its value.
 DIMENSIONS: Final = ("App", "Env")
 BY_FIELD: Final = MappingProxyType(
     {"dependency": "Dependency", "error_code": "ErrorCode"}
 )
-#: A code of this form comes from a table or from a pipeline's `classify`; other text
+#: A code of this form comes from a table or from a pipeline's `classify`. Other text
 #: might be data, and is counted as `other`.
 _CODE: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+){1,5}")
 _LONGEST_CODE: Final = 100

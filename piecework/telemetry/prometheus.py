@@ -30,8 +30,8 @@ from piecework.telemetry.metrics import METRICS, METRICS_BY_EVENT, Metric, part
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
 
-#: Other processes of the machine or of the task may read the metrics; the network may
-#: not, because they have no password.
+#: Other processes of the machine or of the task may read the metrics. The network may
+#: not, because the metrics have no password.
 LOOPBACK: Final = "127.0.0.1"
 #: The upper bounds of a distribution, in seconds: from a fast tool to a slow chunk.
 BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)

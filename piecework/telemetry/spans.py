@@ -196,8 +196,8 @@ def spans_of(
 def nest(chunk: Span, moments: Sequence[Moment]) -> None:
     """Put the attempts into their stages, and compensations into their chain.
 
-    Stages run one after another: the attempts since the end of the last one belong to
-    the stage that ends next.
+    Stages run one after another. So the attempts since the end of the last one belong
+    to the stage that ends next.
     """
     within, attempts = chunk, []
     for moment in moments:

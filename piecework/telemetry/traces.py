@@ -1,9 +1,9 @@
 """Send the traces of a process through OpenTelemetry, if its program configured it.
 
 The trace of a chunk has an id that is computed from the chunk's name. So all claims of
-a chunk, on whatever worker, are in one trace, and no record or message stores its id.
-A claim keeps its events, and its spans are made when it ends. So a trace in which
-anything failed is sent whole, and of the others a share.
+a chunk, on whatever worker, are in one trace. No record or message stores its id. A
+claim keeps its events, and its spans are made when it ends. So a trace in which
+anything failed is sent whole, and a share of the others.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class Traces:
     worker: str
     ratio: float = 1.0
     payload_fields: frozenset[str] = frozenset()
-    #: OpenTelemetry's module, and the parent of spans that a stage makes itself in a
-    #: chunk that is not drawn: the SDK drops them.
+    #: OpenTelemetry's module. And the parent of a stage's own spans in a chunk that is
+    #: not drawn: the SDK drops them.
     context: ModuleType = field(init=False)
     undrawn: Context = field(init=False)
 

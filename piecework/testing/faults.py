@@ -1,7 +1,7 @@
 """The faults that a test injects into a run in memory, each a number of times.
 
-A kill is the death of the worker: what was not stored is lost, no attempt is spent, and
-the chunk starts again from its checkpoints and its journal, as after a takeover.
+A kill is the death of the worker. What was not stored is lost, and no attempt is spent.
+The chunk starts again from its checkpoints and its journal, as after a takeover.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Fault:
     """A fault at one place of each chunk.
 
     Attributes:
-        place: A stage whose value is about to be stored, or a function that has been
-            called or is about to be called.
+        place: A stage, when its value is about to be stored. Or a function, when it has
+            been called or is about to be called.
         name: The name of the stage or of the function.
         times: How often the fault happens in a chunk.
         error: What a failing function raises; None: the worker is killed.

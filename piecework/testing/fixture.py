@@ -83,8 +83,8 @@ class Piecework:
             call: A function that `@dependency.call` declared, or a `Model`.
             answer: The answer, or a plain function of the call's arguments that returns
                 it or raises an error. It is not called with the idempotency key. A
-                model answers with a text, an object of pydantic, which is sent as JSON,
-                or a `ModelAnswer`, and its function receives the `ModelRequest`.
+                model answers with a text, a `ModelAnswer`, or an object of pydantic,
+                which is sent as JSON. Its function receives the `ModelRequest`.
 
         Raises:
             UsageError: `cli.usage.invalid`: it is neither.

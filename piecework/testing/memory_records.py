@@ -101,7 +101,7 @@ class MemoryJournal:
         """Keep the intent: it shows that the effect is in doubt."""
 
 
-#: The answers of a run by the names of its questions: each is a value, or a function of
+#: The answers of a run by the names of its questions. Each is a value, or a function of
 #: what the stage asks. Without one, or with None, the time of the question ends.
 Answers: TypeAlias = Mapping[str, Any]
 

@@ -1,8 +1,8 @@
 """Which addresses a webhook may have: no door into the network of the reconciler.
 
-An operator who may set a webhook must not reach what only the reconciler can reach: the
-metadata of its machine, and private services. So a name is resolved by this module, and
-the connection goes to the addresses that were checked.
+Only the reconciler can reach the metadata of its machine, and private services. An
+operator who may set a webhook must not reach them. So a name is resolved by this
+module, and the connection goes to the addresses that were checked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Links by which a person answers one question, for an HTTP endpoint of yours.
 
 A link names one question, and answers nothing after its end. Its signature is
-HMAC-SHA256 (RFC 2104) over all that it says, so only a process with the secret can make
+HMAC-SHA256 (RFC 2104) over all that it says. So only a process with the secret can make
 or change one. It does not identify a person: everyone with the link may answer.
 """
 

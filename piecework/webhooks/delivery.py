@@ -1,7 +1,7 @@
 """Do what is due in an outbox: any number of processes may, each with its claims.
 
-A process that dies between a delivery and its record is followed by another one, which
-delivers the same event again: the receiver ignores the repetition by the event's id.
+A process may die between a delivery and its record. Then another process delivers the
+same event again. The receiver ignores the repetition by the event's id.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keep ECS from ending this task during a scale-in or deployment while it has work.
 
 The worker requests protection when it has a chunk, and renews it before it expires. It
-gives protection back only after some idle time, so that a worker with little work does
-not request it for every chunk. `ProtectionPolicy` decides; this module acts.
+gives protection back only after some idle time. So a worker with little work does not
+request it for every chunk. `ProtectionPolicy` decides; this module acts.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ RENEW_AHEAD_S = 300.0
 #: Idle seconds after which protection is given back.
 IDLE_S = 30.0
 #: Seconds of continuous protection before a pause. A deployment waits at most that long
-#: plus the longest chunk. A shorter time would cost more unprotected gaps, and more
-#: slots that stay empty until the worker's last chunk has ended.
+#: plus the longest chunk. A shorter time would cost more unprotected gaps. More slots
+#: would stay empty until the worker's last chunk has ended.
 PAUSE_AFTER_S = 3600.0
 #: Fraction by which the pause may come earlier. Otherwise tasks that were launched
 #: together would all pause at once.

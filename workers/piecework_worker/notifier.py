@@ -21,9 +21,9 @@ GIVEN_UP = "job.notification.failed"
 #: Attempts per notification: fewer than the ten receives after which SQS moves a
 #: message to the dead-letter queue.
 MAX_ATTEMPTS = 6
-#: A failed attempt is retried after up to `min(CAP_S, GROWTH**attempts)` seconds: soon
-#: at first, then for five to eleven minutes in all, so that a restart of the hook's
-#: receiver loses nothing.
+#: A failed attempt is retried after up to `min(CAP_S, GROWTH**attempts)` seconds. The
+#: first retries come soon. All together take five to eleven minutes, so that a restart
+#: of the hook's receiver loses nothing.
 GROWTH = 4.0
 CAP_S = 300.0
 
@@ -49,7 +49,7 @@ async def notify_job(
 async def deliver_due(job: Job, services: WorkerServices) -> float | None:
     """Deliver the due notifications; return the seconds until the next, or None.
 
-    A notification waits for all earlier ones, such as that of an earlier generation:
+    A notification waits for all earlier ones, such as that of an earlier generation. So
     the hook gets the last end last. Close an ended job that has none pending.
     """
     notifications = Notifications(services.rt.table, services.rt.clock)

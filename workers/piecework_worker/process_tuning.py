@@ -68,8 +68,8 @@ def run_to_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
 # Thousands of calls may wait for a slot, and modules live as long as the process.
 # Scanning all of them repeatedly takes a sixth of a call's CPU.
 
-#: Net new objects that trigger a scan of the youngest generation: more than the calls
-#: of a few chunks that have just started.
+#: Net new objects that trigger a scan of the youngest generation. A few chunks that
+#: have just started make calls with fewer objects.
 GC_THRESHOLD: Final = 10_000
 
 

@@ -1,7 +1,7 @@
 """Run the stages of a claim, in this process or in a child.
 
-The stages of a suspect chunk run in a child: if they kill or block their process
-again, the worker and its other chunks live on, and the failure is the chunk's own.
+The stages of a suspect chunk run in a child. If they kill or block their process again,
+the worker and its other chunks go on. The failure is then the chunk's own.
 
 The runner also measures the duration of each stage. A stopping worker uses the
 durations to decide which stages it waits for.

@@ -1,7 +1,7 @@
 """The table of all commands, and the command line that is made of it.
 
-`--help` and completion of command names read only the table. The module of a command
-is imported when the command is used, so no command loads the modules of another one.
+`--help` and completion of command names read only the table. The module of a command is
+imported when the command is used. So no command loads the modules of another one.
 """
 
 from __future__ import annotations

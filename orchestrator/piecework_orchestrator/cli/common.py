@@ -1,8 +1,8 @@
 """The options of every command: which environment it uses, and how much it says.
 
 They are valid at every place of a command line. Each sets variables of the process's
-environment, so the settings are read in one way, and a program that the command
-becomes (`run`, `dev`, `worker`, `simulate`) gets them, too.
+environment, so the settings are read in one way. A program that the command becomes
+(`run`, `dev`, `worker`, `simulate`) gets them, too.
 """
 
 from __future__ import annotations

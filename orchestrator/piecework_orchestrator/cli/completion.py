@@ -1,8 +1,8 @@
 """Complete statuses, error codes and ids in bash, zsh and fish.
 
 `piecework --install-completion` installs it; typer writes the scripts of the shells.
-A completion reads the deployment that the words before it name, for at most a second,
-and never writes an error.
+A completion reads the deployment that the words before it name. It takes at most a
+second, and never writes an error.
 """
 
 from __future__ import annotations

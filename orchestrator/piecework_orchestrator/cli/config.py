@@ -60,9 +60,9 @@ def validate(
 ) -> None:
     """Check the settings, and the declarations of pipelines.
 
-    An unknown PIECEWORK_ variable is an error: the exit code is 2. Advice on the order
-    of a pipeline's stages and a warning of a missing owner or runbook are printed, and
-    are not errors.
+    An unknown PIECEWORK_ variable is an error: the exit code is 2. The command also
+    prints advice on the order of a pipeline's stages, and warns of a missing owner or
+    runbook. Neither is an error.
     """
 
     def run(out: Output) -> None:

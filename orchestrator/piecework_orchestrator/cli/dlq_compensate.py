@@ -61,9 +61,9 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
     """Run the failed compensations of dead letters again, or resolve them by hand.
 
     Only the stages whose compensation failed run it again; their answered calls are
-    not repeated. The chunk then has a new dead letter, to be redriven or discarded. A
-    job that cannot be reopened now is skipped, and so is a dead letter that cannot be
-    read: the exit code is 5.
+    not repeated. The chunk then has a new dead letter, to be redriven or discarded. The
+    command skips a job that cannot be reopened now, and a dead letter that cannot be
+    read. The exit code is then 5.
     """
 
     async def run(client: Client, out: Output) -> int:

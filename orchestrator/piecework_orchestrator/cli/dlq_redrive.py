@@ -128,9 +128,9 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
 ) -> None:
     """Redrive dead letters after a fix.
 
-    Their chunks are processed again, in a new generation of their job. A job that
-    cannot be reopened now is skipped, and so is a dead letter that cannot be read: the
-    exit code is 5.
+    Their chunks are processed again, in a new generation of their job. The command
+    skips a job that cannot be reopened now, and a dead letter that cannot be read. The
+    exit code is then 5.
     """
 
     async def run(client: Client, out: Output) -> int:

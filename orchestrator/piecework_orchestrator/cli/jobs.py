@@ -123,8 +123,8 @@ def watch_job(
 ) -> None:
     """Watch a job until it ends.
 
-    The exit code is 0 if the job SUCCEEDED, 5 if it is PARTIAL with open dead letters,
-    4 if it was cancelled, and 1 otherwise.
+    The exit code is 0 if the job SUCCEEDED, and 4 if it was cancelled. It is 5 if the
+    job is PARTIAL with open dead letters, and 1 otherwise.
     """
 
     async def run(rt: Reading, out: Output) -> int:

@@ -1,6 +1,6 @@
 """Run a plain command without the parser of the command line.
 
-Typer loads pydantic to convert the arguments, which takes as long as all the rest of a
+Typer loads pydantic to convert the arguments. That takes as long as all the rest of a
 command that shows a record. These commands need no conversion. All other forms of them
 (`--help`, wrong options, too few arguments) go to Typer, which explains them.
 """

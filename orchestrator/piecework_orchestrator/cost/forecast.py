@@ -30,8 +30,8 @@ WIDE: Final = 1.3
 #: Samples that are drawn again for amounts; and for times, which are played.
 DRAWS: Final = 400
 SIMULATIONS: Final = 60
-#: The correlation of an amount with the size of the payloads from which on the size
-#: corrects it, and the fewest chunks that show one.
+#: The size of the payloads corrects an amount if their correlation is at least this.
+#: And the fewest chunks that show a correlation.
 CORRELATED: Final = 0.6
 SHOWS_SIZE: Final = 8
 #: The seconds over which workers spread the quota of a minute; see `docs/flow.md`.
@@ -200,8 +200,9 @@ def forecast_seconds(
 def slots_of(sample: Sequence[Sampled], fleet: Fleet) -> int:
     """Return how many chunks run at once, as far as is known.
 
-    Calls in flight are limited, too: a chunk has at least one, unless it waits, as the
-    chunks of the sample did.
+    A limit of calls in flight limits the chunks, too: each has at least one call unless
+    it waits. More chunks than the limit run at once if some of them wait, as in the
+    sample.
     """
     ran = max(1, fleet.at_once)
     known = fleet.slots or ran

@@ -28,9 +28,10 @@ RECONCILER_GB: Final = 0.5
 REPORT_S: Final = 60
 #: Availability zones of each interface endpoint.
 ZONES: Final = 2
-#: Metrics of Container Insights, each billed like a metric of ours: of the cluster, of
-#: the tasks of each service by their count, and of each kind of task that runs, once
-#: for its service and once for its task definition. From AWS's table of them.
+#: Metrics of Container Insights, from AWS's table of them. AWS bills each like a metric
+#: of ours. There are metrics of the cluster, and of each service by the count of its
+#: tasks. Each kind of task that runs has them twice: for its service and for its task
+#: definition.
 INSIGHTS_CLUSTER: Final = 13
 INSIGHTS_SERVICE: Final = 5
 INSIGHTS_TASKS: Final = 2 * 10

@@ -289,8 +289,8 @@ class DemoError(Exception):
 
 # ── environment of the demo's processes ───────────────────────────────────────
 
-#: Short leases, so that a newcomer does not wait a minute for the takeover, and few
-#: chunks and calls at once, so that there is something to see.
+#: The leases are short, so that a newcomer does not wait a minute for the takeover. Few
+#: chunks and calls run at once, so that there is something to see.
 DEMO_SETTINGS = {
     "PIECEWORK_LEASE_S": "3",
     "PIECEWORK_VISIBILITY_S": "5",

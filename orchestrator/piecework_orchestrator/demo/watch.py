@@ -295,8 +295,8 @@ def find_takeovers(
 
 # ── kill one worker while it has chunks ───────────────────────────────────────
 
-#: Chunks that have ended before a worker is killed, so that the job is in full swing,
-#: and after which the choice of the worker gets less particular.
+#: This many chunks end before a worker is killed, so that the job is well under way.
+#: After the second number of chunks, a worker in any paid stage may be killed.
 MIN_ENDED_CHUNKS, ANY_PAID_STAGE_FROM = 7, 11
 
 

@@ -58,9 +58,8 @@ def up(
 ) -> Emulator:
     """Start the emulator and deploy the data stack of `app` and `env` into it.
 
-    A second call changes nothing: it keeps a running emulator and an existing stack,
-    and adds only the queues of pipelines that are missing.
-    With `port` 0 the system chooses a free port.
+    A second call keeps a running emulator and an existing stack. It only adds the
+    queues of pipelines that are missing. With `port` 0 the system chooses a free port.
 
     Raises:
         UsageError: `embedded.endpoint.not_loopback`, `embedded.state.unreadable`,

@@ -1,8 +1,8 @@
 """Deploy the data stack into an emulator; a second deploy changes nothing.
 
-MiniStack silently ignores some settings of the template: expiry (TTL), point-in-time
-recovery and encryption of the tables, and the bucket's lifecycle. Jobs do not depend on
-them, and a test of the template checks them.
+MiniStack silently ignores some settings of the template. They are the bucket's
+lifecycle, and of the tables expiry (TTL), point-in-time recovery and encryption. Jobs
+do not depend on them, and a test of the template checks them.
 
 Unlike `piecework infra`, this uses no change set, because there is nothing to review.
 """

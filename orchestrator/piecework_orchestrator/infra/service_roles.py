@@ -1,8 +1,8 @@
 """Create the roles that ECS and its autoscaling need once in each account.
 
-CloudFormation does not create them. In an account without them, a cluster with capacity
-providers fails with "Unable to assume the service linked role", and the stack is rolled
-back.
+CloudFormation does not create them. In an account without them, AWS refuses a cluster
+with capacity providers: "Unable to assume the service linked role". CloudFormation then
+rolls the stack back.
 """
 
 from __future__ import annotations

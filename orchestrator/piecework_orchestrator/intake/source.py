@@ -174,7 +174,7 @@ async def directory_chunks(
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield the chunks of each document; name skipped files in a warning.
 
-    A link that leads out of the directory is skipped, too: the directory may come from
+    A link that leads out of the directory is skipped, too. The directory may come from
     a stranger, and the link may lead to a file of the user.
 
     Raises:

@@ -1,9 +1,9 @@
 """Decide which requests the page answers. Pure: no request is sent from here.
 
 The page can change jobs and may show payloads, so each request needs the token of this
-start. A page of another site cannot use an operator's browser to reach it: the `Host`
-must be the page's own, the cookie is not sent from other sites, and a change needs a
-form of this page.
+start. A page of another site cannot use an operator's browser to reach it. The `Host`
+must be the page's own, and browsers do not send the cookie from other sites. A change
+needs a form of this page.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from piecework.errors import UsageError
 MIN_TOKEN_LENGTH = 16
 #: The methods that change nothing.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
-#: Sent with every answer. Pages load only their own files, run no script of a document,
-#: and no page of another site can frame them.
+#: Sent with every answer. Pages load only their own files, and run no script of a
+#: document. No page of another site can frame them.
 SECURITY_HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "

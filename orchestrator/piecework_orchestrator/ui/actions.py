@@ -1,8 +1,8 @@
 """The table of the page's actions: a new action is one more row.
 
-Each action is a method of the client, so the page and the command line change the same
+Each action is a method of the client. So the page and the command line change the same
 record in the same way. An action first shows what it would touch, and asks for a
-reason; the record keeps the reason with the operator.
+reason. The record keeps the reason and the operator.
 """
 
 from __future__ import annotations

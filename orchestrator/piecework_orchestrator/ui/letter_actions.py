@@ -1,7 +1,7 @@
 """The actions on dead letters: of a cause, of a job, or of one chunk.
 
-An action changes exactly the dead letters that its page counted: the form has their
-mark, and the action is refused if others match by then.
+An action changes exactly the dead letters that its page counted. The form has a hash of
+them. If other dead letters match by then, the action is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The form of an answer, made from the JSON schema that is stored with its question.
 
-A text, a number, yes or no, and a choice have fields of their own; every other value is
-written as JSON. A field that is left empty is not sent, so that its default applies.
+A text, a number, yes or no, and a choice have fields of their own. An operator writes
+every other value as JSON. A field that is left empty is not sent, so that its default
+applies.
 """
 
 from __future__ import annotations

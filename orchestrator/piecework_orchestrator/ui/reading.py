@@ -1,7 +1,7 @@
 """Read what the page of a job shows; an open page takes at most a read unit a second.
 
-The item of a job is read every two seconds. Its chunks take a read unit for about 16,
-so they are read again after a time in proportion to their number.
+The item of a job is read every two seconds. About 16 chunks take a read unit. So the
+chunks of a job are read again after a time in proportion to their number.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ NEXT_ADDRESS_S = 0.25
 class Connections:
     """The connections of one client.
 
-    Each failure is raised as the SDK would raise it, because the SDK's retry rules and
-    our classification read those types.
+    Each failure is raised as the SDK would raise it. The SDK's retry rules and our
+    classification read those types.
 
     Args:
         limit: Most connections at once.

@@ -1,7 +1,7 @@
 """Read the tables without the SDK, where its rules cannot matter.
 
-The SDK takes a second of CPU until its first request: more than all else that a command
-does that shows a job. So two reads of DynamoDB, and an object of the embedded AWS, are
+The SDK takes a second of CPU until its first request. A command that shows a job takes
+less for all else. So two reads of DynamoDB, and an object of the embedded AWS, are
 requested here. The SDK repeats each read without a plain success, and sends all else.
 """
 
@@ -68,8 +68,9 @@ class Access:
 def find_access(endpoint: Endpoint, environ: Mapping[str, str]) -> Access | None:
     """Return the access that the SDK would find; None if only the SDK can tell.
 
-    That is the embedded AWS; or an endpoint on this machine or AWS itself, if region
-    and keys are in the environment and no configuration file exists.
+    For the embedded AWS, the endpoint has the keys. For AWS or an endpoint on this
+    machine, region and keys must be in the environment. Then no configuration file may
+    exist.
     """
     if SPECIAL_VARIABLES & {name.upper() for name in environ}:
         return None

@@ -29,7 +29,7 @@ from piecework_worker.isolation.messages import Ready, Run, StageResult
 from piecework_worker.isolation.process import Child, killed_error, start
 from piecework_worker.isolation.session import Session
 
-#: Suspects that run at once: each child needs the memory of a Python process, and the
+#: Suspects that run at once. Each child needs the memory of a Python process, and the
 #: pipeline did not ask for it.
 SUSPECTS_AT_ONCE = 4
 #: Children that start at once: each start takes a processor that lease renewal needs.

@@ -1,6 +1,6 @@
 """A child process: start it, detect its death, kill its process group.
 
-It is a new program, not a fork of the worker: a fork would inherit locks that the
+It is a new program, not a fork of the worker. A fork would inherit locks that the
 worker's threads hold at that moment.
 """
 
@@ -104,8 +104,8 @@ GRACE_S = 0.1
 #: Seconds that a child has to exit after its channel is closed.
 DYING_S = 1.0
 
-#: The child searches modules where the worker does, but our packages before those of
-#: the working directory: a user's package may have the same name as one of ours.
+#: The child searches modules where the worker does, but our packages come before those
+#: of the working directory. A user's package may have the same name as one of ours.
 BOOT = (
     "import sys; sys.path[:] = sys.argv[1].split('\\n'); "
     "from piecework_worker.isolation.child import main; main()"

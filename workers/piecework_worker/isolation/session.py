@@ -1,9 +1,9 @@
 """One run of a stage in a child, from the worker's side.
 
 The functions of calls run in the child, but the worker orders them. Intent, attempts
-and result go through the one Caller of the claim, so journal, ledger, retries and
-budgets work as in the worker. A child that dies in the middle of a call leaves an
-intent and an effect of unknown outcome, as a dead worker does.
+and result go through the one Caller of the claim. So journal, ledger, retries and
+budgets work as in the worker. A child may die in the middle of a call. Then it leaves
+an intent and an effect of unknown outcome, as a dead worker does.
 """
 
 from __future__ import annotations

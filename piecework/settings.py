@@ -111,7 +111,7 @@ class Settings:
     max_calls_in_flight: int = setting(64, ge=1, le=10_000)
     #: Seconds of one long poll of SQS. 20 is the longest that SQS allows, and the
     #: cheapest. A poll is not longer than the shutdown grace, or than one second if the
-    #: grace is shorter: a stop waits for its end.
+    #: grace is shorter. A stop waits for the end of a poll.
     receive_wait_s: int = setting(20, ge=0, le=20)
     #: Seconds between two polls of a worker for cancelled jobs and for the fleet's
     #: breakers. A worker notices a cancel within this time. A poll costs two small
@@ -239,8 +239,8 @@ class Settings:
     def long_poll_s(self) -> int:
         """The seconds of one long poll.
 
-        SQS hides the messages of a poll that a stop cuts off. A stop waits for the end
-        of a poll that is not longer than the shutdown grace, or than a second.
+        SQS hides the messages of a poll that a stop cuts off. So a stop waits for its
+        end. No poll is longer than the shutdown grace, or than a second.
         """
         return min(self.receive_wait_s, max(1, int(self.shutdown_grace_s)))
 

@@ -1,7 +1,7 @@
 """Write the arguments of a call as a text that is equal only for equal arguments.
 
 The key of a call is made of this text. The text has all that the called function can
-see. That includes each field of a model, the type of each key, and that of each value
+see. That includes each field of a model, each key's type, and the type of each value
 that is not JSON. JSON would lose that: it writes `Decimal("1")`, `b"1"` and `"1"` as
 the same text.
 

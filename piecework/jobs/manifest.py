@@ -1,9 +1,9 @@
 """The manifest of a job: the list of all its chunks, written before the job.
 
 Each chunk has one line, in order: number, label, position of the payload, SHA-256. A
-chunk with an order key has three more: the hash of the key, and the chunks before and
-after it, or null. The name of a manifest is its hash. So two different submits under
-one job id cannot overwrite each other's manifest.
+chunk with an order key has three more fields. They are the hash of the key, and the
+chunks before and after it, or null. The name of a manifest is its hash. So two
+different submits under one job id cannot overwrite each other's manifest.
 """
 
 from __future__ import annotations

@@ -57,9 +57,10 @@ def dev(
     """Run AWS and a worker here; reload changed code.
 
     The commands that run in this folder use them: submit, results, jobs, dlq. When a
-    Python file of the folder changes, the worker starts again with the new code when
-    the running chunks have ended, or after PIECEWORK_SHUTDOWN_GRACE_S; chunks keep
-    their checkpoints and answered calls. Ctrl-C ends all, and leaves nothing behind.
+    Python file of the folder changes, the worker starts again with the new code. It
+    first waits for the running chunks, at most for PIECEWORK_SHUTDOWN_GRACE_S. Chunks
+    keep their checkpoints and answered calls. Ctrl-C ends all, and leaves nothing
+    behind.
     """
 
     async def main(out: Output) -> int:

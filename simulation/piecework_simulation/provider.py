@@ -33,7 +33,7 @@ REFUSAL_RATE = 0.3
 OUTAGE_S = 15.0
 #: Maximum seconds that a reply normally takes.
 ANSWER_S = 1.0
-#: The waits that a provider may request, in seconds: a chunk leaves the queue after 15
+#: The waits that a provider may request, in seconds. A chunk leaves the queue after 15
 #: minutes, and SQS hides a message for at most 12 hours.
 WAITS_S: Mapping[str, tuple[float, float]] = {
     "call.wait_minutes": (600.0, 7_200.0),

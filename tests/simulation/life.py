@@ -121,7 +121,7 @@ async def work(ctx: Context[Item]) -> int:
 
 
 async def pay(ctx: Context[Item]) -> int:
-    """Act, after a while: the point of no return."""
+    """Act, after a while: the pivot."""
     if ctx.payload.how == "late":
         await asyncio.sleep(60.0)
     paid = await ctx.call(shop, answer, ctx.payload.n)

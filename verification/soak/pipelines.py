@@ -201,12 +201,12 @@ async def unhold(ctx: Context[Work]) -> None:
 
 
 async def charge(ctx: Context[Work]) -> None:
-    """Take the money, once: the point of no return."""
+    """Take the money, once: the pivot."""
     await done(ctx, bank, CHARGE)
 
 
 async def deliver(ctx: Context[Work]) -> None:
-    """Deliver: from here there is only onwards."""
+    """Deliver: here the chunk only goes forward."""
     await done(ctx, shop, DELIVER)
 
 

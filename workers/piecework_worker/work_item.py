@@ -31,8 +31,8 @@ class MessageAction(Enum):
     ACK_CANCELLED = auto()
     #: The chunk had ended before: as `ACK`.
     ACK_ENDED = auto()
-    #: Delete the message: no chunk needs it. It is of an earlier generation, or another
-    #: process sends the next one: the reconciler, a resume, or the end of a chunk.
+    #: Delete the message: no chunk needs it. It is of an earlier generation. Or the
+    #: next message comes from the reconciler, a resume, or the end of a chunk.
     DELETE = auto()
     #: Leave the message: SQS delivers it again later.
     KEEP = auto()

@@ -1,7 +1,7 @@
 """The client of the Word add-in: reserve a place, publish findings, notify the reader.
 
-Every call carries its idempotency key, and the service answers a key that it has
-seen with what it answered then. An HTTP error is raised as aiohttp raises it.
+Every call carries its idempotency key. The service answers a known key with its first
+answer. An HTTP error is raised as aiohttp raises it.
 """
 
 from __future__ import annotations

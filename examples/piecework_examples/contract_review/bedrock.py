@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 CONNECTIONS: Final = 64
 #: Characters a model reads. Bedrock answers a prompt that is too long with the same
-#: ValidationException as any other fault; our own count tells the two apart without
-#: reading the message.
+#: ValidationException as any other fault. Our own count tells the two apart without the
+#: message.
 CONTEXT_WINDOWS: Final = {SMALL_MODEL: 4_000, LARGE_MODEL: 100_000}
 DEFAULT_WINDOW: Final = 600_000  # 200,000 tokens of at least three characters
 

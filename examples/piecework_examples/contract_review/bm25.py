@@ -5,7 +5,7 @@
     idf(t)      = ln(1 + (N - n(t) + 0.5) / (n(t) + 0.5))
 
 Source: S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25
-and Beyond", Foundations and Trends in Information Retrieval 3(4), 2009; the 1 inside
+and Beyond", Foundations and Trends in Information Retrieval 3(4), 2009. The 1 inside
 the logarithm (as in Lucene) keeps common terms from counting negative.
 
 Own code, because the libraries bring numpy for an index of fifty sentences and do

@@ -25,8 +25,8 @@ class Config:
         model_id: REVIEW_MODEL_ID.
         addin_url: REVIEW_ADDIN_URL.
         timeout_s: REVIEW_TIMEOUT_S, seconds one call may take.
-        fallback_id: REVIEW_FALLBACK_ID, the model that is asked if the first one is
-            overloaded, refuses, or cannot read or write as much; empty: none.
+        fallback_id: REVIEW_FALLBACK_ID, the model that is asked if the first one
+            refuses, is overloaded, or is too small. Empty: no fallback.
         calls: REVIEW_CALLS, the calls of the model for each clause: twelve scores, and
             readings by eleven specialists in turn.
     """

@@ -31,8 +31,8 @@ def current() -> Model:
 def declared(kind: str, model_id: str, fallback_id: str) -> Model:
     """Return a model; its id is part of the keys, so that another one is asked again.
 
-    The fallback answers what the model refuses, cuts off or cannot read, and what it
-    cannot take because it is overloaded.
+    The fallback answers what the model refuses, cuts off or cannot read. It also
+    answers while the model is overloaded.
     """
     larger = [named("bedrock-fallback", kind, fallback_id)] if fallback_id else []
     return named("bedrock", kind, model_id, larger)

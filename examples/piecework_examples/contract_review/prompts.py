@@ -38,7 +38,7 @@ _PARTS: Final = re.compile(
 
 
 class Asked(Record):
-    """A prompt, taken apart again: for a model that is made of rules."""
+    """The parts of a prompt, for a model that is made of rules."""
 
     task: Literal["score", "analyse"]
     subject: str
@@ -100,7 +100,7 @@ def analysis_prompt(
     *,
     briefly: bool = False,
 ) -> str:
-    """Ask what a specialist finds in a clause; another reading is another prompt."""
+    """Ask what a specialist finds in a clause; each reading has its own prompt."""
     hints = [f"Reading: {reading}\n"] if reading > 1 else []
     hints += ["Length: the worst three findings only\n"] if briefly else []
     return _PROMPT.format(

@@ -2,9 +2,9 @@
 
     python -m piecework_examples.contract_review.quality
 
-A finding counts as right when clause, specialist and severity are those of the
-gold; of several findings of a specialist in one clause the worst is counted.
-The held-out contract was not looked at while the playbook was tuned.
+A finding counts as right when clause, specialist and severity are those of the gold. If
+a specialist has several findings in one clause, only the worst counts. The playbook was
+tuned without the held-out contract.
 """
 
 from __future__ import annotations

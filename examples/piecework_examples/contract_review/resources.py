@@ -1,8 +1,8 @@
 """Clients that are opened once an event loop, on first use, and closed with it.
 
-A stage has no place of its own to open or close a client. A task has: it opens the
-client, holds it, and is cancelled with all tasks when the loop ends (asyncio.run does
-that), which leaves the client's own context.
+A stage has no place of its own to open or close a client, but a task has. The task
+opens the client, and holds it. When the loop ends, asyncio.run cancels all tasks, and
+this task leaves the client's own context.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Contract review: each clause is scored, analysed, published and reported, once.
 
-Read from the bottom: the pipeline is its table of stages. Above it stand the stages
-in their order, and above those what they call.
+Begin at the bottom: the pipeline is the table of its stages. The stages are above it,
+in their order. The functions that they call are at the top.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ async def ask_specialist(prompt: str, text: str, specialist: str) -> list[Findin
 async def all_of(calls: Iterable[Awaitable[R]]) -> list[R]:
     """Wait for every call, also when one fails, before the failure is raised.
 
-    A plain gather would leave the others running; awaited, they are remembered, and
-    the next attempt of the chunk pays only for the call that failed.
+    A plain gather would leave the other calls running. Here they end, and their answers
+    are stored. So the next attempt of the chunk pays only for the call that failed.
     """
     done = await asyncio.gather(*calls, return_exceptions=True)
     failed = [each for each in done if isinstance(each, BaseException)]
@@ -136,7 +136,7 @@ async def release(ctx: Context[Clause]) -> None:
 
 
 async def publish(ctx: Context[Clause]) -> addin.Publication:
-    """Show the findings to the reader: the point of no return."""
+    """Show the findings to the reader: from here on the chunk only goes forward."""
     slot, findings = ctx.result(reserve).slot, list(ctx.result(merge).findings)
     return await ctx.call(
         word_addin, addin.publish_findings, ctx.job, ctx.payload.number, slot, findings

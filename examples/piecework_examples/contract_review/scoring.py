@@ -3,8 +3,8 @@
     raw   = lexicon + PROTOTYPE * best BM25 of the category's prototype sentences
     score = raw / (raw + HALF)
 
-A term counts its weight times 1 + ln(occurrences in the text), and again
-HEADING times when it stands in the heading: who drafts a clause names it.
+A term counts its weight times 1 + ln(occurrences in the text). In the heading it counts
+again, HEADING times: the author of a clause names its subject there.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def _phrases(category_id: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
 
 @functools.cache
 def _prototypes() -> tuple[Bm25, tuple[str, ...]]:
-    """Return one index over the prototypes of all categories, and whose each is."""
+    """Return one index over the prototypes of all categories, and the category of each.
+    """
     pairs = [(c.id, text) for c in categories().values() for text in c.prototypes]
     index = Bm25.of(content_stems(text) for _, text in pairs)
     return index, tuple(owner for owner, _ in pairs)

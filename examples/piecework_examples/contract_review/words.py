@@ -32,7 +32,7 @@ class Word:
 
 @functools.lru_cache(maxsize=64)  # twelve scorers read each clause
 def words(text: str) -> tuple[Word, ...]:
-    """Return the words of a text; a hyphen parts two words."""
+    """Return the words of a text; a hyphen separates two words."""
     return tuple(
         Word(stem(found.group()), found.start(), found.end())
         for found in _WORD.finditer(text)
@@ -42,8 +42,8 @@ def words(text: str) -> tuple[Word, ...]:
 def stem(word: str) -> str:
     """Cut the endings of English, so that `terminated` meets `termination`.
 
-    A light stemmer in the manner of Harman's S stemmer (1991): legal terms need few
-    endings, and a stem that stays readable can be checked by eye.
+    This is a light stemmer in the manner of Harman's S stemmer (1991). Legal terms need
+    few endings. The stems stay readable, so a person can check them.
     """
     word = word.lower().replace("’", "'")
     for endings in (_SUFFIXES, _ENDINGS):

@@ -14,8 +14,8 @@ from piecework.client import Done, Failed
 
 #: The id of the last event of a job that has ended.
 END = "end"
-#: Chunks beyond the first gap that an id names. A stream of a job with more of them
-#: sends some chunks again when it resumes; the client knows them by their number.
+#: Chunks beyond the first gap that an id names. If a job has more of them, a stream
+#: that resumes sends some chunks again. The client knows them by their number.
 MAX_NAMED = 100
 #: An id: the generation, the first gap, and the chunks beyond it.
 ID = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.((?:[0-9]{1,9}(?:,[0-9]{1,9})*)?)")

@@ -1,4 +1,4 @@
-"""The book of the booking services: what really happened, apart from all else.
+"""The book of the booking services: what they really did.
 
 One file for all processes. A request with a key is written once; a repeated request
 with the same key gets the first answer.
@@ -87,7 +87,7 @@ def write(book: sqlite3.Connection, key: str, entry: Entry) -> None:
 
 
 def has_entry(book: sqlite3.Connection, trip: str, service: str) -> bool:
-    """Return whether the last that a service did about a trip was to book it."""
+    """Return whether the last entry of a service about a trip is a booking."""
     asked = (
         "SELECT act FROM entries WHERE trip = ? AND service = ? "
         "ORDER BY number DESC LIMIT 1"

@@ -1,8 +1,9 @@
-"""The saga of a trip: what can be given back first, then the money, then the mail.
+"""The saga of a trip: first what can be given back, then the payment, then the mail.
 
 Flight, hotel and car are easily given back, so they come first. The payment is the
-point of no return: if it is refused, car, hotel and flight are given back, in this
-order. A mail cannot be taken back, so it comes last, and is only ever tried again.
+pivot. If the bank refuses it, the compensation gives car, hotel and flight back, in
+this order. A mail cannot be taken back, so it comes last. A failed mail is only
+repeated.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ async def cancel_car(ctx: Context[Trip]) -> None:
 
 
 async def payment(ctx: Context[Trip]) -> str:
-    """Charge the card: the point of no return."""
+    """Charge the card: from here on the chunk only goes forward."""
     trip = ctx.payload
     return await ctx.call(bank, charge, trip.trip, trip.card, trip.cents)
 

@@ -3,8 +3,7 @@
 - A card that ends in 0002 is declined.
 - There is no hotel in Atlantis; hotels in Lisbon answer 503 the first time.
 - An address at example.invalid takes no mail.
-- A mail to a traveller in Oslo is answered 503 four times: more often than one claim of
-  a chunk tries.
+- A mail to a traveller in Oslo is answered 503 four times. One claim makes fewer tries.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class AnswerError(Exception):
     """
 
     def __init__(self, status: int) -> None:
-        """Keep the status where it is looked for."""
+        """Keep the status where Piecework looks for it."""
         super().__init__(f"the service answered {status}")
         self.response = SimpleNamespace(status_code=status, headers={})
 
@@ -48,7 +47,7 @@ async def reserve(service: str, trip: str, city: str, *, idempotency_key: str) -
 
 
 async def release(service: str, trip: str, *, idempotency_key: str) -> str:
-    """Give back what was reserved; where nothing was, nothing happens."""
+    """Give back a reservation; without one, nothing happens."""
 
     def act(book: sqlite3.Connection) -> str:
         if not has_entry(book, trip, service):

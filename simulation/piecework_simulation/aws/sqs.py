@@ -32,8 +32,9 @@ class SQS:
     Attributes:
         on_arrival: Called with the URL of a queue whose `next_at` may have become
             earlier.
-        on_delete: Called for each deleted message with its queue's URL, its body, and
-            the time of the receive whose handle deleted it.
+        on_delete: Called for each deleted message. It gets the queue's URL, the
+            message's body, and the time of the receive whose handle deleted the
+            message.
     """
 
     def __init__(

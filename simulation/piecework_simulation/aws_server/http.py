@@ -1,7 +1,7 @@
 """One connection of HTTP/1.1: a request, its answer, and only then the next.
 
-As much of the protocol as the SDKs of AWS speak to a server on this machine: bodies
-have a length. A server of a library takes twice the CPU for a request.
+It has as much of the protocol as the SDKs of AWS use with a server on this machine. So
+all bodies have a length. A server of a library takes twice the CPU for a request.
 """
 
 from __future__ import annotations

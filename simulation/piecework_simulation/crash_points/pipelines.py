@@ -142,7 +142,7 @@ async def cancel_hotel(ctx: Context[Customer]) -> None:
 
 
 async def pay(ctx: Context[Customer]) -> str:
-    """Pay: the point of no return."""
+    """Pay: the pivot."""
     return await ctx.call(shop, book, "pay", ctx.payload.n, ctx.payload.kind)
 
 

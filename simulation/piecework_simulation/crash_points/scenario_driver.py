@@ -27,7 +27,7 @@ Item = dict[str, Any]
 MAX_WAIT_S = 1_800.0
 #: Seconds between two polls of a wait.
 POLL_S = 0.25
-#: Seconds after the end in which workers still clean up, and seconds in which a message
+#: Seconds after the end in which workers still clean up. And seconds in which a message
 #: that was left in the queue becomes visible again.
 CLEANUP_S = 2.0
 REDELIVERY_S = 15.0

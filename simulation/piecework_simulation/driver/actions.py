@@ -28,9 +28,10 @@ from piecework_simulation.provider import CALL_TOKENS, Provider
 
 #: Seconds that the faults last, at most.
 FAULTS_S = 90.0
-#: Maximum seconds from the end of the faults to the end of all jobs. It covers one
-#: redispatch (its delay doubles each time), one lease and one visibility timeout per
-#: attempt left, and the minutes in which two poison inputs probe a breaker.
+#: Maximum seconds from the end of the faults to the end of all jobs. This covers the
+#: minutes in which two poison inputs probe a breaker. For each attempt left, it covers
+#: one redispatch, one lease and one visibility timeout. The delay of a redispatch
+#: doubles each time.
 MAX_END_S = 3_600.0
 #: Maximum seconds from the end of all jobs until the dead-letter queue is empty. Idle
 #: reconcilers poll it every 20 s and hide the received messages for 30 s.
@@ -38,15 +39,15 @@ MAX_DRAIN_S = 120.0
 
 #: Maximum seconds for which a service refuses every request.
 MAX_DENIED_S = 40.0
-#: Maximum seconds between two looks of persons at the questions of a job; the mean
-#: after the faults.
+#: Maximum seconds until people read the questions of a job again; the mean after the
+#: faults.
 ANSWER_S = 20.0
 #: Minimum seconds of a wait that is skipped.
 MIN_SKIPPED_S = 300.0
 #: The share of schedules whose jobs are not deleted.
 KEPT_SHARE = 0.75
-#: Maximum seconds from the death of an operator to the end of its deletion: 30 without
-#: progress, and a pass of an idle reconciler.
+#: Maximum seconds from the death of an operator to the end of its deletion. They cover
+#: 30 seconds without progress, and a pass of an idle reconciler.
 MAX_DELETION_S = 120.0
 #: The tenant of the second job, if that is not the first job's.
 SECOND_TENANT = "neighbour"

@@ -101,7 +101,7 @@ async def leave(ctx: Context[Item]) -> None:
 
 
 async def sign(ctx: Context[Item]) -> str:
-    """Sign: the point of no return."""
+    """Sign: the pivot."""
     return await ctx.call(shop, book, "signature", *sized(ctx))
 
 

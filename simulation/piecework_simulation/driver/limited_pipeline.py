@@ -1,6 +1,6 @@
 """Define the built-in pipeline whose dependencies have limits that the fleet shares.
 
-Its providers also have outages: a call then waits for its start, for its breaker's
+Its providers also have outages. A call then waits for its start, for its breaker's
 permit and for the intent of its effect.
 """
 
@@ -73,7 +73,7 @@ async def return_parts(ctx: Context[Item]) -> None:
 
 
 async def confirm(ctx: Context[Item]) -> str:
-    """Confirm: the point of no return; a lookup needs a start, too."""
+    """Confirm: the pivot; a lookup needs a start, too."""
     trouble(ctx, "confirm")
     await ask(ctx)
     return await ctx.call(fax, carry, "confirmation", ctx.payload.n)

@@ -149,7 +149,7 @@ async def cancel_hotel(ctx: Context[Item]) -> None:
 
 
 async def pay(ctx: Context[Item]) -> str:
-    """Pay: the point of no return."""
+    """Pay: the pivot."""
     trouble(ctx, "pay")
     return await ctx.call(shop, book, "payment", *sized(ctx))
 
@@ -231,7 +231,7 @@ async def bring_sacks_back(ctx: Context[Item]) -> None:
 
 
 async def pass_gate(ctx: Context[Item]) -> str:
-    """Pass the gate: the point of no return."""
+    """Pass the gate: the pivot."""
     trouble(ctx, "gate")
     return await ctx.call(gate, carry, "through", *sized(ctx))
 

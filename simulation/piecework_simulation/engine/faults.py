@@ -1,7 +1,7 @@
 """Define the kinds of faults, their rates, and the count of each.
 
-A schedule enables a random subset of the kinds, each at its own rate (swarm testing):
-faults that always occur together hide the effect of each single one.
+A schedule enables a random subset of the kinds, each at its own rate (swarm testing).
+Faults that always occur together hide the effect of each single one.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ PROCESSES: Mapping[str, float] = {
     "process.kill": 0.0012,
     "process.freeze": 0.002,
 }
-#: Faults of a whole schedule: wrong clocks, a service that refuses every request for
-#: some seconds, a job of another tenant with the same name, and operator commands.
+#: Faults of a whole schedule: wrong clocks, and a service that refuses every request
+#: for some seconds. There are also operator commands, and a job of another tenant with
+#: the same name.
 EVENTS: Mapping[str, float] = {
     "process.stop": 0.5,
     "clock.offset": 0.5,

@@ -1,7 +1,7 @@
 """Check that a job spends no more than its budget and its calls in flight.
 
 The provider tells which calls it has answered to a living worker. A call that is made
-again after a kill counts once: the first answer was in flight, or in no record yet. The
+again after a kill counts once. Its first answer was in flight, or in no record yet. The
 same holds for an answer that comes when another worker has taken the chunk over. All
 estimates of the simulated pipelines are exact, so nothing else may exceed the cap.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from piecework_simulation.provider import OutgoingCall
 
 #: Seconds before its end, or before it froze, in which a worker may have got answers
-#: that no record has: the journal is written every 250 ms, and the table may be slow.
+#: that no record has. The journal is written every 250 ms, and the table may be slow.
 UNRECORDED_S = 5.0
 
 

@@ -205,7 +205,7 @@ class Invariants:
     def claimed_as_suspect(self, process: str, name: ChunkKey) -> bool:
         """Return whether a chunk had lost a claim when a process claimed it last.
 
-        A process that was frozen goes on with the claim that it has lost: it cannot
+        A process that was frozen goes on with the claim that it has lost. It cannot
         know that the chunk is suspect since then.
         """
         return self.suspects.get((process, name), False)
@@ -342,9 +342,10 @@ class Invariants:
     def check_deleted_message(self, url: str, body: str, received_at: float) -> None:
         """Check that a message was deleted only if its chunk does not need it.
 
-        The chunk has ended, or it waits long and its record says when it is due, or a
-        sweep ends it because its job is cancelled, or a resume of its paused job sends
-        another message. A message that came before the join asked for a notification.
+        A chunk that has ended needs none. Nor does a chunk that waits long, if its
+        record says when it is due. A sweep ends a chunk of a cancelled job. A resume of
+        a paused job sends another message. A message that came before the join asked
+        for a notification.
         """
         from piecework.aws.queue import Message
 

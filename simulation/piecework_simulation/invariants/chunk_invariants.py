@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 Item = dict[str, Any]
 
-#: Seconds by which a reconciler's observation of a lease may be shorter than the lease,
-#: because its request takes that long to arrive.
+#: Seconds by which a reconciler's observation of a lease may be shorter than the lease.
+#: Its request takes that long to arrive.
 REQUEST_MARGIN_S = 0.5
 #: Seconds by which a process may see a wait as longer than it is.
 CLOCK_MARGIN_S = 60.0
-#: Seconds by which a claim may be early: the rest of a wrong clock that the times in
-#: AWS's answers leave.
+#: Seconds by which a claim may be early. The times in AWS's answers do not correct a
+#: wrong clock completely.
 DUE_MARGIN_S = 5.0
 #: The attributes that an ended chunk keeps until a retry.
 FINAL = ("gen", "fence", "claim_token", "result_sha256", "ended_at", "error_code")
@@ -37,13 +37,13 @@ class ChunkInvariants:
         tokens: The claim token of each owner, by generation and fence.
         created_at: When it was created.
         ended: Pairs of times: when the chunk ended, and when it was reopened.
-        left_queue: Pairs of times: when it began a wait for which the reconciler sends
-            the next message, and when the next write changed that.
+        left_queue: Pairs of times: when it began a wait, and when the next write
+            changed that. The reconciler sends the next message for such a wait.
         completed_stages: The stages that it has completed in this generation.
         renewed_at: The true time of the last write of its lease.
         renewal_sent_at: The time at which that write was sent.
         compensations: The generation in which the compensation of each generation
-            began: an operator lets a failed one run again in a later generation.
+            began. An operator lets a failed one run again in a later generation.
     """
 
     name: str

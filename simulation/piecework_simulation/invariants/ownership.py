@@ -1,7 +1,7 @@
 """Check that tenants never mix, and that each death is the chunk's own.
 
-A second tenant submits a job of the same name. Every row names its tenant in its key,
-and a command writes only rows of the tenant that it acts for.
+A second tenant submits a job of the same name. Every row names its tenant in its key. A
+command writes only rows of the tenant that it acts for.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def oversized(change: Change) -> Iterator[str]:
 def undeserved_death(item: Item, settings: Settings, *, guilty: bool) -> str | None:
     """Return what another chunk or AWS caused, if a dead chunk died of it.
 
-    A chunk is charged for its own faults only. Lost and returned claims are not
-    charged up to a limit, and a service that refuses a worker is never charged.
+    A chunk is charged for its own faults only. Lost and returned claims are not charged
+    up to a limit. A service that refuses a worker is never charged.
     """
     code = item.get("error_code", "")
     if code.startswith("aws."):

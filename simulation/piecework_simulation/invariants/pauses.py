@@ -3,9 +3,9 @@
 A paused job starts none once its workers can know of the pause.
 
 A worker learns of a pause by its polls of the job, in normal times within two seconds.
-A worker that cannot read the table may go on for as long as its lease lasts, and one
-that was frozen does not know of it either. Calls of a chunk that compensates are made
-during a pause, too.
+A worker that cannot read the table may go on for as long as its lease lasts. A worker
+that was frozen does not know of the pause either. Calls of a chunk that compensates are
+made during a pause, too.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class AddinService:
         return handle
 
     def _drawn(self, path: str, command: Command) -> Fault | None:
-        """Draw by clause and command; the job's id is another in every run."""
+        """Draw by clause and command; the job's id differs in every run."""
         content = f"{path}:{command.clause}"
         self.tries[f"{command.job}:{content}"] += 1
         return self.faults.draw(content, self.tries[f"{command.job}:{content}"])

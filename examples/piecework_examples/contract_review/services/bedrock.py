@@ -1,7 +1,7 @@
 """Simulate Bedrock's Converse: its wire format outside, the rules model inside.
 
-It counts what it answers by content, so that it can tell, from its own side, whether
-a worker paid for the same call twice.
+It counts what it answers by content. So it can tell, from its own side, whether a
+worker paid for the same call twice.
 """
 
 from __future__ import annotations

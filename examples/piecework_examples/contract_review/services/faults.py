@@ -1,8 +1,8 @@
-"""Faults on order: which try of which request fails, and how, follows from the seed.
+"""Planned faults: the seed decides which try of which request fails, and how.
 
-A draw hangs on the content of a request and the number of its try, not on the order
-in which requests come in; so two runs with one seed meet the same faults however
-their workers interleave.
+A draw depends on the content of a request and the number of its try, not on the order
+of requests. So two runs with one seed meet the same faults, however their workers
+interleave.
 """
 
 from __future__ import annotations

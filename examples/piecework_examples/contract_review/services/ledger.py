@@ -1,7 +1,7 @@
-"""The add-in's own books: what took effect, whichever key it came under.
+"""The add-in's own books: what took effect, under any key.
 
-The books are kept by clause and operation. A worker that does something twice under
-two keys is found out here, though the keys themselves never met.
+The books are kept by clause and operation. So they show a worker that does something
+twice under two keys.
 """
 
 from __future__ import annotations

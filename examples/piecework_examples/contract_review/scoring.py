@@ -87,8 +87,7 @@ def _phrases(category_id: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
 
 @functools.cache
 def _prototypes() -> tuple[Bm25, tuple[str, ...]]:
-    """Return one index over the prototypes of all categories, and the category of each.
-    """
+    """Return an index over all prototypes, and the category of each prototype."""
     pairs = [(c.id, text) for c in categories().values() for text in c.prototypes]
     index = Bm25.of(content_stems(text) for _, text in pairs)
     return index, tuple(owner for owner, _ in pairs)

@@ -113,7 +113,7 @@ class Dependency:
         estimate_usd: Computes the price of a call in dollars from its arguments, before
             it is made. A job with a budget in dollars needs it of each model. `usage`
             says what the call cost in the end.
-        provider, model: For a model: whose it is, and its id there. Events and traces
+        provider, model: For a model: its provider, and its id there. Events and traces
             name both; they change no key.
         version: Part of the key of shared responses: responses of another version are
             not used. Calls of a chunk that were answered are not made again.

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 #: How a call was answered: by the dependency, from the journal, from the shared cache.
 #: A call that is possibly paid is paid, too; a lost claim may have paid for it before.
 #: An unpriced one is paid, too: it has tokens, and its price is unknown. So is a free
-#: one: its price is known, and nothing.
+#: one: its price is known to be zero.
 UsageKind: TypeAlias = Literal[
     "paid", "possibly_paid", "unpriced", "free", "replayed", "cached"
 ]

@@ -146,7 +146,7 @@ def leads_to(function: Callable[..., Any]) -> bool:
     found = names.get(first)
     for part in rest:
         found = getattr(found, part, None)
-    # Each look at a method of a class makes another object, which is equal.
+    # Each access to a method of a class makes another object, which is equal.
     return found is function or (inspect.ismethod(function) and found == function)
 
 

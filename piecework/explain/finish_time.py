@@ -20,8 +20,8 @@ from piecework.domain.model import Chunk, ChunkStatus, moment
 
 #: The fewest ended chunks for an estimate.
 MIN_ENDED: Final = 8
-#: The part of the ended chunks, the latest, that the rate is measured on, and the
-#: fewest of them.
+#: The share of the ended chunks, the latest ones, by which the rate is measured. And
+#: the fewest of them.
 RECENT_SHARE: Final = 1 / 3
 MIN_RECENT: Final = 20
 #: Simulations of the rest. And the most chunks of one simulation; all further chunks

@@ -241,8 +241,8 @@ def have_ended(job: Job) -> bool:
 async def list_groups(tallies: Tallies, job: Job) -> tuple[list[int], list[int], float]:
     """Return the groups that are not full and those that are.
 
-    If a job has several blocks, only some are read. The last value is the part of the
-    groups that are not full which these are.
+    If a job has several blocks, only some are read. The last value is the share of the
+    returned groups among all that are not full.
     """
     blocks = keys.block_count(job.chunks)
     if blocks == 1:

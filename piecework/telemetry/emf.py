@@ -58,7 +58,7 @@ def line(values: Values, dimensions: Mapping[str, str], moment: float) -> str:
 
 
 def round_value(value: float | list[float]) -> float | list[float]:
-    """Return a value round_value to three decimals."""
+    """Return a value, rounded to three decimals."""
     if isinstance(value, list):
         return [round(each, 3) for each in value]
     return round(value, 3)

@@ -40,7 +40,7 @@ app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 
-#: Seconds between two looks at the jobs.
+#: Seconds between two reads of the jobs.
 POLL_S = 0.3
 #: The newest jobs, which are reported.
 MAX_JOBS = 20

@@ -16,7 +16,7 @@ from piecework.errors import PieceworkError
 from piecework.loading import load_pipelines
 from piecework.pipelines import Pipeline
 
-#: Seconds between two looks at the files: a person does not notice it.
+#: Seconds between two reads of the files: a person does not notice them.
 POLL_S = 0.3
 #: Their state belongs to the running process.
 OURS = {

@@ -27,7 +27,8 @@ from piecework.resilience.limits import Limits
 FEW: Final = 10
 #: P90 by P50 above which the forecast says that the chunks differ much.
 WIDE: Final = 1.3
-#: Samples that are drawn again for amounts; and for times, which are played.
+#: How often a sample is drawn again for amounts. And for times, which a simulation
+#: yields.
 DRAWS: Final = 400
 SIMULATIONS: Final = 60
 #: The size of the payloads corrects an amount if their correlation is at least this.
@@ -240,8 +241,8 @@ def models_by_dependency(
 ) -> dict[str, frozenset[str]]:
     """Return the models in the usage that belong to each limited dependency.
 
-    A usage has the name of a model, or of the dependency without one. What has the name
-    of no dependency belongs to the only limited one that has no usage by its name.
+    A usage has the name of a model, or of the dependency without one. A usage without
+    such a name belongs to the only limited dependency that has no usage by its name.
     """
     models = frozenset(m for chunk in sample for m in chunk.usage.models("paid"))
     found = {name: frozenset({name} & models) for name in limits}

@@ -301,7 +301,7 @@ DEMO_SETTINGS = {
     "PIECEWORK_MAX_CHUNKS": "3",
     "PIECEWORK_MAX_CALLS_IN_FLIGHT": "6",
 }
-#: The SDK wants to sign with something, and is to find nothing of the user's.
+#: The SDK must sign with some keys, and must not find the user's.
 NO_CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "demo",
     "AWS_SECRET_ACCESS_KEY": "demo",

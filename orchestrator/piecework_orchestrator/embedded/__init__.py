@@ -88,7 +88,7 @@ def up(
 
 
 def is_alive(emulator: Emulator, folder: Path) -> bool:
-    """Return whether its process is seen, or it answers where none can be seen."""
+    """Return whether its process is visible, or else whether it answers."""
     return server.is_our_server(emulator.pid, folder) or server.answers(emulator)
 
 

@@ -59,7 +59,7 @@ async def chunk_inputs(
     Args:
         source: A path, `-` for JSON lines on standard input, or `s3://bucket/key`.
         pipeline: Defines the payload type, the split of documents and the labels.
-        limits: IntakeLimits on the submission.
+        limits: The limits of a submit.
         s3: An S3 client, required for sources in S3.
         stdin: The stream for `-`; the default is the process's standard input.
 

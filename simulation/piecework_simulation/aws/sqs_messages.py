@@ -170,7 +170,7 @@ class MessageQueue:
 # Where AWS leaves the result open (an old receipt handle), a random draw decides. Where
 # a fault is possible (a duplicate, a loss, a redelivery), `chaos` decides.
 
-#: Seconds that a message may be late by, or stay away that was deleted.
+#: Seconds by which a message may be late. And after which a deleted one may come back.
 LATE_S: Final = 20.0
 AWAY_S: Final = 60.0
 

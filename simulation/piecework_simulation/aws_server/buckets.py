@@ -1,4 +1,4 @@
-"""S3's door: objects by method and path, its errors and listings in XML."""
+"""The HTTP side of S3: objects by method and path, errors and listings in XML."""
 
 from __future__ import annotations
 

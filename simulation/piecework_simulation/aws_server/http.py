@@ -131,10 +131,10 @@ JSON = "application/x-amz-json-1.0"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request is answered with.
+    """The answer to a request.
 
     Attributes:
-        size: What is said to be the body's length; None: what it is.
+        size: The length of the body in the headers; None: the true one.
         units: What DynamoDB bills for it.
     """
 
@@ -168,7 +168,7 @@ def encode_binary(content: bytes) -> str:
     return b64encode(content).decode()
 
 
-#: No answer holds itself, which would have to be looked for.
+#: No answer contains itself, so the encoder need not check that.
 written = json.JSONEncoder(default=encode_binary, check_circular=False).encode
 
 

@@ -1,4 +1,4 @@
-"""SQS's door: its JSON protocol, the queues that come and go, and polls that wait."""
+"""The HTTP side of SQS: its JSON protocol, changes of queues, and polls that wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DynamoDB's door: its JSON protocol."""
+"""The HTTP side of DynamoDB: its JSON protocol."""
 
 from __future__ import annotations
 

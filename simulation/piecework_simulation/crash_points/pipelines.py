@@ -1,4 +1,4 @@
-"""Define the pipelines of the sweep; the payload sets each chunk's fate."""
+"""Define the pipelines of the sweep; the payload decides the outcome of each chunk."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ MAX_DELETION_S = 120.0
 #: The tenant of the second job, if that is not the first job's.
 SECOND_TENANT = "neighbour"
 
-#: The arguments of a submit: the job, its pipeline, payloads, deadline, priority and
+#: The arguments of a submit: the job, its pipeline, payloads, deadline, priority,
 #: sample and budget.
 SubmitRequest: TypeAlias = tuple[
     JobRef, Pipeline, Sequence[BaseModel], float | None, Priority, int, Cap
@@ -216,7 +216,7 @@ class ScheduleDriver:
     async def answer(
         self, ref: JobRef, pipeline: Pipeline, deadline_at: float, apart: Random
     ) -> None:
-        """Let persons look at the questions of a job that asks, again and again."""
+        """Let people read the questions of a job that asks, again and again."""
         asks = pipeline.name == metering.name
         while asks and self.world.loop.moment < deadline_at:
             await asyncio.sleep(apart.uniform(1.0, ANSWER_S))
@@ -275,7 +275,7 @@ class ScheduleDriver:
             await self.skip_wait()
 
     def asks(self, ref: JobRef) -> bool:
-        """Return whether the stages of an unfinished job ask persons."""
+        """Return whether the stages of an unfinished job ask people."""
         job = self.invariants.jobs[ref.pk]
         is_open = not JobStatus(job["status"]).ended
         return is_open and job["pipeline"] == metering.name

@@ -54,8 +54,8 @@ from piecework_worker.worker import Worker
 RESTART_S = 8.0
 
 
-#: What an operator sets: less, more and none of what the pipelines declare, and a limit
-#: where they declare none.
+#: What an operator sets: lower and higher limits than the pipelines declare, and no
+#: limit. And a limit where they declare none.
 LIMIT_CHANGES = (
     ("meter", Limits(requests_per_minute=8)),
     ("meter", Limits(requests_per_minute=32, concurrent=6)),
@@ -110,7 +110,7 @@ class FleetDriver:
     started: int = 0
     workers: dict[Process, asyncio.Event] = field(default_factory=dict)
     reconcilers: list[Process] = field(default_factory=list)
-    #: The questions that were open when a person looked: chunk and name.
+    #: The questions that a person has found open: chunk and name.
     asked: list[tuple[ChunkRef, str]] = field(default_factory=list)
 
     def name(self, role: str) -> str:

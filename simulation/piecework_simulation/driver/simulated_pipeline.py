@@ -232,7 +232,8 @@ def instrument_call(function: Callable[..., Awaitable[Any]]) -> Callable[..., An
 def stand_for(call: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a call that takes the idempotency key stand for any function in keys.
 
-    The function may not take the key: the signature of the call counts, not its.
+    The function may not take the key. The signature of the call counts, not that of the
+    function.
     """
     call.__signature__ = inspect.signature(call, follow_wrapped=False)
     stands: Callable[..., Any] = declare_text(call, function_text(function), function)

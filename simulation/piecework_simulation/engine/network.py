@@ -40,7 +40,7 @@ SDK_RETRIES = {
     "InternalFailure",
     "InternalError",
 }
-#: Seconds that a slow one is.
+#: Maximum seconds that a slow request is in transit.
 SLOW_S = 6.0
 #: Maximum transit time of a late request, in multiples of the client's timeout. It is
 #: executed long after the client gave up.

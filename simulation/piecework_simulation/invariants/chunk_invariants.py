@@ -115,7 +115,7 @@ class ChunkInvariants:
             self.report_violation(f"I10: {self.name} was taken over too often")
 
     def is_counted(self, old: Item, new: Item) -> bool:
-        """Return whether a write counts as it has to.
+        """Return whether a write counts as it must.
 
         A claim counts as one attempt, or as one recovery. A deferral returns it. A
         release may return it, and a takeover an attempt, up to a limit. No other write

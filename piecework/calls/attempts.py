@@ -278,11 +278,13 @@ class Attempts:
             attempts.correct_budgets(replace(known, nano_usd=0) if is_free else known)
 
     async def count_found(self, call: Call, answer: Any) -> None:
-        """Count an answer that a lookup has found, and that its claim did not report.
+        """Count an answer that a lookup has found, and that no record counts.
 
         The slice of a dead worker counts the call, too, until the recount. A worker
-        that lives gave its reservation back, so the budget would lack the call.
-        Without an estimate no budget counts it: the answer must not be lost for that.
+        that lives gave its reservation back, so the budget would lack the call. If it
+        had the answer and lost its claim, the budget counts the call twice: that stops
+        the job early, never late. Without an estimate no budget counts the call: the
+        answer must not be lost for that.
         """
         found = CallAttempts(call, "")
         budgets = await self.admission.binding_budgets(call.dependency)

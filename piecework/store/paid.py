@@ -15,7 +15,7 @@ from piecework.domain import keys
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.model import Chunk, ChunkStatus, Job
 from piecework.domain.rows import CallsRow
-from piecework.store.checkpoints import read_effects, read_work
+from piecework.store.checkpoints import Work, read_effects, read_work
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.effects import INTENT, UNKNOWN
 from piecework.store.table import Table
@@ -102,20 +102,29 @@ async def usage_in_doubt(table: Table, chunk: Chunk) -> CallUsage:
 
 async def usage_of(table: Table, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
     """Return what the calls of a chunk used, and the part that was paid twice."""
+    if not unsettled_fences(chunk):
+        return chunk.call_usage, CallUsage()
+    return usage_in(await read_work(table, chunk.ref), chunk)
+
+
+def unsettled_fences(chunk: Chunk) -> frozenset[int]:
+    """Return the fences of the claims that were lost, or that still run."""
+    runs = chunk.status is ChunkStatus.RUNNING
+    return chunk.lost_fences | ({chunk.fence} if runs else set())
+
+
+def usage_in(work: Work, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
+    """Return the same from the rows of a chunk."""
     usage, twice = chunk.call_usage, CallUsage()
-    unsettled = chunk.lost_fences
-    if chunk.status is ChunkStatus.RUNNING:
-        unsettled |= {chunk.fence}
-    if unsettled:
-        work = await read_work(table, chunk.ref)
-        for fence in unsettled:
-            gen = chunk.gen if chunk.ref.is_join else None
-            last, in_time = last_usages(work.calls_of(fence, gen))
-            usage.merge(last)
-            twice.merge(last.less(in_time))
-        for effect in work.effects:
-            if effect.paid_fence in unsettled:
-                usage.merge(effect.usage)
+    unsettled = unsettled_fences(chunk)
+    for fence in unsettled:
+        gen = chunk.gen if chunk.ref.is_join else None
+        last, in_time = last_usages(work.calls_of(fence, gen))
+        usage.merge(last)
+        twice.merge(last.less(in_time))
+    for effect in work.effects:
+        if effect.paid_fence in unsettled:
+            usage.merge(effect.usage)
     return usage, twice
 
 

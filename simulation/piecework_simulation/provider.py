@@ -138,6 +138,7 @@ class Provider:
         check_answer: Checks an answer that reaches its worker.
         waits_end_at: The time at which the longest requested wait ends.
         paid: The number of paid calls that were executed.
+        answered: The answers of calls that belong to one chunk, by that chunk.
         numbered: The names of the numbers that chunks requested, by their calls.
     """
 
@@ -158,6 +159,7 @@ class Provider:
     check_answer: Callable[[OutgoingCall], None] = lambda _: None
     waits_end_at: float = 0.0
     paid: int = 0
+    answered: Counter[ChunkKey] = field(default_factory=Counter)
     paid_twice: int = 0
     numbered: dict[str, str] = field(default_factory=dict)
 
@@ -246,6 +248,8 @@ class Provider:
                 return
             self.record(entry, key, value, outgoing)
             self.check_compensation(outgoing.scope, function, args)
+        scope = outgoing.scope
+        self.answered[scope.tenant, scope.job, scope.chunk] += 1
         await asyncio.sleep(rng.random() * ANSWER_S)
         if not answer.done():
             answer.set_result(value)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, Effect, JobRef, JobStatus
+from piecework.domain.model import Chunk, ChunkStatus, Effect, JobRef, JobStatus
+from piecework.store.checkpoints import Work
+from piecework.store.paid import usage_in
 from piecework.store.serialization import from_item
 from piecework_simulation.coverage import ENDED
 from piecework_simulation.engine.world import BUCKET, World
@@ -15,6 +19,8 @@ from piecework_simulation.invariants.checker import Invariants
 from piecework_simulation.invariants.ownership import foreign_objects
 
 Item = dict[str, Any]
+#: A row beside a chunk: its number, and the part that names the row.
+WORK_ROW = re.compile(r"WORK#([0-9]{8})#(.+)")
 
 
 def check_final_state(world: World, invariants: Invariants) -> None:
@@ -26,6 +32,7 @@ def check_final_state(world: World, invariants: Invariants) -> None:
     for text in foreign_objects(world.s3.names(BUCKET), jobs):
         invariants.report_violation(text)
     check_effects(world, invariants)
+    check_bills(world, invariants)
 
 
 def current_chunks(invariants: Invariants) -> Iterator[Item]:
@@ -156,6 +163,31 @@ def check_effects(world: World, invariants: Invariants) -> None:
             invariants.report_violation(
                 f"I8: {identity[:12]} is {state} and still in effect"
             )
+
+
+def check_bills(world: World, invariants: Invariants) -> None:
+    """Check that no chunk's usage has a call more often than it was answered.
+
+    A call that is equal to one of another chunk is left out: each may have paid for it.
+    """
+    provider = invariants.provider
+    if provider is None:
+        return
+    rows: dict[tuple[str, str], dict[str, Item]] = defaultdict(dict)
+    for row in scan(world, world.settings.checkpoints_table):
+        if (found := WORK_ROW.match(row["sk"])) is not None:
+            rows[row["pk"], found[1]][found[2]] = row
+    for pk in invariants.jobs:
+        for number, checker in invariants.chunks[pk].items():
+            if number == keys.JOIN_CHUNK:
+                continue
+            tenant, job, _ = name = invariants.chunk_name(pk, number)
+            ref = JobRef(tenant, job).chunk(number)
+            work = Work(rows[ref.pk, f"{number:08d}"], None)
+            usage, _ = usage_in(work, Chunk.read(ref, checker.item))
+            calls = usage.total("paid")["calls"]
+            if calls > provider.answered[name]:
+                invariants.report_violation(f"I28: {job}/{number} bills {calls} calls")
 
 
 def check_deleted(world: World, invariants: Invariants, ref: JobRef) -> None:

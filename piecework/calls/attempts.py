@@ -28,6 +28,7 @@ from piecework.calls.invoke import as_failure
 from piecework.calls.usage import UsageReporter
 from piecework.dependency import Usage, key_argument, outside_chunk
 from piecework.domain.budget import Amount
+from piecework.domain.model import Effect
 from piecework.errors import PermanentError, PieceworkError, TransientError
 from piecework.errors.classify import mark
 from piecework.resilience.breaker import (
@@ -131,7 +132,7 @@ class Attempts:
                     try:
                         end = await self._send(attempts)
                     except BaseException:
-                        self._count_failure(attempts, None)
+                        self._count_cut_off(attempts)
                         attempts.end(self.log, now(), "cut off")
                         raise
                 if isinstance(end, Answered):
@@ -235,6 +236,20 @@ class Attempts:
         if attempts.call.dependency.lookup is None:
             attempts.correct_budgets(Amount())
 
+    def _count_cut_off(self, attempts: CallAttempts) -> None:
+        """Count an attempt that Piecework has cut off: a stop, a cancel, a lost claim.
+
+        The provider may charge for it. A later claim repeats a pure call, which then
+        costs money again. An effect that can be repeated or looked up happens once.
+        """
+        call, effect = attempts.call, attempts.call.dependency.effect
+        if attempts.began_at is not None:
+            if effect is Effect.PURE:
+                self.usage.report_cut_off(call)
+            if effect in {Effect.PURE, Effect.NON_IDEMPOTENT} and attempts.reservation:
+                attempts.correct_budgets(attempts.reservation.estimate)
+        self._count_failure(attempts, None)
+
     def _may_retry(self, attempts: CallAttempts) -> bool:
         """Take a retry token, unless the breaker would reject the retry."""
         dependency = attempts.call.dependency
@@ -259,9 +274,12 @@ class Attempts:
         if self.counts.forward:
             self.counts.end_times.append(self.clock())
         try:
-            return Answered(call.encode(answer))
+            text = call.encode(answer)
         except PermanentError as error:
             return self.own_failure(attempts, error)
+        if attempts.ledger is not None:
+            attempts.ledger.hold(call.key, text)
+        return Answered(text)
 
     def _correct(self, attempts: CallAttempts, usage: Usage) -> None:
         """Correct the fleet's schedule and the budgets by what an answer has used.

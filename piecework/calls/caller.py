@@ -314,8 +314,8 @@ class Caller:
             call.key, call.scope.stage, dependency.effect, dependency.timeout_s
         )
         match await begun:
-            case AlreadyDone(answer):
-                return await self._replayed(call, answer)
+            case AlreadyDone(answer, is_counted):
+                return await self._replayed(call, answer, is_counted=is_counted)
             case Proceed(gen, seconds, is_counted):
                 if dependency.may_have_forgotten(seconds):
                     raise await self._in_doubt(call)
@@ -344,14 +344,20 @@ class Caller:
         await self.ledger.mark_unknown(call.key, schema)
         return effect_unknown_error(call.dependency, call.bound.func)
 
-    async def _replayed(self, call: Call, answer: str) -> Answered[str] | Failed:
+    async def _replayed(
+        self, call: Call, answer: str, *, is_counted: bool
+    ) -> Answered[str] | Failed:
         """Return the answer of an effect from the ledger; complete its number first."""
         operation = call.operation
         if operation is not None and operation.number:
             failed = await self.equal_calls.complete(call, operation, self.gen, answer)
             if failed is not None:
                 return failed
-        self._count_replayed(call, answer)
+        if is_counted:
+            self._count_replayed(call, answer)
+        else:
+            await self.attempts.count_found(call, call.decode(answer))
+            await self.ledger.mark_counted(call.key)
         return Answered(answer)
 
     async def _execute(

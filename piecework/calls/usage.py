@@ -36,8 +36,9 @@ A = TypeVar("A")
 #: The most tokens or dollars of one call that are accepted; they are stored in records.
 MAX_AMOUNT: Final = 1_000_000_000
 #: The source of an answer: the dependency, its lookup, the journal or the shared cache.
-#: What a lookup finds was paid for, and not counted yet.
-AnswerSource: TypeAlias = Literal["paid", "found", "replayed", "cached"]
+#: What a lookup finds was paid for, and not counted yet. A call that was cut off has no
+#: answer, and may have been paid for.
+AnswerSource: TypeAlias = Literal["paid", "found", "replayed", "cached", "cut_off"]
 #: Called for each answer with its call, how it was answered, and its usage.
 UsageHook: TypeAlias = Callable[[Call, AnswerSource, Usage], None]
 
@@ -69,7 +70,14 @@ class ClaimUsage:
     def note(self, call: Call, answered: AnswerSource, usage: Usage) -> None:
         """Add the usage of an answer."""
         model, amounts = usage.model or call.dependency.name, [1, *usage.whole_amounts]
-        kinds: list[UsageKind] = ["paid" if answered == "found" else answered]
+        kinds: list[UsageKind]
+        match answered:
+            case "found":
+                kinds = ["paid"]
+            case "cut_off":
+                kinds = ["possibly_paid"]
+            case _:
+                kinds = [answered]
         stored = [self.whole]
         if kinds == ["paid"]:
             pure = call.dependency.effect is Effect.PURE
@@ -103,6 +111,15 @@ class UsageReporter:
         usage = self._usage(call, lambda: answer)
         self.hook(call, "found", usage)
         return usage
+
+    def report_cut_off(self, call: Call) -> None:
+        """Report a call that was cut off: as much as its estimate may be charged."""
+        usage, dependency = Usage(), call.dependency
+        if dependency.layer == "llm" or dependency.usage is not None:
+            with suppress(PermanentError):
+                usd = estimated_usd(dependency, call.bound) or None
+                usage = Usage(estimated_tokens(dependency, call.bound), usd=usd)
+        self.hook(call, "cut_off", usage)
 
     def report_failed(self, call: Call, usage: Usage, counts: CallCounts) -> Usage:
         """Report a call that failed although its dependency answered; return its usage.

@@ -175,9 +175,14 @@ class Proceed:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyDone:
-    """An effect was executed before; `value` is its answer as JSON."""
+    """An effect was executed before; `value` is its answer as JSON.
+
+    `is_counted`: whether its call is in the usage of a claim. If an operator knew the
+    answer, it is not.
+    """
 
     value: str
+    is_counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +206,12 @@ class Ledger(Protocol):
 
     def may_have_happened(self, key: str) -> bool:
         """Return whether an effect may have happened."""
+
+    def hold(self, key: str, value: str) -> None:
+        """Remember an answer that is counted now, until `finish` has recorded it."""
+
+    async def mark_counted(self, key: str) -> None:
+        """Record that the call of an effect that an operator resolved is counted."""
 
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect was executed, and its answer."""

@@ -174,6 +174,16 @@ class EffectRow(Row):
         """The claim that was answered; None: none was yet."""
         return records.read_optional_int(self.item, "paid_fence")
 
+    @property
+    def may_be_uncounted(self) -> bool:
+        """Whether its call may have been paid for, and no claim has counted it.
+
+        One that was in doubt at its compensation has no end, either.
+        """
+        in_doubt = self.state in {"INTENT", "UNKNOWN"}
+        undone = self.state == "COMPENSATED" and "ended_at" not in self.item
+        return self.paid_fence is None and (in_doubt or undone)
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow(Row):

@@ -56,6 +56,8 @@ SAME_GEN = "gen = :gen"
 OWN_IN_PROGRESS = f"{IN_PROGRESS} AND {SAME_GEN}"
 #: DONE is final, and it also replaces the refusal of another claim.
 NOT_ENDED = f"#state IN (:intent, :unknown, :refused) AND {SAME_GEN}"
+#: No claim has counted the call of the effect.
+DONE_UNCOUNTED = "#state = :done AND attribute_not_exists(paid_fence)"
 #: The most seconds between two tries to write the end of an effect during an outage.
 #: They double each time, up to the longest. A lease that is not renewed ends before.
 RETRY_S, LONGEST_RETRY_S = 1.0, 32.0
@@ -154,10 +156,11 @@ class EffectLedger:
             return AlreadyDone(answer)
         row = self._rows.get(key)
         match row["state"] if row else None:
-            case "DONE":
-                return AlreadyDone(
-                    await self.objects.get_value(Row(row or {}), self.prefix)
-                )
+            case "DONE" if row:
+                answer = await self.objects.get_value(Row(row), self.prefix)
+                by_operator = bool(EffectRow(row).resolved_at)
+                is_counted = not by_operator or "paid_fence" in row
+                return AlreadyDone(answer, is_counted)
             case "INTENT" | "UNKNOWN" if row:
                 if effect is Effect.NON_IDEMPOTENT:
                     return Unknown()
@@ -213,12 +216,16 @@ class EffectLedger:
         else:
             self._rows[key] = earlier
 
+    def hold(self, key: str, value: str) -> None:
+        """Remember an answer until it is recorded; the claim records it at its end."""
+        self._unwritten[key] = value
+
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect happened, with its answer.
 
         If that fails or is interrupted, `finish_rest` does it before the claim ends.
         """
-        self._unwritten[key] = value
+        self.hold(key, value)
         await self._insist(lambda: self._finish(key, value))
 
     async def finish_rest(self, *, patient: bool) -> None:
@@ -237,7 +244,13 @@ class EffectLedger:
             except StoreError as error:
                 if patient and error.is_outage:
                     raise
-                await self._note_counted(key)
+                progress = {"intent": INTENT, "unknown": UNKNOWN}
+                gen = self._rows[key]["gen"]
+                await self._note_counted(key, OWN_IN_PROGRESS, **progress, gen=gen)
+
+    async def mark_counted(self, key: str) -> None:
+        """Record that the call of an effect that an operator resolved is counted."""
+        await self._note_counted(key, DONE_UNCOUNTED, done=DONE)
 
     async def _finish(self, key: str, value: str) -> None:
         ref = self.claim.ref
@@ -247,23 +260,19 @@ class EffectLedger:
         await self._record_end(key, DONE, facts, NOT_ENDED, refused=REFUSED)
         del self._unwritten[key]
 
-    async def _note_counted(self, key: str) -> None:
+    async def _note_counted(self, key: str, condition: str, **compared: Any) -> None:
         ref, paid = self.claim.ref, self._paid(key)
         write = self.table.item_write(
             "Update",
             ref.pk,
             keys.effect_sk(ref.chunk, key),
-            condition=OWN_IN_PROGRESS,
+            condition=condition,
             update="SET " + ", ".join(f"{name} = :{name}" for name in paid),
-            values={
-                "intent": INTENT,
-                "unknown": UNKNOWN,
-                "gen": self._rows[key]["gen"],
-                **paid,
-            },
+            values={**compared, **paid},
         )
         if paid:
             await self.table.update(write, returning="NONE")
+            self._rows[key] = {**self._rows[key], **paid}
 
     def _paid(self, key: str) -> dict[str, Any]:
         """Return what the call used, if this claim has counted it."""

@@ -17,7 +17,6 @@ from piecework.domain.model import Chunk, ChunkStatus, Job
 from piecework.domain.rows import CallsRow
 from piecework.store.checkpoints import Work, read_effects, read_work
 from piecework.store.completion import all_chunks, read_chunk
-from piecework.store.effects import INTENT, UNKNOWN
 from piecework.store.table import Table
 
 #: The name under which the bill has the calls of effects in doubt.
@@ -95,7 +94,7 @@ async def usage_in_doubt(table: Table, chunk: Chunk) -> CallUsage:
     has_result = chunk.status is ChunkStatus.SUCCEEDED
     if chunk.fence and chunk.status.ended and not has_result:
         for effect in await read_effects(table, chunk.ref):
-            if effect.state in {INTENT, UNKNOWN} and effect.paid_fence is None:
+            if effect.may_be_uncounted:
                 found.add("possibly_paid", IN_DOUBT, [1])
     return found
 

@@ -89,6 +89,12 @@ class MemoryJournal:
         """Return whether an effect happened, or may have happened."""
         return key in self.effects
 
+    def hold(self, key: str, value: str) -> None:
+        """Do nothing: `finish` cannot fail."""
+
+    async def mark_counted(self, key: str) -> None:
+        """Do nothing: no operator resolves an effect of a run in memory."""
+
     async def finish(self, key: str, value: str) -> None:
         """Record an effect's answer."""
         self.effects[key] = value

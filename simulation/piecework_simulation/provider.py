@@ -138,7 +138,8 @@ class Provider:
         check_answer: Checks an answer that reaches its worker.
         waits_end_at: The time at which the longest requested wait ends.
         paid: The number of paid calls that were executed.
-        answered: The answers of calls that belong to one chunk, by that chunk.
+        answered: The answers of each chunk's calls.
+        sharing: The chunks with a call that may be equal to one of another chunk.
         numbered: The names of the numbers that chunks requested, by their calls.
     """
 
@@ -160,6 +161,7 @@ class Provider:
     waits_end_at: float = 0.0
     paid: int = 0
     answered: Counter[ChunkKey] = field(default_factory=Counter)
+    sharing: set[ChunkKey] = field(default_factory=set)
     paid_twice: int = 0
     numbered: dict[str, str] = field(default_factory=dict)
 

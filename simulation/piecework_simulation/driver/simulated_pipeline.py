@@ -156,6 +156,8 @@ class InstrumentedContext:
         identity = call_key(scope, dependency, function, digest_of(args, kwargs))
         ref = operation_ref(ctx.tenant, dependency, function, args, kwargs)
         outgoing = OutgoingCall(identity, dependency, scope, operation=ref)
+        if ref is not None:
+            PROVIDER.get().sharing.add((ctx.tenant, ctx.job, ctx.chunk))
         if outgoing.stream:
             PROVIDER.get().numbered[identity] = outgoing.stream
         token = CURRENT_CALL.set(outgoing)

@@ -97,6 +97,7 @@ class Diary(MemoryJournal):
     said: list[str] = field(default_factory=list)
     in_doubt_for: float = 0.0
     is_counted: bool = False
+    held: dict[str, str] = field(default_factory=dict)
 
     async def begin(
         self, key: str, stage: str, effect: Any, max_duration_s: float
@@ -107,6 +108,12 @@ class Diary(MemoryJournal):
             seconds, is_counted = self.in_doubt_for, self.is_counted
             return replace(begun, seconds=seconds, is_counted=is_counted)
         return begun
+
+    def hold(self, key: str, value: str) -> None:
+        self.held[key] = value
+
+    async def mark_counted(self, key: str) -> None:
+        self.said.append("counted")
 
     async def finish(self, key: str, value: str) -> None:
         self.said.append("finish")

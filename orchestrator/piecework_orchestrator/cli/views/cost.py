@@ -86,7 +86,11 @@ def models_text(bill: Document) -> str:
 
 def possibly_text(part: Document) -> str:
     """Return the calls that a lost claim may have paid before, as an upper bound."""
-    return f"at most {usage_text(part)} more" if part["calls"] else ""
+    if not part["calls"]:
+        return ""
+    calls, _, known = usage_text(part).partition(", ")
+    more = "more call" if part["calls"] == 1 else "more calls"
+    return f"at most {calls} {more}" + (f"; known of these: {known}" if known else "")
 
 
 def usage_text(part: Document) -> str:

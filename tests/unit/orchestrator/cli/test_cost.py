@@ -37,7 +37,7 @@ workers   memory                     2  GB-hours            -  0.008890
 
 models            0.328500 USD; paid calls: 88, 73,000 tokens in, 7,300 out
 paid twice        3, 3,000 tokens in, 300 out, 0.013500 USD
-possibly paid     at most 2 more
+possibly paid     at most 3 more calls
 dead chunks       25, 20,000 tokens in, 2,000 out, 0.090000 USD
 saved             from the journal: 7, 7,000 tokens in, 0 out, 0.021000 USD
 AWS               0.062381 USD
@@ -68,7 +68,8 @@ def costly(deployment: Deployment) -> None:
         paid = {"paid": {"large-1": [calls, calls * 1_000, calls * 100]}}
         sk = keys.calls_sk(1, *claim, page)
         deployment.table.add(pk, sk, calls={}, call_usage=paid, **late)
-    for chunk, state in [(2, "INTENT"), (2, "DONE"), (3, "UNKNOWN")]:
+    states = [(2, "INTENT"), (2, "DONE"), (2, "COMPENSATED"), (3, "UNKNOWN")]
+    for chunk, state in states:
         deployment.table.add(pk, keys.effect_sk(chunk, state), state=state)
     # Its claim was answered, and has counted the call.
     counted = keys.effect_sk(3, "counted")

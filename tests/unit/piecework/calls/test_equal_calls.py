@@ -65,6 +65,20 @@ async def code_of(work: Any) -> str:
     return caught.value.code
 
 
+async def test_an_answer_is_held_from_the_moment_in_which_it_is_counted() -> None:
+    class Hangs(MemoryIdempotency):
+        async def settle(self, *_: Any) -> bool:
+            return await asyncio.Event().wait()
+
+    diary = Diary()
+    account = World().chunk(diary, operations=Hangs(clock=lambda: NOW))
+    making = asyncio.create_task(call(account, NUMBERED, Provider(), 1, "x"))
+    await asyncio.sleep(0.01)
+    making.cancel()
+    await asyncio.gather(making, return_exceptions=True)
+    assert [*diary.held.values()] == ['"answer"']
+
+
 # ── a time window ─────────────────────────────────────────────────────────────
 
 

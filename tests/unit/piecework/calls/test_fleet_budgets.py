@@ -17,6 +17,7 @@ from piecework import Dependency, Effect, Limits, Usage, named_call
 from piecework.calls.call import Call, CallScope
 from piecework.calls.fleet_budgets import FleetBudgets, JobBudgets, Reservation
 from piecework.calls.fleet_limits import FleetLimits
+from piecework.calls.usage import ClaimUsage, UsageReporter
 from piecework.domain.budget import NO_CAP, Amount, Cap
 from piecework.domain.job_row import Pause
 from piecework.domain.model import JobRef
@@ -291,6 +292,22 @@ async def test_an_answer_that_a_lookup_finds_counts() -> None:
             assert await call_service(made_by, shop, provider) == "found"
     await worker.budgets.fleet.close()
     assert worker.record.budget.spent == Amount(20)
+
+
+@virtually
+async def test_a_call_that_is_cut_off_may_have_cost_its_estimate() -> None:
+    worker, claim = Worker(Record(), Cap(1_000)), ClaimUsage()
+    effects = [Effect.PURE, Effect.PROVIDER_IDEMPOTENT, Effect.NON_IDEMPOTENT]
+    for effect in effects:
+        made_by = caller(clock=worker.clock, budgets=worker.budgets)
+        made_by.attempts.usage = UsageReporter(claim.note)
+        model = replace(MODEL, effect=effect)
+        with pytest.raises(ClaimLostError):
+            await call_service(made_by, model, Provider(ClaimLostError()))
+    await worker.budgets.fleet.close()
+    # The next claim sends an effect again with its key: it happens once.
+    assert worker.record.budget.spent == Amount(20)
+    assert claim.whole.item == {"possibly_paid": {"model": [1, 10]}}
 
 
 @virtually

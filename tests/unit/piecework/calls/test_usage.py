@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from piecework import Effect, named_call
 from piecework.calls.usage import ClaimUsage, UsageReporter, estimated_tokens
 from piecework.dependency import Dependency, Usage
-from piecework.domain.protocols import ClaimLostError
+from piecework.domain.protocols import AlreadyDone, ClaimLostError
 from piecework.resilience.retry import RetryPolicy
 from tests.unit.piecework.fakes import Diary, Log, caller
 from tests.unit.piecework.provider import Provider, RefusedError, call
@@ -89,6 +89,22 @@ async def test_what_a_lookup_finds_is_paid_once() -> None:
     made_by.attempts.usage = UsageReporter(claim.note)
     await call(made_by, bank, Provider(), "a")
     assert claim.whole.item == {"paid": {"bank": [1]}}
+
+
+async def test_what_only_an_operator_knew_is_paid_once() -> None:
+    class Resolved(Diary):
+        async def begin(self, *_: Any) -> Any:
+            return AlreadyDone('"found"', is_counted=False)
+
+    bank = Dependency("bank", effect=Effect.NON_IDEMPOTENT)
+    claim, diary = ClaimUsage(), Diary()
+    with pytest.raises(ClaimLostError):
+        await call(caller(diary), bank, Provider(ClaimLostError()), "a")
+    diary = Resolved(effects=diary.effects, stages=diary.stages)
+    made_by = caller(diary)
+    made_by.attempts.usage = UsageReporter(claim.note)
+    assert await call(made_by, bank, Provider(), "a") == "found"
+    assert (claim.whole.item, diary.said) == ({"paid": {"bank": [1]}}, ["counted"])
 
 
 async def test_a_dependency_that_says_nothing_is_counted_without_tokens() -> None:

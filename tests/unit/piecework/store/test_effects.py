@@ -195,6 +195,20 @@ def test_an_answer_that_cannot_be_stored_leaves_its_count() -> None:
     run_virtually(main())
 
 
+async def test_an_answer_of_an_operator_is_counted_once() -> None:
+    table = paper()
+    kept = ledger(table, fence=5)
+    known = {"value": '"answer"', "ended_at": iso(NOW), "resolved_at": iso(NOW)}
+    kept.load([EffectRow(row("DONE", **known))])
+    begun = AlreadyDone('"answer"', is_counted=False)
+    assert await kept.begin("key", "a", ONCE, 9.0) == begun
+    kept.usage.effects["key"].add("paid", "bank", [1])
+    await kept.mark_counted("key")
+    [[update]] = table.written
+    assert (update.values["done"], update.values["paid_fence"]) == ("DONE", 5)
+    assert await kept.begin("key", "a", ONCE, 9.0) == AlreadyDone('"answer"')
+
+
 async def test_a_doubt_stays() -> None:
     table = paper()
     kept = ledger(table)

@@ -137,7 +137,7 @@ async def test_a_worker_beside_is_given_it_without_a_message(store: Store) -> No
         return True
 
     here = pass_context(store)
-    object.__setattr__(here, "take", take)
+    object.__setattr__(here, "offer", take)
     assert (await dispatch_notifications(here, job)).total() == 0
     assert taken == [(store.ref.chunk(keys.JOIN_CHUNK), 2)]
     assert sent(here.rt) == []

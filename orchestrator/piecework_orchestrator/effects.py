@@ -11,7 +11,7 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, iso
 from piecework.domain.rows import EffectRow
 from piecework.errors import NotFoundError, UsageError
-from piecework.explain.situation import EFFECT_IN_DOUBT
+from piecework.explain.situation import EFFECT_IN_DOUBT, IN_DOUBT
 from piecework.runtime import Runtime
 from piecework.store.checkpoints import read_effects, read_work
 from piecework.store.completion import all_chunks, read_chunk
@@ -20,14 +20,11 @@ from piecework.store.effect_resolutions import (
     correct_effect,
     resolve_effect,
 )
-from piecework.store.effects import DONE, INTENT, REFUSED, UNKNOWN
+from piecework.store.effects import DONE, REFUSED
 from piecework_orchestrator.chunk_documents import effect_document, require_chunk
 
 #: Statuses of chunks that ended without a result: no worker will resolve their effects.
 ENDED_WITHOUT_RESULT = frozenset({ChunkStatus.DEAD, ChunkStatus.CANCELLED})
-
-#: States of an effect in doubt.
-IN_DOUBT = frozenset({INTENT, UNKNOWN})
 
 #: The dead letters whose effects are read before a redrive: one request each.
 MOST_LETTERS = 50

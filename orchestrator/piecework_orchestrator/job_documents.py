@@ -99,7 +99,11 @@ def require_not_deleted(job: Job) -> None:
         f"Job {job.ref.job} {'was' if done else 'is being'} deleted: by "
         f"{facts.get('deleted_by', '')}, {at}, {facts.get('delete_reason', '')!r}."
     )
-    raise NotFoundError(message, code="job.record.deleted")
+    step = (
+        f"See its tombstone with `piecework jobs show {job.ref.job}`; submit with "
+        "another job id."
+    )
+    raise NotFoundError(message, code="job.record.deleted", next_step=step)
 
 
 async def job_document(rt: Reading, job: Job) -> Document:

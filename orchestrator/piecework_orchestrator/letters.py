@@ -17,6 +17,7 @@ from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN
 from piecework_orchestrator.destination import open_destination
+from piecework_orchestrator.effects import effects_of_letters
 from piecework_orchestrator.job_documents import Document, dead_letters_of
 from piecework_orchestrator.json_text import encode_json
 
@@ -89,6 +90,7 @@ async def dead_letter_document(rt: Runtime, ref: ChunkRef) -> Document:
         "deaths": len(letters),
         "lineage": lineage(letters),
         "chunk_now": now,
+        "effects_in_doubt": len(await effects_of_letters(rt, [last])),
         **await payload_facts(rt, last),
     }
 

@@ -23,6 +23,7 @@ from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.domain.records import Bounds, read_json
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.location import raised_text
+from piecework.explain.situation import IN_DOUBT
 from piecework.jobs.order import chunks_behind, start_next
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
@@ -32,7 +33,6 @@ from piecework.store.completion import read_chunk
 from piecework.store.dead_letters import OPEN, Closing
 from piecework.store.order import allows_next, skipping
 from piecework.store.reopen import Patched
-from piecework_orchestrator.effects import IN_DOUBT
 from piecework_orchestrator.job_documents import dead_letters_of
 from piecework_orchestrator.letters import read_payload
 from piecework_orchestrator.retry import (

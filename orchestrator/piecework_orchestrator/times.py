@@ -1,4 +1,4 @@
-"""Parse and format times and spans of time for people."""
+"""Parse and format times and spans of time, and format numbers, for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from piecework.errors import UsageError
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_SPAN = re.compile(r"([0-9]{1,12})([smhd])")
+_PART = re.compile(r"[0-9]{1,12}[smhd]")
 #: Seconds of the longest span, a hundred years: a longer span is a typing error.
 MAX_SPAN_S = 36_500 * SECONDS["d"]
 
@@ -20,11 +20,10 @@ def parse_span(text: str) -> float:
     Raises:
         UsageError: `cli.usage.invalid`.
     """
-    parts = _SPAN.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    if not is_span(text):
         message = f"{text!r} is not a span of time."
         raise UsageError(message, next_step="Write it as 30s, 15m, 1h30m or 2d.")
-    seconds = sum(int(number) * SECONDS[unit] for number, unit in parts)
+    seconds = sum(int(part[:-1]) * SECONDS[part[-1]] for part in _PART.findall(text))
     if seconds > MAX_SPAN_S:
         message = f"{text!r} is longer than a hundred years."
         raise UsageError(message, next_step="Write it as 30s, 15m, 1h30m or 2d.")
@@ -53,14 +52,14 @@ def parse_deadline(text: str, now: float) -> float:
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:
-        message = f"{text!r} is not a time with a zone."
+        message = f"{text!r} is neither a span nor a time with a zone."
         raise UsageError(message, next_step="Write 2h, or 2026-11-22T18:00:00Z.")
     return require_future(found.timestamp(), text, now)
 
 
 def is_span(text: str) -> bool:
-    """Return whether the text of a deadline is a span, not a time."""
-    return not text[:1].isdigit() or "-" not in text
+    """Return whether a text is a span, such as that of a deadline, not a time."""
+    return bool(text) and not _PART.sub("", text)
 
 
 def require_future(moment: float, text: str, now: float) -> float:
@@ -114,3 +113,8 @@ def format_between(start: Any, end: Any) -> str:
 def epoch(moment: Any) -> float:
     """Return an ISO time in seconds since 1970."""
     return datetime.fromisoformat(str(moment)).timestamp()
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"

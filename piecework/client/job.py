@@ -57,6 +57,7 @@ from piecework_orchestrator.events import job_events
 from piecework_orchestrator.export import export
 from piecework_orchestrator.job_documents import (
     Document,
+    budget_facts,
     dead_letters_of,
     explain,
     job_document,
@@ -373,6 +374,8 @@ class JobHandle(Generic[R]):
     ) -> JobFacts:
         """Set what the calls of the job may spend; resume it if its budget paused it.
 
+        The `budget` of the returned document is the one in force.
+
         Raises:
             UsageError: `submit.budget.invalid`; `job.budget.none`: the job was
                 submitted without a budget of that kind.
@@ -385,7 +388,8 @@ class JobHandle(Generic[R]):
             raise UsageError("No budget was given.", next_step=step)
         who = {"actor": self.actor, "reason": reason}
         await set_budget(self.rt, job, cap, **who, progress=on_progress)
-        return await self.facts()
+        facts = await self.facts()
+        return JobFacts.read(facts.document | await budget_facts(self.rt, job))
 
     async def retry(
         self,

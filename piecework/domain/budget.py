@@ -111,8 +111,9 @@ NO_CAP: Final = Cap()
 
 
 def usd_text(nano_usd: int) -> str:
-    """Return an amount of money with at least two decimals."""
-    dollars = f"{Decimal(nano_usd) / NANO:,.9f}".rstrip("0")
+    """Return an amount of money with two to six decimals, or nine of a tiny one."""
+    digits = 6 if nano_usd >= NANO // 10**6 else 9
+    dollars = f"{Decimal(nano_usd) / NANO:,.{digits}f}".rstrip("0")
     whole, _, rest = dollars.partition(".")
     return f"{whole}.{rest:0<2} USD"
 

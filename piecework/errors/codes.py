@@ -1463,7 +1463,7 @@ ROWS: Final = (
         "cli.confirmation.needed",
         PERMANENT,
         "The command changes data and there is no terminal for a confirmation.",
-        "Check the change with `--dry-run` if the command has it, then add `--yes`.",
+        "Check what the command will change, then add `--yes`.",
     ),
     Code(
         "cli.extra.missing",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from piecework.domain import keys
 from piecework.domain.model import MICROS, iso, moment
@@ -67,14 +68,21 @@ def limits_reached(view: View) -> Iterator[Finding]:
         view, WaitReason.QUOTA, WaitReason.RATE_LIMIT
     ).items():
         until = first(chunk.retry_at for chunk in chunks)
-        if name:
-            message = f"Dependency {name} allows no more calls now."
-        else:
-            message = f"A dependency refused calls with {chunks[0].error_code}."
-        shown = name or "DEPENDENCY"
-        yield view.finding(
+        shown = name or slowed_by_refusals(view)
+        what = f"Dependency {shown}" if shown else "A dependency"
+        refused = f"{what} refused calls with {chunks[0].error_code}."
+        message = f"{what} allows no more calls now." if name else refused
+        found = view.finding(
             "limit.reached", message, chunks, until=until, dependency=shown
         )
+        yield found if shown else replace(found, command="piecework limits list")
+
+
+def slowed_by_refusals(view: View) -> str:
+    """Return the only dependency whose refusals slow the fleet; empty: not the only."""
+    quotas, now = view.at.fleet.quotas if view.at.fleet else {}, view.at.now * MICROS
+    slowed = [name for name, q in quotas.items() if q.pace.is_active(round(now))]
+    return slowed[0] if len(slowed) == 1 else ""
 
 
 def limits_used(view: View) -> Iterator[Finding]:

@@ -202,11 +202,16 @@ def letters_open(view: View) -> Iterator[Finding]:
             message += " Later ones were not read."
         if letters.damaged:
             message += f" Damaged ones among them: {letters.damaged}."
+        job = view.at.job.ref.job
         if letters.in_doubt:
-            job = view.at.job.ref.job
             message += (
                 f" {letters.in_doubt} died of an effect in doubt: before a redrive "
                 f"resolve what `piecework effects list {job}` lists."
+            )
+        if letters.resolved:
+            message += (
+                f" The effects in doubt of {letters.resolved} are resolved: "
+                f"`piecework dlq redrive --job {job} --reason WHY` continues."
             )
         message += climbed(letters.climbs)
         yield view.finding(name, message, letters.number, since=letters.since)

@@ -35,8 +35,10 @@ from piecework.resilience.budget import (
     key_of_tenant,
 )
 from piecework.store.breakers import FleetRecord, read_fleet
+from piecework.store.checkpoints import read_effects
 from piecework.store.completion import Tallies, chunks_of_group, read_chunk
 from piecework.store.dead_letters import is_open, keys_stopped_by
+from piecework.store.effects import INTENT, UNKNOWN
 from piecework.store.outbox import webhooks_of
 from piecework.store.workers import read_reports
 
@@ -51,6 +53,8 @@ MAX_LETTERS: Final = 100
 ACCESS_DENIED: Final = "aws.access.denied"
 #: The code of a chunk that died of an effect in doubt.
 EFFECT_IN_DOUBT: Final = "runtime.effect.unknown"
+#: States of an effect in doubt.
+IN_DOUBT: Final = frozenset({INTENT, UNKNOWN})
 #: The jobs whose join is in progress, or may be a dead letter.
 JOINED: Final = (JobStatus.FINALIZING, JobStatus.PARTIAL, JobStatus.FAILED)
 
@@ -103,7 +107,8 @@ class OpenLetters:
         since: When the first of them was written, ISO 8601.
         stopped_keys: The order keys that they stop.
         climbs: The ladders of those whose next rung is ahead.
-        in_doubt: How many died of an effect in doubt.
+        in_doubt: How many died of an effect in doubt that is not known to be resolved.
+        resolved: How many died of effects in doubt that are all resolved.
         damaged: How many have attributes that cannot be read.
     """
 
@@ -113,6 +118,7 @@ class OpenLetters:
     stopped_keys: frozenset[str] = frozenset()
     climbs: Sequence[Climb] = ()
     in_doubt: int = 0
+    resolved: int = 0
     damaged: int = 0
 
 
@@ -301,25 +307,33 @@ async def read_join(rt: Reading, job: Job) -> tuple[Chunk | None, str]:
 async def read_letters(rt: Reading, job: Job) -> OpenLetters:
     """Return the open dead letters of a page: of the first one with an open one.
 
-    A group that is not read leaves a request for one page more.
+    A group that is not read leaves a request for one page more, or for the effects of
+    a letter that died of one in doubt.
     """
     groups = 0 if have_ended(job) else keys.partition_count(job.chunks)
     pk, count, after = job.ref.pk, MAX_LETTERS + 1, ""
-    for _ in range(max(1, 1 + MAX_GROUPS - groups)):
+    left = max(0, MAX_GROUPS - groups)
+    while True:
         items = await rt.dead_letters.first(pk, count, prefix=after, last=after and "~")
-        if len(items) < count or any(map(is_open, items)):
+        if len(items) < count or any(map(is_open, items)) or not left:
             break
-        after = items[-1]["sk"]
+        after, left = items[-1]["sk"], left - 1
     damaged: list[DeadLetterRow] = []
     letters = [DeadLetterRow.read(item, damaged) for item in filter(is_open, items)]
     open_ = list(filter(None, letters))
+    died = [each for each in open_ if each.error_code == EFFECT_IN_DOUBT]
+    effects = await asyncio.gather(
+        *(read_effects(rt.table, letter.ref) for letter in died[:left])
+    )
+    resolved = sum(IN_DOUBT.isdisjoint(row.state for row in rows) for rows in effects)
     return OpenLetters(
         len(open_) + len(damaged),
         len(items) < count,
         min((letter.dead_lettered_at for letter in open_), default=""),
         keys_stopped_by(items),
         [climb for climb in map(Climb.of, open_) if climb is not None],
-        sum(letter.error_code == EFFECT_IN_DOUBT for letter in open_),
+        len(died) - resolved,
+        resolved,
         len(damaged),
     )
 

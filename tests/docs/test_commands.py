@@ -117,7 +117,7 @@ VALUES = {"unit": ("usd", "tokens"), "part": ("data",)}
 LETTER = {"job": "j", "state": OPEN, "error_code": "x"}
 DEATHS = (
     {},
-    {"error_code": EFFECT_IN_DOUBT},
+    {"error_code": EFFECT_IN_DOUBT, "effects_in_doubt": 1},
     {"compensation": CompensationResult.FAILED},
 )
 

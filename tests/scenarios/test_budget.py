@@ -68,6 +68,7 @@ async def test_at_the_cap_a_job_is_paused_and_a_higher_cap_resumes_it(
             "jobs", "set-budget", "job-1", "--budget-tokens", "100", "-o", "json"
         )
         assert low.document["status"] == "PAUSED"
+        assert low.document["budget"]["cap_tokens"] == 100
 
         more = ("--budget-tokens", "2000", "--reason", "more", "-o", "json")
         raised = await piecework("jobs", "set-budget", "job-1", *more)

@@ -152,6 +152,7 @@ async def test_a_deleted_job_answers_every_command_and_a_late_write_is_swept(
     ):
         refused = await piecework(*words)
         assert "job.record.deleted" in refused.stderr, words
+        assert "piecework jobs show job-1" in refused.stderr
     (listed,) = (await piecework("jobs", "list", "-o", "json")).document
     assert (listed["job"], listed["status"]) == ("job-1", "DELETED")
 

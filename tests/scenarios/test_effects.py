@@ -45,6 +45,8 @@ async def test_an_effect_resolved_as_happened_is_not_repeated(
     key = await effect_in_doubt(scenario)
     explained = await piecework("jobs", "explain", "job-1")
     assert "piecework effects list job-1" in " ".join(explained.stdout.split())
+    shown = await piecework("dlq", "show", "job-1", "0")
+    assert "effects list job-1 --chunk 0; resolve" in " ".join(shown.stdout.split())
     redrive = ("dlq", "redrive", "--job", "job-1", "--dry-run")
     warned = (await piecework(*redrive)).stderr
     assert f"effects resolve job-1 0 {key[:16]} --outcome happened --answer" in warned
@@ -57,6 +59,10 @@ async def test_an_effect_resolved_as_happened_is_not_repeated(
     assert (0, "DONE") == (done.exit_code, "DONE" if "DONE" in done.stdout else "")
     assert "next: piecework dlq redrive --job job-1 --chunk 0" in done.stderr
     assert "in doubt" not in (await piecework(*redrive)).stderr
+    for words in (("jobs", "explain", "job-1"), ("dlq", "show", "job-1", "0")):
+        said = " ".join((await piecework(*words)).stdout.split())
+        assert "piecework dlq redrive --job job-1" in said
+        assert "effects list" not in said
     assert ["sent 7"] == await redriven(scenario)
     assert 1 == scenario.happened("transmit")
     events = await piecework("jobs", "events", "job-1", "-o", "json")

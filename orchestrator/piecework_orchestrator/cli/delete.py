@@ -13,7 +13,9 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
+from piecework_orchestrator.effects import effects_of_letters
 from piecework_orchestrator.job_list import MAX_COUNTED_CHUNKS
+from piecework_orchestrator.times import count
 
 
 def delete_job(
@@ -34,8 +36,11 @@ def delete_job(
         facts = await handle.facts()
         if not facts.status.gone:
             open_ = await handle.dead_letters(unreadable=[]) if facts.ended else []
-            lost = f", with {len(open_)} open dead letters" if open_ else ""
-            what = f"Delete job {job} ({facts.status}, {facts.chunks} chunks{lost})"
+            lost = f", with {count(len(open_), 'open dead letter')}" if open_ else ""
+            if doubtful := await effects_of_letters(handle.rt, open_):
+                lost += f" and {count(len(doubtful), 'effect')} in doubt"
+            chunks = count(facts.chunks, "chunk")
+            what = f"Delete job {job} ({facts.status}, {chunks}{lost})"
             await confirm(f"{what} for good", out, yes=yes)
         if facts.chunks > MAX_COUNTED_CHUNKS:
             out.say("a reconciler continues if this command is interrupted")

@@ -242,5 +242,5 @@ def payload_text(payload: Any) -> str:
         elif isinstance(value, str):
             lines.append(f"{name}: {value}")
         else:
-            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
+            lines.append(f"{name}: {encode_json(value)}")
     return clean("\n".join(lines))

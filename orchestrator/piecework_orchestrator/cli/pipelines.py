@@ -12,6 +12,7 @@ from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOptio
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.table import Column
+from piecework_orchestrator.times import count
 
 PipelineArgument = Annotated[
     str, typer.Argument(help="The name of the pipeline, as its code declares it.")
@@ -81,8 +82,8 @@ def show(out: Output, document: dict[str, Any], verb: str) -> None:
     out.document(document, lambda console: console.print(facts(shown.items())))
     if out.table:
         jobs = document["followed"]
-        number = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
-        out.say(f"{verb} {number}{': ' if jobs else ''}{', '.join(jobs[:8])}")
+        named = ": " * bool(jobs) + ", ".join(jobs[:8])
+        out.say(f"{verb} {count(len(jobs), 'job')}{named}")
 
 
 def say_pause(

@@ -16,6 +16,7 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
+from piecework_orchestrator.times import count
 
 
 def retry_job(
@@ -36,11 +37,13 @@ def retry_job(
     async def run(client: Client, out: Output) -> int:
         handle, damaged = client.job(job), list[ChunkRef]()
         with show_steps(out) as progress:
-            count = await handle.retry(
+            reopened = await handle.retry(
                 reason, deadline or None, unreadable=damaged, on_progress=progress
             )
         facts = await handle.facts()
-        again = f"{count} chunks are reopened" if count else "the job ends again"
+        again = (
+            f"{count(reopened, 'chunk')} reopened" if reopened else "the job ends again"
+        )
         out.say(f"{again} in generation {facts.gen}")
         show_facts(out, facts)
         return tell_unreadable(out, damaged)

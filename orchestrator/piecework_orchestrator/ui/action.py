@@ -139,8 +139,3 @@ class Action:
     is_final: bool = False
     shows_payload: bool = False
     page: str = "action.html"
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"

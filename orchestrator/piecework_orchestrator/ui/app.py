@@ -27,7 +27,7 @@ from piecework.client import Client
 from piecework.domain.model import iso
 from piecework.errors import PieceworkError
 from piecework_orchestrator.letters import chunk_name
-from piecework_orchestrator.times import format_ago, format_between, format_span
+from piecework_orchestrator.times import count, format_ago, format_between, format_span
 from piecework_orchestrator.ui.access import (
     SECURITY_HEADERS,
     Access,
@@ -35,7 +35,6 @@ from piecework_orchestrator.ui.access import (
     Verdict,
     cookie_name,
 )
-from piecework_orchestrator.ui.action import count
 from piecework_orchestrator.ui.pages import Pages
 from piecework_orchestrator.ui.tasks import Tasks
 

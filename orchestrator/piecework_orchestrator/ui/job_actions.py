@@ -9,7 +9,8 @@ from piecework.domain.model import ChunkRef, ChunkStatus
 from piecework.errors import UsageError
 from piecework.store.dead_letters import DISCARDED
 from piecework_orchestrator.selection import left_out
-from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject, count
+from piecework_orchestrator.times import count
+from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject
 
 
 async def preview_cancel(client: Client, subject: Subject) -> Preview:

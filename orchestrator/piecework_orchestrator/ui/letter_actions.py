@@ -19,7 +19,8 @@ from piecework_orchestrator.canary import Verdict
 from piecework_orchestrator.compensate import only_uncompensated
 from piecework_orchestrator.letters import chunk_name
 from piecework_orchestrator.redrive import NOTHING_LEFT
-from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject, count
+from piecework_orchestrator.times import count
+from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject
 
 #: Dead letters that a preview lists.
 MAX_LISTED = 20

@@ -8,7 +8,8 @@ from piecework.client import Client
 from piecework.domain.model import Job
 from piecework.jobs.pipeline_pauses import is_paused_by_pipeline
 from piecework_orchestrator.pipelines import newest_active, require_name
-from piecework_orchestrator.ui.action import Fields, Preview, Subject, count
+from piecework_orchestrator.times import count
+from piecework_orchestrator.ui.action import Fields, Preview, Subject
 
 #: Jobs that a preview lists.
 MAX_LISTED: Final = 20

@@ -76,9 +76,7 @@ def test_a_deadline_is_a_span_from_now_or_a_time(text: str, moment: float) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "soon",
         "0s",
-        "2026-11-22T18:00:00",
         "2026-11-40T18:00:00Z",
         "2001-01-01T00:00Z",
     ],
@@ -87,6 +85,13 @@ def test_an_invalid_or_past_deadline_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_deadline(text, NOW)
     assert refused.value.code == "cli.usage.invalid"
+
+
+@pytest.mark.parametrize("text", ["soon", "2 hours", "", "2026-11-22T18:00:00"])
+def test_what_is_no_deadline_is_told_both_forms(text: str) -> None:
+    with pytest.raises(UsageError, match="neither a span nor a time") as refused:
+        parse_deadline(text, NOW)
+    assert "Write 2h, or 2026-11-22T18:00:00Z." == refused.value.next_step
 
 
 @pytest.mark.parametrize("text", ["99999999d", "36500d1s", "9" * 5000 + "d"])

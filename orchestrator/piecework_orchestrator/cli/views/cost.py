@@ -11,6 +11,7 @@ from piecework_orchestrator.cli.output import View, facts
 from piecework_orchestrator.cli.table import Column, Document, print_table
 from piecework_orchestrator.cost.bill import BillLine, total
 from piecework_orchestrator.cost.prices import Prices
+from piecework_orchestrator.times import count
 
 #: Decimal digits of a job's cost, and of a month's.
 FINE, COARSE = 6, 2
@@ -42,7 +43,7 @@ def bill_view(bill: Document) -> View:
 
 def summary(bill: Document) -> list[tuple[str, object]]:
     """Return the names and values below the lines."""
-    per_thousand = bill["chunk_usd"] * 1000
+    per_thousand, chunks = bill["chunk_usd"] * 1000, count(bill["chunks"], "chunk")
     return [
         ("models", models_text(bill)),
         ("paid twice", usage_text(bill["calls"]["paid_twice"])),
@@ -51,10 +52,7 @@ def summary(bill: Document) -> list[tuple[str, object]]:
         ("saved", saved_text(bill["calls"])),
         ("AWS", f"{format_money(bill['aws_usd'], FINE)} USD"),
         ("by process", actor_costs_text(bill["by_actor_usd"])),
-        (
-            "total",
-            f"{format_money(bill['total_usd'], FINE)} USD for {bill['chunks']} chunks",
-        ),
+        ("total", f"{format_money(bill['total_usd'], FINE)} USD for {chunks}"),
         ("per 1,000 chunks", f"{format_money(per_thousand, FINE)} USD"),
         (
             "retries",

@@ -284,10 +284,9 @@ def next_command(letter: Document) -> str:
         return f"piecework chunks show {job} {chunk}"
     only = "" if chunk == "join" else f" --chunk {chunk}"
     if letter["error_code"] == EFFECT_IN_DOUBT:
-        return (
-            f"piecework effects list {job} --chunk {chunk}; resolve what it lists, "
-            f"then piecework dlq redrive --job {job}{only} --reason 'what was found'"
-        )
+        redrive = f"piecework dlq redrive --job {job}{only} --reason 'what was found'"
+        listed = f"piecework effects list {job} --chunk {chunk}; resolve what it lists"
+        return f"{listed}, then {redrive}" if letter["effects_in_doubt"] else redrive
     if may_compensate_again(letter):
         return (
             f"fix the compensation, then "

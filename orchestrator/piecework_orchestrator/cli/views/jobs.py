@@ -11,7 +11,7 @@ from piecework.domain.job_row import Pause
 from piecework_orchestrator.cli.output import Output, View, facts
 from piecework_orchestrator.cli.table import Column, Document
 from piecework_orchestrator.job_documents import pause_command
-from piecework_orchestrator.times import epoch, format_ago, format_span
+from piecework_orchestrator.times import count, epoch, format_ago, format_span
 
 if TYPE_CHECKING:
     from piecework.client import JobFacts  # `jobs show` does without the client
@@ -56,6 +56,7 @@ def duration_text(job: Document, now: float) -> str:
     if job["status"] == "DELETED":
         return ""
     taken = format_span(seconds_taken(job, now))
+    taken += f" (gen {job['gen']})" if "reopened_at" in job else ""
     return taken if job.get("finished_at") else f"{taken} so far"
 
 
@@ -158,7 +159,7 @@ def finish_text(job: Document) -> str:
 def chunks_text(finding: Document) -> str:
     """Return how many chunks a finding concerns."""
     about = "" if finding["exact"] else "about "
-    return f"{about}{finding['chunks']} chunks" if finding["chunks"] != 1 else "1 chunk"
+    return about + count(finding["chunks"], "chunk")
 
 
 def finding_columns(now: float) -> list[Column]:
@@ -222,7 +223,8 @@ def tolerance_text(job: Document) -> str:
     if not (tolerated := job.get("tolerated_chunks")):
         return ""
     failed, code = job.get("failed_chunks", 0), job.get("stopped_code")
-    text = f"{tolerated} chunks without a result; {failed} failed in this generation"
+    some = count(tolerated, "chunk")
+    text = f"{some} without a result; {failed} failed in this generation"
     return f"{text}; {code}: no further chunk starts" if code else text
 
 
@@ -368,6 +370,7 @@ def show_facts(out: Output, job: JobFacts, told: Document | None = None) -> None
             ("status", f"{status_text(document)}{note}"),
             ("chunks", job.chunks),
             ("deadline", document.get("deadline_at")),
+            ("budget", budget_text(document)),
         ]
     )
     out.document(document, lambda console: console.print(shown))

@@ -8,10 +8,12 @@ from unittest.mock import AsyncMock
 import pytest
 
 from piecework.client import JobHandle
+from piecework.domain.keys import work_prefix
 from piecework.domain.model import ChunkRef, JobRef
 from piecework.domain.outcome import ANSWER
 from piecework.errors import StoreError
 from piecework.explain import situation
+from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework_orchestrator import cancel as cancelling
 from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.views.jobs import cancel_text, duration_text
@@ -214,9 +216,10 @@ def test_a_reopened_job_has_not_finished(run: Run, deployment: Deployment) -> No
     assert "finished_at" not in found
     # The time before it was reopened does not count.
     shown = " ".join(run("jobs", "show", "a").stdout.split())
-    assert f"took 20s so far reopened 1 x, last at {REOPENED} by me" in shown
-    listed = [line.split()[-3:] for line in run("jobs", "list").stdout.splitlines()[1:]]
-    assert [["2m", "ago", "10s"], ["20s", "so", "far"]] == listed
+    assert f"took 20s (gen 2) so far reopened 1 x, last at {REOPENED} by me" in shown
+    listed = [line.split()[-4:] for line in run("jobs", "list").stdout.splitlines()[1:]]
+    took = ["(gen", "2)"]
+    assert [["ago", "10s", *took], [*took, "so", "far"]] == listed
 
 
 def test_a_status_reason_is_shown_until_the_job_ends(
@@ -272,6 +275,14 @@ def test_a_retry_without_a_chunk_promises_no_join_and_names_what_it_left(
     monkeypatch.setattr(JobHandle, "retry", retry)
     done = run("jobs", "retry", "a", "--reason", "why")
     assert "the job ends again in generation 1" in done.output
+    asked = run("jobs", "delete", "a", "--reason", "why").stderr
+    assert "(FAILED, 1 chunk)" in asked
+    effect = {"effect_key": "key-1", "state": "UNKNOWN", "started_at": SETTLED}
+    deployment.table.add("T#default#J#a", f"{work_prefix(0)}EFFECT#key-1", **effect)
+    deployment.letter("a", 0, error_code=EFFECT_IN_DOUBT)
+    asked = run("jobs", "delete", "a", "--reason", "why").stderr
+    assert "1 chunk, with 1 open dead letter and 1 effect in doubt" in asked
+    assert "Check what the command will change, then add `--yes`" in asked
     assert ("a/7\n" in done.stderr, done.exit_code) == (True, 5)
 
 

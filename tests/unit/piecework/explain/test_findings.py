@@ -11,7 +11,7 @@ import pytest
 
 from piecework.domain.budget import Cap
 from piecework.domain.keys import JOIN_CHUNK, dead_letter_sk
-from piecework.domain.model import ChunkStatus, iso
+from piecework.domain.model import MICROS, ChunkStatus, iso
 from piecework.domain.outcome import ANSWER
 from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
@@ -28,6 +28,8 @@ from piecework.resilience.budget import (
     key_of_job,
     key_of_tenant,
 )
+from piecework.resilience.limits import Quota
+from piecework.resilience.pace import Pace
 from piecework.resilience.retry import BUDGET_CODE
 from piecework.store.breakers import FleetRecord
 from piecework_orchestrator.chunk_documents import read_chunks
@@ -377,6 +379,13 @@ def test_a_refusal_of_the_dependency_is_a_rate_limit_and_not_our_quota() -> None
     first = find(replace(whole, open=refused))[0]
 
     assert (first.kind.code, first.chunks) == ("limit.reached", 2)
+    assert first.command == "piecework limits list"
+    quota = Quota(pace=Pace(paused_until=round((whole.now + 60) * MICROS)))
+    assert whole.fleet is not None
+    fleet = replace(whole.fleet, quotas={"quoter": quota, "fax": Quota()})
+    first = find(replace(whole, open=refused, fleet=fleet))[0]
+    assert "Dependency quoter refused calls with llm" in first.message
+    assert first.command[:27] == "piecework limits set quoter"
     assert wait is not None
     assert wait.text == "rate limit"
 

@@ -95,6 +95,7 @@ def test_a_budget_is_read_exactly(usd: object, tokens: object, cap: Cap) -> None
 
 def test_a_small_budget_is_shown_exactly() -> None:
     assert parse_cap("0.0000004", None).text() == "0.0000004 USD"
+    assert parse_cap("0.374381917", None).text() == "0.374382 USD"
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "abc", "1e9", "NaN", "1.0000000001"])

@@ -70,8 +70,10 @@ def workers_missing(view: View) -> Iterator[Finding]:
     chunks, pipeline = view.chunks or view.at.job.chunks, view.at.job.pipeline
     having = [worker for worker in view.live if pipeline in worker.pipelines]
     if not view.live:
-        reports = [worker.reported_at for worker in view.at.workers]
-        since = max(reports, default="")
+        # An idle worker reports rarely, so one that was killed may have acted later.
+        signs = [worker.reported_at for worker in view.at.workers]
+        signs += map(iso, [*view.acts, *map(view.renewed_at, view.abandoned)])
+        since = max(signs, default="")
         message = "No worker runs in this deployment."
         yield view.finding("workers.none", message, chunks, since=since)
     elif having and not view.serving:

@@ -115,11 +115,16 @@ class View:
         Between two chunks of a worker, none of them runs. Of a large job that has
         begun, the groups in which chunks run may not be in the sample.
         """
-        open_ = self.at.open
-        times = [*open_.times.claimed, *(end for _, end in open_.times.spans)]
+        open_, times = self.at.open, self.acts
         if not open_.exact and (times or open_.full_groups):
             return True
         return self.at.now - max(times, default=0.0) < CLAIM_S
+
+    @cached_property
+    def acts(self) -> list[float]:
+        """The times at which workers claimed or ended a chunk of the job."""
+        times = self.at.open.times
+        return [*times.claimed, *(end for _, end in times.spans)]
 
     @cached_property
     def all_wait(self) -> bool:
@@ -157,14 +162,21 @@ class View:
 
         If it renewed the lease after the report was due, only the report failed.
         """
+        owner, now = self.owners.get(chunk.claimed_by), self.at.now
+        renewed = self.renewed_at(chunk)
+        if owner and owner.is_late(now) and renewed <= moment(owner.due_at):
+            return True
+        return now - renewed > self.lease_of(chunk) * (1 - LEFT_OF_LEASE)
+
+    def renewed_at(self, chunk: Chunk) -> float:
+        """Return when the owner of a RUNNING chunk renewed its lease; 0: unknown."""
+        until = chunk.claim_expires_at
+        return moment(until) - self.lease_of(chunk) if until else 0.0
+
+    def lease_of(self, chunk: Chunk) -> float:
+        """Return the seconds of the lease of a RUNNING chunk."""
         owner = self.owners.get(chunk.claimed_by)
-        lease_s = self.at.lease_s if owner is None else owner.lease_s
-        if not chunk.claim_expires_at:
-            return True
-        now, until = self.at.now, moment(chunk.claim_expires_at)
-        if owner and owner.is_late(now) and until - lease_s <= moment(owner.due_at):
-            return True
-        return until - now < lease_s * LEFT_OF_LEASE
+        return self.at.lease_s if owner is None else owner.lease_s
 
     def pause_of(self, dependency: str) -> str | None:
         """Return why a dependency is paused; empty: unknown; None: it is not."""

@@ -174,17 +174,22 @@ def test_a_paused_dependency_has_its_reason_and_no_end() -> None:
 def test_a_renewal_after_the_report_was_due_outweighs_the_missing_report() -> None:
     whole = situation_of("slow")
     (chunk,), (worker,) = whole.open.chunks, whole.workers or ()
-    overdue = WorkerRow({**worker.item, "due_at": iso(whole.now - 15)})
+    times = {"reported_at": iso(whole.now - 40), "due_at": iso(whole.now - 15)}
+    overdue = WorkerRow({**worker.item, **times})
+    begun = ChunkTimes(1, claimed=[whole.now - 30])
 
-    def codes(renewed_s: float) -> list[str]:
+    def found(renewed_s: float) -> list[tuple[str, str]]:
         until = iso(whole.now - renewed_s + worker.lease_s)
         renewed = replace(chunk, item={**chunk.item, "claim_expires_at": until})
-        open_ = replace(whole.open, chunks=[renewed])
-        found = find(replace(whole, open=open_, workers=[overdue]))
-        return [finding.kind.code for finding in found]
+        open_ = replace(whole.open, chunks=[renewed], times=begun)
+        findings = find(replace(whole, open=open_, workers=[overdue]))
+        return [(finding.kind.code, finding.since) for finding in findings]
 
-    assert codes(14) == ["job.progressing"]
-    assert codes(16) == ["workers.none", "lease.expiring"]
+    assert [code for code, _ in found(14)] == ["job.progressing"]
+    # The worker reported 40 s ago, but it renewed a lease after that.
+    assert found(16)[0] == ("workers.none", iso(whole.now - 16))
+    assert [code for code, _ in found(50)] == ["workers.none", "lease.expiring"]
+    assert found(50)[0][1] == iso(whole.now - 30)
 
 
 def named(name: str) -> Situation:

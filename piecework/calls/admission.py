@@ -6,6 +6,7 @@ admit = pause gate -> budgets -> limits of the fleet -> call slot of the worker
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from piecework.calls.pause_gate import PauseGate
 from piecework.calls.usage import estimated_tokens
 from piecework.dependency import Dependency
 from piecework.domain.budget import Amount
+from piecework.domain.model import Effect
 from piecework.errors import PieceworkError, TransientError
 from piecework.resilience.breaker import (
     Health,
@@ -67,6 +69,8 @@ class Admission:
         budgets: The budgets that the job spends from; None: it has none.
         latest_start: Returns the loop time until which a call may wait for quota.
         gate: Keeps calls from starting while the job is paused.
+        release_at: Returns the loop time at which a stopping worker interrupts the
+            claim; infinite: it does not stop.
     """
 
     slots: AbstractAsyncContextManager[None]
@@ -77,6 +81,7 @@ class Admission:
     budgets: JobBudgets | None = None
     latest_start: Callable[[], float] = lambda: inf
     gate: PauseGate = field(default_factory=PauseGate)
+    release_at: Callable[[], float] = lambda: inf
 
     async def admit(
         self, attempts: CallAttempts, *, is_lookup: bool
@@ -87,7 +92,8 @@ class Admission:
         The intent of an effect is written after all waits. So a worker that dies while
         its call waits leaves no doubt. The breakers are read before the intent, so that
         the permit needs no read between the start and the call. A start is not used if
-        it is late then, or if the job was paused meanwhile.
+        it is late then, or if the job was paused meanwhile. In a stopping worker, an
+        effect that the release may cut off does not start: the next worker starts it.
 
         Raises:
             PermanentError: `runtime.quota.call_too_large`, `runtime.budget.no_price`.
@@ -108,8 +114,7 @@ class Admission:
         while True:
             async with AsyncExitStack() as held:
                 with self.gate.waiting():
-                    await self.gate.wait()
-                    await self._refuse_paused(dependency)
+                    await self._pass_gate(dependency)
                     # All waits of a call together last as long as one may.
                     latest = self.latest_start() if latest is None else latest
                     if budgets is not None:
@@ -127,7 +132,7 @@ class Admission:
                 # From its intent on a call is in flight: no pause interrupts it.
                 if not self._is_late(start) and self._may_start(dependency):
                     intent = await attempts.write_intent()
-                    if not self._is_late(start):
+                    if not (self._is_late(start) or self._may_be_cut_off(dependency)):
                         attempts.limiter, attempts.estimate = limiter, tokens
                         attempts.start = start
                         return held.pop_all()
@@ -152,16 +157,34 @@ class Admission:
         """Admit a call that needs no quota, budget or intent: a faster path."""
         while True:
             with self.gate.waiting():
-                await self.gate.wait()
-                await self._refuse_paused(dependency)
+                await self._pass_gate(dependency)
                 await self.slots.__aenter__()
             if self._may_start(dependency):
                 return HeldSlot(self.slots)
             await self.slots.__aexit__(None, None, None)
 
+    async def _pass_gate(self, dependency: Dependency) -> None:
+        """Wait while the job is paused, or for the release of a stopping worker.
+
+        Raises:
+            TransientError: `runtime.dependency.paused`.
+        """
+        await self.gate.wait()
+        if self._may_be_cut_off(dependency):
+            await self.gate.wait_for_release()
+        await self._refuse_paused(dependency)
+
     def _may_start(self, dependency: Dependency) -> bool:
-        """Return whether neither the job nor the dependency is paused."""
-        return not self.gate.is_closed and not self._paused(dependency)
+        """Return whether no pause and no release keeps a call from starting."""
+        paused = self.gate.is_closed or self._paused(dependency)
+        return not paused and not self._may_be_cut_off(dependency)
+
+    def _may_be_cut_off(self, dependency: Dependency) -> bool:
+        """Return whether a release may cut an effect off, which is then in doubt."""
+        if dependency.effect is not Effect.NON_IDEMPOTENT:
+            return False
+        ends_at = asyncio.get_running_loop().time() + dependency.timeout_s
+        return ends_at > self.release_at()
 
     def _paused(self, dependency: Dependency) -> str:
         return "" if self.limits is None else self.limits.paused(dependency)

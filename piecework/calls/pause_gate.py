@@ -29,6 +29,7 @@ class PauseGate:
     always_open: bool = False
     _requested: int = 0
     _waiting: int = 0
+    _held: int = 0
     _at_boundary: bool = False
     _opened: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -78,6 +79,19 @@ class PauseGate:
         """Wait until a call may start."""
         while self.is_closed:
             await self._opened.wait()
+
+    async def wait_for_release(self) -> None:
+        """Wait until the worker, which stops, interrupts the claim."""
+        self._held += 1
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._held -= 1
+
+    @property
+    def waits_for_release(self) -> bool:
+        """Whether all requested calls wait until the worker interrupts the claim."""
+        return self._held > 0 and self._held == self._requested
 
     async def wait_at_boundary(self) -> None:
         """Wait until the next stage may start."""

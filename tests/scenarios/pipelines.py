@@ -484,7 +484,9 @@ async def transmit(n: int, *, idempotency_key: str) -> str:
 
 
 async def send_fax(ctx: Context[Item]) -> str:
-    """Send the chunk's fax."""
+    """Send the chunk's fax, after a while."""
+    note("write", ctx.payload.n)
+    await asyncio.sleep(ctx.payload.seconds)
     return await ctx.call(fax, transmit, ctx.payload.n)
 
 

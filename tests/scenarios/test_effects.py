@@ -133,6 +133,21 @@ async def test_an_incomplete_resolution_is_refused(
     assert (2, True) == (done.exit_code, f"error {code}" in done.stderr)
 
 
+async def test_a_stopping_worker_leaves_an_effect_to_the_next_one(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIECEWORK_SHUTDOWN_GRACE_S", "4.5")  # the fax may take 5 s
+    await scenario.submit(faxing, [Item(n=7, seconds=2.0)])
+    stopped = await scenario.process("--no-reconcile")
+    await scenario.until(lambda: scenario.happened("write"))
+    assert 0 == await stopped.stop()
+
+    scenario.fix()
+    async with scenario.worker("next"):
+        assert JobStatus.SUCCEEDED is (await scenario.ended()).status
+    assert (2, 1) == (scenario.happened("write"), scenario.happened("transmit"))
+
+
 async def test_a_key_without_an_effect_in_doubt_is_refused(scenario: Scenario) -> None:
     await effect_in_doubt(scenario)
     said = ("effects", "resolve", "job-1", "0", "nothing", *NOT_HAPPENED, *WHY)

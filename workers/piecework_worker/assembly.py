@@ -145,6 +145,7 @@ def build_run(
         services.limits,
         services.budgets.of_job(job),
         lambda: latest_start(lease, rt.settings),
+        release_at=lambda: services.release_at,
     )
     attempts = Attempts(
         retry_time=RetryTime(

@@ -7,6 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from math import inf
 from statistics import median
 from typing import Any
 
@@ -155,6 +156,8 @@ class WorkerServices:
     cancelled_groups: CancelledGroups = field(default_factory=CancelledGroups)
     #: The next chunks of order keys, which this worker starts itself.
     next_chunks: NextChunks = field(default_factory=NextChunks)
+    #: Loop time at which the worker, once it stops, interrupts its chunks.
+    release_at: float = inf
     #: Messages in a row whose pipeline this worker does not have.
     unknown_in_a_row: int = 0
     _noted_unknown: set[JobRef] = field(default_factory=set)

@@ -337,10 +337,11 @@ async def finish_or_release(worker: Worker, receiving: asyncio.Task[None]) -> No
     services, active_tasks = worker.services, worker.active_tasks
     telemetry.emit(services.log, "worker.stopping", in_progress=len(active_tasks))
     worker.receiver.slot_freed.set()
-    with suppress(StoreError):  # otherwise the reconciler sends them
-        await services.next_chunks.send_all(services.rt)
     now = asyncio.get_running_loop().time
     began = now()
+    services.release_at = began + worker.grace_s
+    with suppress(StoreError):  # otherwise the reconciler sends them
+        await services.next_chunks.send_all(services.rt)
     while (seconds_left := began + worker.grace_s - now()) > 0 and (
         active_tasks or not receiving.done()
     ):
@@ -366,8 +367,11 @@ async def finish_or_release(worker: Worker, receiving: asyncio.Task[None]) -> No
 
 
 def release_late(services: WorkerServices, until: float) -> None:
-    """Release at once each chunk whose stage will not end before `until`."""
-    now = asyncio.get_running_loop().time()
+    """Release at once each chunk that waits for that, or will not end its stage."""
+    now, leases = asyncio.get_running_loop().time(), services.lease_renewer.leases
     for token, under_way in services.running_stages.items():
         if not services.stage_durations.may_finish_by(under_way, now, until):
-            services.lease_renewer.leases[token].interrupt(InterruptReason.STOPPING)
+            leases[token].interrupt(InterruptReason.STOPPING)
+    for lease in leases.values():
+        if lease.gate is not None and lease.gate.waits_for_release:
+            lease.interrupt(InterruptReason.STOPPING)

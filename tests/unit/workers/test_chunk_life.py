@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from piecework import (
     Context,
     Dependency,
+    Effect,
     PermanentError,
     Pipeline,
     Stage,
@@ -47,10 +48,16 @@ Act = Callable[[Simulated, "Trip"], Awaitable[None]]
 
 
 desk = Dependency("desk")
+fax = Dependency("fax", effect=Effect.NON_IDEMPOTENT)
 
 
 async def look(number: int, run: int, *, idempotency_key: str) -> None:
     """Make progress."""
+
+
+async def send(page: str, *, idempotency_key: str) -> None:
+    """Take longer than a stopping worker has."""
+    await asyncio.sleep(15.0)
 
 
 class Item(BaseModel):
@@ -104,6 +111,13 @@ class Trip:
                     await ctx.call(desk, look, number, run)
             case "nap":
                 await asyncio.sleep(LEASE_S)
+            case "pay":
+                await asyncio.sleep(6.0)
+                await ctx.call(fax, send, name)
+            case "pay and look":
+                await asyncio.sleep(6.0)
+                looks = [ctx.call(desk, send, f"{n}") for n in range(2)]
+                await asyncio.gather(ctx.call(fax, send, name), *looks)
             case told_error if told_error in ERRORS:
                 raise ERRORS[told_error]
 
@@ -316,6 +330,46 @@ def test_a_stopped_worker_releases_its_chunk_without_an_attempt() -> None:
     assert [*GOOD, "second"] == trip.did
     assert ("SUCCEEDED", "", "", 1) == end.facts
     assert end.seconds < LEASE_S
+
+
+@pytest.mark.parametrize(
+    ("trip", "cancelled", "did", "facts"),
+    [
+        (
+            Trip(["pay", "pay"]),
+            False,
+            [*GOOD, "second"],
+            ("SUCCEEDED", "", "", 1),
+        ),
+        (
+            Trip(["refuse"], ["pay", "pay"]),
+            False,
+            [*GOOD, "undo", "undo"],
+            ("DEAD", "COMPENSATED", NO, 1),
+        ),
+        (
+            Trip(["pay and look"]),
+            True,
+            UNDONE,
+            ("CANCELLED", "COMPENSATED", CANCEL, 1),
+        ),
+    ],
+)
+def test_a_stopped_worker_leaves_an_effect_to_the_next_one(
+    trip: Trip, did: list[str], facts: Any, *, cancelled: bool
+) -> None:
+    async def stop(at: Simulated, told: Trip) -> None:
+        await asyncio.sleep(4.0)
+        at.fleet.stop_worker()
+        at.fleet.worker(reconcile=True)
+        if cancelled:
+            await cancel_after(4.0, compensate=True)(at, told)
+
+    end = life_of(trip, stop, shutdown_grace_s=12.0, receive_wait_s=0)
+
+    assert did == trip.did
+    assert facts == end.facts
+    assert end.seconds < 2 * LEASE_S
 
 
 # ── rows and objects that are not as they were written ──────────────────────

@@ -8,6 +8,7 @@ import pytest
 
 from piecework.aws.queue import Message
 from piecework.calls.fleet_budgets import FleetBudgets
+from piecework.calls.pause_gate import PauseGate
 from piecework_worker.lease import InterruptReason, Lease
 from piecework_worker.next_chunks import NextChunks
 from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
@@ -31,6 +32,7 @@ class FakeLease:
     def __init__(self) -> None:
         self.told = asyncio.Event()
         self.reasons: list[InterruptReason] = []
+        self.gate = PauseGate()
 
     def interrupt(self, reason: InterruptReason) -> None:
         self.reasons.append(reason)
@@ -95,6 +97,23 @@ async def test_a_stop_releases_at_once_what_will_not_end_in_time() -> None:
 
     assert await drained(worker, leases) < 0.2
     assert [InterruptReason.STOPPING] == lease.reasons
+
+
+@virtually
+async def test_a_stop_releases_at_once_what_only_waits_for_its_release() -> None:
+    worker, leases = worker_with(pays=5.0)
+    lease = leases["pays"]
+
+    async def pay() -> None:
+        await asyncio.sleep(3.0)
+        with lease.gate.request():
+            await lease.gate.wait_for_release()
+
+    paying = asyncio.create_task(pay())
+    assert 3.0 <= await drained(worker, leases) < 3.2
+    assert [InterruptReason.STOPPING] == lease.reasons
+    assert DRAIN - 3.2 < worker.services.release_at - time() <= DRAIN - 3.0
+    paying.cancel()
 
 
 @virtually

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from random import Random
 from typing import Any
 
@@ -245,6 +246,66 @@ async def test_a_pause_interrupts_no_call_that_writes_its_intent() -> None:
     gate, service = PauseGate(lambda: interrupts.append("quiet")), Provider()
     await call(caller(Slow(), gate=gate), ONCE, service)
     assert ([], 1) == (interrupts, len(service.keys))
+
+
+class Slow(Provider):
+    async def answer_once(self, *args: Any, **facts: Any) -> Any:
+        await asyncio.sleep(1)
+        return await super().answer_once(*args, **facts)
+
+
+def test_a_stopping_worker_starts_no_effect_that_its_release_may_cut_off() -> None:
+    async def act() -> None:
+        release_at = asyncio.get_running_loop().time() + 5
+        diary, gate, service = Diary(), PauseGate(), Slow()
+        stopping = caller(diary, gate=gate, release_at=lambda: release_at)
+        starts = [replace(ONCE, timeout=4.5), replace(KEYED, timeout=6.0), PURE]
+        long = replace(ONCE, timeout=6.0)
+        late = asyncio.ensure_future(call(stopping, long, service))
+        others = asyncio.gather(*(call(stopping, e, service, e.name) for e in starts))
+        await asyncio.sleep(0.5)
+        assert (True, False) == (gate.is_waiting, gate.waits_for_release)
+        await others
+        assert (3, 2) == (len(service.keys), diary.said.count("begin"))
+        await asyncio.sleep(60)
+        assert (True, True) == (gate.is_waiting, gate.waits_for_release)
+        late.cancel()
+        await asyncio.wait([late])
+        assert (3, False) == (len(service.keys), gate.waits_for_release)
+
+    run_virtually(act())
+
+
+@pytest.mark.parametrize("meanwhile", ["slot", "intent"])
+def test_a_stop_keeps_an_effect_from_starting_until_it_is_sent(meanwhile: str) -> None:
+    class Stopped(Diary):
+        async def begin(self, *facts: Any) -> Any:
+            stop()
+            return await super().begin(*facts)
+
+    release_at = [inf]
+
+    def stop() -> None:
+        release_at[0] = 0.0
+
+    async def act() -> None:
+        diary, gate, slots = Stopped(), PauseGate(), asyncio.Semaphore(1)
+        one = caller(diary, gate=gate, slots=slots, release_at=lambda: release_at[0])
+        service = Provider()
+        if meanwhile == "slot":
+            await slots.acquire()
+        late = asyncio.ensure_future(call(one, ONCE, service))
+        await asyncio.sleep(1)
+        if meanwhile == "slot":
+            stop()
+            slots.release()
+        await asyncio.sleep(1)
+        said = ["begin", "refuse"] if meanwhile == "intent" else []
+        assert (said, []) == (diary.said, service.keys)
+        assert (True, False) == (gate.waits_for_release, slots.locked())
+        late.cancel()
+
+    run_virtually(act())
 
 
 def test_the_breakers_are_read_when_the_call_has_its_slot() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -10,6 +13,7 @@ from piecework.domain import keys
 from piecework.domain.model import ChunkStatus, Effect
 from piecework.domain.protocols import ClaimLostError
 from piecework.domain.rows import EffectRow
+from piecework.errors import StoreError
 from piecework.store.effect_resolutions import (
     Resolution,
     correct_effect,
@@ -102,6 +106,43 @@ async def test_the_end_of_an_effect_changes_no_later_generation(
     before = await store.everything()
     await getattr(ledger, verb)(*GIVEN.get(verb, ["key"]))
     assert before == await store.everything()
+
+
+@pytest.mark.parametrize("state", EFFECT_STATES)
+@pytest.mark.parametrize(
+    ("verb", "states"),
+    [("mark_counted", {"DONE"}), ("finish_rest", {"INTENT", "UNKNOWN"})],
+)
+async def test_a_row_says_which_claim_has_counted_its_call(
+    store: Store, verb: str, states: set[str], state: str | None
+) -> None:
+    claim, sk = await store.running(), keys.effect_sk(3, "key")
+    if state is not None:
+        await store.put(store.chunk.pk, sk, state=state, stage="first", gen=2)
+    before = await store.everything()
+
+    async def count(fence: int, gen: int = 2) -> None:
+        ledger = store.ledger(replace(claim, fence=fence))
+        away = AsyncMock(side_effect=StoreError("away"))
+        ledger.objects = cast("Any", SimpleNamespace(put_value=away))
+        row = {"effect_key": "key", "stage": "first", "state": state, "gen": gen}
+        ledger.load([EffectRow(row)])
+        ledger.usage.effects["key"].add("paid", "bank", [1])
+        if verb == "mark_counted":
+            await ledger.mark_counted("key")
+        else:
+            ledger.hold("key", '"x"')
+            await ledger.finish_rest(patient=False)
+
+    await count(fence=8)
+    if state not in states:
+        assert before == await store.everything()
+        return
+    row = await store.item(store.chunk.pk, sk)
+    assert (row["state"], row["paid_fence"]) == (state, 8)
+    counted = await store.everything()
+    await count(fence=9, gen=3)  # another claim, or one of a later generation
+    assert counted == await store.everything()
 
 
 @pytest.mark.parametrize("state", EFFECT_STATES)

@@ -16,7 +16,7 @@
     an earlier worker had claimed it                     claims it after that fence
 
 The first row that holds decides. From the pending cancels on, the chunk has no lease. A
-cancel of a chunk that has a direction is no longer pending.
+cancel is pending until the chunk has a direction.
 A refused worker spends no attempt. It deletes the message of an open chunk only if
 another process sends the next one. That is the reconciler, or the process that unblocks
 the chunk.

@@ -1462,7 +1462,7 @@ ROWS: Final = (
     Code(
         "cli.confirmation.needed",
         PERMANENT,
-        "The command changes data and there is no terminal for a confirmation.",
+        "The command changes data, and no terminal can show its question.",
         "Check what the command will change, then add `--yes`.",
     ),
     Code(

@@ -51,8 +51,8 @@ async def cancel_all_unclaimed(
 def cancelling(table: Table, chunk: Chunk, now: float) -> ItemWrite:
     """Return the write that cancels a chunk without an owner.
 
-    A lost claim stays on record, as after `Takeovers.release_expired`: what it paid for
-    is only in its journal pages.
+    It records a lost claim, as `Takeovers.release_expired` does. Only the journal pages
+    of that claim say what it paid for.
     """
     running = chunk.status is ChunkStatus.RUNNING
     lost, values = "", dict[str, Any]()

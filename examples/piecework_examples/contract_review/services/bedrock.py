@@ -1,7 +1,7 @@
 """Simulate Bedrock's Converse: its wire format outside, the rules model inside.
 
-It counts what it answers by content. So it can tell, from its own side, whether a
-worker paid for the same call twice.
+It counts its answers by their content. Its count shows whether a worker paid for the
+same call twice.
 """
 
 from __future__ import annotations

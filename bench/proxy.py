@@ -1,9 +1,9 @@
 """Count requests, bytes and billed units in front of the emulator's application.
 
-It runs inside the emulator's process and environment, so that clients in any language
-are counted at a cost of microseconds. Write units come from the emulator, which is
-correct if the request asks for them. Its read units are wrong, so this module computes
-them from the items read.
+It runs inside the emulator's process and environment. So it counts clients in any
+language, at a cost of microseconds. The emulator's write units are correct if the
+request asks for them. Its read units are wrong, so this module computes them from the
+items read.
 
 GET /_bench returns {"dynamodb.UpdateItem": [requests, billed, units, bytes in, bytes
 out], ...}

@@ -23,8 +23,8 @@ async def serve(listener: socket.socket) -> None:
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     aws_server = AwsServer(loop, time.time)
     await loop.create_server(lambda: Connection(aws_server.serve), sock=listener)
-    # Items and messages stay: looking through all of them again and again, for
-    # circles that they do not have, would cost more than to answer.
+    # Items and messages stay, and have no circles. A collector that searched them again
+    # and again would cost more than the answers.
     gc.disable()
     await stopped.wait()
 

@@ -4,10 +4,10 @@ The environment has this folder on its path, and neither Piecework nor `bench`:
 
     python bench/rivals/NAME.py setup|enqueue|work|teardown --config FILE.json
 
-`setup` makes queues, tables or a schema as the rival's documentation advises;
-`enqueue` submits every task of `config.tasks` and prints what `submitted` returns;
-`work` is one worker process, in the foreground, until it is killed by SIGTERM or
-SIGKILL; `teardown` removes what `setup` made. A script logs to stderr, and is short:
+`setup` makes queues, tables or a schema as the rival's documentation advises.
+`enqueue` submits every task of `config.tasks` and prints what `submitted` returns.
+`work` is one worker process in the foreground, until SIGTERM or SIGKILL ends it.
+`teardown` removes what `setup` made. A script logs to stderr, and is short:
 
     import protocol
 
@@ -23,11 +23,10 @@ SIGKILL; `teardown` removes what `setup` made. A script logs to stderr, and is s
     if __name__ == "__main__":
         protocol.main(setup, enqueue, work, teardown)
 
-A task is a word: a number in W1 (does nothing) and W3 (takes `sleep_s`);
-`CHUNK.CALL` in W2a (a task makes one call); a chunk's number in W2b (a task makes
-all calls of a chunk, and fails when one of them did). A rival that keeps the
-results of steps makes the calls of W2b as steps: `config.calls_of(task)`, and
-`tasks.call(chunk, number)` or `await tasks.acall(chunk, number)` in each.
-A call that fails raises `CallFailedError`; the rival retries it by its own means, at
-once if they allow.
+A task is a word. In W1 (does nothing) and in W3 (takes `sleep_s`) it is a number. In
+W2a it is `CHUNK.CALL`, for one call. In W2b it is a chunk's number: the task makes all
+calls of the chunk, and fails if one failed. A rival that keeps the results of steps
+makes each call of W2b in a step. `config.calls_of(task)` has the calls; a step does
+`tasks.call(chunk, number)` or `await tasks.acall(chunk, number)`. A call that fails
+raises `CallFailedError`. The rival retries it by its own means, at once if they allow.
 """

@@ -1,12 +1,12 @@
 """Celery on SQS, with kombu's own transport (pycurl).
 
-As Celery's documentation has it for work that waits for others and must not be lost:
-`acks_late`, a pool of threads, no results, no remote control and no events, which SQS
-does not carry. Prefetch is Celery's default of four times the concurrency. Long polls
-of 20 s, and a polling interval of 10 ms in place of the default second: kombu sleeps a
-whole interval whenever the prefetch window is full, and spins when it is 0, which its
-documentation offers beside long polls. What failed is tried again by `autoretry_for`,
-without a delay. Celery has no batched send and no batched delete.
+Set up as Celery's documentation advises for work that waits for others and must not be
+lost. That is `acks_late`, a pool of threads, and no results. SQS carries no remote
+control and no events, so both are off. Prefetch is Celery's default: four times the
+concurrency. Long polls last 20 s. The polling interval is 10 ms, not a second: kombu
+sleeps a whole interval whenever the prefetch window is full. Its documentation also
+offers 0, with which kombu spins. `autoretry_for` tries again what failed, without a
+delay. Celery has no batched send and no batched delete.
 """
 
 from __future__ import annotations

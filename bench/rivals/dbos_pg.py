@@ -3,16 +3,16 @@
 Set up as its documentation says:
 - queue tutorial: a queue with the driver's `worker_concurrency`; a
   `DBOSClient` enqueues workflows, a hundred in a transaction
-  (`enqueue_in_transaction`). The queue is polled every 50 ms (1 s by default, which
-  would bound a worker of 32 to 32 workflows a second).
+  (`enqueue_in_transaction`). A worker polls the queue every 50 ms. The default of
+  1 s would limit a worker of 32 to 32 workflows a second.
 - workflow tutorial: a chunk of calls is an asynchronous workflow that gathers its
   steps. Each call is a step, so a call that was paid for is not made again.
 - step tutorial: `retries_allowed`, five attempts, the next one at once (the default
   waits a second). A semaphore inside the step bounds the calls in flight.
-- configuration: `max_executor_threads` is the concurrency that the driver asks for; by
+- configuration: `max_executor_threads` is the concurrency that the driver asks for. By
   default each of 2,552 steps that start at once takes a thread.
 - recovery: a worker that starts with the executor id of a dead one goes on with its
-  workflows at once; DBOS needs no lease for that.
+  workflows at once. DBOS needs no lease for that.
 A no-op or a sleep has nothing to keep: its workflow has no step.
 """
 

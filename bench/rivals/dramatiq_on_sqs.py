@@ -2,11 +2,11 @@
 
 As the documentation advises: a thread for each task, dramatiq's default middleware, an
 acknowledgement after the work. dramatiq's own `Retries` sends a failed task again, at
-once in place of 15 s later. The worker's timeout stays at dramatiq's 1 s: it is the
-length of a long poll. It is also the longest pause while ten messages are in progress,
-which is the limit of dramatiq-sqs for a queue, whatever the number of threads. It has
-no batched send and no batched delete. The worker runs in this process
-(`dramatiq.Worker`), without the process manager.
+once in place of 15 s later. The worker's timeout stays at dramatiq's 1 s, the length of
+a long poll. It is also the longest pause while ten messages are in progress. Ten is the
+limit of dramatiq-sqs for a queue, for any number of threads. dramatiq-sqs has no
+batched send and no batched delete. The worker runs in this process (`dramatiq.Worker`),
+without the process manager.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 It has long polls of 20 s for ten messages, one thread that receives, and a thread for
 each task. At most ten messages wait in memory. All threads share one client, with a
-connection for each. A message is deleted when its work is done, and visible at once
-when it failed; a heartbeat keeps a long one hidden. Messages are sent in batches of
-ten. With the option `deletes=batch` they are also deleted in batches of ten, as AWS
-advises to save cost: ten times fewer deletes, and more repeated tasks after a kill.
+connection for each. A thread deletes a message after its work, or shows it at once
+after a failure. A heartbeat hides the message of a long task. The loop sends in batches
+of ten. With the option `deletes=batch` it also deletes in batches of ten, as AWS
+advises to save cost. It sends ten times fewer deletes, and repeats more tasks after a
+kill.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The loop written by hand, with Powertools idempotency on DynamoDB.
 
-As its documentation has it for functions other than a Lambda handler: the function that
-has the effect is wrapped in `idempotent_function`: the task, and in W2b each call, so
-that a chunk tried again does not pay twice. The table has the key `id`, a time to live
-on `expiration`, on-demand capacity. A context says how long a run may take, so that the
-record of a dead worker lapses: half of the visibility timeout, as a message may have
-waited in memory. Who meets a record in progress looks again a second later.
+`idempotent_function` wraps the function with the effect, as Powertools advises for
+functions that are not Lambda handlers. It wraps the task, and in W2b each call, so that
+a chunk tried again does not pay twice. The table has the key `id`, a time to live on
+`expiration`, on-demand capacity. A context limits a run, so that the record of a dead
+worker lapses. The limit is half of the visibility timeout, because a message may wait
+in memory. A worker that meets a record in progress looks again a second later.
 """
 
 from __future__ import annotations

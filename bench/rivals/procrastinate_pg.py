@@ -2,7 +2,7 @@
 
 The setup follows its documentation:
 - basics/batch_defer: many jobs are deferred in batches (here 500 a statement).
-- basics/worker and concurrency: one asynchronous worker, `concurrency` tasks at once;
+- basics/worker and concurrency: one asynchronous worker, `concurrency` tasks at once.
   LISTEN/NOTIFY reports new jobs to it (the default).
 - production/retry_stalled_jobs: a periodic task retries the tasks of dead workers.
   The page runs it every ten minutes and waits 30 s for a heartbeat. Here it runs every

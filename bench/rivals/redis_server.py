@@ -1,7 +1,7 @@
 """Redis for the rivals that need it, from a wheel.
 
-Persistent as Redis' documentation advises those who want not to lose work: the
-append-only file, synced every second (PostgreSQL syncs each commit). Else its defaults.
+Redis keeps an append-only file, synced every second, as its documentation advises
+against lost work. (PostgreSQL syncs each commit.) The rest are defaults.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ Set up as its documentation says:
   function and this concurrency.
 - job: jobs are enqueued concurrently; the queue lets twenty through at once.
 - task: `retries` gives a failed call or chunk five attempts, at once (`retry_delay` is
-  0 by default). `timeout` (10 s by default) is what a sweep knows a dead worker's job
-  by: it is the lease that the driver asks for, and a minute for a chunk of calls.
-- Worker: the `sweep` timer (60 s by default) follows the lease; SAQ could not take over
+  0 by default). A sweep knows a dead worker's job by `timeout` (10 s by default). It
+  is the lease that the driver asks for, and a minute for a chunk of calls.
+- Worker: the `sweep` timer (60 s by default) follows the lease. SAQ could not take over
   within it otherwise. A sweep waits up to 5 s for each dead job to answer, one by one.
 The rest are defaults: results are kept for 600 s.
 """

@@ -1,11 +1,10 @@
 """Taskiq on SQS, with taskiq-aio-sqs.
 
-As their documentation has it: uvloop, ten messages a receive, long polls of 20 s,
-batched sending, a message acknowledged after its work (taskiq's default), what failed
-sent again at once by taskiq's own `SimpleRetryMiddleware`. The worker does not batch
-what it sends: a retry would wait in memory after its message was acknowledged, and be
-lost with the process. The receiver runs by `run_receiver_task`, taskiq's own way to
-have it in one process.
+As the documentation advises: uvloop, ten messages a receive, long polls of 20 s, and
+batched sends. The worker acknowledges a message after its work (taskiq's default).
+taskiq's own `SimpleRetryMiddleware` sends a failed task again at once. The worker does
+not batch what it sends. A batched retry, whose message is already acknowledged, would
+be lost with the process. `run_receiver_task` runs the receiver in one process.
 """
 
 from __future__ import annotations

@@ -3,15 +3,15 @@
 Set up as its documentation says:
 - W1, W3, W2a: a standalone activity per task (Python SDK, "Standalone Activities"):
   no workflow stands around a single activity. The client starts 32 at once.
-- W2b: a workflow per chunk, which gathers an activity per call: what an activity
-  returned is in the history, so that a call that was paid for is not made again.
+- W2b: a workflow per chunk, which gathers an activity per call. The history has what
+  an activity returned, so that no worker makes a call again that was paid for.
 - Failure detection: `start_to_close_timeout` is the lease that the driver asks for, by
   which the server knows a dead worker's activity.
 - Retry policy: the next attempt follows at once (the default waits a second).
 - Worker performance: `max_concurrent_activities` is the concurrency that the driver
-  asks for; pollers scale by themselves, which is the recommended setting.
-The workflow itself tells the ledger of its begin and end, outside of its sandbox and
-not when replayed: the bench's own doing, which costs Temporal no event.
+  asks for. Pollers scale by themselves, which is the recommended setting.
+The bench makes the workflow tell the ledger of its begin and end. It does so outside
+of the sandbox and not in a replay, which costs Temporal no event.
 """
 
 from __future__ import annotations

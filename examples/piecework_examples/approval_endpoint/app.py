@@ -30,7 +30,7 @@ from piecework.client import AnswerLinks, Client
 from piecework.errors import NotFoundError, PieceworkError
 from piecework.settings import load_settings
 
-#: No script, no frame and no other site sees the page; the link is in no referrer.
+#: No script, no frame and no other site sees the page. No referrer has the link.
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; "

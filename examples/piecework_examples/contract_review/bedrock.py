@@ -1,8 +1,8 @@
 """A model behind Amazon Bedrock's Converse, through aioboto3.
 
 The endpoint is never named here: AWS_ENDPOINT_URL_BEDROCK_RUNTIME decides, else AWS.
-botocore makes one attempt; the retries are the dependency's own, where they are
-counted, jittered and kept within the budget.
+botocore makes one attempt. The dependency makes the retries: it counts and jitters
+them, and keeps them within the budget.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The book of the booking services: what they really did.
 
-One file for all processes. A request with a key is written once; a repeated request
+One file for all processes. A request with a key is written once. A repeated request
 with the same key gets the first answer.
 """
 

@@ -38,8 +38,8 @@ OPERATIONS = {
 #: Parameters of a receive that change nothing where no message has attributes.
 IDLE = ("MessageAttributeNames", "ReceiveRequestAttemptId")
 WAIT = "ReceiveMessageWaitTimeSeconds"
-#: Attributes of a queue, to the model's names; those that it does without; all others
-#: are refused.
+#: Attributes of a queue, to the model's names. Then those that it does without. It
+#: refuses all others.
 MODELLED = {
     "VisibilityTimeout": "visibility_s",
     "MessageRetentionPeriod": "retention_s",

@@ -23,8 +23,8 @@ from piecework_worker.isolation.process import blocked_error, killed_error
 #: Seconds for which an input blocks the event loop: shorter and longer than a lease.
 BLOCKED_S = (5.0, 60.0)
 
-#: The seconds for which the stage may block the child that runs it; None: the stage
-#: runs in the worker.
+#: The seconds for which the stage may block the child that runs it. If it runs in the
+#: worker, it is None.
 CHILD: ContextVar[float | None] = ContextVar("CHILD", default=None)
 
 

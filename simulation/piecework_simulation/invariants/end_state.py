@@ -168,8 +168,8 @@ def check_effects(world: World, invariants: Invariants) -> None:
 def check_bills(world: World, invariants: Invariants) -> None:
     """Check that no chunk's usage has a call more often than it was answered.
 
-    A chunk with a call that may be equal to one of another chunk is left out: two of
-    its claims may each count the one answer.
+    The check skips a chunk with a call that may be equal to one of another chunk. Two
+    of its claims may each count the one answer.
     """
     provider = invariants.provider
     if provider is None:

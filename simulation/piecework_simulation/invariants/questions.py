@@ -1,4 +1,4 @@
-"""Check that one answer of a question counts, and that none of its steps is sent twice.
+"""Check that one answer of a question counts, and that no step of it is sent twice.
 
 The checks use the rows of questions and the events of jobs, as they are written.
 """

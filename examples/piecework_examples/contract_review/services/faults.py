@@ -1,8 +1,8 @@
 """Planned faults: the seed decides which try of which request fails, and how.
 
-A draw depends on the content of a request and the number of its try, not on the order
-of requests. So two runs with one seed meet the same faults, however their workers
-interleave.
+A draw depends on the content of a request and the number of its try. The order of
+requests does not change it. So two runs with one seed meet the same faults, however
+their workers interleave.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Faults:
 
     Attributes:
         rate: The share of requests that fail on a try.
-        tries: Only so many first tries of a request may fail, so that a client with
-            one try more gets through.
+        tries: The number of first tries of a request that may fail. A client with one
+            try more gets through.
         mix: The kinds of failures and their weights.
     """
 

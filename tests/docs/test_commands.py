@@ -110,7 +110,7 @@ PRODUCT = ("piecework", "workers", "orchestrator", "simulation", "examples")
 NAMED = re.compile(
     r"`(piecework [a-z][^`]+)`|(?:^|next: |then )(piecework [a-z][^`;]+)"
 )
-#: A value in a command, and those that it may have; any other one may be `7`.
+#: A value in a command, and those that it may have. Any other one may be `7`.
 VALUE = re.compile(r"\{.*?(\w+)\W*?\}|\b(?:N|USD|CHUNK)\b|…")
 VALUES = {"unit": ("usd", "tokens"), "part": ("data",)}
 #: A dead letter, and the deaths whose next commands have parts of their own.

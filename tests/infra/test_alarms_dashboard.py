@@ -18,7 +18,7 @@ from tests.infra.check.samples import ACCOUNT, REGION
 from verification.scaling.template import read
 
 QUEUE, TABLE, SERVICE = {"QueueName"}, {"TableName"}, {"ClusterName", "ServiceName"}
-#: What AWS tells, of that which we may name, and by which dimensions.
+#: The metrics of AWS that we may name, and their dimensions.
 OF_AWS = {
     ("AWS/SQS", "ApproximateAgeOfOldestMessage"): QUEUE,
     ("AWS/SQS", "ApproximateNumberOfMessagesDelayed"): QUEUE,

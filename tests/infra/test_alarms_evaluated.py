@@ -1,7 +1,7 @@
 """The alarms in the emulator: they come, they go, and the topic tells of both.
 
-It knows no metric math, and neither M of N nor missing data; `test_metric_math.py` of
-the scaling has those by their documentation.
+The emulator knows no metric math, no M of N and no missing data. `test_metric_math.py`
+of the scaling has them by their documentation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LocalStack's compose file: each rule holds, and can fail; no engine is said so.
 
-No container engine was within reach where this was written: that the file does what it
-says was not seen.
+The tests need no container engine. So they do not show that the file does what it
+says.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Guarantee: what the image starts works unprivileged, on a read-only root filesystem.
 
-Without a container engine: the wheel is built and installed as the Dockerfile does it,
-and the worker runs on a root of its own. The dependencies are lent by the
-environment of these tests; `make image-rehearsal` installs them by their hashes.
+The test needs no container engine. It builds and installs the wheel as the Dockerfile
+does, and runs the worker on a root of its own. The environment of these tests lends the
+dependencies; `make image-rehearsal` installs them by their hashes.
 """
 
 from __future__ import annotations

@@ -226,8 +226,8 @@ class Scenario:
     ) -> None:
         """Wait until a condition holds: the only way in which a scenario waits.
 
-        The ledger is looked at often. A condition that sends requests is asked less
-        and less often, because its polls would take the time of what it waits for.
+        It reads the ledger often. It asks less and less often if a condition sends
+        requests: many polls would delay what it waits for.
         """
         pause_s = 0.03
         async with asyncio.timeout(within):

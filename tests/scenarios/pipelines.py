@@ -1,7 +1,7 @@
 """The pipelines that the scenarios run, and a ledger outside of Piecework.
 
-Each stage and call appends what it really did to the file that `SCENARIO_LEDGER` names:
-one line per event, written at once, readable after any kill.
+Each stage and call appends what it really did to the file that `SCENARIO_LEDGER` names.
+It writes one line per event, at once, so that any kill leaves it readable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Guarantee: a platform that watches, protects and stops a worker learns its state.
 
-The true processes, as a container runs them; times are scaled down, and their
-relations are the real ones.
+The true processes run, as in a container. Times are scaled down, and their relations
+are the real ones.
 """
 
 from __future__ import annotations

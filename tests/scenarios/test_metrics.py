@@ -19,8 +19,8 @@ from tests.scenarios.pipelines import Item, counting
 from tests.unit.piecework.telemetry.emf_schema import faults
 
 CHUNKS = 8
-#: What such a run must have said something about; the others need an outage, a newer
-#: version, a saga, or a stop in the midst: see the unit tests of the catalogue.
+#: The metrics that such a run must have sent. The others need an outage, a newer
+#: version, a saga, or a stop during work. The unit tests of the catalogue have them.
 SAID = {
     *("ChunksClaimed", "ChunksSucceeded", "ChunksDead", "ChunksRescheduled"),
     *("CallsAnswered", "DeadLetters", "ReconcilerPasses", "JobsFinished"),

@@ -281,8 +281,8 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
         (two_answers_count, {"I24"}),
     )
 }
-#: A second guard stands before the harm, or the harm needs a rare moment: these take
-#: hundreds of schedules, or thousands.
+#: These take hundreds of schedules, or thousands. A second guard prevents the harm, or
+#: the harm needs a rare moment.
 SLOW_TO_SHOW = {
     "a_late_renewal_cuts_the_lease",
     "a_late_request_claims_again",

@@ -1,7 +1,7 @@
 """The requests and log lines of whole jobs: a change of them is deliberate.
 
-`requests.txt` is the record: so many requests of a process, the rows that each one
-reads or writes, and the status or event that it writes; so many log lines of each kind.
+`requests.txt` counts the requests of each process, by the rows that they read or write.
+It has the status or event that they write, and counts log lines by kind.
 After a deliberate change write it again, and review the difference:
 
     python -m tests.simulation.test_requests

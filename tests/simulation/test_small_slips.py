@@ -1,7 +1,8 @@
 """A whole job on the simulated AWS, where one small slip in the code would show.
 
-The last chunk of a full group, a paid call that was not written yet, a chunk that ended
-before it was reopened, a message that is missing or one too many, the order of writes.
+Some slips show at the last chunk of a full group, or at a paid call not yet written.
+Others show at a chunk that ended before its reopening, or at a missing or extra
+message. One shows in the order of writes.
 """
 
 from __future__ import annotations

@@ -337,8 +337,8 @@ def test_a_job_whose_chunks_all_wait_costs_few_requests() -> None:
 
     one = simulate(lambda here: act(here, 1), [sleeping])
     many = simulate(lambda here: act(here, 300), [sleeping])
-    # Two groups are read once in an hour, in pages of seven items; and a large job has
-    # a backlog, whose end each pass reads.
+    # The passes read two groups once in an hour, in pages of seven items. A large job
+    # has a backlog, whose end each pass reads.
     assert many <= one + 300 / 7 + 130
 
 

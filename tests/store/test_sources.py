@@ -55,7 +55,7 @@ UNCONDITIONAL = {
     ("settlements.py", "dead_letter"): "goes with the fenced end of the claim",
 }
 
-#: Who may know the SDK.
+#: The modules that may know the SDK.
 ADAPTERS = {"aws", "store", "runtime.py"}
 SDK = re.compile(
     r"^\s*(?:import|from) (?:botocore|aiobotocore|boto3|aioboto3)\b", re.MULTILINE

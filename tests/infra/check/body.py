@@ -29,8 +29,8 @@ def flat(value: Any) -> str:
 def with_numbers(template: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Return a template with its numbers in place of references to them.
 
-    AWS makes a number of what a reference hands on where one is wanted; the emulator
-    leaves it a text, and fails over it.
+    AWS turns what a reference hands on into a number if it needs one. The emulator
+    leaves it a text, and fails.
     """
     numbers = {
         name: json.loads(str(given[name]))

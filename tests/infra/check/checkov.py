@@ -1,7 +1,7 @@
 """Have checkov read every variant of every template, in an environment of its own.
 
-It pins another boto3 than ours. It does not resolve conditions: so it is given the
-rendered templates, and what it says is held against the reasons in `checkov.yaml`.
+It pins another boto3 than ours. It does not resolve conditions, so it reads the
+rendered templates. `checkov.yaml` has the reasons that excuse what it finds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Deploy to the embedded emulator what it takes, which shows that the stacks fit.
 
-What it does not know it refuses, and that is left out with whatever refers to it.
+It refuses what it does not know. The check leaves that out, with all references to it.
 """
 
 from __future__ import annotations

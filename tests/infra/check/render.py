@@ -1,7 +1,7 @@
 """What CloudFormation would make of a template and its parameters.
 
-Only what a template says is here, no service: a resource's ARN is made of its name, and
-what AWS would choose is the resource's logical name.
+It knows what a template says, and no service. It makes a resource's ARN of its name,
+and takes the logical name for what AWS would choose.
 """
 
 from __future__ import annotations

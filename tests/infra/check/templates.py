@@ -19,8 +19,8 @@ INFRA = CHECKOUT / "infra"
 class Templates:
     """All templates that are there, and what they become under their parameters.
 
-    What does not come from a template (the image, the stack policy) is read here, too,
-    so that a fixture can break it as well.
+    The image and the stack policy come from no template. They are here, too, so that a
+    fixture can break them.
     """
 
     def __init__(

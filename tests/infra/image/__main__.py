@@ -2,10 +2,10 @@
 
     python -m tests.infra.image [--python python3.13]
 
-Each RUN of the first stage is carried out as it stands, on a root filesystem of its
-own: two environments, the dependencies by their hashes, the wheel, the compilation.
+It does each RUN of the first stage as it stands, on a root filesystem of its own. They
+make two environments, with the dependencies by their hashes and the compiled wheel.
 Then worker, reconciler and command do a job in the result, as the image's user.
-Not carried out: the second stage's RUN, which is about the base image's own files.
+It leaves out the second stage's RUN, which is about the base image's own files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A container without an engine: a root filesystem of its own, and a process in it.
 
 Namespaces of the kernel do what an engine would ask of it. The system's programs are
-the machine's, mounted read-only; what the image adds is mounted where the image has it.
+the machine's, mounted read-only. What the image adds is mounted where the image has it.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def inside(
 ) -> list[str]:
     """Return what runs a command inside; confined: unprivileged, on a read-only root.
 
-    It has a table of processes of its own and is the first there, as in a container
-    without an init. The mounts are gone with the process.
+    The command is the first in its own table of processes, as in a container without an
+    init. The mounts are gone with the process.
     """
     names = [f"{name}={value}" for name, value in environment.items()]
     run = ["env", "-i", f"--chdir={directory}", *names, *command]

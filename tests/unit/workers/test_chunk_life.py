@@ -124,7 +124,7 @@ class Trip:
 
 @dataclass
 class End:
-    """What came of the chunk."""
+    """The end of the chunk."""
 
     chunk: Chunk
     seconds: float

@@ -60,8 +60,8 @@ def by_name(statement: Properties, kind: str) -> bool:
 def without_a_star(statement: Properties, kind: str) -> bool:
     """Return whether a statement lists actions.
 
-    An endpoint's policy is a fence around what roles grant, and the account's own say
-    over its key is what keeps that key from being lost.
+    An endpoint's policy may have a star, because it only limits what roles grant. So
+    may the account's own statement about a key: it keeps the key from being lost.
     """
     if kind == ENDPOINT or (kind == KEY and is_root(statement)):
         return True

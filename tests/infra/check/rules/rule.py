@@ -15,8 +15,8 @@ Properties: TypeAlias = dict[str, Any]
 def select(stack: Stack, what: str) -> Iterator[tuple[str, Properties]]:
     """Yield the things that a rule is about, with the name of their resource.
 
-    `what` is a type or the name of a resource; behind a slash, the list of one of its
-    properties, whose items are meant.
+    `what` is a type or the name of a resource. After a slash it names a property: then
+    the rule is about the items of that list.
     """
     of, _, listed = what.partition("/")
     for name, resource in stack.resources.items():

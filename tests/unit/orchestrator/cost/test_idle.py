@@ -106,8 +106,8 @@ def test_an_idle_process_polls_each_queue_every_twenty_seconds(role: str) -> Non
 
     assert (2 if role == "both" else 1) == len(receives)
     assert max(receives.values()) <= most
-    # The backlogs as often, and the job list; the dead letters' ends once a minute, the
-    # expiries six times an hour.
+    # A process reads the backlogs and the job list as often as a queue. It reads the
+    # dead letters' ends once a minute, and the expiries six times an hour.
     backlogs = most * (role != "reconciler")
     others = most + 2 * (HOUR / 60 + 1) + HOUR / 600 + 1
     assert queries <= backlogs + others * (role != "worker")

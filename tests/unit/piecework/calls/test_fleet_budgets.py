@@ -280,8 +280,8 @@ async def test_an_answer_that_a_lookup_finds_counts() -> None:
     assert await call_service(made_by, bank, provider) == "found"
     unknown = replace(bank, estimate=lambda *_: 1 // 0)
     odd = named_call("find")(Provider(answer=object()).ask)
-    # No budget counts a call without an estimate, nor an answer that is not stored, nor
-    # one that an earlier claim has counted.
+    # No budget counts a call without an estimate, or an answer that is not stored. Nor
+    # does it count a call that an earlier claim has counted.
     shops = (bank, False), (unknown, False), (replace(bank, lookup=odd), False)
     for shop, is_counted in (*shops, (bank, True)):
         diary = Diary(is_counted=is_counted)

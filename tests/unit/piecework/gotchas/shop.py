@@ -72,7 +72,7 @@ class InPipeline:
 
         ask = named_call(operation)(ask)
         self.caller.functions.by_key.clear()  # each request is a run of the stage
-        once = RetryPolicy(attempts=1)  # who retries here is the test
+        once = RetryPolicy(attempts=1)  # the test retries
         shop = Dependency("shop", retry=once, breaker=None)
         scope = CallScope(user, task, 0, "order", "shop")
         return str(

@@ -1,7 +1,7 @@
 """The gotchas of doing an operation once: each check passes ours and catches its own.
 
-Each row of the table is a check; ours pass all of them, and each wrong client, which
-differs from a sound one in that thing alone, is caught by the check of its row.
+Each row of the table is a check, and ours pass all. A wrong client differs from a sound
+one in one thing alone. The check of its row catches it.
 """
 
 from __future__ import annotations

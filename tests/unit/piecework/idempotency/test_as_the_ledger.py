@@ -1,7 +1,7 @@
 """The client-side store for tools without keys: the ledger's answers, and ours alone.
 
-Inside a pipeline the ledger is that store, and a dependency's `effect` the choice;
-outside, the store is passed in, and `in_doubt` the choice. Both say the same.
+Inside a pipeline the ledger is that store, and a dependency's `effect` the choice.
+Outside, the caller passes the store; `in_doubt` is the choice. Both say the same.
 """
 
 from __future__ import annotations

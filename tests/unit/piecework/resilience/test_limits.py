@@ -26,8 +26,8 @@ from piecework.resilience.limits import (
 NOW = 1_700_000_000 * MICROS
 MINUTE = 60 * MICROS
 LIMITS = ["requests_per_minute", "tokens_per_minute", "concurrent"]
-#: What one worker does: its clock's error, the time until then, its calls' tokens, how
-#: late it uses each start, and whether another worker writes between.
+#: What one worker does: its clock's error, the time until then and its calls' tokens.
+#: Also how late it uses each start, and whether another worker writes between.
 TURNS = st.lists(
     st.tuples(
         st.floats(-CLOCK_DIFFERENCE_S / 2, CLOCK_DIFFERENCE_S / 2),

@@ -1,8 +1,8 @@
 """The published JSON schema of the embedded metric format, with its limits in words.
 
-After "Specification: Embedded metric format" of the CloudWatch user guide: the schema
-of the `_aws` object, and what the text says of the root: each metric that is named is
-there, a number or at most 100 of them, and each dimension is there, a string.
+"Specification: Embedded metric format" of the CloudWatch user guide has the schema of
+the `_aws` object. It also has rules for the root. Each named metric is there: a
+number, or at most 100 numbers. Each named dimension is there: a string.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Both:
 
 @dataclass(frozen=True)
 class Told:
-    """What came of a request."""
+    """The outcome of a request."""
 
     outcome: Any
     sent: list[Sent]

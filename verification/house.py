@@ -1,7 +1,7 @@
 """Measure the structure of the code; `make house` fails if a figure exceeds its limit.
 
-Each figure comes from the code itself: the files that git tracks, the import graph, and
-the call stack of a stage that a real worker runs in the simulator.
+Each figure comes from the code itself: from tracked files, the import graph, or a call
+stack. A real worker runs the stage of that stack in the simulator.
 """
 
 from __future__ import annotations

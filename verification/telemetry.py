@@ -1,8 +1,8 @@
 """Measure what traces and metrics cost a worker: CPU a chunk, and requests to AWS.
 
 Two equal processes differ by some points of CPU for as long as they live. So a true
-worker runs equal jobs on the embedded AWS in turn without and with telemetry, which a
-signal switches: OpenTelemetry's SDK with an exporter that writes JSON, and metrics for
+worker runs equal jobs on the embedded AWS in turn without and with telemetry. A signal
+switches telemetry: OpenTelemetry's SDK, an exporter that writes JSON, and metrics for
 CloudWatch. `make telemetry` prints the figures of several workers. It fails above 5 %
 of the CPU, or with half a request more a chunk. `ARGS="--ratio 1"` sends the trace of
 each chunk.

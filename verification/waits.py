@@ -1,7 +1,7 @@
 """Let 10,000 chunks wait for a day: count requests, lateness, losses and repetitions.
 
 The true worker and reconciler run on the model of AWS, in virtual time. Each chunk pays
-for a call, waits, and pays for another one; its moment is its own. All workers are
+for a call, waits, and pays for another one. Its moment is its own. All workers are
 killed five times while every chunk waits. `make waits` fails above a limit.
 """
 

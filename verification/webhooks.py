@@ -1,9 +1,9 @@
 """Kill the process that sends events, again and again, and count what the receiver got.
 
-The events are pauses, jobs that are stuck, open breakers, and the ends of these states:
-the killed process also decides when a state has lasted long enough. Half of the kills
-come while the receiver has stored an event and has not answered yet: then the event
-must come again, and the receiver must know it. `make webhooks` prints the figures;
+The events are pauses, stuck jobs, open breakers, and the ends of these states. The
+killed process also decides when a state has lasted long enough. Half of the kills come
+after the receiver has stored an event and before it answers. Then the event must come
+again, and the receiver must know it. `make webhooks` prints the figures.
 `ARGS="--kills 4"` is a short run.
 """
 
@@ -203,7 +203,7 @@ def names_of(number: int) -> tuple[tuple[str, str], tuple[str, str]]:
 def named(inbox: Inbox) -> Counter[tuple[str, str]]:
     """Return how often the receiver accepted each event, by kind and subject.
 
-    The job that is paused is stuck at times, because no worker runs; it is not counted.
+    A paused job is not counted: it is stuck at times, because no worker runs.
     """
     return Counter(
         (body["type"], name)

@@ -1,8 +1,9 @@
 """Random writes of DynamoDB, made so that most of them mean something.
 
-Left out is where the embedded emulator is known to differ: an update that only takes
-away, numbers of more than 28 digits or with idle zeros, the order of booleans, sums
-of values that are not numbers: the counter `c` is never anything else.
+They leave out where the embedded emulator is known to differ. It differs for updates
+that only remove, and for numbers of more than 28 digits or with needless zeros. It
+orders booleans its own way, and takes sums of values that are not numbers. So the
+counter `c` is always a number.
 """
 
 from __future__ import annotations

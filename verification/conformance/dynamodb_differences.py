@@ -1,7 +1,7 @@
 """Where an emulator's DynamoDB is known not to be AWS's, and why it does not matter.
 
-A difference matters to a reader of a green run: what AWS refuses and an emulator
-takes is not found by tests on that emulator. The model refuses it.
+A difference matters to a reader of a green run. Tests on an emulator do not find what
+it takes and AWS refuses. The model refuses it.
 """
 
 from __future__ import annotations

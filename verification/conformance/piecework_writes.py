@@ -62,8 +62,8 @@ def recorded() -> list[Recorded]:
 def items(write: Recorded, rng: Random) -> Iterator[dict[str, Any] | None]:
     """Yield what stands there before the write: nothing, a match, and near misses.
 
-    What only takes away is not put to an absent item, and what is counted stays a
-    number: there the emulators differ.
+    An absent item meets no update that only removes, and what is counted stays a
+    number. The emulators differ there.
     """
     if write.creates or write.kind == "ConditionCheck":
         yield None

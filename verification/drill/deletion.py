@@ -1,8 +1,8 @@
 """Delete a job that stored its payload in every form, and search all bytes for it.
 
-The pipeline stores the payload as label, answers of calls, effects, stage values,
-results, dead letters and a file, each small and large. The search reads every row of
-both tables and every object of the bucket.
+The pipeline stores the payload in each form, small and large. The forms are label,
+answers of calls, effects, stage values, results, dead letters and a file. The search
+reads every row of both tables and every object of the bucket.
 """
 
 from __future__ import annotations

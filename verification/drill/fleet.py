@@ -1,6 +1,6 @@
 """A fleet in virtual time that an exercise stops in one way or another.
 
-The workers, the submit, the record and the explanation are the real code; AWS is the
+The workers, the submit, the record and the explanation are the real code. AWS is the
 simulator's model without faults. The payload of a chunk says what its stage does.
 """
 

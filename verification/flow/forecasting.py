@@ -1,7 +1,7 @@
 """How far a forecast from a sample is from what the rest then costs and takes.
 
-Three workloads run in virtual time, with the true submit, workers and forecast: equal
-chunks, skewed ones, and ones that fail. Each runs with several samples.
+Three workloads run in virtual time, with the true submit, workers and forecast. Their
+chunks are equal, skewed, or fail. Each workload runs with several samples.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Miss:
 
 
 def miss_of(texts: Callable[[Random], Iterator[Text]], seed: int) -> Miss:
-    """Run a job after its sample; compare the forecast with what came."""
+    """Run a job after its sample; compare the forecast with the outcome."""
     attempts.clear()
     items = list(texts(Random(f"texts {seed}")))  # other draws than the world's
 

@@ -22,8 +22,8 @@ MODEL: Final = Dependency(
     "model", layer="llm", retry=PATIENT, usage=usage, adaptive_rate=True
 )
 REQUESTS, TOKENS = 600, 200_000
-#: Calls of the example with 10 a second, its workers, and the seconds that 10 a second
-#: take with the last answer.
+#: The example with 10 calls a second: its calls, its workers, and its ideal seconds.
+#: The seconds include the last answer.
 EXAMPLE_CALLS, EXAMPLE_WORKERS, EXAMPLE_IDEAL_S = 400, 2, 40.0
 #: Seconds over which a rate is judged, and when the limit changes.
 WINDOW_S, CHANGE_S, MOST_SETTLE_S = 10, 120, 120
@@ -177,8 +177,8 @@ def settle_s(*, adapts: bool) -> float:
 def settle_after(new: int, adapts: bool) -> float:  # noqa: FBT001 -- as its caller
     """Return the seconds until the fleet keeps to a limit that has changed.
 
-    It does once, for ten seconds, it uses 80 % of the new limit and at most 5 % above
-    it, and at most 5 % of its calls are refused.
+    It does so in the first ten seconds that use 80 to 105 % of the new limit. The
+    provider may refuse at most 5 % of these calls.
     """
 
     async def change(fleet: Fleet) -> None:

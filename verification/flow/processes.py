@@ -47,8 +47,8 @@ from verification.soak.site import aws
 
 TOO_MANY: Final = 429
 CALLING: Final = "verification.flow.calling"
-#: Workers, and the seconds for which they work under the first limit; then it halves,
-#: and then it doubles.
+#: Workers, and the seconds for which they work under the first limit. The limit then
+#: halves, and later doubles.
 WORKERS, STEADY_S, CHANGED_S = 8, 100.0, 40.0
 CALLS_OF_CHUNK: Final = 20
 #: A limit is settled once so many seconds hold about what it allows.

@@ -1,7 +1,7 @@
 """A provider with limits of its own that keeps a book of every request.
 
-It refuses a request with 429 and `Retry-After` when the requests or the tokens of the
-last seconds reach its limit, whatever its callers believe.
+It refuses a request with 429 and `Retry-After` when the last seconds reach its limit of
+requests or tokens. What its callers believe changes nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What CloudFormation calls, in the name of the deployer, for each type of resource.
 
 The handlers of a type declare their permissions in CloudFormation's registry. cfn-lint
-brings the schemas of the registry with it. What the handlers name for features that
-our templates do not use is in `EXCLUDED`; what AWS asks for beyond the handlers is in
-`BEYOND`. A test holds that the deploy role's policies are these actions and no others.
+brings the schemas of the registry with it. `EXCLUDED` has what the handlers name for
+features that our templates do not use. `BEYOND` has what else AWS asks for. A test
+holds that the deploy role's policies are these actions and no others.
 """
 
 from __future__ import annotations

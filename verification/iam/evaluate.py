@@ -51,8 +51,8 @@ def decide(
 ) -> Decision:
     """Decide about a request of a role in the account that owns the resource.
 
-    A policy of the resource can allow what no policy of the role does; a boundary caps
-    what the role's own can.
+    A policy of the resource can allow what no policy of the role does. A boundary caps
+    what the role's own policies can allow.
     """
     ours, theirs = effects(granted, request), effects(on_resource, request)
     cap = {"Allow"} if boundary is None else effects(boundary, request)

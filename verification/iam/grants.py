@@ -1,7 +1,7 @@
 """Read the table `grants.txt`: which role calls AWS for what, and why.
 
-Tests hold that each call of a client in the code has a row, that the code of a row
-exists, and that the roles of the template grant this and nothing else.
+Tests hold that each call of a client in the code has a row, and each row its code. The
+roles of the template grant this and nothing else.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ def of_our_code(actor: str, statements: Iterable[Statement]) -> list[Statement]:
 def grants(actor: str, statements: Iterable[Statement]) -> set[Grant]:
     """Return everything that statements grant, one by one.
 
-    A partition is a grant of its statement, not of each action in it: the actions of
-    one transaction are granted on all its partitions together.
+    A partition is a grant of its statement, not of each action in it. The statement
+    grants the actions of one transaction on all its partitions together.
     """
     return {
         Grant(actor, action, resource)
@@ -112,7 +112,7 @@ def left_over(found: Iterable[Grant]) -> list[Grant]:
 
 
 def stale(found: Iterable[Grant]) -> list[str]:
-    """Return the reasons that are none: what they excuse was used."""
+    """Return the reasons that excuse nothing: their grant was used."""
     missing = {(g.actor, g.action, g.resource) for g in found}
     return sorted(
         f"{actor} {action} {resource}"

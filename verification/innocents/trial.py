@@ -1,6 +1,6 @@
 """Thirty chunks, five of them guilty, and two workers that are restarted when they die.
 
-The leases are short, so that the trial ends in minutes; every other setting is the
+The leases are short, so that the trial ends in minutes. Every other setting is the
 default. The guilty chunks stand far apart, so that both workers meet them.
 """
 
@@ -56,8 +56,8 @@ class Figures:
     def facts(self) -> dict[str, int]:
         """Return the figures in the order of the last line.
 
-        `lost`: chunks without an end. `harmed`: innocent chunks whose call was made
-        more often than its claims were lost, or that spent an attempt too many.
+        `lost`: chunks without an end. `harmed`: innocent chunks that made their call
+        more often than once a claim, or spent an attempt too many.
         """
         dead = {row.chunk for row in self.dead}
         innocent = [chunk for chunk in self.chunks if chunk.ref.chunk not in GUILTY]

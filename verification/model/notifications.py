@@ -1,7 +1,7 @@
 """Model the notifications of a job's end: an outbox, and the workers that empty it.
 
-Two workers deliver, at any speed. A generation of the job is reduced to its ends: by
-itself, or cancelled by its deadline, which has a notification of its own.
+Two workers deliver, at any speed. The model reduces a generation of the job to its
+ends: by itself, or cancelled by its deadline. The deadline has its own notification.
 """
 
 from __future__ import annotations

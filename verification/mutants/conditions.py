@@ -1,8 +1,8 @@
 """Mutate each condition of a store write by removing one of its parts.
 
 A condition is found at the write (`condition=`), and composed of the constants that it
-names. The part is removed at this write only, so that a condition shared by several
-writes has a mutant for each.
+names. A mutant lacks the part at this write only. So a condition of several writes has
+a mutant for each.
 """
 
 from __future__ import annotations

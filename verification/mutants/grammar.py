@@ -1,7 +1,7 @@
 """DynamoDB's condition expressions, cut into the parts that can be dropped.
 
-A dropped part still names its placeholders: a request with unused ones is refused by
-AWS as such, which would catch every mutant and prove nothing.
+A dropped part still names its placeholders, because AWS refuses a request with unused
+ones. That refusal would catch every mutant and prove nothing.
 """
 
 from __future__ import annotations

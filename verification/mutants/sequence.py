@@ -1,7 +1,7 @@
 """Leave out an await, or exchange it with its neighbour.
 
-A protocol is an order of requests. A mutant changes the order of two statements that
-wait, or of one that waits and one that reads a clock, or it leaves one out.
+A protocol is an order of requests. A mutant leaves out a statement that waits, or
+exchanges it with one that waits or reads a clock.
 """
 
 from __future__ import annotations

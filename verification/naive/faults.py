@@ -1,6 +1,6 @@
 """Define the faults of both designs, and the one parameter that sets their rate.
 
-The kinds have the proportions of a bad week of a real deployment: throttling and
+The kinds have the proportions of a bad week of a real deployment. Throttling and
 slowness are common, a lost reply is occasional, a lost message is rare.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-#: A multiple of the usual rates; chosen so that source 004's design leaves about 12 %
-#: of its jobs incomplete, the rate that the source reports.
+#: A multiple of the usual rates. With it, source 004's design leaves about 12 % of its
+#: jobs incomplete, the rate that the source reports.
 INTENSITY = 1.07
 #: The source's "5 % of LLM calls fail"; the intensity does not change it.
 CALLS = {"call.transient": 0.05}

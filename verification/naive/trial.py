@@ -1,10 +1,10 @@
 """One job under one design: its faults, the time after them, and its account.
 
-A job is **incomplete** if, hours after everything works again, one of its chunks has
-neither a result nor a dead letter that an operator can find (it is silently missing),
-or if all of its chunks have a result and the job still does not say that it is over.
-A job that waits, but whose dead letters say for what, is not counted: its failure is
-seen. The same words hold for both designs.
+The trial looks hours after everything works again. A job is **incomplete** if a chunk
+is silently missing. Such a chunk has no result, and no dead letter that an operator can
+find. A job is also incomplete if all chunks have a result and it does not say that it
+is over. A job that waits, but whose dead letters say for what, is not counted: its
+failure is seen. The same words hold for both designs.
 """
 
 from __future__ import annotations

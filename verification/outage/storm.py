@@ -1,7 +1,7 @@
 """A thousand clients and an outage, in virtual time: do their retries make a storm?
 
-The true attempts, retries, breakers and budgets; only the chunk is left out: a deferral
-is a wait here. Each client is a process of its own, and all share one record.
+Attempts, retries, breakers and budgets are the true ones. Only the chunk is left out: a
+deferral is a wait here. Each client is a process of its own. All share one record.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tests.unit.virtual import run_virtually
 #: Seconds from one call of a client to its next, on average, and of an answer.
 THINK_S = 4.0
 ANSWER_S = 1.0
-#: The limits: the busiest second by the mean of the calm ones, and calls made
-#: for each one needed while one in twenty fails, and one in five.
+#: The first limit is the busiest second by the mean of the calm ones. The others are
+#: calls made for each one needed, while one in twenty fails, or one in five.
 MOST_PEAK, MOST_AT_5, MOST_AT_20 = 3.0, 1.3, 2.0
 SCOPE = CallScope("tenant", "job", 0, "stage", "storm")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from verification.scaling.metric_math import Series, evaluate
 
-#: Minutes that are looked at beyond those to be judged, in case some are missing; the
+#: Minutes that an alarm reads beyond those to judge, in case some are missing. The
 #: documentation shows two, and says that there may be more.
 BEYOND = 2
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {

@@ -15,8 +15,8 @@ class Chunk:
     """One chunk: when it is sent, and for how long a worker has it.
 
     Attributes:
-        hidden_s: Seconds for which its message is hidden after that, before it takes
-            as long again: a retry that is far off. 0: it has ended.
+        hidden_s: Seconds for which its message is hidden after that. Then it takes as
+            long again: a retry that is far off. 0: it has ended.
     """
 
     at: float
@@ -29,8 +29,8 @@ class Case:
     """A name for the report, and its chunks in the order in which they come.
 
     Attributes:
-        silent_s: Seconds for which the queue has no figures after the first message:
-            no process had used it for six hours.
+        silent_s: Seconds after the first message without figures of the queue. No
+            process had used it for six hours.
         hours: For how long it is watched at the least: what idles is paid for.
     """
 

@@ -1,7 +1,7 @@
 """CloudWatch's metric math, as far as the templates use it, by its documentation.
 
-A series is a value a minute, oldest first; None where there is none. Where the pages
-leave open what a missing value does, the answer here is the less convenient one.
+A series is a value a minute, oldest first; None stands for a missing value. Where the
+pages do not say what a missing value does, the answer here is the less convenient one.
 """
 
 from __future__ import annotations

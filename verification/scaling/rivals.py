@@ -1,8 +1,8 @@
 """Policies that are simpler than ours, and often seen: what ours is compared with.
 
-Each is a target tracking policy as its documentation has it: more after three minutes
-above the target, in proportion; fewer after fifteen below nine tenths of it. AWS does
-not say how many fewer: here in proportion, too, and never less than half at a time.
+Each is a target tracking policy, as AWS documents it. It adds tasks in proportion after
+three minutes above the target. It removes tasks after fifteen below nine tenths of it.
+AWS does not say how many: here in proportion, too, and at most half at a time.
 """
 
 from __future__ import annotations

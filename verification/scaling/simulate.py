@@ -29,8 +29,8 @@ class World:
     """What may differ on AWS.
 
     Attributes:
-        protection: "built": workers ask ECS for it as they do, with a pause now and
-            then so that a deployment gets through. "kept": without them. "none".
+        protection: "built": workers ask ECS for it as they do. They pause now and then,
+            so that a deployment gets through. "kept": without pauses. "none".
         counts_none: ECS reports a number of tasks that is 0.
     """
 

@@ -10,8 +10,8 @@ from verification.security.leaky import WAYS, Leak
 
 #: Letters and digits of a canary in a row that are a leak.
 STRETCH = 16
-#: Rows that hold what stages were given and returned, and the attributes that do: the
-#: checkpoints, remembered calls and effects of a chunk, and its result.
+#: The attributes and rows that hold what stages were given and returned. The rows are
+#: the checkpoints, remembered calls, effects and results of chunks.
 ALLOWED = {"value", "calls"}
 ALLOWED_ROWS = ("WORK#", "CHUNK#", "RESULT#", "RESPONSE")
 #: Objects that do.

@@ -75,7 +75,7 @@ class Damaged:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a worker and a reconciler that met it."""
+    """The outcome of a worker and a reconciler that met a damaged item."""
 
     what: str
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -154,7 +154,7 @@ def put(cloud: Cloud, item: dict[str, Any]) -> None:
 
 
 def lines() -> Iterator[bytes]:
-    """Yield lines that stand in a payload or a manifest, and are none."""
+    """Yield lines of a payload or a manifest that are not valid."""
     yield from (b"", b"{", b"[]", b"\xff\xfe", b"null", b"1", b'"text"', b"\x00")
     yield from (b"[" * 40 + b"]" * 40, b"[" * 100_000, b"[" + b"0," * 200_000 + b"0]")
     yield from (b'{"text":"a","text":"b"}', b'{"text":NaN}', b'{"text":1e999}')

@@ -59,7 +59,7 @@ async def leaked(
 
 
 async def send_raw(rt: Runtime, texts: list[str]) -> None:
-    """Send messages that are none of ours."""
+    """Send messages that are not ours."""
     for text in texts:
         await rt.work.default.client.send_message(
             QueueUrl=rt.work.default.url, MessageBody=text

@@ -67,7 +67,7 @@ class Log:
 
 @dataclass(slots=True)
 class Found:
-    """What came of all messages.
+    """The outcomes of all messages.
 
     Attributes:
         ends: How many were set aside by each code, done, given way, or left.

@@ -42,8 +42,8 @@ def main(words: Sequence[str]) -> int:
 def audit() -> int:
     """Say which locked dependency has a known vulnerability; return 1 if one has.
 
-    Without a network, or from an index without advisories, the last lines say that the
-    audit was skipped: that is not a clean result.
+    If the index has no advisories or does not answer, the last lines say that the audit
+    was skipped. That is not a clean result.
     """
     done = run("pip-audit", "-f", "json", "--progress-spinner", "off", *LOCKED)
     try:

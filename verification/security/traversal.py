@@ -45,7 +45,7 @@ ODD = (
     *("\u0000", "\n", "\r\n", "\t", "\u001b[2J", "\u007f", "\u0085", "\u2028"),
     *("\u202e", "\ufeff", "\u200b/", "\ud800", "%00", "%0a", "%0d%0a"),
 )
-#: Names that are none, or too long.
+#: Texts that are not names, or are too long.
 BARE = (
     *("", ".", "..", "/", "\\", "-/..", "a/", "a//b", "/a", "a/./b", "a/../b"),
     *("a\\b", "a/..;/b", "a b/..", "./", "../", "/.", "/..", "a/.", "a/.."),

@@ -138,7 +138,7 @@ class Fleet:
         self.start_reconciler()
 
     async def end(self) -> None:
-        """Stop all, and wait for their ends; whatever happens, none runs on."""
+        """Stop all processes and wait for their ends; no error lets one run on."""
         try:
             await asyncio.gather(*self._tasks)
             for child in list(self.at_work):

@@ -25,7 +25,7 @@ DISRUPTED = 0.9
 #: Without progress for so long, the next disruption starts all the same.
 PATIENCE_S = 12.0
 #: A disruption waits so long for a busy worker, and for others that can take over its
-#: chunks: without any of them, no takeover can be measured.
+#: chunks. Without others there is no takeover to measure.
 BUSY_WORKER_S = 20.0
 OTHERS = 2
 #: Seconds between two disruptions.
@@ -175,10 +175,10 @@ class Killer:
             await self.traffic.command("jobs", "retry", *words)
 
     async def large_job(self) -> str:
-        """Return the job with the most open chunks, none of them of a killed worker.
+        """Return the job with the most open chunks, but no chunk of a killed worker.
 
-        A small one would end too soon, and a chunk of a killed worker quiesces only
-        after its lease: it is the cancel that is measured.
+        A small job would end too soon. A chunk of a killed worker quiesces only after
+        its lease, but the figure is about the cancel.
         """
         until = time.monotonic() + LARGE_JOB_S
         while time.monotonic() < until:

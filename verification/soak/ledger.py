@@ -44,8 +44,8 @@ def settle_up(
     Args:
         effects: The outside ledger.
         chunks: The chunks of the saga's jobs, as they ended.
-        for_an_operator: Those whose undoing failed once: what stands of them is for
-            a person to find out, also if they were taken up again without asking one.
+        for_an_operator: Chunks whose compensation failed once. An operator must find
+            out what remains of them, also if a redrive did not ask one.
     """
     counts: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
     for effect in effects:

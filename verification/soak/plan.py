@@ -32,7 +32,7 @@ LEFT_ALONE = 5
 JOB_SIZE = 60
 #: More than a group of 256, so that there is more than one tally.
 LARGE_JOB = 270
-#: Per chunk of the plan; each comes to at least one where there are kills at all.
+#: Per chunk of the plan. With kills, each comes to at least one.
 DUPLICATED, LOST, RECONCILERS = 0.02, 0.01, 0.003
 #: Cancels of each kind, under faults and without: how many for a chunk, and how many at
 #: most. The last number is the share of the run, from its start, in which they come:

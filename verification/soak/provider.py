@@ -2,9 +2,9 @@
 
     python -m verification.soak.provider --ledger FILE --seed N
 
-A fifth of the requests fails: refused outright, failed before anything happened, or
-(worst) carried out and then answered with an error or not at all. What was carried
-out stands in the ledger, one JSON line each, before the answer leaves.
+A fifth of the requests fails: refused outright, or failed before anything happened. The
+worst are carried out, then answered with an error or not at all. What was carried out
+is in the ledger, one JSON line each, before the answer leaves.
 
 `keyed` operations honour idempotency keys. `sought` ones can be looked up by key, and
 `naive` ones neither: both do again what they are asked again.

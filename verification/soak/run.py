@@ -21,10 +21,10 @@ from verification.soak.tables import Accounts, account
 
 #: Seconds that a call of the outside world takes, on average.
 LATENCY_S = 0.25
-#: Seconds after the last submit within which every job has to have ended: more than
-#: a submit left to the reconciler, three attempts with their waits, and a wind-up.
+#: Every job must end so many seconds after the last submit. A submit left to the
+#: reconciler, three attempts with their waits and a recovery claim take less.
 ENDED_WITHIN_S = 180.0
-#: A reconciler without a job at hand looks that rarely, and a bit more.
+#: A reconciler without a job reads the queue at least so often.
 EMPTY_WITHIN_S = 30.0
 REDRIVEN_AT_ONCE = 3
 REPORT_EVERY_S = 10.0

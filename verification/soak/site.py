@@ -23,7 +23,7 @@ from verification.soak.plan import PACE, Plan
 APP, ENV = "piecework", "soak"
 TABLE = f"{APP}-{ENV}-checkpoints"
 LEDGER, ACKS, CHANGES = "ledger.jsonl", "acks.jsonl", "changes.jsonl"
-#: Read when all is over; none of it goes through the faults.
+#: Read when all is over, and without the faults.
 STREAMS = f"{server.SERVICES},dynamodbstreams"
 
 

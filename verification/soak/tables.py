@@ -21,8 +21,8 @@ class Accounts:
     """The result in the tables.
 
     Attributes:
-        lost: Chunks that were submitted and have neither a result that agrees with
-            the certificate, nor a dead letter, nor a cancel.
+        lost: Submitted chunks without a result that agrees with the certificate. They
+            also have no dead letter and no cancel.
         failures: Each in words.
     """
 

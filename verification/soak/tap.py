@@ -2,8 +2,8 @@
 
     python -m verification.soak.tap --upstream URL --acks FILE --seed N
 
-It stands between the workers and the fault proxy, which cannot answer for one entry
-of a batch: this one drops a few from a batch and reports them as failed.
+It stands between the workers and the fault proxy, which cannot answer for one entry of
+a batch. The tap drops a few from a batch and reports them as failed.
 """
 
 from __future__ import annotations

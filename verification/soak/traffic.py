@@ -20,14 +20,14 @@ TRIES = 8
 REFUSED = 2
 COMMAND_S = 60.0
 POLL_S = 0.1
-#: How far submits may be ahead of the disruptions: otherwise the last of them
-#: would fall when nothing is left to strike.
+#: How far submits may be ahead of the disruptions. Otherwise no chunk would be open for
+#: the last of them.
 LEAD = 0.15
 
 
 @dataclass(slots=True)
 class Traffic:
-    """Who asks for things.
+    """Submits the jobs of a plan.
 
     Attributes:
         window: Chunks that may be open at once.

@@ -14,7 +14,7 @@ from verification.upgrade.versions import ROOT, Version, next_version
 
 __all__ = ["scenario"]
 
-#: Long enough that no lease is lost on a busy machine: who is left waits half as long.
+#: Long enough to keep each lease on a busy machine. A newer message waits half of it.
 LEASE = {"PIECEWORK_LEASE_S": "4", "PIECEWORK_VISIBILITY_S": "5"}
 
 

@@ -3,8 +3,8 @@
     pytest verification/upgrade/recording.py
 
 It is not a part of the suite: its name is not that of a test. The record holds a job
-that has ended, and a job of which a worker was killed: chunks that succeeded, wait,
-died, were compensated, and were running.
+that has ended, and a job of which a worker was killed. Its chunks succeeded, wait,
+died, were compensated, or were running.
 """
 
 from __future__ import annotations

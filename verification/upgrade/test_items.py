@@ -1,8 +1,7 @@
 """Guarantee: what version 1 has written is read and gone on with by today's code.
 
-`items_v1.json` was recorded by `verification/upgrade/recording.py`, and is not
-recorded again: a change that cannot read it needs another version, or a way to read
-both.
+`verification/upgrade/recording.py` recorded `items_v1.json` once and for all. A change
+that cannot read it needs another version, or a way to read both.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Guarantee: two versions run side by side, there and back, and nothing is lost.
 
-This version and the next, which writes items and messages of versions that this one
-does not know, as true processes on one deployment:
+True processes of this version and the next run on one deployment. The next one writes
+items and messages of versions that this one does not know.
 
-    forward    a job of each version; the next version's is left until there is one
+    forward    each version has a job; the next one's waits for a worker of its own
     back       the next version is gone: its second job waits, through the dead-letter
-               queue and out of it again, while this version does its own
-    forward    and is done when a worker of that version takes this one's place
+               queue and out of it again. This version does its own job.
+    forward    a worker of the next version takes this one's place, and does that job
 """
 
 from __future__ import annotations

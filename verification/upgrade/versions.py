@@ -1,7 +1,7 @@
 """Two versions of the code: this one, and the next, with other versions of all data.
 
-The next is a copy with the few lines changed that a release changes which the one
-before cannot read: a version of the items, one of the messages, and an attribute.
+The next one is a copy with a few changed lines, as in a release that this one cannot
+read. They change the version of items and of messages, and an attribute.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The worker of source 004: receive, claim, work through the stages, complete.
 
-Tier two is the queue's: a message whose handling fails is left alone, comes back after
-five minutes, and lands in the dead-letter queue after three deliveries.
+Tier two is the queue's: the worker leaves a message alone that it cannot handle. It
+comes back after five minutes, and is in the dead-letter queue after three deliveries.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Worker:
 
     Attributes:
         failed: The failures left to tier two.
-        loser_deletes: The reading of "the other ... moves on". A handler that returns
-            without an error has its message deleted, in every framework; the other
-            reading leaves the message.
+        loser_deletes: The reading of "the other ... moves on". In every framework,
+            a handler that returns without an error has its message deleted. The
+            other reading leaves the message.
     """
 
     name: str

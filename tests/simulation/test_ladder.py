@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from piecework import Context, Escalation, Ladder, Pipeline, Rung, Stage, TransientError
+from piecework import (
+    Context,
+    Escalation,
+    Ladder,
+    PermanentError,
+    Pipeline,
+    Results,
+    Rung,
+    Stage,
+    TransientError,
+)
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import JobStatus, moment
@@ -96,10 +106,11 @@ async def dead(here: Simulated) -> DeadLetterRow:
         await asyncio.sleep(1.0)
 
 
-async def reached(here: Simulated) -> list[tuple[str, float]]:
-    """Return the rungs that the dead letter has reached, and how late."""
+async def reached(here: Simulated, chunk: int = 0) -> list[tuple[str, float]]:
+    """Return the rungs that the dead letter of a chunk has reached, and how late."""
     store = DeadLetters(here.rt.dead_letters, here.rt.settings, here.rt.clock)
-    [letter] = [row async for row in store.of_job(REF)]
+    letter = await store.read(REF.chunk(chunk), 1)
+    assert letter is not None
     return [
         (rung["rung"], moment(rung["reached_at"]) - moment(rung["due_at"]))
         for rung in letter.item["ladder"]
@@ -155,6 +166,46 @@ def test_a_dead_letter_climbs_the_whole_ladder_in_time() -> None:
     assert 60 <= second - first <= 70
     assert 600 <= third - second <= 670
     assert [name for name, _, _ in desk.called] == ["ticket", "customer"]
+
+
+async def pay_some(ctx: Context[Refund]) -> str:
+    """Refuse the first refund; the others wait."""
+    if ctx.payload.n == 0:
+        raise PermanentError("no such order")
+    await ctx.sleep(seconds=2 * TICKET_S)
+    return "paid"
+
+
+async def close_books(results: Results[str]) -> None:
+    """Fail the join."""
+    del results
+    raise PermanentError("the books are closed")
+
+
+def test_rungs_do_not_wait_for_the_end_of_the_job_and_a_join_has_them_too() -> None:
+    async def act(here: Simulated) -> None:
+        await here.submit(some, [Refund(n=0), Refund(n=1)])
+        await asyncio.sleep(TICKET_S + 60)
+        job = await here.rt.jobs.read(REF)
+        assert job is not None
+        assert job.status is JobStatus.RUNNING
+        found = await reached(here)
+        await here.ended()
+        await asyncio.sleep(TICKET_S + 60)
+        found += await reached(here, keys.JOIN_CHUNK)
+        assert [name for name, _ in found] == ["alert", "ticket"] * 2
+        assert all(0 <= late <= 60 for _, late in found)
+
+    desks.append(Desk())
+    rungs = refunds.ladder.rungs[:2] if refunds.ladder else ()
+    some = Pipeline(
+        "some",
+        payload=Refund,
+        stages=[Stage(pay_some)],
+        join=close_books,
+        ladder=Ladder(rungs=rungs),
+    )
+    simulate(act, [some], reconcile_s=5.0, lease_s=60.0)
 
 
 @pytest.mark.parametrize("way", ["redrive", "discard"])

@@ -281,6 +281,7 @@ def join_as_pipeline(pipeline: Pipeline) -> Pipeline:
         payload=NoPayload,
         owner=pipeline.owner,
         runbook=pipeline.runbook,
+        ladder=pipeline.ladder,
     )
 
 

@@ -271,7 +271,7 @@ async def paid_by_joins(rt: Runtime, job: Job) -> CallUsage:
     """Return what the calls of the job's joins used: the next join replaces the row."""
     usage = job.join_usage
     join = await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
-    if join is not None:
+    if join is not None and join.gen == job.gen:
         usage.merge((await usage_of(rt.table, join))[0])
     return usage
 

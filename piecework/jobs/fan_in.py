@@ -27,7 +27,7 @@ from piecework.jobs.manifest import read_manifest
 from piecework.pipelines import JOIN
 from piecework.runtime import Runtime
 from piecework.saga.compensation import CANCEL_CODE
-from piecework.store.completion import Counted, JobSnapshot, chunks_of_group
+from piecework.store.completion import Counted, JobSnapshot, chunks_of_group, read_chunk
 from piecework.store.results import NULL, stored_results
 from piecework.store.table import Table
 
@@ -93,7 +93,11 @@ async def start_join(rt: Runtime, job: Job) -> tuple[ChunkRef, int] | None:
     if snapshot is None or (job.is_expiring and not ends_in_time(job, snapshot)):
         return None
     await verify_against_manifest(rt, job, snapshot)
-    if not await rt.transitions.finalize(job, {"stage": JOIN, "label": JOIN}):
+    earlier = await read_chunk(rt.table, join) if job.gen > 1 else None
+    # The ledger names a claim by its fence, so that of a join rises, too.
+    fence = 0 if earlier is None else earlier.fence
+    facts = {"stage": JOIN, "label": JOIN, "fence": fence}
+    if not await rt.transitions.finalize(job, facts):
         return None
     rt.snapshots.keep(job, snapshot)
     return join, job.gen

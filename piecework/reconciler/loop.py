@@ -33,6 +33,8 @@ from piecework.webhooks.sender import Send
 #: Bytes of a consistent read unit, and about the bytes of a chunk's row.
 UNIT_BYTES = 4096
 CHUNK_BYTES = 700
+#: The statuses of a job of which a pass reads all chunks.
+READ_CHUNKS = frozenset({JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.CANCELLING})
 #: Seconds between two passes without an active job.
 IDLE_S = 20.0
 #: Errors of a job that only an operator can repair. They are shown on the job.
@@ -92,8 +94,6 @@ class Reconciler:
             self.active += 1
             gone.discard(ref)
             self.liveness.expect_reconciler()
-            if ref in self._climbing:
-                self.marks.outboxes.add(ref.tenant)
             now = asyncio.get_running_loop().time()
             due = self._next_pass.get(ref, 0.0) <= now or self._waits.is_due(ref, now)
             if due or ref.tenant in self._repaused:
@@ -102,6 +102,7 @@ class Reconciler:
         self.marks = marks
         for ref in gone:
             self._forget(ref)
+        marks.outboxes.update(ref.tenant for ref in self._climbing)
         actions += await self._drain()
         actions += await self._evaluate_alarms(marks.watched)
         actions += await self._expire()
@@ -257,7 +258,8 @@ class Reconciler:
         second. Only chunks without a message wait longer. A deadline shortens it.
         """
         settings = self.rt.settings
-        units = job.chunks * CHUNK_BYTES / UNIT_BYTES
+        read = job.chunks if job.status in READ_CHUNKS else 1
+        units = read * CHUNK_BYTES / UNIT_BYTES
         interval_s = max(
             settings.reconcile_s, units / settings.reconcile_read_units, at_least
         )

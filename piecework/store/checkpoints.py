@@ -296,17 +296,14 @@ class Work:
         """The pages of the call journal, the oldest first."""
         return [CallsRow(self.rows[p]) for p in self._by_claim(keys.CALLS_ROWS)]
 
-    def calls_of(self, fence: int, gen: int | None = None) -> list[CallsRow]:
-        """Return the pages of one claim, the oldest first; None: of any generation.
+    def calls_of(self, fence: int) -> list[CallsRow]:
+        """Return the pages of one claim, the oldest first.
 
-        The fence of a chunk rises over all generations. A join starts again with each.
+        The fence of a chunk rises over all generations.
         """
-        found = []
-        for part in self._by_claim(keys.CALLS_ROWS):
-            its_gen, its_fence = keys.claim_of_part(part)
-            if its_fence == fence and gen in {None, its_gen}:
-                found.append(CallsRow(self.rows[part]))
-        return found
+        parts = self._by_claim(keys.CALLS_ROWS)
+        found = (part for part in parts if keys.claim_of_part(part)[1] == fence)
+        return [CallsRow(self.rows[part]) for part in found]
 
     @property
     def effects(self) -> list[EffectRow]:

@@ -80,7 +80,8 @@ async def paid_by(table: Table, job: Job) -> Paid:
         found.usage.merge(await usage_in_doubt(table, chunk))
     join = await read_chunk(table, job.ref.chunk(keys.JOIN_CHUNK))
     if join is not None:
-        found.add(join, await usage_of(table, join))
+        if join.gen == job.gen:  # `join_usage` has that of an earlier one
+            found.add(join, await usage_of(table, join))
         found.usage.merge(await usage_in_doubt(table, join))
     return found
 
@@ -117,8 +118,7 @@ def usage_in(work: Work, chunk: Chunk) -> tuple[CallUsage, CallUsage]:
     usage, twice = chunk.call_usage, CallUsage()
     unsettled = unsettled_fences(chunk)
     for fence in unsettled:
-        gen = chunk.gen if chunk.ref.is_join else None
-        last, in_time = last_usages(work.calls_of(fence, gen))
+        last, in_time = last_usages(work.calls_of(fence))
         usage.merge(last)
         twice.merge(last.less(in_time))
     for effect in work.effects:

@@ -16,6 +16,7 @@ from piecework.jobs.fan_in import Certificate
 from piecework.jobs.sampling import draw_sample, sample_chunks
 from piecework.runtime import Runtime
 from piecework.store.deletions import expiry_mark
+from piecework.store.paid import paid_by
 from piecework_orchestrator.approvals import AnswerRequest
 from piecework_orchestrator.approvals import answer as reply
 from piecework_orchestrator.cancel import cancel
@@ -216,7 +217,8 @@ async def retried_in_pause(at: Simulated) -> None:
     await asyncio.sleep(30.0)
     job = await at.rt.jobs.read(REF)
     assert job is not None
-    assert job.join_usage.item
+    assert job.join_usage.total("paid")["calls"] == 1
+    assert (await paid_by(at.rt.table, job)).usage.total("paid")["calls"] == 3
     Shop.closed = False
     await at.fleet.resume_pipeline(REF, mortal=False)
     await settled(at)

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from piecework import (
     Context,
     Dependency,
+    Effect,
     PermanentError,
     Pipeline,
     Results,
@@ -32,6 +33,7 @@ from piecework.jobs.fan_in import Certificate
 from piecework.reconciler.expiry import HANDLED, LOOK_S, Expiries
 from piecework.store.dead_letters import DAY_S, Closing
 from piecework.store.deletions import Deletions, expiry_mark
+from piecework.store.paid import paid_by
 from piecework.store.table import Table
 from piecework_orchestrator.cancel import cancel
 from piecework_orchestrator.job_documents import dead_letters_of, require_job
@@ -399,3 +401,37 @@ def test_a_damaged_row_stops_no_worker_and_no_list_and_no_deletion() -> None:
 
     # Fails if a worker ends.
     simulate(act, [pipeline], max_chunks=4, job_retention_days=1)
+
+
+async def charge(*, idempotency_key: str) -> str:
+    return idempotency_key
+
+
+def test_the_effect_of_an_earlier_join_is_counted_once() -> None:
+    paid = Dependency("shop", effect=Effect.PROVIDER_IDEMPOTENT)
+    is_closed = True
+
+    async def nothing(ctx: Context[Item]) -> int:
+        return ctx.payload.n
+
+    async def order(results: Results[int]) -> None:
+        await results.call(paid, charge)
+        if is_closed:
+            raise PermanentError("closed")
+        await asyncio.sleep(50.0)
+
+    async def act(here: Simulated) -> None:
+        nonlocal is_closed
+        await here.submit(orders, [Item(n=0)])
+        await here.ended()
+        is_closed = False
+        await retry(here.rt, RetryRequest(REF, "us", "why"))
+        await asyncio.sleep(20.0)
+        end_workers(here)
+        here.fleet.worker(reconcile=True)
+        job = await here.ended()
+        assert (job.status, job.gen) == (JobStatus.SUCCEEDED, 2)
+        assert (await paid_by(here.rt.table, job)).usage.total("paid")["calls"] == 1
+
+    orders = Pipeline("orders", payload=Item, stages=[Stage(nothing)], join=order)
+    simulate(act, [orders], max_attempts=3)

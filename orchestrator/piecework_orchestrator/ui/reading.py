@@ -159,7 +159,7 @@ async def read_table(rt: Runtime, job: Job) -> ChunkTable:
     rows = [row for status in LISTED for row in listed[str(status)]]
     if job.status.ended:
         join = await read_chunk(rt.table, job.ref.chunk(keys.JOIN_CHUNK))
-        if join is not None:
+        if join is not None and join.gen == job.gen:
             paid.add(join, await usage_so_far(rt, join))
     situation = await read_situation(rt, job, open_)
     found = situation.throughput

@@ -354,6 +354,17 @@ def test_a_deadline_is_kept_to(
 
 
 @pytest.mark.parametrize(
+    ("status", "pause"), [("RUNNING", 854.0), ("FINALIZING", 5.0), ("DELETING", 5.0)]
+)
+def test_a_large_job_waits_longer_only_if_its_chunks_are_read(
+    status: str, pause: float
+) -> None:
+    item = {"status": status, "gen": 1, "chunks": 1_000_000, "pipeline": "p"}
+    found = reconciler(World(None)).interval_s(Job.read(REF, item))
+    assert pause == pytest.approx(found, abs=1)
+
+
+@pytest.mark.parametrize(
     ("error", "code", "notes"),
     [
         (PermanentError("spoilt", code=UNREADABLE), UNREADABLE, 1),

@@ -127,6 +127,7 @@ CLAIM_ENDS: Final = MappingProxyType(
         "chunk.released": "released",
         "chunk.paused": "paused",
         "chunk.sleeping": "sleeping",
+        "chunk.asking": "asking",
         "chunk.cancelled": "cancelled",
         "chunk.dead_lettered": "dead-lettered",
         "lease.lost": "lease lost",

@@ -14,6 +14,7 @@ from piecework.telemetry import BOUND, EVENTS, emf, emit
 from piecework.telemetry.emf import MAX_PARTS, WHOLE, Gauge, Meter
 from piecework.telemetry.emit import listening, quiet_log
 from piecework.telemetry.metrics import METRICS, METRICS_BY_EVENT
+from piecework.telemetry.spans import CLAIM_ENDS
 from tests.unit.piecework.telemetry.emf_schema import faults
 from tests.unit.piecework.telemetry.whole import emit_whole
 
@@ -91,6 +92,14 @@ def test_no_event_breaks_the_meter_whatever_its_fields_are(
     emit(quiet_log(), event, **dict.fromkeys(EVENTS[event].fields | BOUND))
 
     assert meter.take()
+
+
+def test_each_end_of_a_claim_is_counted_as_one() -> None:
+    ends = {
+        name for name, e in EVENTS.items() if {"duration_ms", "replayed"} <= e.fields
+    }
+    assert set(METRICS["ChunkSeconds"].events) == ends
+    assert ends <= set(CLAIM_ENDS)
 
 
 def test_a_join_is_no_chunk(meter: Meter) -> None:

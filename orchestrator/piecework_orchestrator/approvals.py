@@ -170,9 +170,10 @@ def ended(ref: ChunkRef, row: QuestionRow, now: float) -> UsageError:
         "ask a further question."
     )
     if not row.has_default:
+        only = "" if ref.is_join else f" --chunk {ref.name}"
         step = (
             "If the chunk is DEAD, redrive it: the question is then asked again. "
-            f"`piecework dlq redrive --job {ref.job} --chunk {ref.name} --reason WHY`"
+            f"`piecework dlq redrive --job {ref.job}{only} --reason WHY`"
         )
     return UsageError(message, code="approval.question.timed_out", next_step=step)
 

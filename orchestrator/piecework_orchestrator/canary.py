@@ -204,7 +204,7 @@ async def read_wave_result(
             continue
         statuses[chunk.status] += 1
         if chunk.status is ChunkStatus.DEAD:
-            again = await store.read(letter.ref, gen)
+            again = await store.read(letter.ref, gen, [])
             died[again.fingerprint if again else ""] += 1
     return WaveResult(
         redriven=statuses.total(),

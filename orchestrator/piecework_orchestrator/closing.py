@@ -193,7 +193,7 @@ async def redrive_at_once(
             continue
         except PieceworkError:
             for job in done:
-                remark(f"job {job.job} is redriven: {job.redriven} dead letters")
+                remark(f"job {job.job} is redriven, dead letters: {job.redriven}")
             raise
         done.append(RedrivenJob(request.ref.job, count, gen))
     return done

@@ -146,7 +146,7 @@ async def resolve(
 
 def not_resolved(chunk: Chunk, row: EffectRow) -> UsageError:
     """Return the error of a resolution that was not stored."""
-    step = f"`piecework chunks show {chunk.ref.job} {chunk.ref.chunk}` shows both."
+    step = f"`piecework chunks show {chunk.ref.job} {chunk.ref.name}` shows both."
     if row.state in IN_DOUBT:
         must = "The effect can be resolved while the chunk is DEAD or CANCELLED"
     elif keys.is_compensation_stage(row.stage):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
+
+#: Control characters that JSON does not escape; terminals obey them.
+CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def encode_json(value: Any, indent: int | None = None) -> str:
@@ -19,9 +23,10 @@ def encode_json(value: Any, indent: int | None = None) -> str:
         default=to_jsonable,
     )
     try:
-        return write(value)
+        text = write(value)
     except ValueError:
-        return write(name_non_finite(value))
+        text = write(name_non_finite(value))
+    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def to_jsonable(value: object) -> object:

@@ -646,7 +646,7 @@ class JobHandle(Generic[R]):
             return Done(number, label, value)
         error = ChunkError(ended.error_code)
         if chunk.status is ChunkStatus.DEAD:
-            letter = await dead_letters_of(self.rt).read(chunk.ref, chunk.gen)
+            letter = await dead_letters_of(self.rt).read(chunk.ref, chunk.gen, [])
             if letter is not None:
                 error = ChunkError(letter.error_code, letter.error, letter.stage)
         return Failed(number, label, str(chunk.status), error)

@@ -198,7 +198,10 @@ async def read_chunks(
     """Return the open chunks of a job, and how fast its chunks end."""
     open_ = await read_open_chunks(rt, job) if known is None else known
     if not open_.full_groups:
-        return open_, throughput_of_all(open_.times, rt.clock())
+        ends = [end for _, end in open_.times.spans]
+        # After the last chunk has ended, the time that passes tells nothing.
+        until = rt.clock() if open_.number else max(ends, default=0.0)
+        return open_, throughput_of_all(open_.times, until)
     full = open_.full_groups
     place = round((len(full) - 1) * (1 - RECENT_SHARE))
     marker, last = await asyncio.gather(

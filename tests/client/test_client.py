@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage, TransientError
 from piecework.client import Client, Done, Failed
+from piecework.domain import keys
 from piecework.domain.model import JobRef, JobStatus
 from piecework.errors import (
     NotFoundError,
@@ -109,6 +110,12 @@ async def test_rows_become_typed_results_and_errors(deployment: Deployment) -> N
     assert (failed.status, failed.error.code) == ("DEAD", "runtime.stage.permanent")
     assert failed.error.message == "this text cannot be counted"
     assert failed.error.stage == "count"
+    letters, sk = job.rt.dead_letters, keys.dead_letter_sk(2, 1)
+    damage = letters.item_write("Update", job.ref.pk, sk, update="REMOVE #state")
+    await letters.update(damage)
+    damaged = {item.chunk: item async for item in job.results()}[2]
+    assert isinstance(damaged, Failed)
+    assert damaged.error.code == "runtime.stage.permanent"
     with pytest.raises(UsageError, match="'join' is not a chunk number"):
         await job.chunk(cast("Any", "join"))
     view = await job.view()

@@ -112,7 +112,7 @@ NAMED = re.compile(
 )
 #: A value in a command, and those that it may have. Any other one may be `7`.
 VALUE = re.compile(r"\{.*?(\w+)\W*?\}|\b(?:N|USD|CHUNK)\b|…")
-VALUES = {"unit": ("usd", "tokens"), "part": ("data",)}
+VALUES = {"unit": ("usd", "tokens"), "part": ("data",), "name": ("7", "join")}
 #: A dead letter, and the deaths whose next commands have parts of their own.
 LETTER = {"job": "j", "state": OPEN, "error_code": "x"}
 DEATHS = (

@@ -43,18 +43,28 @@ def test_a_page_that_only_reads_refuses_changes() -> None:
     assert reading.judge(Request("GET", HOST, cookie=TOKEN)) is Verdict.ALLOW
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
-def test_loopback_allows_all_with_a_token_of_its_own(host: str) -> None:
+@pytest.mark.parametrize(
+    ("host", "more"),
+    [
+        ("127.0.0.1", set()),
+        ("localhost", set()),
+        ("::1", set()),
+        ("127.0.0.2", {"127.0.0.2:8321"}),
+    ],
+)
+def test_loopback_allows_all_with_a_token_of_its_own(host: str, more: set[str]) -> None:
     access = make_access((host, 8321), "")
     assert (access.actions, access.payloads, len(access.token)) == (True, True, 43)
-    assert access.hosts == {HOST, "localhost:8321", "[::1]:8321"}
+    assert access.hosts == {HOST, "localhost:8321", "[::1]:8321"} | more
     assert access.token != make_access((host, 8321), "").token
 
 
 def test_elsewhere_the_page_only_reads_and_hides_payloads() -> None:
     access = make_access(("10.0.0.5", 80), TOKEN, allowed_hosts=["Ops.example"])
     assert (access.actions, access.payloads) == (False, False)
-    assert access.hosts == {"10.0.0.5:80", "ops.example"}
+    assert access.hosts == {"10.0.0.5:80", "10.0.0.5", "ops.example"}
+    for host, sent in (("fd00::1", "[fd00::1]:8321"), ("Ops-1", "ops-1:8321")):
+        assert make_access((host, 8321), TOKEN).hosts == {sent}
     both = {"allow_actions": True, "show_payloads": True}
     opened = make_access(("10.0.0.5", 80), TOKEN, **both)
     assert (opened.actions, opened.payloads) == (True, True)

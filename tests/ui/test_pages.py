@@ -245,7 +245,11 @@ async def test_a_damaged_letter_is_named_on_each_page(deployment: Deployment) ->
         _, text = await page.get("/actions/discard?job=j-1")
         assert "1 open dead letter" in text
         found, *_ = (await job.explain())["findings"]
+        _, text = await page.get("/actions/delete?job=j-1")
+        assert "2 open dead letters will be deleted, too." in text
         _, text = await page.post("/actions/retry?job=j-1", reason="again")
+        for path in ("/", "/dead-letters"):
+            assert "No dead letter is open." not in (await page.get(path))[1]
     assert "1 chunk of job j-1 will run again; left out, because" in text
     assert "2 dead letters are open. Damaged ones among them: 1." == found["message"]
 
@@ -260,7 +264,11 @@ async def test_the_first_page_reads_past_deleted_jobs(
     await newest.delete("why")
     async with serve(deployment.client) as page:
         _, text = await page.get(f"/?token={TOKEN}")
-    assert 'href="/jobs/j-1"' in text
+    assert ('href="/jobs/j-1"' in text, "of the newest 1" in text) == (True, False)
+    await deployment.submit("j-3", "one")
+    async with serve(deployment.client) as page:
+        _, text = await page.get(f"/?token={TOKEN}")
+    assert ('href="/jobs/j-1"' in text, "of the newest 1" in text) == (False, True)
 
 
 async def test_the_page_of_a_chunk_draws_its_attempts_waits_and_takeovers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from piecework.client import Client
+from piecework.domain.model import ChunkRef
 from piecework_orchestrator.cli.options import (
     Format,
     JobArgument,
@@ -35,8 +36,11 @@ def delete_job(
         handle = client.job(job)
         facts = await handle.facts()
         if not facts.status.gone:
-            open_ = await handle.dead_letters(unreadable=[]) if facts.ended else []
-            lost = f", with {count(len(open_), 'open dead letter')}" if open_ else ""
+            damaged: list[ChunkRef] = []
+            ended = facts.ended
+            open_ = await handle.dead_letters(unreadable=damaged) if ended else []
+            number = len(open_) + len(damaged)
+            lost = f", with {count(number, 'open dead letter')}" if number else ""
             if doubtful := await effects_of_letters(handle.rt, open_):
                 lost += f" and {count(len(doubtful), 'effect')} in doubt"
             chunks = count(facts.chunks, "chunk")

@@ -72,8 +72,8 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
         selection = await select_open(client.runtime, wanted, damaged, limit)
         if dry_run:
             if outcome is None:
-                selection = await leave_out_unbegun(client.runtime, selection, out.say)
-                await remark_on_skipped(client.runtime, selection, out.say)
+                selection = await leave_out_unbegun(client.runtime, selection, out.tell)
+                await remark_on_skipped(client.runtime, selection, out.tell)
             lines = [letter_line(letter) for letter in selection.letters]
             out.rows(lines, compensation_columns(), "")
             word = "resolved" if outcome else "compensated again"
@@ -83,7 +83,7 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
         what = f"Record as {outcome}:" if outcome else "Compensate again:"
         await confirm(f"{what} {selection}", out, yes=yes)
         counts = await client.compensate(
-            selection.letters, reason, outcome, remark=out.say
+            selection.letters, reason, outcome, remark=out.tell
         )
         word = "resolved" if outcome else "compensating"
         done = [{"job": name, word: count} for name, count in counts.items()]

@@ -147,7 +147,7 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         warn_of_edit(out, selection, payloads)
         await warn_of_effects(rt, out, selection)
         if dry_run:
-            await remark_on_skipped(rt, selection, out.say)
+            await remark_on_skipped(rt, selection, out.tell)
             show_redrive(rt, out, selection, payloads)
             return tell_unreadable(out, damaged)
         require_reason(reason, "redrive", selection)
@@ -217,7 +217,7 @@ async def redrive_at_once(
     options: RedriveOptions,
 ) -> int:
     """Redrive all dead letters; write the jobs, and return the exit code."""
-    options = replace(options, remark=out.say)
+    options = replace(options, remark=out.tell)
     done = await client.redrive(selection.letters, reason, options)
     columns = [
         Column("JOB", "job"),
@@ -248,7 +248,7 @@ async def redrive_in_waves(
         ended.append(wave_document(len(ended) + 1, result))
         out.say(wave_line(ended[-1]))
 
-    options = replace(options, on_wave=report, remark=out.say)
+    options = replace(options, on_wave=report, remark=out.tell)
     result = await client.redrive(selection.letters, reason, options)
     document = {
         "verdict": str(result.verdict),

@@ -60,6 +60,7 @@ class JobList:
         if clear and not self.out.table:
             found = [job for name, job in now.items() if before.get(name) != job]
         self.out.rows(found, job_columns(self.rt.clock()), self.empty_remark())
+        self.out.stdout.flush()  # a pipe may be read while the list is watched
         if more and self.out.table:
             self.out.say(f"only {self.limit} are listed; --limit 0 lists all")
         if too_new:
@@ -91,11 +92,14 @@ def sort_key(order: JobOrder, now: float) -> Callable[[Document], Any]:
         JobOrder.STATUS: lambda job: statuses.index(job["status"]),
         JobOrder.PIPELINE: lambda job: job["pipeline"],
         JobOrder.OPEN: lambda job: -(job["chunks"] - job["ended_chunks"]),
-        JobOrder.TOOK: lambda job: -seconds_taken(job, now),
+        JobOrder.TOOK: lambda job: (
+            0.0 if JobStatus(job["status"]).gone else -seconds_taken(job, now)
+        ),
     }
     return keys[order]
 
 
 def is_open(job: Document) -> bool:
     """Return whether a job has not ended."""
-    return not JobStatus(job["status"]).ended
+    status = JobStatus(job["status"])
+    return not (status.ended or status.gone)

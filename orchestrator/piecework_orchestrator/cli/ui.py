@@ -54,7 +54,7 @@ def ui(
         with naming_extras():
             import uvicorn
 
-            from piecework_orchestrator.ui.access import make_access
+            from piecework_orchestrator.ui.access import in_url, make_access
             from piecework_orchestrator.ui.app import make_app
         with listen(host, port) as listening:
             bound = listening.getsockname()[1]
@@ -69,8 +69,7 @@ def ui(
                 make_app(client, access), log_config=None, server_header=False
             )
             config.timeout_graceful_shutdown = 5
-            name = f"[{host}]" if ":" in host else host
-            out.tell(f"http://{name}:{bound}/?token={access.token}")
+            out.tell(f"http://{in_url(host)}:{bound}/?token={access.token}")
             out.say("Ctrl-C ends it; jobs continue")
             await uvicorn.Server(config).serve([listening])
 

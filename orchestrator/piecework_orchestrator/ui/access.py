@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import sha256
+from http.client import HTTP_PORT
 from typing import Final
 
 from piecework.errors import UsageError
@@ -145,15 +146,22 @@ def make_access(
         message = f"The token has fewer than {MIN_TOKEN_LENGTH} characters."
         step = "export PIECEWORK_UI_TOKEN=$(openssl rand -hex 32)"
         raise UsageError(message, next_step=step)
-    names = {"127.0.0.1", "localhost", "[::1]"} if local else {host}
+    names = {"127.0.0.1", "localhost", "[::1]"} if local else set()
+    names.add(in_url(host).lower())
+    own = {f"{name}:{port}" for name in names}
+    if port == HTTP_PORT:
+        own |= names  # clients leave the port out
     return Access(
-        frozenset(
-            {f"{name}:{port}" for name in names}.union(map(str.lower, allowed_hosts))
-        ),
+        frozenset(own.union(map(str.lower, allowed_hosts))),
         token or secrets.token_urlsafe(32),
         actions=local or allow_actions,
         payloads=local or show_payloads,
     )
+
+
+def in_url(host: str) -> str:
+    """Return a host as it stands in a URL: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def is_loopback(host: str) -> bool:

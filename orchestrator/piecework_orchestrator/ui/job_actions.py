@@ -95,15 +95,16 @@ async def resume(client: Client, subject: Subject, fields: Fields) -> str:
 async def preview_delete(client: Client, subject: Subject) -> Preview:
     """Count what a deletion removes."""
     job = client.job(subject.job)
-    view, letters = await job.view(), await job.dead_letters(unreadable=[])
+    damaged: list[ChunkRef] = []
+    view, letters = await job.view(), await job.dead_letters(unreadable=damaged)
     results = view.counts.get(ChunkStatus.SUCCEEDED, 0)
     data = f"{count(view.chunks, 'chunk')} with {count(results, 'result')}"
     sentences = [
         f"{data}, all payloads and all files will be deleted for good.",
         "A tombstone stays: the hash of the certificate, the operator and the reason.",
     ]
-    if letters:
-        open_ = count(len(letters), "open dead letter")
+    if number := len(letters) + len(damaged):
+        open_ = count(number, "open dead letter")
         sentences.insert(1, f"{open_} will be deleted, too.")
     return Preview(tuple(sentences))
 

@@ -81,7 +81,7 @@ class Overview:
 
     async def _read(self) -> Document:
         """Read the jobs, the causes of open dead letters, and the fleet."""
-        jobs, (causes, left), fleet, reports, hooks = await asyncio.gather(
+        (jobs, more), (causes, left), fleet, reports, hooks = await asyncio.gather(
             self._jobs(),
             read_causes(self.client),
             if_readable(read_fleet(self.rt.table)),
@@ -105,6 +105,7 @@ class Overview:
         }
         return {
             "jobs": jobs,
+            "more": more,
             "causes": causes,
             "left_out": left,
             "letters": sum(cause["count"] for cause in causes or ()),
@@ -146,17 +147,17 @@ class Overview:
             {s.pipeline: s async for s in self.rt.pipelines.of_tenant(tenant)},
         )
 
-    async def _jobs(self) -> list[Document]:
-        """Return the newest jobs, the newest first."""
+    async def _jobs(self) -> tuple[list[Document], bool]:
+        """Return the newest jobs, the newest first, and whether there may be more."""
         found: list[Document] = []
         left = MAX_READ
         async for ref in self.rt.jobs.listed(self.rt.settings.tenant):
+            if len(found) == MAX_JOBS or not left:
+                return found, True
             if job := await self._job(ref):
                 found.append(job)
             left -= 1
-            if len(found) == MAX_JOBS or not left:
-                break
-        return found
+        return found, False
 
     async def _job(self, ref: JobRef) -> Document:
         """Return a job with its progress; empty: it cannot be read."""

@@ -85,6 +85,7 @@ def test_a_watched_list_is_written_again_until_its_jobs_have_ended(
 ) -> None:
     deployment.job("a", "RUNNING", 1)
     deployment.job("b", "FAILED", 1, finished_at=SETTLED)
+    deployment.job("c", "DELETED", 1)
     polls = iter((None, "SUCCEEDED"))
 
     async def poll(_: float) -> None:
@@ -95,7 +96,10 @@ def test_a_watched_list_is_written_again_until_its_jobs_have_ended(
     done = run("jobs", "list", "--watch", "-o", "jsonl")
 
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    expected = [("b", "FAILED"), ("a", "RUNNING"), ("a", "SUCCEEDED")]
+    expected = [
+        *(("c", "DELETED"), ("b", "FAILED"), ("a", "RUNNING")),
+        ("a", "SUCCEEDED"),
+    ]
     assert (0, expected) == (done.exit_code, [(j["job"], j["status"]) for j in lines])
     assert [] == list(polls)
     assert 2 == run("jobs", "list", "--watch", "-o", "json").exit_code

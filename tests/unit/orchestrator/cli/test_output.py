@@ -83,6 +83,9 @@ def test_a_text_is_never_read_as_markup() -> None:
 def test_control_characters_do_not_reach_the_terminal() -> None:
     assert "·[31mred·" == clean("\x1b[31mred\x07")
     assert "\x1b" not in written(Format.TABLE, [{"id": "\x1b]0;title\x07"}])[0]
+    text = written(Format.JSONL, [{"id": "\x9b31m\x7f"}])[0]
+    assert (text.isprintable(), json.loads(text)["id"]) == (False, "\x9b31m\x7f")
+    assert text.strip().isprintable()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from piecework_orchestrator.job_documents import Document, explain
+from piecework_orchestrator.ui.reading import read_table
 from verification.drill.exercises import SILENT_S, runs
 from verification.drill.fleet import Fleet, exercise
 from verification.drill.workloads import WORKLOADS, Workload, estimated
@@ -45,3 +46,17 @@ def test_the_finish_time_is_unknown_while_no_worker_runs() -> None:
     before, after = exercise(act)
     assert before is not None
     assert after is None
+
+
+def test_the_throughput_of_an_ended_job_stays() -> None:
+    async def act(fleet: Fleet) -> tuple[float | None, float | None]:
+        await runs(fleet, *["quick"] * 20)
+        await asyncio.sleep(SILENT_S)
+        first = await read_table(fleet.rt, await fleet.job())
+        await asyncio.sleep(SILENT_S)
+        later = await read_table(fleet.rt, await fleet.job())
+        return first.rate, later.rate
+
+    first, later = exercise(act)
+    assert first is not None
+    assert first == later

@@ -262,7 +262,7 @@ FINDINGS: Final = {
             "retry.running",
             Rank.NOTE,
             "Chunks run again at the stage at which their last attempt failed.",
-            "Wait, or read the code. If the time is too short, raise `timeout_s` of "
+            "Wait, or read the code. If the time is too short, raise `timeout` of "
             "the dependency or `PIECEWORK_STALL_TIMEOUT_S`, or pause the job.",
             "piecework explain-code {error_code}",
         ),

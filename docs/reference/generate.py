@@ -57,7 +57,8 @@ The first of these that applies decides the endpoint:
 2. The embedded AWS that `piecework up` started in this folder or in a folder above.
 3. AWS itself, with the usual credentials and region.
 
-If a variable such as `AWS_PROFILE` names an account, a found embedded AWS is refused: `embedded.state.ambiguous`.
+If a variable such as `AWS_PROFILE` names an account, a found embedded AWS is refused:
+`embedded.state.ambiguous`.
 `PIECEWORK_STATE_DIR` names its folder.
 """
 

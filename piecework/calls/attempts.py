@@ -188,6 +188,7 @@ class Attempts:
         call, dependency = attempts.call, attempts.call.dependency
         bound, key = lookup or call.copied(), attempts.sent_key
         execution = plain_execution if lookup else self.execution
+        self.check_lease()  # an interrupted stage that still calls waits for nothing
         try:
             held = await self.admission.admit(attempts, is_lookup=lookup is not None)
         except (PermanentError, TransientError) as error:

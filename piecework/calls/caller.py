@@ -60,6 +60,8 @@ R = TypeVar("R")
 
 #: Arguments and answers that are kept, to redact them from error messages.
 RECENT_IO = 64
+#: Seconds, at most, that an interrupted stage waits for calls that it has left.
+CUT_OFF_S = 2.0
 #: Seconds of a sleep that stays in its worker: to settle and claim again takes as long.
 SHORT_SLEEP_S = 2.0
 
@@ -104,6 +106,8 @@ class Caller:
     _pending: dict[str, asyncio.Future[Answered[str] | Failed]] = field(
         default_factory=dict
     )
+    #: The task of each call in flight.
+    _tasks: dict[str, asyncio.Task[Any] | None] = field(default_factory=dict)
     _starting: int = 0
 
     async def call(
@@ -144,6 +148,7 @@ class Caller:
         if (equal := await self._end_in_flight(shared)) is not None:
             return equal
         result = self._pending[shared] = asyncio.get_running_loop().create_future()
+        self._tasks[shared] = asyncio.current_task()
         if not dependency.fallback:
             self.recent_io.append((bound.args, bound.keywords))
         try:
@@ -171,7 +176,7 @@ class Caller:
             del result  # it and the error would keep each other and the arguments alive
             raise
         finally:
-            del self._pending[shared]
+            del self._pending[shared], self._tasks[shared]
             self.progress()
 
     def clock(self) -> float:
@@ -309,7 +314,9 @@ class Caller:
             if call.operation and (stored := self._journalled(call)) is not None:
                 return Answered(stored)
             execution = self._execute(call, self.gen, doubtful=False)
-            return await self.run_to_completion(execution)
+            return await self.effect_drain.run_to_completion(
+                execution, lambda: self._must_land(call)
+            )
         begun = self.ledger.begin(
             call.key, call.scope.stage, dependency.effect, dependency.timeout_s
         )
@@ -382,6 +389,10 @@ class Caller:
             raise await self._in_doubt(call) from end.error
         return end
 
+    def _must_land(self, call: Call) -> bool:
+        """Return whether an effect is completed: one without an intent is cut off."""
+        return self.drains_effects() and self.ledger.may_have_happened(call.key)
+
     async def run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:
         """Run work that is not cut off if its stage is about to be compensated."""
         return await self.effect_drain.run_to_completion(work, self.drains_effects)
@@ -396,6 +407,15 @@ class Caller:
             # A call that is starting gets its turn within a few rounds of the loop.
             await (asyncio.wait(in_flight) if in_flight else asyncio.sleep(0))
 
+    async def cut_off_calls(self) -> None:
+        """Interrupt the calls that an interrupted stage left in tasks of its own."""
+        left = {task for task in self._tasks.values() if task is not None}
+        left.discard(asyncio.current_task())
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=CUT_OFF_S)
+
     def _tasks_in_flight(self) -> list[asyncio.Future[Any]]:
         return [*self._pending.values(), *self.effect_drain.tasks]
 
@@ -406,7 +426,7 @@ class Caller:
         not enforced after `MAX_BUDGET_DEFERRALS` deferrals for it.
         """
         # It stopped the stage; it must not stop the compensation.
-        if isinstance(self.stop_reason, CancelRequestedError | WaitRequestedError):
+        if not isinstance(self.stop_reason, StoreError):
             self.stop_reason = None
         self.counts.forward = False
         self.gate.keep_open()

@@ -97,17 +97,18 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
     try:
         with context_of_run(ctx) as own:
             value = await run(stage, own, variant)
+    except asyncio.CancelledError:
+        await caller.cut_off_calls()
+        raise
     except WaitRequestedError:
         await caller.wait_for_calls()
         raise
     except (Exception, BaseExceptionGroup) as error:
         end = caller.stop_reason
-        if isinstance(end, WaitRequestedError):
+        if end is None or isinstance(end, WaitRequestedError | StoreError):
             await caller.wait_for_calls()
         if end is not None and end is not error:
             raise end from error
-        if not isinstance(error, StoreError):
-            await caller.wait_for_calls()
         raise
     await caller.wait_for_calls()
     if caller.stop_reason is not None:

@@ -119,6 +119,17 @@ class EffectLedger:
         return row is not None and row["state"] in MAY_HAVE_HAPPENED
 
     @property
+    def leaves_doubt(self) -> bool:
+        """Return whether a call of this claim is in flight that must not be cut off."""
+        return any(
+            row["state"] == INTENT
+            and row["effect"] == Effect.NON_IDEMPOTENT
+            and row["fence"] == self.claim.fence
+            and key not in self._unwritten
+            for key, row in self._rows.items()
+        )
+
+    @property
     def pivot_is_untouched(self) -> bool:
         """Return whether no effect of the pivot has an intent, or may get one now."""
         asks = self._first_at_pivot.locked()
@@ -135,7 +146,11 @@ class EffectLedger:
         """Maximum seconds that effects of earlier claims may still be in flight."""
         rows = self._rows.values()
         return max(
-            (row.get("max_duration_s", 0) for row in rows if row["state"] == INTENT),
+            (
+                row.get("max_duration_s", 0)
+                for row in rows
+                if row["state"] in {INTENT, UNKNOWN}
+            ),
             default=0.0,
         )
 

@@ -43,6 +43,8 @@ from piecework.store.waits import WaitIndex, entry
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
 
+#: Notes that the claim has started no call at the pivot.
+UNTRIED = ", pivot_untried_fence = :fence"
 #: Clears the owner. The token stays: it identifies the last writer.
 CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
 
@@ -119,7 +121,7 @@ class Settlements:
         counted = counted_as(claim)
         added = "outages" if deferred.blocked_on == STORE else "deferrals"
         code = deferred.failure.code
-        more = ", pivot_untried_fence = :fence" if deferred.pivot_untried else ""
+        more = UNTRIED if deferred.pivot_untried else ""
         values = {"code": code, "dependency": deferred.blocked_on, "one": 1}
         if code == OPEN_CODE:
             since = "" if deferred.has_progress else claim.chunk.breaker_since
@@ -144,7 +146,9 @@ class Settlements:
             writes.append(self._error_put(claim, deferred.failure, deferred=True))
         return await self._write(claim, ChunkStatus.WAITING, writes)
 
-    async def release(self, claim: Claim, *, calls: Calls) -> bool:
+    async def release(
+        self, claim: Claim, *, calls: Calls, pivot_untried: bool = False
+    ) -> bool:
         """Move RUNNING -> WAITING because the worker stops; refund the attempt.
 
         After `max_releases` the attempt is no longer refunded: the chunk itself may be
@@ -155,7 +159,7 @@ class Settlements:
         counted = counted_as(claim)
         writes = await self._wait(
             claim,
-            f"{counted} = {counted} - :refund",
+            f"{counted} = {counted} - :refund{UNTRIED if pivot_untried else ''}",
             {"one": 1, "refund": refund},
             0.0,
             calls,
@@ -170,7 +174,7 @@ class Settlements:
         The chunk may be claimed as soon as the job is resumed.
         """
         counted = counted_as(claim)
-        more = ", pivot_untried_fence = :fence" if paused.pivot_untried else ""
+        more = UNTRIED if paused.pivot_untried else ""
         writes = await self._wait(
             claim,
             f"blocked_on = :pause, {counted} = {counted} - :one{more}",
@@ -181,7 +185,14 @@ class Settlements:
         )
         return await self._write(claim, ChunkStatus.WAITING, writes)
 
-    async def sleep(self, claim: Claim, sleeping: Sleeping, *, calls: Calls) -> bool:
+    async def sleep(
+        self,
+        claim: Claim,
+        sleeping: Sleeping,
+        *,
+        calls: Calls,
+        pivot_untried: bool = False,
+    ) -> bool:
         """Move RUNNING -> WAITING because a stage sleeps; refund the attempt.
 
         The journal has the moment, so the next claim does not start the wait again.
@@ -189,7 +200,8 @@ class Settlements:
         counted = counted_as(claim)
         writes = await self._wait(
             claim,
-            f"blocked_on = :timer, {counted} = {counted} - :one",
+            f"blocked_on = :timer, {counted} = {counted} - :one"
+            + (UNTRIED if pivot_untried else ""),
             {"one": 1, "timer": TIMER},
             max(sleeping.until - self.clock(), 0.0),
             calls,
@@ -197,7 +209,14 @@ class Settlements:
         )
         return await self._write(claim, ChunkStatus.WAITING, writes)
 
-    async def ask(self, claim: Claim, asking: Asking, *, calls: Calls) -> bool:
+    async def ask(
+        self,
+        claim: Claim,
+        asking: Asking,
+        *,
+        calls: Calls,
+        pivot_untried: bool = False,
+    ) -> bool:
         """Move RUNNING -> WAITING because a stage asks a person; refund the attempt.
 
         The question is in the same transaction. If a webhook wants `question.asked`,
@@ -213,7 +232,8 @@ class Settlements:
         counted = counted_as(claim)
         writes = await self._wait(
             claim,
-            f"blocked_on = :answer, question = :question, {counted} = {counted} - :one",
+            f"blocked_on = :answer, question = :question, {counted} = {counted} - :one"
+            + (UNTRIED if pivot_untried else ""),
             {"one": 1, "answer": ANSWER, "question": question.name},
             max(moment(question.until) - now, 0.0),
             calls,

@@ -228,6 +228,7 @@ def build_run(
         ),
     )
     lease.attach(caller.gate)
+    caller.gate.leaves_doubt = lambda: ledger.leaves_doubt
     if job.status is JobStatus.CANCELLING:
         # It ends. No pause follows a spent budget, and its calls would wait for ever.
         caller.gate.keep_open()

@@ -111,7 +111,9 @@ class Lease:
         except TimeoutError:
             self.reason = self.reason or InterruptReason.LOST
             return True
-        return False
+        # The unwinding work has made a call, which `check_deadline` has refused.
+        refused = isinstance(error, ClaimLostError) and self.reason is not None
+        return refused and self.reason is not InterruptReason.LOST
 
     @property
     def interrupted(self) -> bool:

@@ -370,6 +370,9 @@ def release_late(services: WorkerServices, until: float) -> None:
     """Release at once each chunk that waits for that, or will not end its stage."""
     now, leases = asyncio.get_running_loop().time(), services.lease_renewer.leases
     for token, under_way in services.running_stages.items():
+        gate = leases[token].gate
+        if gate is not None and gate.leaves_doubt():
+            continue
         if not services.stage_durations.may_finish_by(under_way, now, until):
             leases[token].interrupt(InterruptReason.STOPPING)
     for lease in leases.values():

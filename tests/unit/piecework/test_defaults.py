@@ -113,7 +113,7 @@ TIMEOUTS = {
     "a run of a stage": "that of the claim",
     "a claim in all": f"{SETTINGS.max_runtime_s:,.0f} s",
     "an open circuit breaker": f"{SETTINGS.max_deferred_s:,.0f} s",
-    "a question to a person": "none: the stage says it",
+    "a question to a person": "none: the stage declares it",
     "a job": "not limited",
     "a dead letter without a decision": f"{SETTINGS.dead_letter_age_s:,.0f} s",
     "a call of a hook of a ladder": f"{SETTINGS.lease_s:,.0f} s",

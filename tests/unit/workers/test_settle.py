@@ -76,7 +76,9 @@ def chunk_run(
         ctx=SimpleNamespace(
             log=Log(),
             caller=SimpleNamespace(
-                counts=counts, in_flight=SimpleNamespace(acquired_at=0.0)
+                counts=counts,
+                in_flight=SimpleNamespace(acquired_at=0.0),
+                gate=SimpleNamespace(was_held=False),
             ),
         ),
     )

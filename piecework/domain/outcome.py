@@ -88,7 +88,12 @@ class Released:
     """The worker stops or cannot write: another worker continues, no attempt is spent.
 
     A chunk that was released too often spends its attempt.
+
+    Attributes:
+        pivot_untried: The pivot stage had made no call yet: its call waited.
     """
+
+    pivot_untried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +115,11 @@ class Sleeping:
 
     Attributes:
         until: In seconds since 1970.
+        pivot_untried: The pivot stage slept before anything in it was tried.
     """
 
     until: float
+    pivot_untried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +127,13 @@ class Asking:
     """A stage asks a person: no attempt is spent, and the stage runs again later.
 
     That is when the question is answered, or its time is over.
+
+    Attributes:
+        pivot_untried: The pivot stage asked before anything in it was tried.
     """
 
     question: Question
+    pivot_untried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

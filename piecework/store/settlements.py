@@ -25,6 +25,7 @@ from piecework.domain.outcome import (
     DeadLettered,
     Deferred,
     Paused,
+    Released,
     Retry,
     Sleeping,
     leaves_queue,
@@ -146,9 +147,7 @@ class Settlements:
             writes.append(self._error_put(claim, deferred.failure, deferred=True))
         return await self._write(claim, ChunkStatus.WAITING, writes)
 
-    async def release(
-        self, claim: Claim, *, calls: Calls, pivot_untried: bool = False
-    ) -> bool:
+    async def release(self, claim: Claim, released: Released, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because the worker stops; refund the attempt.
 
         After `max_releases` the attempt is no longer refunded: the chunk itself may be
@@ -157,9 +156,10 @@ class Settlements:
         releases = claim.chunk.releases
         refund = 1 if releases < self.settings.max_releases else 0
         counted = counted_as(claim)
+        more = UNTRIED if released.pivot_untried else ""
         writes = await self._wait(
             claim,
-            f"{counted} = {counted} - :refund{UNTRIED if pivot_untried else ''}",
+            f"{counted} = {counted} - :refund{more}",
             {"one": 1, "refund": refund},
             0.0,
             calls,
@@ -185,23 +185,16 @@ class Settlements:
         )
         return await self._write(claim, ChunkStatus.WAITING, writes)
 
-    async def sleep(
-        self,
-        claim: Claim,
-        sleeping: Sleeping,
-        *,
-        calls: Calls,
-        pivot_untried: bool = False,
-    ) -> bool:
+    async def sleep(self, claim: Claim, sleeping: Sleeping, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a stage sleeps; refund the attempt.
 
         The journal has the moment, so the next claim does not start the wait again.
         """
         counted = counted_as(claim)
+        more = UNTRIED if sleeping.pivot_untried else ""
         writes = await self._wait(
             claim,
-            f"blocked_on = :timer, {counted} = {counted} - :one"
-            + (UNTRIED if pivot_untried else ""),
+            f"blocked_on = :timer, {counted} = {counted} - :one{more}",
             {"one": 1, "timer": TIMER},
             max(sleeping.until - self.clock(), 0.0),
             calls,
@@ -209,14 +202,7 @@ class Settlements:
         )
         return await self._write(claim, ChunkStatus.WAITING, writes)
 
-    async def ask(
-        self,
-        claim: Claim,
-        asking: Asking,
-        *,
-        calls: Calls,
-        pivot_untried: bool = False,
-    ) -> bool:
+    async def ask(self, claim: Claim, asking: Asking, *, calls: Calls) -> bool:
         """Move RUNNING -> WAITING because a stage asks a person; refund the attempt.
 
         The question is in the same transaction. If a webhook wants `question.asked`,
@@ -230,10 +216,11 @@ class Settlements:
         due_at, step = question.next_step("" if is_told else iso(now))
         named = {"stage": question.stage, "question": question.name, "step": step}
         counted = counted_as(claim)
+        more = UNTRIED if asking.pivot_untried else ""
         writes = await self._wait(
             claim,
-            f"blocked_on = :answer, question = :question, {counted} = {counted} - :one"
-            + (UNTRIED if pivot_untried else ""),
+            "blocked_on = :answer, question = :question,"
+            f" {counted} = {counted} - :one{more}",
             {"one": 1, "answer": ANSWER, "question": question.name},
             max(moment(question.until) - now, 0.0),
             calls,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from piecework.domain.model import Chunk, JobStatus, iso
-from piecework.domain.outcome import Cancelled, Retry
+from piecework.domain.outcome import Cancelled, Released, Retry
 from piecework.domain.protocols import CancelRequest
 from piecework.store.cancellation import (
     cancel_unclaimed,
@@ -190,7 +190,7 @@ async def test_a_holder_that_was_given_up_does_not_take_that_for_its_own_end(
     before = await store.everything()
     retry = Retry(envelope(), 30.0)
     assert await store.settlements.schedule_retry(claim, retry, calls=Calls(1)) is False
-    assert await store.settlements.release(claim, calls=Calls(1)) is False
+    assert await store.settlements.release(claim, Released(), calls=Calls(1)) is False
     assert (
         await store.settlements.cancel(
             claim, Cancelled("first"), resume_at=None, calls=Calls(1)

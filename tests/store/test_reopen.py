@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.domain.model import JobStatus, iso
+from piecework.domain.outcome import Released
 from piecework.saga.compensation import CANCEL_CODE
 from piecework.store.reopen import reopen_chunk
 from piecework.store.settlements import Calls
@@ -103,5 +104,5 @@ async def test_a_chunk_that_ended_in_a_generation_is_not_reopened_in_it(
 
 async def test_a_released_recovery_claim_returns_no_attempt(store: Store) -> None:
     claim = replace(await store.running(attempts=3, recoveries=1), is_recovery=True)
-    assert await store.settlements.release(claim, calls=Calls(0)) is True
+    assert await store.settlements.release(claim, Released(), calls=Calls(0)) is True
     assert (await store.item())["attempts"] == 3

@@ -15,6 +15,7 @@ from piecework.domain.outcome import (
     Asking,
     Deferred,
     Paused,
+    Released,
     Retry,
     Sleeping,
 )
@@ -297,7 +298,7 @@ QUESTION = declare("ok", "?", Approval, 60.0, (), (), None).at("first", "ok", NO
         ("sleep", [Sleeping(NOW + 9)], True),
         ("ask", [Asking(QUESTION)], True),
         ("schedule_retry", [Retry(FAILURE, 9.0)], False),
-        ("release", [], False),
+        ("release", [Released()], False),
     ],
 )
 async def test_an_answer_or_another_wait_ends_the_wait_for_a_breaker(
@@ -318,13 +319,25 @@ async def test_a_deferred_compensation_gives_back_its_attempt_or_recovery(
     assert (item["attempts"], item["recoveries"]) == (3, 1)
 
 
+@pytest.mark.parametrize("untried", [True, False])
+@pytest.mark.parametrize(
+    ("write", "wait"),
+    [
+        ("defer", Deferred(REFUSED, 30.0, REFUSED.dependency)),
+        ("release", Released()),
+        ("pause", Paused()),
+        ("sleep", Sleeping(NOW + 9)),
+        ("ask", Asking(QUESTION)),
+    ],
+)
 async def test_a_pivot_that_was_not_tried_is_known_by_the_claim_that_met_it(
-    store: Store,
+    store: Store, write: str, wait: Any, *, untried: bool
 ) -> None:
     claim = await store.running()
-    untried = Deferred(REFUSED, 30.0, REFUSED.dependency, pivot_untried=True)
-    await store.settlements.defer(claim, untried, calls=Calls(5))
-    assert (await store.item())["pivot_untried_fence"] == claim.fence
+    wait = replace(wait, pivot_untried=untried)
+    await getattr(store.settlements, write)(claim, wait, calls=Calls(5))
+    noted = (await store.item()).get("pivot_untried_fence")
+    assert (noted == claim.fence) is untried
 
 
 async def test_an_error_is_kept_for_the_dead_letter(store: Store) -> None:
@@ -362,4 +375,4 @@ async def test_an_end_of_one_write_is_no_transaction(
 
     claim = await store.running()
     monkeypatch.setattr(store.client, "transact_write_items", costs_twice)
-    assert await store.settlements.release(claim, calls=Calls(0)) is True
+    assert await store.settlements.release(claim, Released(), calls=Calls(0)) is True

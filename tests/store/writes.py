@@ -17,6 +17,7 @@ from piecework.domain.outcome import (
     DeadLettered,
     Deferred,
     Paused,
+    Released,
     Retry,
 )
 from piecework.errors.codes import ErrorClass
@@ -93,7 +94,7 @@ async def defer(store: Store, claim: Claim) -> Any:
 
 
 async def release(store: Store, claim: Claim) -> Any:
-    return await store.settlements.release(claim, calls=Calls(5))
+    return await store.settlements.release(claim, Released(), calls=Calls(5))
 
 
 async def pause(store: Store, claim: Claim) -> Any:

@@ -7,12 +7,15 @@ the worker settles all outcomes in one place.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from piecework.domain.model import moment
 from piecework.domain.outcome import (
     MAX_BUDGET_DEFERRALS,
     NEWER_WORKERS,
     NO_STAGE_CODE,
     STORE,
+    Asking,
     Cancelled,
     CompensationResult,
     DeadLettered,
@@ -21,6 +24,7 @@ from piecework.domain.outcome import (
     Paused,
     Released,
     Retry,
+    Sleeping,
 )
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import (
@@ -121,7 +125,7 @@ def outcome_of_interrupt(chunk_run: ChunkRun, settings: Settings) -> Outcome:
         case InterruptReason.STOPPING:
             return Released()
         case InterruptReason.PAUSED:
-            return Paused(pivot_untried(chunk_run))
+            return Paused()
         case InterruptReason.STALLED:
             seconds = f"{settings.stall_timeout_s:g} s"
             reason = f"No call ended and no `ctx.progress()` came for {seconds}."
@@ -133,11 +137,22 @@ def outcome_of_interrupt(chunk_run: ChunkRun, settings: Settings) -> Outcome:
             raise ClaimLostError
 
 
-def pivot_untried(chunk_run: ChunkRun) -> bool:
-    """Return whether a run was interrupted at its pivot before it tried anything.
+def with_pivot_untried(chunk_run: ChunkRun) -> Outcome:
+    """Return the run's outcome; a wait notes whether its pivot was tried.
 
-    A later failure of the pivot may then still be compensated.
+    A later failure of an untried pivot may still be compensated.
     """
+    match chunk_run.outcome:
+        case Paused() | Sleeping() | Asking() as waits:
+            return replace(waits, pivot_untried=is_pivot_untried(chunk_run))
+        case Released() as released if chunk_run.ctx.caller.gate.was_held:
+            return replace(released, pivot_untried=is_pivot_untried(chunk_run))
+        case outcome:
+            return outcome
+
+
+def is_pivot_untried(chunk_run: ChunkRun) -> bool:
+    """Return whether a run ended at its pivot before it tried anything there."""
     pipeline, ctx = chunk_run.pipeline, chunk_run.ctx
     pivot = [s.name for s in pipeline.stages[pipeline.pivot_index :][:1]]
     if [ctx.stage] != pivot:

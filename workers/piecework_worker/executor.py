@@ -54,6 +54,7 @@ from piecework_worker.early_outcomes import (
     outcome_of_load_failure,
     outcome_of_store_error,
     recover_spent,
+    with_pivot_untried,
 )
 from piecework_worker.load_state import load_state
 from piecework_worker.refusals import (
@@ -206,6 +207,7 @@ async def run_claim(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> 
         raise
     finally:
         chunk_run.ctx.caller.effect_drain.abandon()
+    chunk_run.outcome = with_pivot_untried(chunk_run)
     chunk_run.calls_after_cancel = count_calls_after_cancel(chunk_run)
 
 

@@ -34,7 +34,7 @@ from piecework.store.results import fits_inline
 from piecework.store.settlements import Calls
 from piecework.store.table import ItemWrite
 from piecework_worker.assembly import ChunkRun
-from piecework_worker.early_outcomes import outcome_of_store_error, pivot_untried
+from piecework_worker.early_outcomes import outcome_of_store_error
 from piecework_worker.services import WorkerServices
 
 #: How often a worker writes an outcome during an outage of the store. After
@@ -123,8 +123,6 @@ async def write(  # noqa: PLR0911 -- one return for each outcome
     usage = claim.chunk.call_usage
     usage.merge(chunk_run.usage.whole)
     late = chunk_run.calls_after_cancel or 0
-    waits = isinstance(chunk_run.outcome, Sleeping | Asking)
-    untried = waits and pivot_untried(chunk_run)
     calls = Calls(counts.made, late, counts.cached, usage)
     match chunk_run.outcome:
         case Succeeded(value):
@@ -138,23 +136,14 @@ async def write(  # noqa: PLR0911 -- one return for each outcome
             return await settlements.cancel(claim, cancelled, resume_at=at, calls=calls)
         case DeadLettered() as dead:
             return await dead_letter(chunk_run, dead, job, services, calls)
-        case Released():
-            return await settlements.release(
-                claim,
-                calls=calls,
-                pivot_untried=chunk_run.ctx.caller.gate.was_held
-                and pivot_untried(chunk_run),
-            )
+        case Released() as released:
+            return await settlements.release(claim, released, calls=calls)
         case Paused() as paused:
             return await settlements.pause(claim, paused, calls=calls)
         case Sleeping() as sleeping:
-            return await settlements.sleep(
-                claim, sleeping, calls=calls, pivot_untried=untried
-            )
+            return await settlements.sleep(claim, sleeping, calls=calls)
         case Asking() as asking:
-            return await settlements.ask(
-                claim, asking, calls=calls, pivot_untried=untried
-            )
+            return await settlements.ask(claim, asking, calls=calls)
 
 
 async def succeed(

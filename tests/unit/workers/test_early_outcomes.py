@@ -18,7 +18,11 @@ from piecework.domain.outcome import (
 from piecework.domain.records import UNREADABLE
 from piecework.domain.rows import ErrorRow
 from piecework.errors import ErrorEnvelope, PermanentError
-from piecework_worker.early_outcomes import last_failure, outcome_of_interrupt
+from piecework_worker.early_outcomes import (
+    last_failure,
+    outcome_of_interrupt,
+    with_pivot_untried,
+)
 from piecework_worker.lease import InterruptReason
 from tests.unit.piecework.fakes import Lowest, envelope
 from tests.unit.workers.runs import DID, SETTINGS, chunk_run, loading, ran
@@ -89,7 +93,8 @@ def test_a_pause_before_any_stage_does_not_say_that_the_pivot_is_untried() -> No
     stages = [one.pipeline.stages[0], replace(one.pipeline.stages[1], pivot=True)]
     one.pipeline = replace(one.pipeline, stages=stages)
     one.lease.reason = InterruptReason.PAUSED
-    assert outcome_of_interrupt(one, SETTINGS) == Paused(pivot_untried=False)
+    one.outcome = outcome_of_interrupt(one, SETTINGS)
+    assert with_pivot_untried(one) == Paused(pivot_untried=False)
 
 
 # ── unreadable state ─────────────────────────────────────────────────────────

@@ -78,7 +78,6 @@ def chunk_run(
             caller=SimpleNamespace(
                 counts=counts,
                 in_flight=SimpleNamespace(acquired_at=0.0),
-                gate=SimpleNamespace(was_held=False),
             ),
         ),
     )

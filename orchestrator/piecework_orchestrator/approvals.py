@@ -82,7 +82,7 @@ async def questions_of(rt: Reading, job: Job) -> AsyncIterator[Document]:
     The chunk decides, not the index. A cancel leaves the entry of its question in the
     index. The chunk may ask again after a retry.
     """
-    if not job.has_waits or job.status.ended or job.status.gone:
+    if not (job.has_waits and job.status.is_open):
         return
     listed = set[int]()
     async for entry in WaitIndex(rt.table, rt.clock).open_questions(job.ref):

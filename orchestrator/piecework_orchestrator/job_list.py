@@ -83,7 +83,7 @@ async def read_jobs(
 
 async def progress_of(rt: Reading, job: Job) -> Document:
     """Return the number of ended chunks, and the outcomes of an ended job."""
-    if job.status.ended or job.status.gone:
+    if not job.status.is_open:
         outcomes = dict(job.outcomes or {})
         return {"ended_chunks": sum(outcomes.values()), "outcomes": outcomes}
     if job.status is JobStatus.SUBMITTING:

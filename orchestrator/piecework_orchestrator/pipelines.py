@@ -43,7 +43,7 @@ async def newest_active(rt: Runtime, tenant: str) -> AsyncIterator[Job]:
     seen = 0
     async for ref in rt.jobs.listed(tenant):
         job = await rt.jobs.read(ref)
-        if job is not None and not job.status.ended and not job.status.gone:
+        if job is not None and job.status.is_open:
             yield job
         seen += 1
         if seen == NEWEST:

@@ -73,7 +73,7 @@ class JobFacts:
     @property
     def ended(self) -> bool:
         """Whether no chunk is open any more."""
-        return self.status.ended or self.status.gone
+        return not self.status.is_open
 
     @property
     def succeeded(self) -> bool:

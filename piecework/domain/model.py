@@ -80,6 +80,11 @@ class JobStatus(StrEnum):
         """Whether the data of the job is deleted, or is being deleted."""
         return self in {JobStatus.DELETING, JobStatus.DELETED}
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a chunk or the join may still run in this generation."""
+        return not (self.ended or self.gone)
+
 
 #: The states in which a job can be cancelled.
 CANCELLABLE = frozenset(

@@ -158,7 +158,7 @@ class Look:
         for subject, occasion in known.items():
             if subject not in jobs:
                 job = await self.rt.jobs.read(JobRef(self.tenant, subject.name))
-                if job is None or job.status.ended or job.status.gone:
+                if job is None or not job.status.is_open:
                     await self._end(occasion, f"is {job.status if job else 'deleted'}")
 
     async def _explain(

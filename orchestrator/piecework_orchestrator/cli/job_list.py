@@ -42,7 +42,9 @@ class JobList:
             message = "--watch writes a line for each change, and requires -o jsonl."
             raise UsageError(message, next_step="Remove -o, or use -o jsonl.")
         before = await self.write_once({}, clear=False)
-        while watch and any(map(is_open, before.values())):
+        while watch and any(
+            JobStatus(each["status"]).is_open for each in before.values()
+        ):
             await asyncio.sleep(POLL_S)
             before = await self.write_once(before, clear=True)
 
@@ -97,9 +99,3 @@ def sort_key(order: JobOrder, now: float) -> Callable[[Document], Any]:
         ),
     }
     return keys[order]
-
-
-def is_open(job: Document) -> bool:
-    """Return whether a job has not ended."""
-    status = JobStatus(job["status"])
-    return not (status.ended or status.gone)

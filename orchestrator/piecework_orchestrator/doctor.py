@@ -20,7 +20,7 @@ from piecework.aws.endpoint import (
     is_loopback,
     refuse_two_meanings,
 )
-from piecework.domain.keys import DEFAULT_QUEUE, WORKERS_PK, webhooks_pk
+from piecework.domain.keys import DEFAULT_QUEUE, WORKERS_PK, tenant_prefix, webhooks_pk
 from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
 from piecework.errors import PieceworkError
@@ -216,7 +216,7 @@ def _check_resources(
         account = identity.detail
     bucket = settings.bucket(account, region)
     # The role of one tenant may list only the prefix of that tenant.
-    prefix = f"tenants/{settings.tenant}/"
+    prefix = tenant_prefix(settings.tenant)
     call = partial(s3.list_objects_v2, Bucket=bucket, Prefix=prefix, MaxKeys=1)
     yield _check_call(f"bucket {bucket}", call)
     yield _check_webhooks(settings, dynamodb)

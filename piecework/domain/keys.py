@@ -26,7 +26,7 @@ and in the table of dead letters
 
     T#acme#J#<job>                     CHUNK#<n>#GEN#<gen>
     T#acme#OPEN                        <time>#<job>#CHUNK#<n>#GEN#<gen>
-    T#acme#ALARM                       <alarm>
+    T#acme#ALARM                       age, arrivals, arrivals#<pipeline>
     QUARANTINE                         <message id>
 
 `group_of` maps chunks to partitions; the comment above it has the reason.
@@ -103,6 +103,9 @@ BUDGET_PREFIX = "BUDGET#"
 RECORD_SK = "RECORD"
 HEAD_SK = "HEAD"
 RESPONSE_SK = "RESPONSE"
+AGE_SK = "age"
+#: It sorts after each sort key.
+LAST_SK = "~"
 #: The kinds of a chunk's rows; each begins the last part of a sort key.
 STAGE_ROWS = "STAGE#"
 CALLS_ROWS = "CALLS#"
@@ -204,7 +207,7 @@ def wait_sk(due_at: str, chunk: int) -> str:
 
 def wait_end_sk(due_at: str) -> str:
     """Return the end of the sort keys of the waits that are due until then."""
-    return f"{WAIT_PREFIX}{due_at}~"
+    return f"{WAIT_PREFIX}{due_at}{LAST_SK}"
 
 
 def outbox_sk(tenant: str) -> str:
@@ -450,12 +453,22 @@ def alarms_pk(tenant: str) -> str:
     return f"T#{tenant}#ALARM"
 
 
+def arrivals_sk(pipeline: str = "") -> str:
+    """Return the sort key of the alarm of arrivals: of a tenant, or of a pipeline."""
+    return f"arrivals#{pipeline}" if pipeline else "arrivals"
+
+
 # ── objects ─────────────────────────────────────────────────────────────────
 
 
 def object_prefix(tenant: str, job: str) -> str:
     """Return the prefix of all objects of a job; its parts are validated names."""
-    return f"tenants/{tenant}/jobs/{job}"
+    return f"{tenant_prefix(tenant)}jobs/{job}"
+
+
+def tenant_prefix(tenant: str) -> str:
+    """Return the beginning of the keys of all objects of a tenant."""
+    return f"tenants/{tenant}/"
 
 
 def job_of_object(key: str) -> tuple[str, str] | None:

@@ -317,7 +317,8 @@ async def read_letters(rt: Reading, job: Job) -> OpenLetters:
     pk, count, after = job.ref.pk, MAX_LETTERS + 1, ""
     left = max(0, MAX_GROUPS - groups)
     while True:
-        items = await rt.dead_letters.first(pk, count, prefix=after, last=after and "~")
+        last = after and keys.LAST_SK
+        items = await rt.dead_letters.first(pk, count, prefix=after, last=last)
         if len(items) < count or any(map(is_open, items)) or not left:
             break
         after, left = items[-1]["sk"], left - 1

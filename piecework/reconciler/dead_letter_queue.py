@@ -20,6 +20,7 @@ import structlog
 
 from piecework import telemetry
 from piecework.aws.queue import BATCH, Delivery, Message
+from piecework.domain import keys
 from piecework.domain.dead_letter import OpenLetterRow
 from piecework.domain.model import Chunk, ChunkRef, iso, moment
 from piecework.domain.webhook import Webhook, WebhookEvent, event_id
@@ -216,7 +217,7 @@ class DeadLetterAlarms:
         given = await raise_alarm(
             rt.dead_letters,
             tenant,
-            f"arrivals#{pipeline}" if pipeline else "arrivals",
+            keys.arrivals_sk(pipeline),
             now=now,
             quiet_s=arrived.window_s,
             newest=latest,
@@ -246,7 +247,7 @@ class DeadLetterAlarms:
         if found is None or found.dead_lettered_at > iso(now - age):
             return False
         table, tenant = rt.dead_letters, rt.settings.tenant
-        if not await raise_alarm(table, tenant, "age", now=now, quiet_s=age):
+        if not await raise_alarm(table, tenant, keys.AGE_SK, now=now, quiet_s=age):
             return False
         telemetry.emit(
             self.log,

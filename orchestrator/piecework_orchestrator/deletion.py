@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from piecework.domain.model import Job, JobRef, JobStatus
+from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.deletion import delete_job, sweep_again
 from piecework.jobs.fan_out import Progress
 from piecework.runtime import Runtime
 from piecework.store.deletions import Deletions
+from piecework_orchestrator.effects import effects_of_letters
+from piecework_orchestrator.selection import Filter, select
+from piecework_orchestrator.times import count
 
 
 async def delete(
@@ -46,3 +49,17 @@ async def delete(
             raise UsageError(message, code="job.state.not_deletable")
     message = f"Job {ref.job} does not exist."
     raise NotFoundError(message, code="job.record.not_found")
+
+
+async def lost_letters(rt: Runtime, job: str) -> str:
+    """Count the open dead letters that a deletion removes, in words; empty: none.
+
+    It also counts the effects in doubt of the first of them.
+    """
+    damaged: list[ChunkRef] = []
+    letters = await select(rt, Filter(job), damaged)
+    number = len(letters) + len(damaged)
+    lost = count(number, "open dead letter") if number else ""
+    if doubtful := await effects_of_letters(rt, letters):
+        lost += f" and {count(len(doubtful), 'effect')} in doubt"
+    return lost

@@ -57,7 +57,6 @@ from piecework_orchestrator.selection import left_out
 
 #: The code of a reopening that ended before all its chunks were reopened.
 INCOMPLETE = "job.retry.incomplete"
-REOPENABLE = {JobStatus.PARTIAL, JobStatus.FAILED, JobStatus.CANCELLED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ async def retry(
             `job.retry.incomplete`.
     """
     job = await require_reopenable(rt, request)
-    to_reopen, damaged = await find_to_reopen(rt, job, request)
+    to_reopen, damaged, _ = await find_to_reopen(rt, job, request)
     if unreadable is None:
         for letter in damaged:
             DeadLetterRow.read(letter.item)  # raises again
@@ -133,8 +132,11 @@ async def retry(
 
 async def find_to_reopen(
     rt: Runtime, job: Job, request: RetryRequest
-) -> tuple[list[ReopenRequest], list[DeadLetterRow]]:
-    """Return the chunks without a result, and the damaged letters of those left out."""
+) -> tuple[list[ReopenRequest], list[DeadLetterRow], int]:
+    """Return the chunks to reopen, the damaged letters of others, and what stays dead.
+
+    The last value counts the chunks whose dead letter was discarded.
+    """
     unread: list[DeadLetterRow] = []
     # A large job may have very many chunks to reopen: only what is needed is kept.
     letters = {
@@ -143,7 +145,7 @@ async def find_to_reopen(
     }
     damaged = {(letter.chunk, letter.gen): letter for letter in unread}
     letters |= damaged
-    to_reopen, left = list[ReopenRequest](), list[DeadLetterRow]()
+    to_reopen, left, discarded = list[ReopenRequest](), list[DeadLetterRow](), 0
     join = damaged.get((keys.JOIN_CHUNK, job.gen))
     if join is not None and is_open(join.item):
         left.append(join)
@@ -152,14 +154,16 @@ async def find_to_reopen(
         letter = letters.get(name)
         ended = chunk.status in {ChunkStatus.DEAD, ChunkStatus.CANCELLED}
         closed = letter is not None and not is_open(letter.item)
-        if not ended or closed or chunk.is_skipped:
+        if not ended:
             continue
-        if name in damaged:
+        if closed or chunk.is_skipped:
+            discarded += 1
+        elif name in damaged:
             left.append(damaged[name])
-            continue
-        to_reopen.append(ReopenRequest(chunk.to_reopen(), letter))
-        request.progress("read", len(to_reopen))
-    return to_reopen, left
+        else:
+            to_reopen.append(ReopenRequest(chunk.to_reopen(), letter))
+            request.progress("read", len(to_reopen))
+    return to_reopen, left, discarded
 
 
 async def require_reopenable(rt: Runtime, request: RetryRequest) -> Job:
@@ -179,7 +183,7 @@ async def require_reopenable(rt: Runtime, request: RetryRequest) -> Job:
         require_own(rt, job, request)
     elif job.status is JobStatus.SUCCEEDED and not job.tolerated_chunks:
         raise nothing_left(job)
-    elif job.status not in {*REOPENABLE, JobStatus.SUCCEEDED}:
+    elif not job.status.ended:
         message = f"Job {job.ref.job} is {job.status}: it cannot be reopened now."
         first = f"piecework jobs watch {job.ref.job}"
         if job.pause is not None:

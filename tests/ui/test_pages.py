@@ -247,9 +247,12 @@ async def test_a_damaged_letter_is_named_on_each_page(deployment: Deployment) ->
         found, *_ = (await job.explain())["findings"]
         _, text = await page.get("/actions/delete?job=j-1")
         assert "2 open dead letters will be deleted, too." in text
+        _, asked = await page.get("/actions/retry?job=j-1")
         _, text = await page.post("/actions/retry?job=j-1", reason="again")
         for path in ("/", "/dead-letters"):
             assert "No dead letter is open." not in (await page.get(path))[1]
+    assert "1 chunk without a result will run again." in asked
+    assert "Damaged dead letters are left out, because" in asked
     assert "1 chunk of job j-1 will run again; left out, because" in text
     assert "2 dead letters are open. Damaged ones among them: 1." == found["message"]
 

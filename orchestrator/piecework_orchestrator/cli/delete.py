@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from piecework.client import Client
-from piecework.domain.model import ChunkRef
 from piecework_orchestrator.cli.options import (
     Format,
     JobArgument,
@@ -14,7 +13,7 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
-from piecework_orchestrator.effects import effects_of_letters
+from piecework_orchestrator.deletion import lost_letters
 from piecework_orchestrator.job_list import MAX_COUNTED_CHUNKS
 from piecework_orchestrator.times import count
 
@@ -36,15 +35,9 @@ def delete_job(
         handle = client.job(job)
         facts = await handle.facts()
         if not facts.status.gone:
-            damaged: list[ChunkRef] = []
-            ended = facts.ended
-            open_ = await handle.dead_letters(unreadable=damaged) if ended else []
-            number = len(open_) + len(damaged)
-            lost = f", with {count(number, 'open dead letter')}" if number else ""
-            if doubtful := await effects_of_letters(handle.rt, open_):
-                lost += f" and {count(len(doubtful), 'effect')} in doubt"
-            chunks = count(facts.chunks, "chunk")
-            what = f"Delete job {job} ({facts.status}, {chunks}{lost})"
+            lost = await lost_letters(handle.rt, job) if facts.ended else ""
+            what = f"{count(facts.chunks, 'chunk')}{lost and f', with {lost}'}"
+            what = f"Delete job {job} ({facts.status}, {what})"
             await confirm(f"{what} for good", out, yes=yes)
         if facts.chunks > MAX_COUNTED_CHUNKS:
             out.say("a reconciler continues if this command is interrupted")

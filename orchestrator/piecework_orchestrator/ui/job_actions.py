@@ -7,7 +7,9 @@ import json
 from piecework.client import Client, JobView
 from piecework.domain.model import ChunkRef, ChunkStatus
 from piecework.errors import UsageError
-from piecework.store.dead_letters import DISCARDED
+from piecework_orchestrator.deletion import lost_letters
+from piecework_orchestrator.job_documents import require_job
+from piecework_orchestrator.retry import RetryRequest, find_to_reopen
 from piecework_orchestrator.selection import left_out
 from piecework_orchestrator.times import count
 from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject
@@ -42,17 +44,18 @@ async def cancel(client: Client, subject: Subject, fields: Fields) -> str:
 
 
 async def preview_reopen(client: Client, subject: Subject) -> Preview:
-    """Count the chunks without a result; those that were discarded stay dead."""
+    """Count the chunks that a retry reopens, and those that it leaves dead."""
     job = client.job(subject.job)
-    view = await job.view()
-    letters = await job.dead_letters(closed=True, unreadable=[])
-    closed = (one for one in letters if one.state == DISCARDED and not one.ref.is_join)
-    discarded = len({one.chunk for one in closed})
-    left = view.chunks - view.counts.get(ChunkStatus.SUCCEEDED, 0) - discarded
-    sentences = [f"{count(left, 'chunk')} without a result will run again."]
+    record = await require_job(job.rt, job.id)
+    request = RetryRequest(job.ref, "", "")
+    found, damaged, discarded = await find_to_reopen(job.rt, record, request)
+    sentences = [f"{count(len(found), 'chunk')} without a result will run again."]
     sentences += ["Chunks with a result keep it. Stored answers are not paid again."]
     if discarded:
         sentences.append(f"{count(discarded, 'discarded chunk')} will stay dead.")
+    if damaged:
+        left = left_out([letter.ref for letter in damaged])
+        sentences.append(f"Damaged dead letters are {left}.")
     return Preview(tuple(sentences))
 
 
@@ -95,17 +98,15 @@ async def resume(client: Client, subject: Subject, fields: Fields) -> str:
 async def preview_delete(client: Client, subject: Subject) -> Preview:
     """Count what a deletion removes."""
     job = client.job(subject.job)
-    damaged: list[ChunkRef] = []
-    view, letters = await job.view(), await job.dead_letters(unreadable=damaged)
+    view = await job.view()
     results = view.counts.get(ChunkStatus.SUCCEEDED, 0)
     data = f"{count(view.chunks, 'chunk')} with {count(results, 'result')}"
     sentences = [
         f"{data}, all payloads and all files will be deleted for good.",
         "A tombstone stays: the hash of the certificate, the operator and the reason.",
     ]
-    if number := len(letters) + len(damaged):
-        open_ = count(number, "open dead letter")
-        sentences.insert(1, f"{open_} will be deleted, too.")
+    if lost := await lost_letters(job.rt, job.id):
+        sentences.insert(1, f"{lost} will be deleted, too.")
     return Preview(tuple(sentences))
 
 

@@ -211,6 +211,11 @@ async def test_a_wave_that_others_have_closed_is_skipped(
         [result.redriven for result in results],
         outcome.remaining,
     )
+    deployment.letter("a", 1, error_history=1)  # its damaged letter has no cause
+    rt = deployment.runtime(Settings())
+    died = await waving.read_wave_result(rt, late.letters, {REF: 1})
+    assert {"": 1} == died.died
+    assert Verdict.NONE_SUCCEEDED is waving.judge_wave(died, {"f1"})
 
 
 async def test_a_resume_of_discarded_chunks_starts_no_new_generation(

@@ -7,9 +7,9 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from piecework.client import JobHandle
+from piecework.client import JobFacts, JobHandle
 from piecework.domain.keys import work_prefix
-from piecework.domain.model import ChunkRef, JobRef
+from piecework.domain.model import ChunkRef, JobRef, JobStatus
 from piecework.domain.outcome import ANSWER
 from piecework.errors import StoreError
 from piecework.explain import situation
@@ -284,13 +284,15 @@ def test_a_retry_without_a_chunk_promises_no_join_and_names_what_it_left(
     effect = {"effect_key": "key-1", "state": "UNKNOWN", "started_at": SETTLED}
     deployment.table.add("T#default#J#a", f"{work_prefix(0)}EFFECT#key-1", **effect)
     deployment.letter("a", 0, error_code=EFFECT_IN_DOUBT)
+    deployment.letter("a", 1, error_history=1)  # damaged
     asked = run("jobs", "delete", "a", "--reason", "why").stderr
-    assert "1 chunk, with 1 open dead letter and 1 effect in doubt" in asked
+    assert "1 chunk, with 2 open dead letters and 1 effect in doubt" in asked
     assert "Check what the command will change, then add `--yes`" in asked
     assert ("a/7\n" in done.stderr, done.exit_code) == (True, 5)
 
 
 def test_a_deleted_job_takes_no_more_time_and_a_missing_reason_has_no_colon() -> None:
+    assert JobFacts("a", "toy", JobStatus.DELETED, 1, 1, {}).ended
     assert duration_text({"status": "DELETED", "created_at": SETTLED}, NOW) == ""
     told = {"cancelled_by": "me", "cancel_reason": ""}
     assert cancel_text({"status": "CANCELLED", "cancel": told}) == "by me"

@@ -24,7 +24,7 @@ import piecework_worker.__main__
 from piecework.explain.findings import FINDINGS, Rank
 from piecework.settings import PREFIX, Settings
 from piecework_orchestrator.cli.app import LazyCommand, app
-from piecework_orchestrator.cli.common import is_common
+from piecework_orchestrator.cli.global_options import is_common
 
 #: These commands pass their arguments to a program of its own.
 PROGRAMS = {

@@ -11,7 +11,7 @@ import typer
 
 from piecework.errors import PieceworkError
 from piecework.errors.codes import REGISTRY
-from piecework_orchestrator.cli.common import (
+from piecework_orchestrator.cli.global_options import (
     CONTEXT,
     VERBOSE,
     VERBOSITY,

@@ -21,7 +21,7 @@ from piecework.pipelines import Pipeline
 from piecework.runtime import EMBEDDED_ACCOUNT, Runtime
 from piecework.settings import Settings, load_settings
 from piecework_orchestrator import embedded
-from piecework_orchestrator.cli.common import CONTEXT, command_class
+from piecework_orchestrator.cli.global_options import CONTEXT, command_class
 from piecework_orchestrator.cli.options import Format, MaxChunksOption
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import LOG_LEVEL, report_error, run_async

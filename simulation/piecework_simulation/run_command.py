@@ -28,7 +28,7 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework_orchestrator import embedded
 from piecework_orchestrator.artifacts import save_artifacts
-from piecework_orchestrator.cli.common import CONTEXT, command_class
+from piecework_orchestrator.cli.global_options import CONTEXT, command_class
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
     BudgetUsdOption,

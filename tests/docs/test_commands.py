@@ -29,7 +29,7 @@ from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.settings import Settings
 from piecework.store.dead_letters import OPEN
 from piecework_orchestrator.cli.app import LazyCommand, app
-from piecework_orchestrator.cli.common import usage_error
+from piecework_orchestrator.cli.global_options import usage_error
 from piecework_orchestrator.cli.views.dead_letters import next_command
 from piecework_orchestrator.embedded import server
 from tests.docs.pages import PAGES, ROOT, fenced, on_every_page, shell_lines, spans

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from piecework.errors import PieceworkError
-from piecework_orchestrator.cli.common import VERBOSE, VERBOSITY
+from piecework_orchestrator.cli.global_options import VERBOSE, VERBOSITY
 from piecework_simulation.__main__ import run, show
 from piecework_simulation.driver import actions
 from piecework_simulation.driver.inputs import Inputs, load_workloads

@@ -15,7 +15,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand
 
-from piecework_orchestrator.cli.common import (
+from piecework_orchestrator.cli.global_options import (
     CONTEXT,
     Group,
     WithCommon,

@@ -17,7 +17,7 @@ from piecework.errors import UsageError
 from piecework.loading import load_pipelines, version_line, versions
 from piecework.pipelines import lint_stage_order, missing_contacts
 from piecework.settings import PREFIX, Settings, load_settings
-from piecework_orchestrator.cli.common import VERBOSITY
+from piecework_orchestrator.cli.global_options import VERBOSITY
 from piecework_orchestrator.cli.options import Format, OutputOption
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_local

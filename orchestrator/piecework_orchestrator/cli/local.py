@@ -14,7 +14,7 @@ from piecework.pipelines import queue_errors
 from piecework.settings import load_settings
 from piecework_orchestrator import doctor as checks
 from piecework_orchestrator import embedded
-from piecework_orchestrator.cli.common import USAGE
+from piecework_orchestrator.cli.global_options import USAGE
 from piecework_orchestrator.cli.options import Format, OutputOption, YesOption
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm_now, run_async, run_local

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.table import Table
 
-from piecework_orchestrator.cli.common import QUIET, VERBOSE
+from piecework_orchestrator.cli.global_options import QUIET, VERBOSE
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.table import (
     Column,

@@ -24,7 +24,7 @@ from piecework.errors import PieceworkError, UnreachableError, UsageError
 from piecework.errors.codes import ErrorClass
 from piecework.errors.extras import missing_extra
 from piecework.settings import load_settings
-from piecework_orchestrator.cli.common import QUIET, VERBOSE, VERBOSITY
+from piecework_orchestrator.cli.global_options import QUIET, VERBOSE, VERBOSITY
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 

@@ -52,9 +52,7 @@ class CompensationStep:
     @property
     def is_due(self) -> bool:
         """Whether the stage's compensation has still to run."""
-        return self.state in {StepState.DONE, StepState.IN_DOUBT} and bool(
-            self.stage.compensate
-        )
+        return self.state in {StepState.DONE, StepState.IN_DOUBT}
 
 
 class CompensationProgress(Protocol):

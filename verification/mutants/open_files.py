@@ -22,7 +22,6 @@ GUARDS = [
     "piecework/reconciler/jobs.py",
     "piecework/reconciler/liveness.py",
     "piecework/reconciler/loop.py",
-    "piecework/saga/compensation.py",
     "workers/piecework_worker/cancelled_jobs.py",
     "workers/piecework_worker/notifier.py",
 ]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, TypeVar
 
+from piecework.calls.invoke import AwaitCancelledError
 from piecework.dependency import Dependency
 from piecework.domain.model import Effect
 from piecework.errors import PieceworkError
@@ -70,16 +71,23 @@ class InFlight:
 def may_still_execute(end: Failed | None) -> bool:
     """Return whether the provider may still execute a request; None: it was cut off.
 
-    It may not if it answered, because it answers once it is done with a request. It may
-    not either if the calling function raised one of our errors, because that function
-    has read the answer.
+    It may not if it answered: it answers once it is done with a request.
     """
     if end is None:
         return True
-    if isinstance(end.error, PieceworkError):
+    if has_read_answer(end.error):
         return False
     status = end.envelope.http_status
     return end.envelope.retryable if status is None else status in INCONCLUSIVE_STATUSES
+
+
+def has_read_answer(error: BaseException) -> bool:
+    """Return whether a function that raised this error has read its provider's answer.
+
+    It has if it raised one of our errors. One of them stands for a cancellation.
+    """
+    ours = isinstance(error, PieceworkError)
+    return ours and not isinstance(error, AwaitCancelledError)
 
 
 # ── drain of in-flight effects ────────────────────────────────────────────────
@@ -110,6 +118,11 @@ class EffectDrain:
                 task.cancel()
                 await asyncio.wait([task])
             raise
+
+    @property
+    def draining(self) -> list[asyncio.Task[Any]]:
+        """The effects in flight that nothing has cut off."""
+        return [task for task in self.tasks if not task.cancelling()]
 
     def _discard(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)

@@ -22,6 +22,13 @@ from piecework.errors import TransientError
 ENDS_OF_A_CLAIM = (ClaimLostError, CancelRequestedError, GeneratorExit)
 
 
+class AwaitCancelledError(TransientError):
+    """Something that a user's function awaited was cancelled.
+
+    The function has read no answer: its provider may still execute the request.
+    """
+
+
 async def on_loop(
     function: Callable[..., Awaitable[Any]], /, *args: Any, **kwargs: Any
 ) -> Any:
@@ -29,7 +36,7 @@ async def on_loop(
 
     Raises:
         RuntimeError: The function raised a BaseException that is not an Exception.
-        TransientError: Something that the function awaited was cancelled.
+        AwaitCancelledError: Something that the function awaited was cancelled.
     """
     try:
         return await function(*args, **kwargs)
@@ -81,7 +88,7 @@ def as_failure(error: BaseException) -> Exception:
         if is_cancelled():
             raise error
         message = "A task that the function awaited was cancelled."
-        return TransientError(message).with_traceback(error.__traceback__)
+        return AwaitCancelledError(message).with_traceback(error.__traceback__)
     return as_exception(error)
 
 

@@ -100,6 +100,14 @@ async def test_a_stop_releases_at_once_what_will_not_end_in_time() -> None:
 
 
 @virtually
+async def test_a_stop_releases_last_what_would_leave_an_effect_in_doubt() -> None:
+    worker, leases = worker_with(long=60.0)
+    leases["long"].gate.leaves_doubt = lambda: True
+
+    assert pytest.approx(DRAIN, abs=0.2) == await drained(worker, leases)
+
+
+@virtually
 async def test_a_stop_releases_at_once_what_only_waits_for_its_release() -> None:
     worker, leases = worker_with(pays=5.0)
     lease = leases["pays"]

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from piecework.calls.call import CallScope, call_key, copy_arguments
 from piecework.calls.equal_calls import operation_ref
 from piecework.calls.fallback import FallbackUsed, call_function
+from piecework.calls.in_flight import has_read_answer
 from piecework.calls.invoke import as_failure
 from piecework.calls.usage import estimated_tokens, estimated_usd, validated
 from piecework.dependency import Dependency, Usage, key_argument, outside_chunk
@@ -326,7 +327,7 @@ class ChildCalls:
             result = AttemptResult(
                 request.number,
                 failure=failure,
-                piecework_error=isinstance(error, PieceworkError),
+                has_read_answer=has_read_answer(error),
                 usage=used if isinstance(used, Usage) else None,
             )
         finally:

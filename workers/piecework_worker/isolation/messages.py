@@ -261,14 +261,14 @@ class AttemptResult:
     """The result of an attempt; without value and failure, it was cancelled.
 
     Attributes:
-        piecework_error: The function raised a PieceworkError: the dependency answered.
+        has_read_answer: The function has read the dependency's answer, then failed.
         usage: What the answer cost; None: it is not known.
     """
 
     number: int
     value: str | None = None
     failure: ErrorEnvelope | None = None
-    piecework_error: bool = False
+    has_read_answer: bool = False
     usage: Usage | None = None
     kind: Literal["attempt_result"] = "attempt_result"
 
@@ -381,8 +381,8 @@ class AttemptError(RemoteError):
         self.facts: dict[str, object] = {} if usage is None else {"usage": usage}
 
 
-class PieceworkAttemptError(AttemptError, PieceworkError):
-    """A PieceworkError that a function raised: the dependency has answered."""
+class AnsweredAttemptError(AttemptError, PieceworkError):
+    """An error of a function that has read the dependency's answer."""
 
 
 def fault_from_error(error: Exception, layer: str) -> Fault:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +20,7 @@ from piecework.dependency import Dependency, Fallback, Usage
 from piecework.domain.identity import declare_text
 from piecework.domain.model import Effect
 from piecework_worker.isolation.messages import (
+    AnsweredAttemptError,
     Attempt,
     AttemptError,
     AttemptResult,
@@ -27,7 +28,6 @@ from piecework_worker.isolation.messages import (
     DependencySpec,
     Estimate,
     FallbackSpec,
-    PieceworkAttemptError,
 )
 from piecework_worker.isolation.process import Child
 
@@ -44,12 +44,14 @@ class ChildAttempts:
     """Runs functions in a child.
 
     Attributes:
+        draining: Returns the effects in flight that are drained.
         stage_cancelled: The stage is cancelled; its effects in flight are still
             drained.
         death_reason: How the child died.
     """
 
     child: Child
+    draining: Callable[[], list[asyncio.Task[Any]]] = list
     stage_cancelled: bool = False
     death_reason: str = ""
     _under_way: dict[int, asyncio.Future[AttemptResult]] = field(default_factory=dict)
@@ -82,7 +84,7 @@ class ChildAttempts:
         finally:
             del self._under_way[number]
         if done.failure is not None:
-            error = PieceworkAttemptError if done.piecework_error else AttemptError
+            error = AnsweredAttemptError if done.has_read_answer else AttemptError
             raise error(done.failure, number, done.usage)
         if done.value is None:
             await cut_off()
@@ -93,15 +95,19 @@ class ChildAttempts:
     ) -> None:
         """Cancel an attempt; once its stage is cancelled, kill the child instead.
 
-        A second cancellation repeats the request and still waits. The child runs other
-        stages later, and no attempt of this one may be left in it.
+        The child goes on while it drains effects. A second cancellation repeats the
+        request and still waits. The child runs other stages later, and no attempt of
+        this one may be left in it.
         """
         while not attempt.done():
-            if self.stage_cancelled:
+            draining = self.draining() if self.stage_cancelled else []
+            if self.stage_cancelled and not draining:
                 self.child.kill()
             self.child.channel.send(CancelAttempt(number))
             with suppress(asyncio.CancelledError):
-                await asyncio.wait([attempt])
+                await asyncio.wait(
+                    [attempt, *draining], return_when=asyncio.FIRST_COMPLETED
+                )
 
     def resolve(self, message: AttemptResult) -> None:
         """Record the result of an attempt."""

@@ -62,7 +62,8 @@ class Session:
 
     def __post_init__(self) -> None:
         """Create the run's attempts."""
-        self.attempts = ChildAttempts(self.child)
+        drain = self.ctx.caller.effect_drain
+        self.attempts = ChildAttempts(self.child, lambda: drain.draining)
 
     async def run(self, request: Run) -> StageResult:
         """Return the stage's result, once no call of it is in flight.

@@ -7,6 +7,7 @@ import pytest
 
 from piecework import Dependency, Effect, PermanentError, TransientError
 from piecework.calls.in_flight import InFlight, may_still_execute
+from piecework.calls.invoke import as_failure
 from piecework.errors.classify import classify
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.retry import Failed
@@ -35,6 +36,7 @@ class AnswerError(Exception):
         (ConnectionResetError(), True),
         (TimeoutError(), True),
         (asyncio.CancelledError(), True),
+        (as_failure(asyncio.CancelledError()), True),
         (AnswerError(504), True),
         (AnswerError(409), True),
         (AnswerError(503), False),

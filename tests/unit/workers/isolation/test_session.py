@@ -363,10 +363,14 @@ async def test_an_effect_of_a_dead_child_may_execute_until_its_timeout() -> None
 
 @pytest.mark.parametrize(
     ("error", "may_still_execute"),
-    [(TransientError("busy"), False), (ConnectionResetError(), True)],
+    [
+        (TransientError("busy"), False),
+        (ConnectionResetError(), True),
+        (asyncio.CancelledError(), True),
+    ],
 )
 async def test_what_a_function_says_of_a_request_counts_as_in_the_worker(
-    error: Exception, may_still_execute: Any
+    error: BaseException, may_still_execute: Any
 ) -> None:
     @named_call("breaks")
     async def breaks(*, idempotency_key: str) -> None:
@@ -405,17 +409,27 @@ async def test_an_effect_is_drained_although_its_stage_is_cancelled() -> None:
         SAW.append(f"landed {len(idempotency_key)}")
         return "done"
 
+    @named_call("ask_slowly")
+    async def ask_slowly() -> None:
+        SAW.append("asked")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            SAW.append("answer cut off")
+
     async def sends(ctx: Context[Clause]) -> str:
         try:
-            return await ctx.call(BANK, lands)
+            await asyncio.gather(ctx.call(BANK, lands), ctx.call(MODEL, ask_slowly))
         except asyncio.CancelledError:
             SAW.append("stage cut off")
             raise
+        return ""
 
     async with bench(sends, drains_effects=lambda: True) as b:
         session = b.session()
         running = asyncio.create_task(session.run(b.request()))
         await seen("begun 64")
+        await seen("asked")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -428,7 +442,8 @@ async def test_an_effect_is_drained_although_its_stage_is_cancelled() -> None:
 
     assert left
     assert not b.child.killed
-    assert {"begun 64", "landed 64", "stage cut off"} == set(SAW)
+    ends = {"landed 64", "answer cut off", "stage cut off"}
+    assert {"begun 64", "asked"} | ends == set(SAW)
 
 
 async def test_leftover_tasks_of_a_stage_can_make_no_call() -> None:

@@ -110,6 +110,7 @@ async def test_a_sweep_skips_a_chunk_that_no_longer_exists(store: Store) -> None
         (RUNNING, 1, {"cancel_requested_at": iso(NOW)}),
         ({"status": "SUCCEEDED", "fence": 4}, 0, {}),
         ({**RUNNING, "gen": 3}, 0, {}),
+        ({**RUNNING, "direction": "compensating"}, 0, {}),
     ],
 )
 async def test_a_chunk_claimed_during_a_sweep_gets_the_request_at_once(

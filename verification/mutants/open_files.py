@@ -12,10 +12,8 @@ from verification.mutants.mutant import Mutant
 
 #: Files whose guards are open.
 GUARDS = [
-    "orchestrator/piecework_orchestrator/cancel.py",
     "orchestrator/piecework_orchestrator/retry.py",
     "piecework/aws/queue.py",
-    "piecework/jobs/cancellation.py",
     "piecework/jobs/fan_in.py",
     "piecework/reconciler/chunks.py",
     "piecework/reconciler/dead_letter_queue.py",

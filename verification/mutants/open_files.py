@@ -20,7 +20,6 @@ GUARDS = [
     "piecework/reconciler/jobs.py",
     "piecework/reconciler/liveness.py",
     "piecework/reconciler/loop.py",
-    "workers/piecework_worker/cancelled_jobs.py",
     "workers/piecework_worker/notifier.py",
 ]
 #: Files whose order, await and last mutants are open.

@@ -16,12 +16,12 @@ PATH, LOOKED_AT = (
     "piecework/calls/in_flight.py",
     "tests/unit/piecework/calls/test_in_flight.py",
 )
-GUARD = "`isinstance(end.error, PieceworkError)` as False"
+GUARD = "`has_read_answer(end.error)` as False"
 #: The same guard again, in a function without a test.
 PLANTED = """
 
 def planted_guard(end: Failed) -> str:
-    return "ours" if isinstance(end.error, PieceworkError) else "theirs"
+    return "ours" if has_read_answer(end.error) else "theirs"
 """
 
 

@@ -34,7 +34,7 @@ def test_every_scenario_has_every_fault_mode() -> None:
 
 
 def test_the_same_fault_gives_an_identical_trace() -> None:
-    job, fault = Job("undo", chunks=3, seed=1), InjectedFault(100, Mode.APPLIED)
+    job, fault = Job("compensate", chunks=3, seed=1), InjectedFault(100, Mode.APPLIED)
 
     first = run(job, fault, traced=True)
     second = run(job, fault, traced=True)
@@ -96,4 +96,4 @@ def every_third(job: Job) -> list[InjectedFault]:
 def test_a_cancel_while_a_chunk_is_loaded_compensates_it(
     fault: InjectedFault,
 ) -> None:
-    assert not run_with_fault(Job("undo", chunks=22, seed=1), fault).violations
+    assert not run_with_fault(Job("compensate", chunks=22, seed=1), fault).violations

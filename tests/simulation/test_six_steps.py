@@ -1,7 +1,7 @@
 """Kill a worker at any `await` of a saga of six steps: a sample.
 
 `python -m piecework_simulation.crash_points --scenario six` tries all of them;
-`--scenario six-undo` tries all of the compensation.
+`--scenario six-compensate` tries all of the compensation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from piecework_simulation.crash_points.explore import run_with_fault
 from piecework_simulation.crash_points.fault_points import STEP, InjectedFault, Mode
 from piecework_simulation.crash_points.run import Job, run, run_without_fault
 
-SCENARIOS = ("six", "six-undo")
+SCENARIOS = ("six", "six-compensate")
 #: The sample interval; each await of the saga is hit at least once.
 EVERY = 22
 
@@ -60,7 +60,7 @@ def test_compensation_in_the_wrong_order_is_detected(
 def test_compensation_with_changing_keys_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Dead between an undo and its record: the next worker must be known again."""
+    """Dead after a compensation, before its record: the next worker is known again."""
     job = Job("six", chunks=3, seed=1)
     shops = [
         n for n, p in enumerate(run_without_fault(job).points) if " shop" in p.name

@@ -124,8 +124,8 @@ class ScenarioDriver:
         if await command() not in {"approval.question.answered", "died"}:
             self.invariants.report_violation("I24: a second answer was accepted")
 
-    async def resume(self) -> None:
-        """Resume the job."""
+    async def retry(self) -> None:
+        """Retry the job."""
         await self.reopen(lambda: self.fleet.retry(self.ref, mortal=False))
 
     async def redrive(self) -> None:

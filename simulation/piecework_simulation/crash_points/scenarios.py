@@ -158,24 +158,24 @@ async def cancel_midway(driver: ScenarioDriver) -> None:
     await driver.wait_for_end()
 
 
-async def undone(driver: ScenarioDriver) -> None:
+async def cancel_and_compensate(driver: ScenarioDriver) -> None:
     """Submit a job, cancel it midway, and compensate it."""
     await driver.submit()
     await driver.cancel(compensate=True)
     await driver.wait_for_end()
 
 
-async def resume_after_cancel(driver: ScenarioDriver) -> None:
-    """Resume a cancelled job."""
+async def retry_cancelled(driver: ScenarioDriver) -> None:
+    """Retry a cancelled job."""
     await driver.run_uncounted(cancel_midway(driver))
-    await driver.resume()
+    await driver.retry()
     await driver.wait_for_end()
 
 
-async def resume_after_compensation(driver: ScenarioDriver) -> None:
-    """Resume a compensated job."""
-    await driver.run_uncounted(undone(driver))
-    await driver.resume()
+async def retry_compensated(driver: ScenarioDriver) -> None:
+    """Retry a compensated job."""
+    await driver.run_uncounted(cancel_and_compensate(driver))
+    await driver.retry()
     await driver.wait_for_end()
 
 
@@ -223,13 +223,18 @@ SCENARIOS = {
     "saga": Scenario(travel, BOOKED, submit_and_wait, beside=False),
     "redrive": Scenario(travel, BOOKED, redrive_dead_letters, beside=True),
     "cancel": Scenario(counting, OWNED, cancel_midway, beside=True),
-    "resume": Scenario(counting, OWNED, resume_after_cancel, beside=False),
-    "undo": Scenario(travel, BEGUN, undone, beside=False),
-    "redo": Scenario(travel, BEGUN, resume_after_compensation, beside=True),
+    "retry": Scenario(counting, OWNED, retry_cancelled, beside=False),
+    "compensate": Scenario(travel, BEGUN, cancel_and_compensate, beside=False),
+    "retry-compensated": Scenario(travel, BEGUN, retry_compensated, beside=True),
     "six": Scenario(
         six, SIX, submit_and_wait, beside=False, steps=True, check=six_step_violations
     ),
-    "six-undo": Scenario(
-        six, SIX_LATER, undone, beside=False, steps=True, check=six_step_violations
+    "six-compensate": Scenario(
+        six,
+        SIX_LATER,
+        cancel_and_compensate,
+        beside=False,
+        steps=True,
+        check=six_step_violations,
     ),
 }

@@ -1,4 +1,4 @@
-"""Run the real code deterministically, in simulated time, on a faulty model of AWS.
+"""Run the real code deterministically, in virtual time, on a faulty model of AWS.
 
 Submit, workers, reconcilers and operator commands run unchanged. Each is a process of
 its own on one event loop. A seed decides everything: the order of callbacks, the

@@ -1,4 +1,4 @@
-"""The results of the template's policy in simulated time."""
+"""The results of the template's policy in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run many processes on one event loop in simulated time; the seed sets their order.
+"""Run many processes on one event loop in virtual time; the seed sets their order.
 
 Within a process, callbacks run in order, as asyncio guarantees. Between processes, any
 order is possible. A process can stop for ever, or for a while, between two callbacks:
@@ -148,7 +148,7 @@ class Loop(asyncio.AbstractEventLoop):
         return self._numbers
 
     def time(self) -> float:
-        """Return the simulated time."""
+        """Return the virtual time."""
         return self.moment
 
     def call_soon(  # type: ignore[override] # any callback
@@ -211,7 +211,7 @@ class Loop(asyncio.AbstractEventLoop):
     def run_in_executor(  # type: ignore[override] # any function
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Run a blocking function at once: in simulated time, it does not block."""
+        """Run a blocking function at once: in virtual time, it does not block."""
         del executor
         future = self.create_future()
         try:

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def count_requests(settings: Settings, role: str) -> Counter[str]:
-    """Run the real loops for an hour of simulated time; count their requests."""
+    """Run the real loops for an hour of virtual time; count their requests."""
     return Counter(operation for operation, _ in requests_of_an_hour(settings, role))
 
 

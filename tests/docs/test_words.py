@@ -162,12 +162,23 @@ def names_of_the_glossary() -> Iterator[tuple[str, str]]:
                 yield from ((cells[0], name) for name in WORD.findall(span))
 
 
-def test_every_name_in_the_glossary_is_in_the_code() -> None:
-    code = [text for name, text in texts(PRODUCT).items() if not name.endswith(".md")]
+def words_of_code(folders: Sequence[str]) -> set[str]:
+    """Return the words of the files that are not pages, and the names of settings."""
+    code = [text for name, text in texts(folders).items() if not name.endswith(".md")]
     names = {word for text in code for word in WORD.findall(text)}
-    names |= {f"PIECEWORK_{each.name.upper()}" for each in fields(Settings)}
+    return names | {f"PIECEWORK_{each.name.upper()}" for each in fields(Settings)}
+
+
+def test_every_name_in_the_glossary_is_in_the_code() -> None:
+    names = words_of_code(PRODUCT)
 
     assert [] == [row for row in names_of_the_glossary() if row[1] not in names]
+
+
+def test_the_name_to_use_for_each_retired_name_is_in_the_code() -> None:
+    names = words_of_code((*PRODUCT, *TESTS))
+
+    assert [] == [new for new in retired().values() if set(WORD.findall(new)) - names]
 
 
 def test_each_term_of_the_glossary_has_one_row() -> None:

@@ -20,7 +20,10 @@ from tests.docs.pages import FENCE, ROOT, SPAN
 GLOSSARY = ROOT / "docs/glossary.md"
 RETIRED = Path(__file__).with_name("retired_identifiers.txt")
 
-TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "Makefile")
+TOP = (
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "Makefile"),
+    *("pyproject.toml", "mkdocs.yml", ".ci/run", ".github/workflows/ci.yml"),
+)
 #: Folders of the product: names and prose are checked.
 PRODUCT = (
     "piecework",
@@ -36,7 +39,11 @@ PRODUCT = (
 #: Folders in which only names, docstrings and comments are checked: a test may quote
 #: any word.
 TESTS = ("tests", "verification")
-SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".in"}
+SUFFIXES = {
+    *(".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".in"),
+    *(".html", ".js", ".css", ".j2", ".dot"),
+}
+FILES = {"Dockerfile", "Makefile"}
 #: They explain the banned words, or quote contracts and other systems.
 EXEMPT = (
     "docs/glossary.md",
@@ -50,6 +57,8 @@ EXEMPT = (
 
 COLUMNS = 4
 ANY = r"\w+"
+#: Jinja has `is none`, as Python has `is None`.
+JINJA = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Between two words of a phrase: a space, or a line break with its comment or quotes.
 GAP = r"\s*[\"']?\s+(?:\#:?\s+|f?[\"'])?"
@@ -59,9 +68,10 @@ START = r"(?:^|(?<=[.:;!?\"#]\s)|(?<=\"))"
 @cache
 def texts(folders: Sequence[str]) -> dict[str, str]:
     """Return the files of the folders by their names, those at the top included."""
-    paths = [ROOT / name for name in (*TOP, "pyproject.toml", "mkdocs.yml")]
+    paths = [ROOT / name for name in TOP]
     for folder in folders:
-        paths += [p for p in sorted((ROOT / folder).rglob("*")) if p.suffix in SUFFIXES]
+        found = sorted((ROOT / folder).rglob("*"))
+        paths += [p for p in found if p.suffix in SUFFIXES or p.name in FILES]
     names = {path.relative_to(ROOT).as_posix(): path for path in paths}
     return {
         name: path.read_text("utf-8")
@@ -104,6 +114,8 @@ def places(text: str, found: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 
 def without_code(name: str, text: str) -> str:
     """Blank the code of a page, and the statements of a test; keep the lines."""
+    if name.endswith((".html", ".j2")):
+        return JINJA.sub(lambda code: code[0].replace("is none", ""), text)
     if name.startswith(TESTS) and name.endswith(".py"):
         return without_statements(text)
     if not name.endswith(".md"):

@@ -1,4 +1,4 @@
-"""`python -m verification.model --states N`: explore N states, and every ablation.
+"""`python -m verification.model --states N`: explore N states, and every mutant.
 
 A line with `all` marks a configuration that was explored completely. Only such a run
 proves that a final state can be reached from every state. The other properties hold in
@@ -12,29 +12,29 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from verification.model.ablations import ABLATIONS, Ablation
 from verification.model.checker import Found, explore
 from verification.model.configurations import CONFIGURATIONS
+from verification.model.mutants import MUTANTS, Mutant
 from verification.model.small_model import SmallModel, model_of
 from verification.model.state import Config
 
-#: An ablation must violate its property within so many states.
-ABLATION_STATES = 300_000
+#: A mutant must violate its property within so many states.
+MUTANT_STATES = 300_000
 
 
 def main() -> int:
-    """Explore and ablate; return 1 if a property fails or an ablation is not caught."""
+    """Explore all; return 1 if a property fails or a mutant is not caught."""
     parser = argparse.ArgumentParser(prog="python -m verification.model")
     parser.add_argument("--states", type=int, default=1_000_000)
     limit = parser.parse_args().states
     with ProcessPoolExecutor() as pool:
         states, violations = explore_all(pool, limit)
-        caught = sum(pool.map(ablate, ABLATIONS))
+        caught = sum(pool.map(is_caught, MUTANTS))
     write(
         f"states={states} violations={violations}"
-        f" ablations={len(ABLATIONS)} caught={caught}"
+        f" mutants={len(MUTANTS)} caught={caught}"
     )
-    return int(violations > 0 or caught < len(ABLATIONS) or states < limit)
+    return int(violations > 0 or caught < len(MUTANTS) or states < limit)
 
 
 def explore_all(pool: ProcessPoolExecutor, limit: int) -> tuple[int, int]:
@@ -69,17 +69,17 @@ def report(cfg: Config | SmallModel, found: Found) -> None:
         write(f"  VIOLATED {name}: {'; '.join(trace)}")
 
 
-def ablate(ablation: Ablation) -> bool:
+def is_caught(mutant: Mutant) -> bool:
     """Find what a missing guard breaks, and print the shortest trace to it."""
     started = time.monotonic()
-    found = explore(model_of(ablation.without), ABLATION_STATES, ablation.breaks)
-    trace = found.broken.get(ablation.breaks)
+    found = explore(model_of(mutant.without), MUTANT_STATES, mutant.breaks)
+    trace = found.broken.get(mutant.breaks)
     cost = f"{found.states} states, {time.monotonic() - started:.1f} s"
     if trace is None:
-        write(f"without {ablation.guard}: NOT CAUGHT ({ablation.breaks}; {cost})")
+        write(f"without {mutant.guard}: NOT CAUGHT ({mutant.breaks}; {cost})")
         return False
     write(
-        f"without {ablation.guard}: breaks {ablation.breaks!r} in {len(trace)} steps"
+        f"without {mutant.guard}: breaks {mutant.breaks!r} in {len(trace)} steps"
         f" ({cost}): {'; '.join(trace)}"
     )
     return True

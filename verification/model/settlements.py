@@ -21,7 +21,7 @@ from verification.model.state import (
 )
 from verification.model.view import View, is_compensation_requested
 
-#: The `fresh` value of a worker that, in an ablation, counted its chunk too early.
+#: The `fresh` value of a worker that, in a mutant, counted its chunk too early.
 COUNTED_EARLY = 2
 
 

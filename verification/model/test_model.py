@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from verification.model.ablations import ABLATIONS, TINY, Ablation
 from verification.model.checker import explore
 from verification.model.configurations import CONFIGURATIONS
+from verification.model.mutants import MUTANTS, TINY, Mutant
 from verification.model.small_model import SmallModel, model_of
 from verification.model.state import Config
 
@@ -20,8 +20,8 @@ def test_a_final_state_can_be_reached_from_every_state_of_the_smallest_run() -> 
     assert (True, {}) == (found.complete, found.broken)
 
 
-@pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda ablation: ablation.guard)
-def test_a_removed_guard_violates_its_property(ablation: Ablation) -> None:
-    found = explore(model_of(ablation.without), 300_000, ablation.breaks)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.guard)
+def test_a_removed_guard_violates_its_property(mutant: Mutant) -> None:
+    found = explore(model_of(mutant.without), 300_000, mutant.breaks)
 
-    assert ablation.breaks in found.broken
+    assert mutant.breaks in found.broken

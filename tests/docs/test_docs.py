@@ -5,24 +5,11 @@ from pathlib import Path
 
 from piecework.errors.codes import LAYERS, REGISTRY
 from tests.docs.pages import PAGES, ROOT, SPAN, on_every_page, prose, spans
+from tests.docs.test_words import PRODUCT, TESTS
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 #: What looks like one of our files: a known folder, or a page at the top.
-FOLDERS = (
-    "piecework",
-    "workers",
-    "orchestrator",
-    "simulation",
-    "examples",
-    "bench",
-    "infra",
-    "localstack",
-    "requirements",
-    "docs",
-    "tests",
-    "verification",
-    ".ci",
-)
+FOLDERS = (*PRODUCT, *TESTS, "requirements", ".ci")
 FILE = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*|[A-Z]+\.md")
 CODE = re.compile(rf"(?:{'|'.join(LAYERS)})\.[a-z0-9_]+\.[a-z0-9_]+")
 

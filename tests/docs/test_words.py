@@ -26,24 +26,13 @@ TOP = (
 )
 #: Folders of the product: names and prose are checked.
 PRODUCT = (
-    "piecework",
-    "workers",
-    "orchestrator",
-    "simulation",
-    "examples",
-    "infra",
-    "localstack",
-    "docs",
-    "bench",
+    *("piecework", "workers", "orchestrator", "simulation", "examples", "infra"),
+    *("localstack", "docs", "bench"),
 )
 #: Folders in which only names, docstrings and comments are checked: a test may quote
 #: any word.
 TESTS = ("tests", "verification")
-SUFFIXES = {
-    *(".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".in"),
-    *(".html", ".js", ".css", ".j2", ".dot"),
-}
-FILES = {"Dockerfile", "Makefile"}
+READ = re.compile(r"\.(py|md|ya?ml|toml|sh|in|html|js|css|j2|dot)$|(Docker|Make)file$")
 #: They explain the banned words, or quote contracts and other systems.
 EXEMPT = (
     "docs/glossary.md",
@@ -71,7 +60,7 @@ def texts(folders: Sequence[str]) -> dict[str, str]:
     paths = [ROOT / name for name in TOP]
     for folder in folders:
         found = sorted((ROOT / folder).rglob("*"))
-        paths += [p for p in found if p.suffix in SUFFIXES or p.name in FILES]
+        paths += [path for path in found if READ.search(path.name)]
     names = {path.relative_to(ROOT).as_posix(): path for path in paths}
     return {
         name: path.read_text("utf-8")

@@ -5,6 +5,8 @@ pure       journal -> cache shared with other jobs -> attempts -> journal
 effect     ledger: what happened so far -> attempts, with the intent -> answer in ledger
 
 A dependency with `by` asks before the attempts for an equal call of another chunk.
+
+The ways of a call are in one file, because they share the state of one `Caller`.
 """
 
 from __future__ import annotations

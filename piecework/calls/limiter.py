@@ -9,6 +9,8 @@
 While calls wait, one task reserves starts, about once a second in one write for all
 of them. It hands them out when their time has come. While the record is unreachable,
 calls wait: without it no worker knows what the others use.
+
+All parts are in one file, because they share the waiting calls and the record.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The connection of a program to one deployment, and the submit of a job."""
+"""The connection of a program to one deployment, and the submit of a job.
+
+The file is long, because a program finds all operations of a deployment on one class.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One submitted job, as a program sees it: its state, its results, its end."""
+"""One submitted job, as a program sees it: its state, its results, its end.
+
+The file is long, because a program finds all operations of a job on one class.
+"""
 
 from __future__ import annotations
 

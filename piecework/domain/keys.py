@@ -30,6 +30,8 @@ and in the table of dead letters
     QUARANTINE                         <message id>
 
 `group_of` maps chunks to partitions; the comment above it has the reason.
+
+All formats are in one file, so that a reader sees that no two collide.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ first intent of the pivot also needs a chunk without a cancel request. This one 
 decides whether a cancel stops the chunk at its pivot. DONE and UNKNOWN are not fenced:
 they report what has happened, which stays true if the claim is lost. They compare the
 generation: the next one starts the effect with another key.
+
+The writes are in one file, because each one's condition names the states of others.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ SUCCEEDED | PARTIAL | FAILED | CANCELLED -> REOPENING -> RUNNING
 
 A transition compares status and generation, so a process that read an earlier state
 changes nothing.
+
+All transitions are in one file, so that a reader can compare their conditions.
 """
 
 from __future__ import annotations

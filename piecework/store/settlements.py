@@ -2,6 +2,8 @@
 
 Each returns whether this claim made the write. The SDK may have sent a write twice, and
 lost the first answer. So a refused write is first compared with our own fence.
+
+All outcomes are in one file, because they share the fence and one write.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Dashboards and alarms depend on the names and fields. So `emit` refuses an event that is
 not in the table, an unknown field, and a missing one. No event has a payload, and only
 the hash of an idempotency key.
+
+All rows are in one table, because operators look an event up here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Guarantee: a program submits rows, awaits typed results, and operates its jobs."""
+"""Guarantee: a program submits rows, awaits typed results, and operates its jobs.
+
+The tests are in one file, because all use its pipeline and its deployment.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Each stage and call appends what it really did to the file that `SCENARIO_LEDGER` names.
 It writes one line per event, at once, so that any kill leaves it readable.
+
+The pipelines are in one module, because each worker process loads it by its name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Start the processes of a schedule: the real code, in processes that may die."""
+"""Start the processes of a schedule: the real code, in processes that may die.
+
+The commands are in this file, too, because each one is a process that may die.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 `docs/hazards.md` numbers the invariants. The checker reads what was written, and by
 which process. It uses none of the code's own conclusions.
+
+Chunks, jobs and effects are in one class, because the checks of one read the others.
 """
 
 from __future__ import annotations

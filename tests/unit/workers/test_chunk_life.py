@@ -2,6 +2,8 @@
 
 The pipeline has two stages; the first one has a compensation. A row says what the
 second stage and the compensation do in each of their runs.
+
+The file is long, because each life is one row of a table.
 """
 
 from __future__ import annotations

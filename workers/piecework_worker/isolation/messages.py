@@ -13,6 +13,8 @@
 `CancelCall` and `CancelAttempt` are answered by a result, too. `CancelStage` ends the
 stage but not its attempts: an effect is drained before its compensation. Values are
 JSON within the messages, written by the side that knows their type.
+
+All messages are in one file, because both processes import them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The breakers of several processes, alone and synchronised by one record."""
+"""The breakers of several processes, alone and synchronised by one record.
+
+The tests are in one file, because all use the fleet of its `World`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The findings of jobs that real workers left in each state, in virtual time.
 
 `make drill` runs all exercises; this is one of each kind, and what a drill cannot do.
+
+All kinds are in one file, because a test requires an exercise of each kind.
 """
 
 from __future__ import annotations

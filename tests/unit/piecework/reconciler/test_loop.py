@@ -1,4 +1,7 @@
-"""The reconciler's rhythm: when it reads which job."""
+"""The reconciler's rhythm: when it reads which job.
+
+The tests are in one file, because all use the jobs and the clock of its `World`.
+"""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class Pipeline(Generic[P]):
             raise UsageError(message, code="pipeline.declaration.invalid") from None
 
     def retry_delay_s(self, attempt: int) -> float | None:
-        """Return the declared seconds after a failed attempt; None: none are."""
+        """Return the declared seconds after a failed attempt; None without a ladder."""
         return None if self.ladder is None else self.ladder.retry_delay_s(attempt)
 
     @property

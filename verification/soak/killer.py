@@ -25,7 +25,7 @@ DISRUPTED = 0.9
 #: Without progress for so long, the next disruption starts all the same.
 PATIENCE_S = 12.0
 #: A disruption waits so long for a busy worker, and for others that can take over its
-#: chunks. Without others there is no takeover to measure.
+#: chunks. If no other worker runs, no worker takes the chunks over.
 BUSY_WORKER_S = 20.0
 OTHERS = 2
 #: Seconds between two disruptions.

@@ -1,7 +1,7 @@
 """Have checkov read every variant of every template, in an environment of its own.
 
 It pins another boto3 than ours. It does not resolve conditions, so it reads the
-rendered templates. `checkov.yaml` has the reasons that excuse what it finds.
+rendered templates. `checkov.yaml` lists the accepted findings with their reasons.
 """
 
 from __future__ import annotations

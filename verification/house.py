@@ -57,7 +57,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 LIMITS: Final[Mapping[str, int]] = {
     "files": 394,
     "lines": 50_221,
-    "test_lines": 75_796,
+    "test_lines": 75_867,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

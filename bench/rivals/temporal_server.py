@@ -6,6 +6,7 @@ Its documentation says to use it for development: one process, its database in m
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from bench.rivals import local_server
@@ -25,6 +26,8 @@ def start(folder: Path) -> str:
     home.mkdir()
     command = [server, "server", "start-dev", "--ip", HOST, "--port", str(port)]
     command += ["--headless", "--log-level", "error"]
+    # The server ends without it; a container may not set it.
+    os.environ.setdefault("USER", "bench")
     local_server.launch(NAME, command, home, port)
     return f"{HOST}:{port}"
 

@@ -80,4 +80,9 @@ EQUIVALENT: dict[Key, str] = {
         "resume_at",
         "without the last of `names`",
     ): "the last name is the default",
+    (
+        "piecework/jobs/fan_in.py",
+        "verify_against_manifest",
+        "`found != listed` as True",
+    ): "equal lists have equal sets; the comparison saves building them",
 }

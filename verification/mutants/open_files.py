@@ -14,7 +14,6 @@ from verification.mutants.mutant import Mutant
 GUARDS = [
     "orchestrator/piecework_orchestrator/retry.py",
     "piecework/aws/queue.py",
-    "piecework/jobs/fan_in.py",
     "piecework/reconciler/chunks.py",
     "piecework/reconciler/dead_letter_queue.py",
     "piecework/reconciler/jobs.py",

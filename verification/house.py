@@ -56,7 +56,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
     "files": 394,
-    "lines": 50_221,
+    "lines": 50_222,
     "test_lines": 75_867,
     "circles": 0,
     "frames_to_stage": 10,

@@ -215,7 +215,8 @@ class Lines:
 
     def ended(self, step: Step) -> None:
         """Write the result of a step."""
-        self.say(f"{step.name} {step.done:,} chunks")
+        chunks = "chunk" if step.done == 1 else "chunks"
+        self.say(f"{step.name} {step.done:,} {chunks}")
 
 
 class Bar:

@@ -56,8 +56,8 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 #: `lines` and `test_lines` count lines of code: not blank, no comment, no docstring.
 LIMITS: Final[Mapping[str, int]] = {
     "files": 394,
-    "lines": 50_222,
-    "test_lines": 75_867,
+    "lines": 50_223,
+    "test_lines": 75_868,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,

@@ -344,10 +344,11 @@ def next_command(job: Document) -> str:
     # Its letters may all be closed; a submit does not count them.
     letters = f"piecework dlq list --job {name}"
     letters += "" if job.get("dead_letters", 1) else " --all"
+    retry = f"piecework jobs retry {name} --reason 'why'"
     by_status = {
         "SUBMITTING": "piecework reconcile  (or repeat the submit)",
         "SUCCEEDED": f"piecework results {name}",
-        "CANCELLED": f"piecework jobs retry {name} --reason 'why'",
+        "CANCELLED": letters if job.get("dead_letters") else retry,
         "PARTIAL": letters,
         "FAILED": letters,
         "DELETING": f"piecework jobs delete {name}",

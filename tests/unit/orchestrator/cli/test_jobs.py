@@ -178,13 +178,14 @@ def test_a_job_shows_its_paid_calls_and_its_cached_calls(
     )
 
 
+@pytest.mark.parametrize("status", ["PARTIAL", "CANCELLED"])
 def test_an_ended_job_shows_its_certificate_and_the_next_command(
-    run: Run, deployment: Deployment
+    run: Run, deployment: Deployment, status: str
 ) -> None:
     missing = [{"chunk": 1, "label": "", "status": "DEAD", "error_code": "x.y.z"}]
     facts = {"chunks": 2, "results": {"0": "ab"}, "manifest_sha256": "cd" * 32}
     kept = deployment.certificate("a", missing=missing, **facts)
-    deployment.job("a", "PARTIAL", 2, finished_at=SETTLED, **kept)
+    deployment.job("a", status, 2, finished_at=SETTLED, **kept)
     deployment.letter("a", 1)
     shown = run("jobs", "show", "a").stdout
     assert "1 of 2 results; missing: 1; manifest cdcdcdcdcdcd" in shown

@@ -1,8 +1,4 @@
-"""The words of the project: no retired identifier, and no word that the glossary bans.
-
-The glossary has the table of banned words. `retired_identifiers.txt` has a line for
-each retired name: the name, the name to use, and its kind, divided by tabs.
-"""
+"""The words of the project: no word that the glossary bans."""
 
 from __future__ import annotations
 
@@ -12,13 +8,11 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import cache
-from pathlib import Path
 
 from piecework.settings import Settings
 from tests.docs.pages import FENCE, ROOT, SPAN
 
 GLOSSARY = ROOT / "docs/glossary.md"
-RETIRED = Path(__file__).with_name("retired_identifiers.txt")
 
 TOP = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "Makefile"),
@@ -73,13 +67,6 @@ def rows_of(section: str) -> Iterator[tuple[str, str]]:
     """Yield the words of a table of the glossary, and what to write in their place."""
     body = GLOSSARY.read_text("utf-8").partition(f"## {section}\n")[2]
     yield from re.findall(r"^\| `([^`]+)` \| (.+) \|$", body, re.MULTILINE)
-
-
-def retired() -> dict[str, str]:
-    """Return the retired names, each with the name to use."""
-    lines = RETIRED.read_text("utf-8").splitlines()
-    rows = [line.split("\t") for line in lines if line and not line.startswith("#")]
-    return {old: new for old, new, _ in rows}
 
 
 def pattern(phrase: str) -> str:
@@ -137,22 +124,6 @@ def banned_words(files: dict[str, str]) -> list[str]:
     ]
 
 
-def retired_names(files: dict[str, str]) -> list[str]:
-    """Return each retired name that is used: its place, and the name to use."""
-    names = retired()
-    single = {name for name in names if WORD.fullmatch(name)}
-    others = names.keys() - single
-    found = []
-    for file, text in files.items():
-        used = single.intersection(WORD.findall(text))
-        used |= {name for name in others if name in text}
-        for name in sorted(used):
-            whole = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
-            lines = places(text, whole)
-            found += [f"{file}:{line}: {name}: {names[name]}" for line, _ in lines]
-    return found
-
-
 def names_of_the_glossary() -> Iterator[tuple[str, str]]:
     """Yield each term with each name that its column *seen as* has."""
     terms = GLOSSARY.read_text("utf-8").partition("## Words that are not used")[0]
@@ -176,12 +147,6 @@ def test_every_name_in_the_glossary_is_in_the_code() -> None:
     assert [] == [row for row in names_of_the_glossary() if row[1] not in names]
 
 
-def test_the_name_to_use_for_each_retired_name_is_in_the_code() -> None:
-    names = words_of_code((*PRODUCT, *TESTS))
-
-    assert [] == [new for new in retired().values() if set(WORD.findall(new)) - names]
-
-
 def test_each_term_of_the_glossary_has_one_row() -> None:
     terms = list(dict.fromkeys(term for term, _ in names_of_the_glossary()))
     lines = GLOSSARY.read_text("utf-8").splitlines()
@@ -189,10 +154,6 @@ def test_each_term_of_the_glossary_has_one_row() -> None:
 
     assert len(terms) >= 60
     assert [] == [term for term in terms if rows.count(term) != 1]
-
-
-def test_no_retired_name_is_used() -> None:
-    assert [] == retired_names(texts((*PRODUCT, *TESTS)))
 
 
 def test_no_banned_word_is_used() -> None:

@@ -112,27 +112,93 @@ def refuse_doubled(what: str, columns: Sequence[str], origin: str) -> None:
 
 
 def parquet_rows(path: Path, origin: str) -> Iterator[Row]:
-    """Yield the rows of a Parquet file.
+    """Yield the rows of a Parquet file; pages with a checksum are checked.
 
     Raises:
-        UsageError: `input.file.unreadable`, `input.rows.invalid_line`,
-            `cli.extra.missing`.
+        UsageError: `input.file.unreadable` and `input.rows.invalid_line`, both with
+            row and column; `cli.extra.missing`.
     """
     with naming_extras():
         import pyarrow as pa  # slow to load
         from pyarrow import parquet
 
+    unread = (OSError, ValueError, pa.ArrowException)
     try:
-        with parquet.ParquetFile(path) as file:
-            refuse_doubled(origin, file.schema_arrow.names, origin)
-            number = 0
-            for batch in file.iter_batches(BATCH_ROWS):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
-    except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
-        # Python has no value for a time of nanoseconds, or for one after the year 9999.
+        file = parquet.ParquetFile(path, page_checksum_verification=True)
+    except unread as error:
         raise unreadable(origin, reason_of(error)) from error
+    with file:
+        refuse_doubled(origin, file.schema_arrow.names, origin)
+        batches = file.iter_batches(BATCH_ROWS)
+        number = 0
+        while True:
+            try:
+                batch = next(batches, None)
+            except unread as error:
+                raise damaged(file, unread, origin) from error
+            if batch is None:
+                return
+            for row in typed_rows(batch, number, origin):
+                number += 1
+                yield number, row
+
+
+def typed_rows(batch: Any, before: int, origin: str) -> list[dict[str, Any]]:
+    """Return the rows of a batch; `before` rows of the file come first.
+
+    Raises:
+        UsageError: `input.rows.invalid_line` for the first cell without a value in
+            Python, such as a time of nanoseconds, or text that is not UTF-8.
+    """
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+        return rows
+    except (ValueError, OverflowError):
+        rows = []  # the error names no cell
+    for place in range(batch.num_rows):
+        row = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                row[name] = column[place].as_py()
+            except (ValueError, OverflowError) as error:
+                number = before + place + 1
+                raise UsageError(
+                    f"Row {number} of {origin} cannot be read: Python has no value "
+                    f"for column {name} of type {column.type} ({reason_of(error)}).",
+                    code="input.rows.invalid_line",
+                    next_step=f"Correct row {number}, or write the column as text or "
+                    "with microseconds. No job was created.",
+                    origin=origin,
+                    row=number,
+                    column=name,
+                ) from error
+        rows.append(row)
+    return rows
+
+
+def damaged(file: Any, unread: tuple[type[Exception], ...], origin: str) -> UsageError:
+    """Return the error of a file with a damaged page: its column, and from which row.
+
+    pyarrow names neither, so each column of each group is read by itself.
+    """
+    start = 0
+    for group in range(file.num_row_groups):
+        for name in file.schema_arrow.names:
+            row = start + 1
+            try:
+                for batch in file.iter_batches(
+                    BATCH_ROWS, row_groups=[group], columns=[name]
+                ):
+                    row += batch.num_rows
+            except unread as error:
+                return unreadable(
+                    origin,
+                    f"column {name} is damaged at or after row {row} "
+                    f"({reason_of(error)})",
+                    "Copy the file again, or write it again from its source.",
+                )
+        start += file.metadata.row_group(group).num_rows
+    return unreadable(origin, "it changed while it was read")
 
 
 def validate_cells(model: type[BaseModel], row: dict[str, Any]) -> BaseModel:
@@ -194,11 +260,15 @@ def reason_of(error: Exception) -> str:
     return "it is not UTF-8" if not_utf8 else type(error).__name__
 
 
-def unreadable(origin: str, reason: str) -> UsageError:
+def unreadable(
+    origin: str,
+    reason: str,
+    next_step: str = "Save it as UTF-8 CSV with a header, or as Parquet.",
+) -> UsageError:
     """Return the error of a file that is not a table."""
     return UsageError(
         f"{origin} cannot be read as a table: {reason}.",
         code="input.file.unreadable",
-        next_step="Save it as UTF-8 CSV with a header, or as Parquet.",
+        next_step=next_step,
         origin=origin,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import struct
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,24 @@ async def test_an_empty_cell_of_an_alias_becomes_the_default() -> None:
     ("column", "names", "code", "words"),
     [
         (pa.array([1]), "aa", "input.rows.invalid_line", "several columns a"),
-        (pa.array([1], pa.timestamp("ns")), "ab", "input.file.unreadable", "table"),
-        (pa.array([2**62], pa.timestamp("us")), "ab", "input.file.unreadable", "table"),
+        (
+            pa.array([1000, 1], pa.timestamp("ns")),
+            "ab",
+            "input.rows.invalid_line",
+            "Row 2 of .* column a of type timestamp",
+        ),
+        (
+            pa.array([0] * 5 + [2**62], pa.timestamp("us")),
+            "ab",
+            "input.rows.invalid_line",
+            r"Row 6 of .* column a",
+        ),
+        (
+            pa.array([b"ok", b"\xff\xfe"]).cast(pa.string(), safe=False),
+            "ab",
+            "input.rows.invalid_line",
+            "Row 2 of .* column a of type string .it is not UTF-8",
+        ),
     ],
 )
 async def test_parquet_that_would_lose_a_column_or_a_time_is_refused(
@@ -90,6 +107,33 @@ async def test_parquet_that_would_lose_a_column_or_a_time_is_refused(
     with pytest.raises(UsageError, match=words) as refused:
         await payloads(path)
     assert refused.value.code == code
+
+
+@pytest.mark.parametrize("column", ["name", "price"])
+async def test_a_damaged_page_of_parquet_is_named_with_row_and_column(
+    tmp_path: Path, column: str
+) -> None:
+    path = tmp_path / "o.parquet"
+    table = pa.table({"name": ["abcdefgh" * 9] * 3_000, "price": [1.5] * 3_000})
+    parquet.write_table(
+        table,
+        path,
+        row_group_size=2_000,
+        compression="none",
+        use_dictionary=False,
+        write_page_checksum=True,
+    )
+    assert len(await payloads(path)) == 3_000
+    marks = {"name": b"abcdefgh" * 3, "price": struct.pack("<d", 1.5) * 3}
+    content = bytearray(path.read_bytes())
+    # In the second group of rows: without the checksum, it reads as another value.
+    found = content.rfind(marks[column], 0, len(content) - 2_000)
+    content[found + 3] ^= 1
+    path.write_bytes(content)
+    refused = await refusal(payloads(path))
+    assert refused.code == "input.file.unreadable"
+    assert f"column {column} is damaged at or after row 2001" in refused.message
+    assert "again" in refused.next_step
 
 
 async def test_parquet_keeps_the_types_of_its_columns(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import time
 from piecework.domain.model import JobRef
 from piecework.runtime import connect
 from piecework.settings import load_settings
-from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.operate.cancel import cancel
 
 
 async def main(*jobs: str) -> None:

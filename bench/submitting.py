@@ -15,8 +15,8 @@ from bench.processes import peak_rss_mb
 from piecework.domain.model import JobRef
 from piecework.runtime import connect
 from piecework.settings import load_settings
-from piecework_orchestrator.intake.source import chunk_inputs
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.submit.intake.source import chunk_inputs
+from piecework_orchestrator.submit.submit import Submission, submit
 
 
 async def main(name: str, path: str, *jobs: str) -> None:

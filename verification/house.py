@@ -55,6 +55,7 @@ FIRST_FRAME: Final = "piecework_worker.worker"
 #: The counts of files and of lines of code are printed, never limited: a limit on them
 #: taxes every change, and says nothing about its worth.
 LIMITS: Final[Mapping[str, int]] = {
+    "arrows_up": 0,
     "circles": 0,
     "frames_to_stage": 10,
     "flat_modules": 12,
@@ -76,6 +77,8 @@ def main() -> int:
 def details(name: str) -> Iterator[str]:
     """Yield what exceeds a limit."""
     yield f"{name}: the limit is {LIMITS[name]}"
+    if name == "arrows_up":
+        yield from (f"  {arrow}" for arrow in arrows_up())
     if name == "circles":
         yield from (f"  {' <- '.join(circle)}" for circle in import_circles())
     if name == "frames_to_stage":
@@ -92,6 +95,7 @@ def measure() -> Mapping[str, int]:
         "files": len(installed),
         "lines": sum(map(code_lines, installed)),
         "test_lines": sum(map(code_lines, tracked_files(TESTS))),
+        "arrows_up": len(arrows_up()),
         "circles": len(import_circles()),
         "frames_to_stage": len(stage_frames()),
         "flat_modules": len([path for path in modules if path.stem != "__init__"]),
@@ -126,6 +130,24 @@ def docstring_lines(tree: ast.Module) -> Iterator[int]:
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
             docstring = node.body[0]
             yield from range(docstring.lineno, (docstring.end_lineno or 0) + 1)
+
+
+# Imports from the library up into the processes that stand on it.
+
+
+def arrows_up() -> list[str]:
+    """Return each import of the library from a package above it, types included.
+
+    `piecework.client` forwards the orchestrator's client; it is the one exception.
+    """
+    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=False)
+    return [
+        f"{importer} -> {imported}"
+        for importer in sorted(graph.modules)
+        if importer.partition(".")[0] == "piecework" and importer != "piecework.client"
+        for imported in sorted(graph.find_modules_directly_imported_by(importer))
+        if imported.partition(".")[0] != "piecework"
+    ]
 
 
 # Import circles, between modules and between packages.

@@ -144,7 +144,7 @@ def first_result_s(blocks: Mapping[str, list[str]], folder: Path) -> float:
     with (
         log.open("w") as stderr,
         subprocess.Popen(
-            [sys.executable, "-m", "piecework_orchestrator.cli", *words],
+            [sys.executable, "-m", "piecework_orchestrator", *words],
             cwd=folder,
             env=environment(folder) | {"PIECEWORK_LOG_LEVEL": "info"},
             stdout=subprocess.PIPE,
@@ -181,7 +181,7 @@ def typing_errors_caught(folder: Path) -> str:
 
 def on_embedded_aws(folder: Path) -> dict[str, float]:
     """Return the figures of a client and a worker in processes of their own."""
-    piecework = ["-m", "piecework_orchestrator.cli"]
+    piecework = ["-m", "piecework_orchestrator"]
     job = ["onboarding_rows:pipeline", "few.jsonl", "--job-id", "job-1"]
     (folder / "few.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
     returns = folder / "returns-to-client"

@@ -29,9 +29,13 @@ from piecework.settings import load_settings
 from piecework.store.breakers import Breakers
 from piecework_examples.quickstart import Paragraph, word_count
 from piecework_examples.webhook_receiver.receiver import Inbox, verify
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.pause import pause, resume
-from piecework_orchestrator.webhooks import Subscription, set_webhook, show_webhook
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.pause import pause, resume
+from piecework_orchestrator.operate.webhooks import (
+    Subscription,
+    set_webhook,
+    show_webhook,
+)
 from verification.soak.site import own_aws
 
 JOB = "drill"
@@ -83,7 +87,7 @@ class Receiver:
 
 async def start() -> asyncio.subprocess.Process:
     """Start a process that reconciles, and sends events."""
-    words = (sys.executable, "-m", "piecework_orchestrator.cli", "reconcile", "--loop")
+    words = (sys.executable, "-m", "piecework_orchestrator", "reconcile", "--loop")
     return await asyncio.create_subprocess_exec(*words)
 
 

@@ -34,8 +34,8 @@ from piecework.settings import load_settings
 from piecework.store.completion import Counted, JobSnapshot
 from piecework_orchestrator.embedded import deploy, environment, server
 from piecework_orchestrator.embedded.deploy import ACCESS_KEY, make_client
-from piecework_orchestrator.intake.chunk import ChunkInput
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.submit.intake.chunk import ChunkInput
+from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 

@@ -16,7 +16,6 @@ from piecework.domain.model import CANCELLABLE, ChunkRef, Job, JobRef, JobStatus
 from piecework.domain.records import MALFORMED_ERRORS, UNREADABLE
 from piecework.errors import PieceworkError, SchemaTooNewError
 from piecework.errors.classify import classify
-from piecework.health import Liveness
 from piecework.jobs.pipeline_pauses import follow_pipeline, is_paused_by_pipeline
 from piecework.reconciler.dead_letter_queue import DeadLetterAlarms, drain
 from piecework.reconciler.expiry import Expiries
@@ -27,6 +26,7 @@ from piecework.reconciler.waits import POLL_S, Waits
 from piecework.reconciler.watches import Watches
 from piecework.runtime import Runtime
 from piecework.store.jobs import ActiveMarks
+from piecework.telemetry.health import Liveness
 from piecework.webhooks.delivery import Deliverer
 from piecework.webhooks.sender import Send
 

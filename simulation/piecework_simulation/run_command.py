@@ -16,7 +16,6 @@ import structlog
 import typer
 
 from piecework import telemetry
-from piecework.client import Client, JobHandle
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job_row import PauseCode
@@ -27,7 +26,6 @@ from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework_orchestrator import embedded
-from piecework_orchestrator.artifacts import save_artifacts
 from piecework_orchestrator.cli.global_options import CONTEXT, command_class
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
@@ -41,7 +39,9 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import exit_code, show_progress
 from piecework_orchestrator.cli.results import ResultErrors, follow_results
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_async
-from piecework_orchestrator.job_documents import dead_letters_of, job_document
+from piecework_orchestrator.client import Client, JobHandle
+from piecework_orchestrator.reading.job_documents import dead_letters_of, job_document
+from piecework_orchestrator.results.artifacts import save_artifacts
 from piecework_simulation.in_process import InProcessAws, run_worker, worker_beside
 from piecework_worker.shutdown import exit_despite_threads
 

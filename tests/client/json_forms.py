@@ -24,7 +24,7 @@ from piecework.client import Client
 from piecework.errors import StoreError
 from piecework.explain.situation import ACCESS_DENIED
 from piecework.settings import Settings
-from piecework_orchestrator import pipelines
+from piecework_orchestrator.operate import pipelines
 from piecework_simulation.in_process import InProcessAws, worker_beside
 from tests.client.test_acts import words
 from tests.client.test_answer_links import asked, publishing

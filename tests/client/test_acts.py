@@ -18,8 +18,8 @@ from piecework.runtime import Runtime
 from piecework.settings import Settings
 from piecework.store.breakers import Breakers
 from piecework_examples.quickstart import Paragraph
-from piecework_orchestrator.identity import operator_of
-from piecework_orchestrator.webhooks import (
+from piecework_orchestrator.operate.identity import operator_of
+from piecework_orchestrator.operate.webhooks import (
     Subscription,
     remove_webhook,
     send_test,

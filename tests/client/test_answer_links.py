@@ -29,7 +29,11 @@ from piecework_examples.approval_endpoint.app import make_app
 from piecework_examples.quickstart import Paragraph
 from piecework_examples.webhook_receiver.receiver import Inbox, serve
 from piecework_orchestrator.cli.approvals import draw, with_link
-from piecework_orchestrator.webhooks import Subscription, set_webhook, show_webhook
+from piecework_orchestrator.operate.webhooks import (
+    Subscription,
+    set_webhook,
+    show_webhook,
+)
 from piecework_simulation.in_process import InProcessAws, worker_beside
 
 LINKS = AnswerLinks("s" * 32, "http://127.0.0.1/answer", "acme")

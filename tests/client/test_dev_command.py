@@ -50,7 +50,7 @@ async def times(row: Row) -> int:
     return row.n * FACTOR
 """.replace("HELD", "4")
 HELD = 4
-COMMAND = (sys.executable, "-m", "piecework_orchestrator.cli")
+COMMAND = (sys.executable, "-m", "piecework_orchestrator")
 
 
 class Row(BaseModel):

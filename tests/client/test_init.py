@@ -30,9 +30,7 @@ def run(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def init(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return run(
-        folder, sys.executable, "-m", "piecework_orchestrator.cli", "init", *words
-    )
+    return run(folder, sys.executable, "-m", "piecework_orchestrator", "init", *words)
 
 
 @pytest.mark.parametrize("starter", STARTERS)

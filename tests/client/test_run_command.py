@@ -55,7 +55,7 @@ ROOT = Path(__file__).parents[2]
 
 def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a folder."""
-    command = [sys.executable, "-m", "piecework_orchestrator.cli", "run", *arguments]
+    command = [sys.executable, "-m", "piecework_orchestrator", "run", *arguments]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=90, check=False
     )

@@ -3,6 +3,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from piecework.errors.codes import LAYERS, REGISTRY
 from tests.docs.pages import PAGES, ROOT, SPAN, on_every_page, prose, spans
 from tests.docs.test_words import PRODUCT, TESTS
@@ -23,18 +25,21 @@ def test_every_file_that_is_named_exists() -> None:
     assert [] == on_every_page(missing_files)
 
 
-def test_the_table_of_levels_names_every_room_of_the_library() -> None:
+@pytest.mark.parametrize(
+    "package", ["piecework", "orchestrator/piecework_orchestrator"]
+)
+def test_the_table_of_levels_names_every_room_of_a_package(package: str) -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    section = text.partition("## Who may import whom")[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("| ")]
-    named = [name for line in rows[2:] for name in SPAN.findall(line)]
+    table = text.partition(f" of `{package}/`, from the bottom |")[2]
+    rows = table.partition("\n\n")[0].splitlines()[2:]
+    named = [name for line in rows for name in SPAN.findall(line)]
     rooms = [
         path.name if path.suffix else f"{path.name}/"
-        for path in (ROOT / "piecework").iterdir()
+        for path in (ROOT / package).iterdir()
         if path.suffix == ".py" or (path / "__init__.py").is_file()
     ]
 
-    assert sorted({*rooms} - {"__init__.py"}) == sorted(named)
+    assert sorted({*rooms} - {"__init__.py", "__main__.py"}) == sorted(named)
 
 
 def broken_links(page: Path) -> list[str]:

@@ -25,8 +25,8 @@ from piecework.domain.model import JobRef, JobStatus
 from piecework.runtime import connect
 from piecework.settings import load_settings
 from piecework_examples.quickstart import Paragraph, word_count
-from piecework_orchestrator.intake.chunk import ChunkInput
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.submit.intake.chunk import ChunkInput
+from piecework_orchestrator.submit.submit import Submission, submit
 from tests.infra.image.container import Container, entry_point, health_check, start
 from tests.infra.image.context import copied
 from tests.infra.image.dockerfile import image

@@ -130,7 +130,7 @@ def test_the_demo_keeps_its_guarantees_and_leaves_nothing_running(
     results = tmp_path / "results"
 
     shown = project.run(
-        *("piecework_orchestrator.cli", "demo", "--seed", "5", "--out", str(results))
+        *("piecework_orchestrator", "demo", "--seed", "5", "--out", str(results))
     )
 
     lines = shown.splitlines()
@@ -149,11 +149,11 @@ def test_the_demo_keeps_its_guarantees_and_leaves_nothing_running(
 
 def test_each_new_project_passes_its_checks_and_runs(project: Project) -> None:
     for name, *options in STARTERS:
-        project.run("piecework_orchestrator.cli", "init", name, *options)
+        project.run("piecework_orchestrator", "init", name, *options)
 
         assert " passed" in project.run("pytest", "-q", inside=name)
         project.run("mypy", "--cache-dir", "../types", inside=name)
-        ran = project.run("piecework_orchestrator.cli", *RUN_PROJECT, inside=name)
+        ran = project.run("piecework_orchestrator", *RUN_PROJECT, inside=name)
         rows = (project.folder / name / "rows.jsonl").read_text().splitlines()
         results = [json.loads(line) for line in ran.splitlines()]
         assert {"SUCCEEDED"} == {result["status"] for result in results}
@@ -169,7 +169,7 @@ def test_a_worker_does_a_job_and_is_healthy(
     submit = ("submit", pipeline, "notes.md", "--wait", "-o", "json")
 
     with worker_of(project) as worker:
-        job = json.loads(project.run("piecework_orchestrator.cli", *submit))
+        job = json.loads(project.run("piecework_orchestrator", *submit))
         healthy = project.run("piecework_worker.health")
         worker.terminate()
 

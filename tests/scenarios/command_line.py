@@ -54,7 +54,7 @@ async def start(*words: str) -> asyncio.subprocess.Process:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "piecework_orchestrator.cli",
+        "piecework_orchestrator",
         *words,
         cwd=ROOT,
         stdin=asyncio.subprocess.PIPE,

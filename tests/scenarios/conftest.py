@@ -26,8 +26,8 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework.store.completion import all_chunks
 from piecework.store.dead_letters import DeadLetters
-from piecework_orchestrator.redrive import RedriveRequest, redrive
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.dead_letters.redrive import RedriveRequest, redrive
+from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.driver.processes import read_inputs
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker

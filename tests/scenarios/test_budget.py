@@ -16,7 +16,7 @@ from piecework.domain.budget import Cap, parse_cap
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.budgeting import review_pause, set_budget
-from piecework_orchestrator.job_documents import explain, job_document
+from piecework_orchestrator.reading.job_documents import explain, job_document
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
@@ -176,7 +176,7 @@ async def test_run_ends_once_its_budget_is_spent(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(PRICED)
     rows = "\n".join(json.dumps({"text": f"row {n}"}) for n in range(30))
     (tmp_path / "rows.jsonl").write_text(rows)
-    command = [sys.executable, "-m", "piecework_orchestrator.cli", "run"]
+    command = [sys.executable, "-m", "piecework_orchestrator", "run"]
     spends = ("app:priced", "rows.jsonl", "--budget-usd", "0.10", "--max-chunks", "1")
     told = await asyncio.to_thread(
         subprocess.run,

@@ -10,9 +10,9 @@ import pytest
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.reconciler.loop import Reconciler
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.retry import RetryRequest, retry
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.driver.processes import read_inputs
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, travel

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.job_documents import job_document
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.reading.job_documents import job_document
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel
 

@@ -9,8 +9,11 @@ import pytest
 from piecework.domain.model import JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.store.dead_letters import Closing
-from piecework_orchestrator.closing import Selection
-from piecework_orchestrator.compensate import HandOutcome, compensate_selected
+from piecework_orchestrator.dead_letters.closing import Selection
+from piecework_orchestrator.dead_letters.compensate import (
+    HandOutcome,
+    compensate_selected,
+)
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel
 

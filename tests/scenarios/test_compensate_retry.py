@@ -6,9 +6,9 @@ import pytest
 
 from piecework.domain.model import JobStatus
 from piecework.errors import UsageError
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.job_documents import job_document
-from piecework_orchestrator.retry import RetryRequest, retry
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.reading.job_documents import job_document
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel
 from tests.scenarios.test_compensate import JOB, bookings, stop

@@ -11,8 +11,8 @@ import pytest
 from piecework.domain import keys
 from piecework.domain.model import JobRef, JobStatus, moment
 from piecework.errors import UsageError
-from piecework_orchestrator.redrive import Edit, RedriveRequest, redrive
-from piecework_orchestrator.retry import RetryRequest, retry
+from piecework_orchestrator.dead_letters.redrive import Edit, RedriveRequest, redrive
+from piecework_orchestrator.operate.retry import RetryRequest, retry
 from tests.scenarios.command_line import COUNTING, piecework
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting

@@ -10,9 +10,9 @@ from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
 from piecework.store.completion import Tallies
-from piecework_orchestrator.events import job_events
-from piecework_orchestrator.job_documents import job_document
-from piecework_orchestrator.retry import RetryRequest, retry
+from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.reading.events import job_events
+from piecework_orchestrator.reading.job_documents import job_document
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, travel, trip
 from tests.scenarios.test_compensate import bookings

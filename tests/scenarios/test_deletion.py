@@ -14,8 +14,8 @@ from piecework.jobs.deletion import Sweep
 from piecework.reconciler.loop import Reconciler
 from piecework.runtime import Runtime
 from piecework.store.deletions import SECOND_SWEEP_S, Deletions
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.deletion import delete
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.deletion import delete
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Diary, Item, counting, revealing

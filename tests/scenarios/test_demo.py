@@ -14,7 +14,7 @@ def run(
     *options: str, folder: Path, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "piecework_orchestrator.cli", "demo", *options],
+        [sys.executable, "-m", "piecework_orchestrator", "demo", *options],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from piecework.domain.model import ChunkStatus, JobStatus
-from piecework_orchestrator.job_documents import job_document
+from piecework_orchestrator.reading.job_documents import job_document
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, booking, noticing
 

@@ -13,7 +13,7 @@ from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.jobs.budgeting import set_budget
 from piecework.pipelines import Pipeline
 from piecework.store.checkpoints import read_work
-from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.operate.cancel import cancel
 from tests.scenarios.conftest import PATIENCE_S, Process, Scenario
 from tests.scenarios.isolated import fragile, metered, napping, paying, waiting
 from tests.scenarios.pipelines import Item

@@ -14,8 +14,8 @@ from piecework.errors import UsageError
 from piecework.jobs.manifest import read_manifest
 from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
-from piecework_orchestrator.intake.chunk import ChunkInput
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.submit.intake.chunk import ChunkInput
+from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.driver.processes import read_inputs
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting

@@ -82,7 +82,7 @@ async def test_a_frozen_reconciler_is_found_and_a_stopped_one_ends_well(
     command = (
         sys.executable,
         "-m",
-        "piecework_orchestrator.cli",
+        "piecework_orchestrator",
         "reconcile",
         "--loop",
     )

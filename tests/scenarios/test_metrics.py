@@ -76,7 +76,7 @@ async def test_a_reconciler_writes_metrics_to_stdout_and_nothing_else(
     monkeypatch.setenv("PIECEWORK_METRICS", "emf")
     monkeypatch.setenv("PIECEWORK_LOG_LEVEL", "debug")
     reconciler = await start(
-        "piecework_orchestrator.cli", "reconcile", "--loop", stderr=PIPE
+        "piecework_orchestrator", "reconcile", "--loop", stderr=PIPE
     )
     assert reconciler.stderr is not None
     while b"reconcile.pass" not in await reconciler.stderr.readline():

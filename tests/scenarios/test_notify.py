@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from piecework.domain.model import JobRef, JobStatus
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.job_documents import job_document
-from piecework_orchestrator.redrive import RedriveRequest, redrive
+from piecework_orchestrator.dead_letters.redrive import RedriveRequest, redrive
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.reading.job_documents import job_document
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, telling
 

@@ -14,11 +14,11 @@ from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
 from piecework.store.dead_letters import Closing
 from piecework.store.table import ItemWrite, Table
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.chunk_documents import read_chunks
-from piecework_orchestrator.job_documents import explain
-from piecework_orchestrator.redrive import discard
-from piecework_orchestrator.retry import RetryRequest, retry
+from piecework_orchestrator.dead_letters.redrive import discard
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.reading.chunk_documents import read_chunks
+from piecework_orchestrator.reading.job_documents import explain
 from piecework_worker.next_chunks import NextChunks
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Posting, posting

@@ -11,10 +11,10 @@ from piecework.domain.outcome import PAUSE
 from piecework.errors import UsageError
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE
 from piecework.store.limits import Quotas
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.chunk_documents import chunk_document
-from piecework_orchestrator.job_documents import job_facts
-from piecework_orchestrator.pause import pause, resume
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.pause import pause, resume
+from piecework_orchestrator.reading.chunk_documents import chunk_document
+from piecework_orchestrator.reading.job_documents import job_facts
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, travel
 

@@ -8,9 +8,13 @@ from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.errors import UsageError
 from piecework.explain.causes import find
 from piecework.explain.situation import read_situation
-from piecework_orchestrator.job_documents import job_facts, pause_command
-from piecework_orchestrator.pause import pause, resume
-from piecework_orchestrator.pipelines import list_pipelines, pause_one, resume_one
+from piecework_orchestrator.operate.pause import pause, resume
+from piecework_orchestrator.operate.pipelines import (
+    list_pipelines,
+    pause_one,
+    resume_one,
+)
+from piecework_orchestrator.reading.job_documents import job_facts, pause_command
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, travel
 
@@ -105,7 +109,7 @@ async def test_a_reconciler_finishes_the_pause_and_the_resume_of_a_dead_command(
 async def test_a_pause_knows_the_jobs_that_followed_it_and_what_it_replaced(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("piecework_orchestrator.pipelines.NEWEST", 1)
+    monkeypatch.setattr("piecework_orchestrator.operate.pipelines.NEWEST", 1)
     await scenario.submit(counting, [Item(n=1)])
     await scenario.submit(travel, [Item(n=1)], "newer")
     first = await pause_one(scenario.rt, "default", "counting", "me", WHY)

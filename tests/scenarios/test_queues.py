@@ -11,7 +11,7 @@ from piecework.domain.model import ChunkStatus, Job, JobStatus
 from piecework.domain.priority import Priority
 from piecework.errors import StoreError
 from piecework_orchestrator.embedded import deploy
-from piecework_orchestrator.job_documents import explain
+from piecework_orchestrator.reading.job_documents import explain
 from tests.conftest import APP
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Process, Scenario

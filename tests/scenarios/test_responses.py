@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Dependency, Pipeline, Stage
 from piecework.domain.model import JobStatus
-from piecework_orchestrator.job_documents import job_document
+from piecework_orchestrator.reading.job_documents import job_document
 from tests.scenarios import conftest
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import QUICK, note

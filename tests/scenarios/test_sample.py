@@ -13,10 +13,10 @@ from piecework.client import Client
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.domain.priority import Priority
 from piecework.errors import UsageError
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.pause import pause, resume
-from piecework_orchestrator.retry import RetryRequest, retry
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.pause import pause, resume
+from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.driver.processes import read_inputs
 from tests.scenarios.command_line import COUNTING, manifest, piecework
 from tests.scenarios.conftest import Scenario

@@ -13,9 +13,9 @@ from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.domain.outcome import TIMER, Succeeded
 from piecework.errors import UsageError
 from piecework.testing import run_in_memory
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.chunk_documents import chunk_document
-from piecework_orchestrator.job_documents import explain
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.reading.chunk_documents import chunk_document
+from piecework_orchestrator.reading.job_documents import explain
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, sleeping
 

@@ -8,10 +8,10 @@ import pytest
 
 from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.errors import UsageError
-from piecework_orchestrator.events import job_events
-from piecework_orchestrator.job_documents import job_document
-from piecework_orchestrator.retry import RetryRequest, retry
-from piecework_orchestrator.submit import tolerated_of
+from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.reading.events import job_events
+from piecework_orchestrator.reading.job_documents import job_document
+from piecework_orchestrator.submit.submit import tolerated_of
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from piecework_examples.webhook_receiver.receiver import Inbox, serve
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.pause import pause
-from piecework_orchestrator.webhooks import (
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.pause import pause
+from piecework_orchestrator.operate.webhooks import (
     Subscription,
     set_webhook,
     show_webhook,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from piecework import Ladder, Pipeline, Stage
 from piecework.aws.queue import Message
-from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.operate.cancel import cancel
 from piecework_simulation.engine.network import Exchange
 from tests.simulation.life import (
     PIPELINES,

@@ -9,8 +9,8 @@ from piecework.domain import keys
 from piecework.domain.budget import Cap
 from piecework.domain.priority import Priority
 from piecework.jobs.pipeline_pauses import is_paused_by_pipeline
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.pause import resume
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.pause import resume
 from tests.simulation.life import (
     Shop,
     calls,

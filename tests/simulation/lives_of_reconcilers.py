@@ -17,11 +17,11 @@ from piecework.jobs.sampling import draw_sample, sample_chunks
 from piecework.runtime import Runtime
 from piecework.store.deletions import expiry_mark
 from piecework.store.paid import paid_by
-from piecework_orchestrator.approvals import AnswerRequest
-from piecework_orchestrator.approvals import answer as reply
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.pause import resume
-from piecework_orchestrator.webhooks import Subscription, set_webhook
+from piecework_orchestrator.operate.approvals import AnswerRequest
+from piecework_orchestrator.operate.approvals import answer as reply
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.pause import resume
+from piecework_orchestrator.operate.webhooks import Subscription, set_webhook
 from piecework_simulation.engine.network import Exchange
 from tests.simulation.life import (
     DAY_S,

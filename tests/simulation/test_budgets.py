@@ -12,7 +12,7 @@ from piecework import Context, Dependency, Pipeline, Stage, Usage, named_call
 from piecework.domain.budget import Cap
 from piecework.domain.model import JobStatus
 from piecework.jobs.budgeting import set_tenant_budget
-from piecework_orchestrator.job_documents import explain, require_job
+from piecework_orchestrator.reading.job_documents import explain, require_job
 from tests.simulation.life import Shop, charging, items
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate
 

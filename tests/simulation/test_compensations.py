@@ -10,9 +10,12 @@ from pydantic import BaseModel
 from piecework import Context, Dependency, Effect, PermanentError, Pipeline, Stage
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.store.dead_letters import Closing
-from piecework_orchestrator.closing import Selection
-from piecework_orchestrator.compensate import HandOutcome, compensate_selected
-from piecework_orchestrator.redrive import redrive
+from piecework_orchestrator.dead_letters.closing import Selection
+from piecework_orchestrator.dead_letters.compensate import (
+    HandOutcome,
+    compensate_selected,
+)
+from piecework_orchestrator.dead_letters.redrive import redrive
 from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
 
 shop = Dependency("shop", effect=Effect.PROVIDER_IDEMPOTENT)

@@ -26,10 +26,10 @@ from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import JobStatus, moment
 from piecework.store.dead_letters import Closing, DeadLetters
 from piecework_orchestrator.cli.views.dead_letters import ladder_rows
-from piecework_orchestrator.job_documents import explain
-from piecework_orchestrator.letters import dead_letter_document
-from piecework_orchestrator.redrive import discard, redrive
-from piecework_orchestrator.webhooks import Subscription, set_webhook
+from piecework_orchestrator.dead_letters.letters import dead_letter_document
+from piecework_orchestrator.dead_letters.redrive import discard, redrive
+from piecework_orchestrator.operate.webhooks import Subscription, set_webhook
+from piecework_orchestrator.reading.job_documents import explain
 from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
 
 TICKET_S, CUSTOMER_S = 1_800.0, 7_200.0

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from piecework import Context, Pipeline, Stage
 from piecework.domain.model import JobRef, JobStatus
 from piecework.jobs import cancellation
-from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.operate.cancel import cancel
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate
 
 CHUNKS = 600
@@ -69,7 +69,9 @@ def test_a_large_cancel_is_quiet_at_once_and_holds_up_no_other_job(
         cancelled_at = here.world.loop.time()
         with monkeypatch.context() as patch, suppress(InterruptedError):
             if not swept:
-                patch.setattr("piecework_orchestrator.cancel.sweep", never_swept)
+                patch.setattr(
+                    "piecework_orchestrator.operate.cancel.sweep", never_swept
+                )
             await cancel(here.rt, REF, actor="me", reason="enough")
         await here.fleet.submit(NEXT, pipeline, [Hold(seconds=1.0)], mortal=False)
         submitted_at = here.world.loop.time()

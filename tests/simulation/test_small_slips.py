@@ -35,11 +35,11 @@ from piecework.store.dead_letters import DAY_S, Closing
 from piecework.store.deletions import Deletions, expiry_mark
 from piecework.store.paid import paid_by
 from piecework.store.table import Table
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.job_documents import dead_letters_of, require_job
-from piecework_orchestrator.redrive import Edit, discard, redrive
-from piecework_orchestrator.retry import RetryRequest, retry
-from piecework_orchestrator.selection import Filter, select
+from piecework_orchestrator.dead_letters.redrive import Edit, discard, redrive
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.reading.job_documents import dead_letters_of, require_job
+from piecework_orchestrator.reading.selection import Filter, select
 from piecework_simulation.engine.network import Exchange
 from tests.simulation.life import end_workers
 from tests.unit.orchestrator.simulated import (

@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.job_documents import job_document
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.reading.job_documents import job_document
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate
 
 

@@ -21,20 +21,20 @@ from piecework.runtime import Runtime
 from piecework.store import questions, waits
 from piecework.store.questions import PersonAnswer, read_question
 from piecework.store.waits import WaitIndex, entry
-from piecework_orchestrator.approvals import (
+from piecework_orchestrator.dead_letters.redrive import redrive
+from piecework_orchestrator.operate.approvals import (
     AnswerRequest,
     answer,
     chunk_question,
     linked_question,
     open_questions,
 )
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.chunk_documents import chunk_document
-from piecework_orchestrator.job_documents import require_job
-from piecework_orchestrator.pause import pause, resume
-from piecework_orchestrator.redrive import redrive
-from piecework_orchestrator.retry import RetryRequest, retry
-from piecework_orchestrator.webhooks import Subscription, set_webhook
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.pause import pause, resume
+from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.operate.webhooks import Subscription, set_webhook
+from piecework_orchestrator.reading.chunk_documents import chunk_document
+from piecework_orchestrator.reading.job_documents import require_job
 from piecework_simulation.driver.pipelines import Item, model, score
 from tests.unit.orchestrator.simulated import REF, Simulated, redrive_of, simulate
 

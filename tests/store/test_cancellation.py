@@ -14,7 +14,7 @@ from piecework.domain.protocols import CancelRequest
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs import cancellation as sweeping
 from piecework.jobs.cancellation import sweep
-from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.operate.cancel import cancel
 from tests.store.conftest import NOW, SETTINGS, Store
 from tests.store.deployment import runtime, sent
 from tests.store.writes import Write, defer, schedule_retry

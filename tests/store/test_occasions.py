@@ -18,7 +18,7 @@ from piecework.reconciler.watches import Watches
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE as PAUSED
 from piecework.store.jobs import ActiveMarks
 from piecework.store.occasions import Occasions
-from piecework_orchestrator.webhooks import Subscription, set_webhook
+from piecework_orchestrator.operate.webhooks import Subscription, set_webhook
 from tests.store.conftest import NOW, Store
 from tests.store.test_outbox import World
 

@@ -17,7 +17,7 @@ from piecework.store.jobs import ActiveMarks
 from piecework.store.outbox import DELIVERED, FAILED, PENDING, Outbox
 from piecework.webhooks.delivery import JITTER, Deliverer
 from piecework.webhooks.sender import Answer, Post
-from piecework_orchestrator.webhooks import list_hooks, retry_failed
+from piecework_orchestrator.operate.webhooks import list_hooks, retry_failed
 from tests.store.conftest import SETTINGS, Store
 from tests.store.deployment import LOG, runtime
 

@@ -16,7 +16,7 @@ from piecework.errors import StoreError
 from piecework.explain.situation import ACCESS_DENIED
 from piecework.store.breakers import Breakers
 from piecework.store.table import Table
-from piecework_orchestrator.pipelines import list_pipelines
+from piecework_orchestrator.operate.pipelines import list_pipelines
 from piecework_orchestrator.ui import overview
 from piecework_orchestrator.ui.grid import MAX_CELLS, make_grid
 from piecework_orchestrator.ui.pacing import Pacing

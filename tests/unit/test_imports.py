@@ -12,8 +12,8 @@ import pytest
 import piecework
 from piecework.errors import UsageError
 from piecework.errors.extras import EXTRAS
-from piecework_orchestrator.intake import pdf, word
-from piecework_orchestrator.intake.limits import IntakeLimits
+from piecework_orchestrator.submit.intake import pdf, word
+from piecework_orchestrator.submit.intake.limits import IntakeLimits
 
 #: Libraries that take a tenth of a second or more, each with what it loads.
 SLOW = {

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from piecework import telemetry
 from piecework.explain.findings import FINDINGS, Rank
-from piecework_orchestrator.job_documents import Document
+from piecework_orchestrator.reading.job_documents import Document
 from verification.drill.deletion import deleted_traces
 from verification.drill.exercises import EXERCISES, Exercise
 from verification.drill.fleet import Fleet, exercise

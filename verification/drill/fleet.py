@@ -34,7 +34,7 @@ from piecework.runtime import Runtime
 from piecework.settings import Settings
 from piecework.store.claims import Claims
 from piecework.store.settlements import Calls, Settlements
-from piecework_orchestrator.job_documents import Document, explain
+from piecework_orchestrator.reading.job_documents import Document, explain
 from piecework_simulation.driver.processes import FleetDriver
 from piecework_simulation.engine.faults import Faults
 from piecework_simulation.engine.leftovers import leftovers_discarded

@@ -11,7 +11,7 @@ from piecework.domain import keys
 from piecework.domain.model import ChunkStatus, JobRef, iso
 from piecework.settings import Settings
 from piecework.store.workers import WorkerReports
-from piecework_orchestrator.job_documents import Document, explain, require_job
+from piecework_orchestrator.reading.job_documents import Document, explain, require_job
 from piecework_simulation.in_process import InProcessAws, ModelClient
 
 REF: Final = JobRef("default", "large")

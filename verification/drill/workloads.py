@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, Limits, Pipeline, Stage, TransientError
-from piecework_orchestrator.job_documents import explain
+from piecework_orchestrator.reading.job_documents import explain
 from verification.drill.fleet import REF, Fleet, exercise
 
 

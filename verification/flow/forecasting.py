@@ -29,8 +29,8 @@ from piecework.domain.model import moment
 from piecework.explain.finish_time import mean_of
 from piecework.store.paid import paid_by
 from piecework.store.workers import WorkerReports
-from piecework_orchestrator.pause import resume
-from piecework_orchestrator.sample import forecast_job, wait_for_sample
+from piecework_orchestrator.operate.pause import resume
+from piecework_orchestrator.submit.sample import forecast_job, wait_for_sample
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate
 
 CHUNKS: Final = 400

@@ -32,8 +32,8 @@ from piecework_orchestrator.demo.processes import (
     isolated_environ,
 )
 from piecework_orchestrator.embedded import deploy, environment, server
-from piecework_orchestrator.intake.chunk import ChunkInput
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.submit.intake.chunk import ChunkInput
+from piecework_orchestrator.submit.submit import Submission, submit
 from verification.flow.calling import (
     PROVIDER_VARIABLE,
     REQUESTS,

@@ -14,7 +14,7 @@ from piecework.domain.model import JobRef
 from piecework.reconciler import jobs as reconciling
 from piecework.reconciler.loop import Reconciler
 from piecework.store.workers import WorkerReports
-from piecework_orchestrator import submit as submitting
+from piecework_orchestrator.submit import submit as submitting
 from piecework_orchestrator.ui.overview import Overview, read_workers
 from piecework_orchestrator.ui.pacing import Pacing
 from tests.scenarios.conftest import Scenario

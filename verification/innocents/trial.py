@@ -21,8 +21,8 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.completion import all_chunks
 from piecework.store.dead_letters import DeadLetters
-from piecework_orchestrator.intake.chunk import ChunkInput
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.submit.intake.chunk import ChunkInput
+from piecework_orchestrator.submit.submit import Submission, submit
 from tests.scenarios.guilty import guilty
 from tests.scenarios.pipelines import Item
 

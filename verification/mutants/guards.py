@@ -33,8 +33,8 @@ PATHS = [
     "workers/piecework_worker/early_outcomes.py",
     "workers/piecework_worker/cancel_poller.py",
     "workers/piecework_worker/cancelled_jobs.py",
-    "orchestrator/piecework_orchestrator/cancel.py",
-    "orchestrator/piecework_orchestrator/retry.py",
+    "orchestrator/piecework_orchestrator/operate/cancel.py",
+    "orchestrator/piecework_orchestrator/operate/retry.py",
 ]
 
 

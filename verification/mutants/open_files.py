@@ -12,7 +12,7 @@ from verification.mutants.mutant import Mutant
 
 #: Files whose guards are open.
 GUARDS = [
-    "orchestrator/piecework_orchestrator/retry.py",
+    "orchestrator/piecework_orchestrator/operate/retry.py",
     "piecework/aws/queue.py",
     "piecework/reconciler/chunks.py",
     "piecework/reconciler/dead_letter_queue.py",
@@ -23,13 +23,13 @@ GUARDS = [
 ]
 #: Files whose order, await and last mutants are open.
 SEQUENCES = [
-    "orchestrator/piecework_orchestrator/redrive.py",
+    "orchestrator/piecework_orchestrator/dead_letters/redrive.py",
     "piecework/aws/transport/answer.py",
     "piecework/calls/fleet_budgets.py",
     "piecework/calls/shared_budget.py",
     "piecework/calls/usage.py",
     "piecework/idempotency/stores.py",
-    "piecework/jobs/answering.py",
+    "orchestrator/piecework_orchestrator/operate/answering.py",
     "piecework/jobs/budgeting.py",
     "piecework/jobs/fan_in.py",
     "piecework/jobs/pausing.py",

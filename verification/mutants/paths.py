@@ -16,9 +16,10 @@ PATHS = [
     "piecework/resilience",
     "piecework/saga",
     "workers/piecework_worker",
-    "orchestrator/piecework_orchestrator/cancel.py",
-    "orchestrator/piecework_orchestrator/redrive.py",
-    "orchestrator/piecework_orchestrator/retry.py",
+    "orchestrator/piecework_orchestrator/operate/answering.py",
+    "orchestrator/piecework_orchestrator/operate/cancel.py",
+    "orchestrator/piecework_orchestrator/dead_letters/redrive.py",
+    "orchestrator/piecework_orchestrator/operate/retry.py",
 ]
 
 #: Files of these folders that no chunk passes: how a process starts, ends and reports.

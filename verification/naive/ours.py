@@ -11,7 +11,7 @@ from piecework.domain import keys
 from piecework.domain.model import JobRef, JobStatus
 from piecework.runtime import Runtime
 from piecework.settings import Settings
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.aws.dynamodb import Change
 from piecework_simulation.driver.processes import FleetDriver, read_inputs
 from piecework_simulation.engine.process import PROCESS, Process

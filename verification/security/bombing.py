@@ -119,8 +119,8 @@ def pdf_bomb(path: Path) -> None:
 READING = """
 import json, os, sys
 from pathlib import Path
-from piecework_orchestrator.intake.documents import read_document
-from piecework_orchestrator.intake.limits import DEFAULT_INTAKE_LIMITS
+from piecework_orchestrator.submit.intake.documents import read_document
+from piecework_orchestrator.submit.intake.limits import DEFAULT_INTAKE_LIMITS
 from piecework.errors import PieceworkError
 from verification.security.deployment import peak_mb
 path = Path(sys.argv[1])

@@ -19,7 +19,7 @@ from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework_orchestrator.embedded import deploy
 from piecework_orchestrator.embedded.deploy import ACCESS_KEY
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.submit.submit import Submission, submit
 from tests.own_emulator import own_emulator
 from tests.scenarios.conftest import read_inputs
 

@@ -21,8 +21,8 @@ from piecework.domain.model import Job, JobRef
 from piecework.errors import PermanentError
 from piecework.jobs.manifest import Entry, read_manifest
 from piecework.settings import InvalidSettingsError, Settings
-from piecework_orchestrator.artifacts import save_artifacts
-from piecework_orchestrator.job_documents import require_job
+from piecework_orchestrator.reading.job_documents import require_job
+from piecework_orchestrator.results.artifacts import save_artifacts
 from verification.security.typed_names import (
     export_to,
     refused,

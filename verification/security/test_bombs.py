@@ -13,7 +13,7 @@ from piecework.domain import values
 from piecework.errors import ErrorEnvelope, PermanentError
 from piecework.errors.codes import ErrorClass
 from piecework.errors.envelope import MESSAGE_LIMIT
-from piecework_orchestrator.intake.chunk import LABEL_LENGTH, _clean_label
+from piecework_orchestrator.submit.intake.chunk import LABEL_LENGTH, _clean_label
 
 GIGABYTE = 1 << 30
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from piecework import Pipeline, Stage
 from piecework.context import Context
 from piecework.errors import PieceworkError, UsageError
-from piecework_orchestrator.files import make_folder, whole_file
-from piecework_orchestrator.intake.source import chunk_inputs
+from piecework_orchestrator.results.files import make_folder, whole_file
+from piecework_orchestrator.submit.intake.source import chunk_inputs
 
 
 class Anything(BaseModel):

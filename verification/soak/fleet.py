@@ -75,7 +75,7 @@ class Fleet:
     def start_reconciler(self) -> None:
         """Start a reconciler of its own."""
         name = f"reconciler{len(self.started)}.log"
-        module = ["piecework_orchestrator.cli", "reconcile", "--loop"]
+        module = ["piecework_orchestrator", "reconcile", "--loop"]
         self.reconciler = self.start(name, module)
 
     def start(self, name: str, module: Sequence[str]) -> ChildProcess:

@@ -100,5 +100,5 @@ class Traffic:
         self.commands += 1
         name = f"command{self.commands}-{'-'.join(words[:2])}.log"
         log = self.site.folder / Path(name.replace(":", "-").replace("/", "-")).name
-        module = ["piecework_orchestrator.cli", *words]
+        module = ["piecework_orchestrator", *words]
         return processes.start_process(name, module, self.site.environment, log)

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from piecework.domain.model import JobRef
 from piecework.runtime import connect
 from piecework.settings import load_settings
-from piecework_orchestrator.intake.chunk import ChunkInput
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.submit.intake.chunk import ChunkInput
+from piecework_orchestrator.submit.submit import Submission, submit
 from tests.scenarios.pipelines import Item, counting
 
 

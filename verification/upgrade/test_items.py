@@ -15,9 +15,9 @@ import pytest
 
 from piecework.domain.model import JobStatus
 from piecework.store.breakers import Breakers
-from piecework_orchestrator.chunk_documents import chunk_document
-from piecework_orchestrator.events import job_events
-from piecework_orchestrator.job_documents import job_document
+from piecework_orchestrator.reading.chunk_documents import chunk_document
+from piecework_orchestrator.reading.events import job_events
+from piecework_orchestrator.reading.job_documents import job_document
 from tests.scenarios.conftest import Scenario
 
 V1: dict[str, Any] = json.loads(

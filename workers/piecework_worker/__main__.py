@@ -22,12 +22,12 @@ import structlog
 from piecework import telemetry
 from piecework.domain.keys import DEFAULT_QUEUE, is_queue_name
 from piecework.errors import PieceworkError, UsageError
-from piecework.health import write_health_file
 from piecework.loading import load_pipelines, version_line
 from piecework.pipelines import Pipeline, lint_stage_order
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.runtime import connect
 from piecework.settings import Settings, load_settings
+from piecework.telemetry.health import write_health_file
 from piecework.telemetry.prometheus import publish_metrics
 from piecework.telemetry.traces import flush_traces
 from piecework_worker.ecs import (

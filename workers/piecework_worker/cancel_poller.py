@@ -20,8 +20,8 @@ from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.domain.model import Job, JobRef, JobStatus
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import PermanentError, StoreError
-from piecework.health import REQUEST_S
 from piecework.runtime import Runtime
+from piecework.telemetry.health import REQUEST_S
 from piecework_worker.lease import Lease, LeaseRenewer
 
 #: Seconds that a lease must exist before its job is polled. Most chunks without calls

@@ -3,7 +3,7 @@
     python -m piecework_worker.health    exit code 0: healthy; 1: unhealthy, and why
 
 A container's health check runs it every few seconds, so it imports only the standard
-library. Worker and reconciler write the file (`piecework/health.py`).
+library. Worker and reconciler write the file (`piecework/telemetry/health.py`).
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ from piecework.aws.work_queues import WorkQueues
 from piecework.calls.pause_gate import PauseGate
 from piecework.domain.claim import Claim
 from piecework.domain.protocols import CancelRequest, ClaimLostError
-from piecework.health import Liveness
 from piecework.settings import MAX_RECEIVE_S, Settings
 from piecework.store.claims import Claims, Lost
+from piecework.telemetry.health import Liveness
 
 #: Fraction of the lease that remains when the work on an unrenewed claim is
 #: interrupted.

@@ -12,7 +12,7 @@ from typing import Any
 from piecework import telemetry
 from piecework.aws.queue import BATCH, Delivery
 from piecework.errors import PieceworkError, StoreError
-from piecework.health import REQUEST_S
+from piecework.telemetry.health import REQUEST_S
 from piecework_worker.draws import Draws
 from piecework_worker.polls import Poll, Polls
 from piecework_worker.services import WorkerServices, receive_wait_s

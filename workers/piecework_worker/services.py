@@ -24,7 +24,6 @@ from piecework.domain.job_row import Pause
 from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus, iso
 from piecework.domain.outcome import NEWER_WORKERS, STORE, Deferred
 from piecework.errors import StoreError
-from piecework.health import Liveness
 from piecework.pipelines import Pipeline
 from piecework.resilience.breaker import BreakerPhase, BreakerState
 from piecework.resilience.budget import BudgetKey
@@ -38,6 +37,7 @@ from piecework.store.dead_letters import DeadLetters
 from piecework.store.limits import Quotas
 from piecework.store.settlements import Settlements
 from piecework.telemetry.emf import Gauge
+from piecework.telemetry.health import Liveness
 from piecework.telemetry.metrics import BY_FIELD
 from piecework.telemetry.traces import Traces, open_traces
 from piecework_worker.call_limiter import CallLimiter

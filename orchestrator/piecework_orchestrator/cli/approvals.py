@@ -8,14 +8,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from piecework.client import Client
 from piecework.domain.model import JobRef
 from piecework.domain.question import StepKind
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.reading import Reading
 from piecework.settings import Settings
-from piecework_orchestrator.approvals import chunk_question, open_questions
 from piecework_orchestrator.cli.completion import complete_job
 from piecework_orchestrator.cli.options import (
     ChunkArgument,
@@ -30,9 +28,11 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import run_client, run_reading
 from piecework_orchestrator.cli.table import Column, Document, clean
-from piecework_orchestrator.job_documents import require_job
-from piecework_orchestrator.letters import chunk_name
-from piecework_orchestrator.times import format_ago
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.dead_letters.letters import chunk_name
+from piecework_orchestrator.operate.approvals import chunk_question, open_questions
+from piecework_orchestrator.reading.job_documents import require_job
+from piecework_orchestrator.reading.times import format_ago
 
 QuestionOption = Annotated[
     str,

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from piecework.client import Client
 from piecework.errors import UsageError
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.table import Column
+from piecework_orchestrator.client import Client
 
 TenantArgument = Annotated[
     str, typer.Argument(help="The name of the tenant.", show_default=False)

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from piecework.client import Client
 from piecework.domain.model import Job
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
@@ -25,13 +24,14 @@ from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.cli.views.jobs import show_facts
-from piecework_orchestrator.compensation_plan import (
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.operate.compensation_plan import (
     PlanRequest,
     compensation_plans,
     pipeline_of,
 )
-from piecework_orchestrator.job_documents import require_job
-from piecework_orchestrator.job_list import MAX_COUNTED_CHUNKS
+from piecework_orchestrator.reading.job_documents import require_job
+from piecework_orchestrator.reading.job_list import MAX_COUNTED_CHUNKS
 
 COLUMNS = [
     Column("CHUNK", "chunk", right=True),

@@ -8,11 +8,6 @@ import typer
 
 from piecework.domain.model import ChunkStatus
 from piecework.reading import Reading
-from piecework_orchestrator.chunk_documents import (
-    chunk_document,
-    read_chunks,
-    result_document,
-)
 from piecework_orchestrator.cli.completion import complete_chunk_status
 from piecework_orchestrator.cli.options import (
     ChunkArgument,
@@ -25,8 +20,13 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_reading
 from piecework_orchestrator.cli.views.chunks import chunk_columns, chunk_view
-from piecework_orchestrator.job_documents import require_job
-from piecework_orchestrator.job_list import parse_status
+from piecework_orchestrator.reading.chunk_documents import (
+    chunk_document,
+    read_chunks,
+    result_document,
+)
+from piecework_orchestrator.reading.job_documents import require_job
+from piecework_orchestrator.reading.job_list import parse_status
 
 #: Rows that a person reads on one page.
 TABLE_ROWS = 100

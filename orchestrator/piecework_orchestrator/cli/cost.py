@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from piecework.client import Client
 from piecework.settings import load_settings
 from piecework_orchestrator.cli.options import Format, JobArgument, OutputOption
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_client, run_local
 from piecework_orchestrator.cli.views.cost import bill_view, idle_document, idle_view
+from piecework_orchestrator.client import Client
 from piecework_orchestrator.cost.bill import TaskSize
 from piecework_orchestrator.cost.idle import IdleDeployment, idle_lines, parse_egress
 from piecework_orchestrator.cost.prices import load_prices

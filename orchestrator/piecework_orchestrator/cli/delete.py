@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from piecework.client import Client
 from piecework_orchestrator.cli.options import (
     Format,
     JobArgument,
@@ -13,9 +12,10 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
-from piecework_orchestrator.deletion import lost_letters
-from piecework_orchestrator.job_list import MAX_COUNTED_CHUNKS
-from piecework_orchestrator.times import count
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.operate.deletion import lost_letters
+from piecework_orchestrator.reading.job_list import MAX_COUNTED_CHUNKS
+from piecework_orchestrator.reading.times import count
 
 
 def delete_job(

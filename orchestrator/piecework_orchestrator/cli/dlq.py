@@ -38,14 +38,14 @@ from piecework_orchestrator.cli.views.dead_letters import (
     letter_line,
     letter_view,
 )
-from piecework_orchestrator.job_documents import require_job
-from piecework_orchestrator.letters import (
+from piecework_orchestrator.dead_letters.letters import (
     dead_letter_document,
     group_by_cause,
     letter_lines,
     write_letters,
 )
-from piecework_orchestrator.selection import Filter, left_out, select
+from piecework_orchestrator.reading.job_documents import require_job
+from piecework_orchestrator.reading.selection import Filter, left_out, select
 
 
 def list_letters(

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from piecework.client import Client
 from piecework.domain.model import ChunkRef
 from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.dlq_select import (
@@ -29,13 +28,17 @@ from piecework_orchestrator.cli.views.dead_letters import (
     compensation_columns,
     letter_line,
 )
-from piecework_orchestrator.closing import (
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.dead_letters.closing import (
     remark_on_skipped,
     require_reason,
     select_open,
 )
-from piecework_orchestrator.compensate import HandOutcome, leave_out_unbegun
-from piecework_orchestrator.selection import Filter
+from piecework_orchestrator.dead_letters.compensate import (
+    HandOutcome,
+    leave_out_unbegun,
+)
+from piecework_orchestrator.reading.selection import Filter
 
 
 def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each wanted alone

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from piecework.client import Client
 from piecework.domain.model import ChunkRef
 from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.dlq_select import (
@@ -21,8 +20,9 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import confirm, run_client
 from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.cli.views.dead_letters import letter_columns, letter_line
-from piecework_orchestrator.closing import require_reason, select_open
-from piecework_orchestrator.selection import Filter
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.dead_letters.closing import require_reason, select_open
+from piecework_orchestrator.reading.selection import Filter
 
 
 def discard_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each wanted alone

@@ -16,9 +16,9 @@ from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.output import Output
-from piecework_orchestrator.closing import Selection
-from piecework_orchestrator.letters import chunk_name
-from piecework_orchestrator.redrive import Edit, edit_payload
+from piecework_orchestrator.dead_letters.closing import Selection
+from piecework_orchestrator.dead_letters.letters import chunk_name
+from piecework_orchestrator.dead_letters.redrive import Edit, edit_payload
 
 #: Compensation states in which effects of the dead chunk are still in force, or may be.
 NOT_COMPENSATED = {

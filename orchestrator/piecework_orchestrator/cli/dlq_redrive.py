@@ -9,13 +9,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from piecework.client import Client
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef
 from piecework.errors import UsageError
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.runtime import Runtime
-from piecework_orchestrator.canary import Verdict, WaveResult
 from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.dlq_edit import (
     NewPayloads,
@@ -44,7 +42,9 @@ from piecework_orchestrator.cli.views.dead_letters import (
     letter_line,
     may_compensate_again,
 )
-from piecework_orchestrator.closing import (
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.dead_letters.canary import Verdict, WaveResult
+from piecework_orchestrator.dead_letters.closing import (
     Redriven,
     RedriveOptions,
     Selection,
@@ -52,11 +52,11 @@ from piecework_orchestrator.closing import (
     require_reason,
     select_open,
 )
-from piecework_orchestrator.compensate import only_uncompensated
-from piecework_orchestrator.effects import effects_of_letters
-from piecework_orchestrator.letters import chunk_name
-from piecework_orchestrator.selection import Filter
-from piecework_orchestrator.times import parse_limit
+from piecework_orchestrator.dead_letters.compensate import only_uncompensated
+from piecework_orchestrator.dead_letters.letters import chunk_name
+from piecework_orchestrator.operate.effects import effects_of_letters
+from piecework_orchestrator.reading.selection import Filter
+from piecework_orchestrator.reading.times import parse_limit
 
 COLUMNS = [
     Column("WAVE", "wave", right=True),

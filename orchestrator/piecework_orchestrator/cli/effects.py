@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from piecework.client import Client
 from piecework.domain.keys import is_compensation_stage
 from piecework.domain.model import ChunkStatus
 from piecework.errors import UsageError
@@ -28,9 +27,10 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import confirm, run_client, run_connected
 from piecework_orchestrator.cli.table import Column
-from piecework_orchestrator.effects import effects_in_doubt, require_reason
-from piecework_orchestrator.job_documents import require_job
-from piecework_orchestrator.letters import chunk_name
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.dead_letters.letters import chunk_name
+from piecework_orchestrator.operate.effects import effects_in_doubt, require_reason
+from piecework_orchestrator.reading.job_documents import require_job
 
 
 def list_effects(

@@ -12,7 +12,7 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_reading
 from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.cli.views.jobs import event_facts_text
-from piecework_orchestrator.events import fleet_documents
+from piecework_orchestrator.reading.events import fleet_documents
 
 SinceOption = Annotated[
     str,

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from piecework.client import Client, JobHandle
 from piecework.domain.job_row import PauseCode
 from piecework_orchestrator.cli.cost import PricesOption
 from piecework_orchestrator.cli.options import (
@@ -23,10 +22,11 @@ from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.table import Document
 from piecework_orchestrator.cli.views.jobs import status_text
-from piecework_orchestrator.job_documents import pause_command
-from piecework_orchestrator.sample import require_sampled, wait_for_sample
-from piecework_orchestrator.times import format_span, parse_limit
-from piecework_orchestrator.watch import Watcher
+from piecework_orchestrator.client import Client, JobHandle
+from piecework_orchestrator.reading.job_documents import pause_command
+from piecework_orchestrator.reading.times import format_span, parse_limit
+from piecework_orchestrator.reading.watch import Watcher
+from piecework_orchestrator.submit.sample import require_sampled, wait_for_sample
 
 
 def job_forecast(

@@ -21,7 +21,7 @@ from piecework.errors import UsageError
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_local
-from piecework_orchestrator.files import make_folder, naming_path
+from piecework_orchestrator.results.files import make_folder, naming_path
 
 #: The name is a folder, a package of Python and the tag of an image.
 NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")

@@ -14,7 +14,7 @@ from piecework_orchestrator.cli.options import Format, JobOrder, take_first
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.table import Document
 from piecework_orchestrator.cli.views.jobs import job_columns, seconds_taken
-from piecework_orchestrator.job_list import JobFilter, read_jobs
+from piecework_orchestrator.reading.job_list import JobFilter, read_jobs
 
 #: Seconds between two reads of a watched list. A read costs about a read unit a job.
 POLL_S = 3.0

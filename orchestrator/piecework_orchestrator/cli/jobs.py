@@ -30,17 +30,17 @@ from piecework_orchestrator.cli.views.jobs import (
     without_certificate,
 )
 from piecework_orchestrator.cli.views.timeline import timeline_view
-from piecework_orchestrator.events import job_events
-from piecework_orchestrator.job_documents import (
+from piecework_orchestrator.reading.events import job_events
+from piecework_orchestrator.reading.job_documents import (
     explain,
     job_document,
     job_facts,
     read_job,
     require_job,
 )
-from piecework_orchestrator.job_list import JobFilter
-from piecework_orchestrator.timeline import chunk_timeline, job_timeline
-from piecework_orchestrator.times import parse_limit
+from piecework_orchestrator.reading.job_list import JobFilter
+from piecework_orchestrator.reading.timeline import chunk_timeline, job_timeline
+from piecework_orchestrator.reading.times import parse_limit
 
 
 def list_jobs(

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from piecework.calls.fleet_breaker import WITHOUT_CALLS_S
-from piecework.client import Client
 from piecework.domain.keys import TENANT_LIMIT
 from piecework.errors import UsageError
 from piecework.resilience.limits import MOST, Limits
@@ -18,6 +17,7 @@ from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.pipelines import say_pause, say_unknown
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.table import Column
+from piecework_orchestrator.client import Client
 
 DependencyArgument = Annotated[
     str, typer.Argument(help="The name of the dependency, as its code declares it.")

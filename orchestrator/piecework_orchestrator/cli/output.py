@@ -26,7 +26,7 @@ from piecework_orchestrator.cli.table import (
     clean,
     print_table,
 )
-from piecework_orchestrator.json_text import encode_json, to_jsonable
+from piecework_orchestrator.results.json_text import encode_json, to_jsonable
 
 #: Width of an output that is not a terminal: nothing is cut for a pipe.
 PIPE_WIDTH = 10_000

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from piecework.client import Client
 from piecework.domain.job_row import PauseCode
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
@@ -20,7 +19,8 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
-from piecework_orchestrator.job_documents import pause_command
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.reading.job_documents import pause_command
 
 
 def pause_job(

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from piecework.client import Client
 from piecework.domain.job_row import Pause
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.table import Column
-from piecework_orchestrator.times import count
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.reading.times import count
 
 PipelineArgument = Annotated[
     str, typer.Argument(help="The name of the pipeline, as its code declares it.")

@@ -18,9 +18,9 @@ from piecework.reading import Reading
 from piecework_orchestrator.cli.output import Output, console_of
 from piecework_orchestrator.cli.table import clean
 from piecework_orchestrator.cli.views.jobs import job_view, without_certificate
-from piecework_orchestrator.job_documents import Document, job_document
-from piecework_orchestrator.times import format_clock
-from piecework_orchestrator.watch import (
+from piecework_orchestrator.reading.job_documents import Document, job_document
+from piecework_orchestrator.reading.times import format_clock
+from piecework_orchestrator.reading.watch import (
     LINE_EVERY_S,
     ProgressSnapshot,
     Watcher,

@@ -9,9 +9,9 @@ from typing import Annotated
 import structlog
 import typer
 
-from piecework.health import Liveness, write_health_file
 from piecework.reconciler.loop import reconcile_for_ever, reconcile_once
 from piecework.runtime import Runtime
+from piecework.telemetry.health import Liveness, write_health_file
 from piecework.telemetry.prometheus import publish_metrics
 from piecework_orchestrator.cli.options import Format, OutputOption
 from piecework_orchestrator.cli.output import Output

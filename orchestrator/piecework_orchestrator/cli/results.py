@@ -15,21 +15,21 @@ from piecework.domain.records import JsonRefusedError, require_bounded
 from piecework.domain.values import BOUNDS
 from piecework.errors import PermanentError, PieceworkError, StateError, UsageError
 from piecework.runtime import Runtime
-from piecework_orchestrator.artifacts import save_artifacts
 from piecework_orchestrator.cli.options import Format, JobArgument, SaveOption
 from piecework_orchestrator.cli.output import Output, encode
 from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.run import report_error, run_connected
 from piecework_orchestrator.cli.table import Column
-from piecework_orchestrator.export import export
-from piecework_orchestrator.job_documents import dead_letters_of, require_job
-from piecework_orchestrator.results import (
+from piecework_orchestrator.reading.job_documents import dead_letters_of, require_job
+from piecework_orchestrator.reading.watch import POLL_S, Watcher, watch
+from piecework_orchestrator.results.artifacts import save_artifacts
+from piecework_orchestrator.results.export import export
+from piecework_orchestrator.results.results import (
     EndedChunk,
     Follower,
     ended_chunks,
     result_json,
 )
-from piecework_orchestrator.watch import POLL_S, Watcher, watch
 
 
 def results(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from piecework.client import Client
 from piecework.domain.model import ChunkRef
 from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.options import (
@@ -16,7 +15,8 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
-from piecework_orchestrator.times import count
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.reading.times import count
 
 
 def retry_job(

@@ -30,9 +30,9 @@ from piecework_orchestrator.cli.output import Output
 
 if TYPE_CHECKING:
     # A command that does not need AWS does not load the runtime.
-    from piecework.client import Client
     from piecework.reading import Reading
     from piecework.runtime import Runtime
+    from piecework_orchestrator.client import Client
 
 #: Configures the logs: at once, or before the first line.
 ConfigureLogs: TypeAlias = Callable[..., None]
@@ -64,7 +64,7 @@ def run_client(run: ByClient, form: Format) -> None:
     """Run an action of a program's client on the deployment that the settings name."""
 
     async def connected(rt: Runtime, out: Output) -> int | None:
-        from piecework.client import Client  # see the note at the top
+        from piecework_orchestrator.client import Client  # see the note at the top
 
         async with Client(runtime=rt) as client:
             return await run(client, out)

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from piecework.client import Client, JobHandle
 from piecework.domain.budget import parse_cap
 from piecework.domain.priority import parse_priority
 from piecework.errors import StoreError, UsageError
@@ -36,12 +35,13 @@ from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.progress import show_steps, wait_for
 from piecework_orchestrator.cli.run import connection, run_async
 from piecework_orchestrator.cli.views.jobs import show_facts
-from piecework_orchestrator.identity import new_job_id, require_job_id
-from piecework_orchestrator.intake.json_lines import SCHEME
-from piecework_orchestrator.intake.source import chunk_inputs
-from piecework_orchestrator.models import require_prices
-from piecework_orchestrator.submit import tolerated_of
-from piecework_orchestrator.times import parse_deadline, parse_limit
+from piecework_orchestrator.client import Client, JobHandle
+from piecework_orchestrator.operate.identity import new_job_id, require_job_id
+from piecework_orchestrator.reading.times import parse_deadline, parse_limit
+from piecework_orchestrator.submit.intake.json_lines import SCHEME
+from piecework_orchestrator.submit.intake.source import chunk_inputs
+from piecework_orchestrator.submit.models import require_prices
+from piecework_orchestrator.submit.submit import tolerated_of
 
 FIRST_LABELS = 5
 

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from piecework.client import Client
 from piecework.errors import UsageError
 from piecework.errors.extras import naming_extras
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.run import run_client
+from piecework_orchestrator.client import Client
 
 #: The operator's own token; required on an address that other machines can reach.
 TOKEN = "PIECEWORK_UI_TOKEN"  # noqa: S105 -- the name of a variable

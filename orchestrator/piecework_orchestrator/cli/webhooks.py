@@ -9,7 +9,6 @@ import typer
 
 from piecework.domain.webhook import EVENTS
 from piecework.runtime import Runtime
-from piecework_orchestrator import webhooks
 from piecework_orchestrator.cli.options import (
     Format,
     OutputOption,
@@ -19,9 +18,10 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import confirm, run_connected
 from piecework_orchestrator.cli.table import Column
-from piecework_orchestrator.identity import operator_of
-from piecework_orchestrator.times import parse_limit
-from piecework_orchestrator.webhooks import Subscription
+from piecework_orchestrator.operate import webhooks
+from piecework_orchestrator.operate.identity import operator_of
+from piecework_orchestrator.operate.webhooks import Subscription
+from piecework_orchestrator.reading.times import parse_limit
 
 WebhookArgument = Annotated[str, typer.Argument(help="The name of the webhook.")]
 #: The columns of the deliveries of a webhook.

@@ -28,6 +28,7 @@ from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.dead_letters import DeadLetters
+from piecework_orchestrator.dead_letters.redrive import RedriveRequest, redrive
 from piecework_orchestrator.demo.check import (
     Counts,
     count_results,
@@ -56,9 +57,8 @@ from piecework_orchestrator.demo.watch import (
     report_takeovers,
 )
 from piecework_orchestrator.embedded.server import refuse_remote
-from piecework_orchestrator.intake.source import chunk_inputs
-from piecework_orchestrator.redrive import RedriveRequest, redrive
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.submit.intake.source import chunk_inputs
+from piecework_orchestrator.submit.submit import Submission, submit
 
 INTERRUPTED = 130
 #: Each clause is scored in so many categories, and read by so many specialists.

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from piecework.client import Client
 from piecework.errors import UsageError
-from piecework_orchestrator.job_documents import Document
-from piecework_orchestrator.letters import chunk_name
-from piecework_orchestrator.selection import LetterFilter
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.dead_letters.letters import chunk_name
+from piecework_orchestrator.reading.job_documents import Document
+from piecework_orchestrator.reading.selection import LetterFilter
 
 #: What an address can name beside a chunk.
 NAMES: Final = ("job", "fingerprint", "effect", "question", "pipeline")

@@ -23,11 +23,16 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from piecework.client import Client
 from piecework.domain.model import iso
 from piecework.errors import PieceworkError
-from piecework_orchestrator.letters import chunk_name
-from piecework_orchestrator.times import count, format_ago, format_between, format_span
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.dead_letters.letters import chunk_name
+from piecework_orchestrator.reading.times import (
+    count,
+    format_ago,
+    format_between,
+    format_span,
+)
 from piecework_orchestrator.ui.access import (
     SECURITY_HEADERS,
     Access,

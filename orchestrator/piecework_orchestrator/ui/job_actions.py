@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from piecework.client import Client, JobView
 from piecework.domain.model import ChunkRef, ChunkStatus
 from piecework.errors import UsageError
-from piecework_orchestrator.deletion import lost_letters
-from piecework_orchestrator.job_documents import require_job
-from piecework_orchestrator.retry import RetryRequest, find_to_reopen
-from piecework_orchestrator.selection import left_out
-from piecework_orchestrator.times import count
+from piecework_orchestrator.client import Client, JobView
+from piecework_orchestrator.operate.deletion import lost_letters
+from piecework_orchestrator.operate.retry import RetryRequest, find_to_reopen
+from piecework_orchestrator.reading.job_documents import require_job
+from piecework_orchestrator.reading.selection import left_out
+from piecework_orchestrator.reading.times import count
 from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject
 
 

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from piecework.client import Client, Edit, HandOutcome, RedriveOptions
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.errors import UsageError
-from piecework_orchestrator.canary import Verdict
-from piecework_orchestrator.compensate import only_uncompensated
-from piecework_orchestrator.letters import chunk_name
-from piecework_orchestrator.redrive import NOTHING_LEFT
-from piecework_orchestrator.times import count
+from piecework_orchestrator.client import Client, Edit, HandOutcome, RedriveOptions
+from piecework_orchestrator.dead_letters.canary import Verdict
+from piecework_orchestrator.dead_letters.compensate import only_uncompensated
+from piecework_orchestrator.dead_letters.letters import chunk_name
+from piecework_orchestrator.dead_letters.redrive import NOTHING_LEFT
+from piecework_orchestrator.reading.times import count
 from piecework_orchestrator.ui.action import Field, Fields, Preview, Subject
 
 #: Dead letters that a preview lists.

@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Final
 
 from piecework.aws.work_queues import NOT_DEPLOYED
-from piecework.client import Client
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, JobRef, iso
 from piecework.domain.rows import WorkerRow
@@ -22,12 +21,17 @@ from piecework.runtime import Runtime
 from piecework.store.breakers import FleetRecord, read_fleet
 from piecework.store.outbox import webhooks_of
 from piecework.store.workers import read_reports
-from piecework_orchestrator import pipelines
+from piecework_orchestrator.client import Client
 from piecework_orchestrator.cost.job import bill_for_page, is_recorded
-from piecework_orchestrator.job_documents import Document, explanation, job_facts
-from piecework_orchestrator.job_list import progress_of
-from piecework_orchestrator.letters import group_by_cause
-from piecework_orchestrator.selection import left_out
+from piecework_orchestrator.dead_letters.letters import group_by_cause
+from piecework_orchestrator.operate import pipelines
+from piecework_orchestrator.reading.job_documents import (
+    Document,
+    explanation,
+    job_facts,
+)
+from piecework_orchestrator.reading.job_list import progress_of
+from piecework_orchestrator.reading.selection import left_out
 from piecework_orchestrator.ui.pacing import Pacing
 
 #: Read units a second of the first page, of each explained job, and of their costs.

@@ -15,19 +15,23 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
-from piecework.client import Client
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.domain.model import ChunkRef, Job
 from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
 from piecework.errors.codes import REGISTRY
 from piecework.explain.situation import if_readable
-from piecework_orchestrator.chunk_documents import chunk_document
-from piecework_orchestrator.events import job_events
-from piecework_orchestrator.job_documents import Document, job_facts, require_job
-from piecework_orchestrator.letters import chunk_name, dead_letter_document
-from piecework_orchestrator.results import ended_chunks, result_json
-from piecework_orchestrator.selection import left_out
-from piecework_orchestrator.timeline import chunk_timeline
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.dead_letters.letters import chunk_name, dead_letter_document
+from piecework_orchestrator.reading.chunk_documents import chunk_document
+from piecework_orchestrator.reading.events import job_events
+from piecework_orchestrator.reading.job_documents import (
+    Document,
+    job_facts,
+    require_job,
+)
+from piecework_orchestrator.reading.selection import left_out
+from piecework_orchestrator.reading.timeline import chunk_timeline
+from piecework_orchestrator.results.results import ended_chunks, result_json
 from piecework_orchestrator.ui.access import Access
 from piecework_orchestrator.ui.action import NAMES, Action, Subject
 from piecework_orchestrator.ui.actions import ACTIONS, offered_to

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from piecework.client import Client
 from piecework.domain.model import Job
 from piecework.jobs.pipeline_pauses import is_paused_by_pipeline
-from piecework_orchestrator.pipelines import newest_active, require_name
-from piecework_orchestrator.times import count
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.operate.pipelines import newest_active, require_name
+from piecework_orchestrator.reading.times import count
 from piecework_orchestrator.ui.action import Fields, Preview, Subject
 
 #: Jobs that a preview lists.

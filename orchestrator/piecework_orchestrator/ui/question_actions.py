@@ -6,9 +6,9 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
-from piecework.client import Client
 from piecework.domain.model import iso
-from piecework_orchestrator.job_documents import Document
+from piecework_orchestrator.client import Client
+from piecework_orchestrator.reading.job_documents import Document
 from piecework_orchestrator.ui.action import Fields, Preview, Subject
 from piecework_orchestrator.ui.question_form import fields_of, is_approval, read_answer
 

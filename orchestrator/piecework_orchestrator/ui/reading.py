@@ -24,19 +24,19 @@ from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.paid import Paid, usage_of
-from piecework_orchestrator.chunk_documents import require_chunk
 from piecework_orchestrator.cost.job import bill_for_page, is_recorded
-from piecework_orchestrator.effects import effects_in_doubt
-from piecework_orchestrator.events import ClaimEvents
-from piecework_orchestrator.job_documents import (
+from piecework_orchestrator.dead_letters.letters import read_payload
+from piecework_orchestrator.operate.effects import effects_in_doubt
+from piecework_orchestrator.reading.chunk_documents import require_chunk
+from piecework_orchestrator.reading.events import ClaimEvents
+from piecework_orchestrator.reading.job_documents import (
     Document,
     budget_facts,
     explanation,
     require_job,
 )
-from piecework_orchestrator.job_list import progress_of
-from piecework_orchestrator.letters import read_payload
-from piecework_orchestrator.results import read_group, result_json
+from piecework_orchestrator.reading.job_list import progress_of
+from piecework_orchestrator.results.results import read_group, result_json
 from piecework_orchestrator.ui.pacing import Pacing
 
 #: Read units a second for the item of a job, and for its chunks.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from piecework_orchestrator.job_documents import Document
-from piecework_orchestrator.times import epoch
+from piecework_orchestrator.reading.job_documents import Document
+from piecework_orchestrator.reading.times import epoch
 
 #: Units of the axis, and those of the shortest bar, so that each is seen.
 AXIS, SHORTEST = 1000, 6

@@ -11,8 +11,8 @@ from piecework.domain import keys
 from piecework.domain.model import JobRef, JobStatus
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
-from piecework_orchestrator.approvals import AnswerRequest, answer
-from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.operate.approvals import AnswerRequest, answer
+from piecework_orchestrator.operate.cancel import cancel
 from piecework_simulation.coverage import ENDED
 from piecework_simulation.crash_points.fault_points import FaultInjector
 from piecework_simulation.crash_points.pipelines import Customer

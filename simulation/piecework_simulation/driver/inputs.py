@@ -16,7 +16,7 @@ from piecework.domain import values
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
-from piecework_orchestrator.intake.source import chunk_inputs
+from piecework_orchestrator.submit.intake.source import chunk_inputs
 from piecework_simulation.driver.actions import Workload
 from piecework_simulation.driver.fallback_pipeline import planning
 from piecework_simulation.driver.limited_pipeline import metering

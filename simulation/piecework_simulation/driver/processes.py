@@ -32,17 +32,24 @@ from piecework.runtime import Runtime
 from piecework.saga.stage import run_in_process
 from piecework.store.dead_letters import Closing, DeadLetters
 from piecework.store.limits import Quotas
-from piecework_orchestrator.approvals import AnswerRequest, answer, open_questions
-from piecework_orchestrator.cancel import cancel
-from piecework_orchestrator.closing import select_open
-from piecework_orchestrator.compensate import HandOutcome, compensate_selected
-from piecework_orchestrator.deletion import delete
-from piecework_orchestrator.intake.chunk import ChunkInput
-from piecework_orchestrator.pause import pause, resume
-from piecework_orchestrator.redrive import RedriveRequest, discard, redrive
-from piecework_orchestrator.retry import RetryRequest, retry
-from piecework_orchestrator.selection import Filter
-from piecework_orchestrator.submit import Submission, submit
+from piecework_orchestrator.dead_letters.closing import select_open
+from piecework_orchestrator.dead_letters.compensate import (
+    HandOutcome,
+    compensate_selected,
+)
+from piecework_orchestrator.dead_letters.redrive import RedriveRequest, discard, redrive
+from piecework_orchestrator.operate.approvals import (
+    AnswerRequest,
+    answer,
+    open_questions,
+)
+from piecework_orchestrator.operate.cancel import cancel
+from piecework_orchestrator.operate.deletion import delete
+from piecework_orchestrator.operate.pause import pause, resume
+from piecework_orchestrator.operate.retry import RetryRequest, retry
+from piecework_orchestrator.reading.selection import Filter
+from piecework_orchestrator.submit.intake.chunk import ChunkInput
+from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.driver.input_faults import CHILD
 from piecework_simulation.engine.process import Process
 from piecework_simulation.engine.sandbox import Log

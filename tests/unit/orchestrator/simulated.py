@@ -17,7 +17,7 @@ from piecework.runtime import Runtime
 from piecework.settings import Settings
 from piecework.store.completion import all_chunks
 from piecework.store.dead_letters import DeadLetters
-from piecework_orchestrator.redrive import RedriveRequest
+from piecework_orchestrator.dead_letters.redrive import RedriveRequest
 from piecework_simulation.driver.processes import FleetDriver
 from piecework_simulation.engine.faults import Faults
 from piecework_simulation.engine.leftovers import leftovers_discarded

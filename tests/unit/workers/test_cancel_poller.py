@@ -14,7 +14,7 @@ from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import SchemaTooNewError, StoreError
-from piecework.health import Liveness
+from piecework.telemetry.health import Liveness
 from piecework_worker.cancel_poller import MIN_AGE_S, CancelPoller
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF

@@ -31,7 +31,7 @@ from piecework.domain import keys
 from piecework.domain.claim import MAX_RECOVERIES
 from piecework.domain.model import Chunk
 from piecework.errors import StoreError
-from piecework_orchestrator.cancel import cancel
+from piecework_orchestrator.operate.cancel import cancel
 from piecework_simulation.engine.process import PROCESS
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate
 

@@ -14,8 +14,8 @@ from unittest.mock import AsyncMock
 import pytest
 
 from piecework.domain.model import JobRef
-from piecework.health import Liveness
 from piecework.settings import Settings
+from piecework.telemetry.health import Liveness
 from piecework_worker import ecs
 from piecework_worker.ecs import (
     IDLE_S,

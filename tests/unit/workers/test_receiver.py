@@ -14,8 +14,8 @@ import pytest
 
 from piecework.aws.queue import BATCH
 from piecework.errors import StoreError
-from piecework.health import Liveness
 from piecework.settings import Settings
+from piecework.telemetry.health import Liveness
 from piecework_worker.draws import Draws
 from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.next_chunks import NextChunks

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from piecework.errors import StoreError
-from piecework.health import Liveness
 from piecework.settings import Settings
+from piecework.telemetry.health import Liveness
 from piecework_worker import report
 from piecework_worker.__main__ import run_side_tasks
 from piecework_worker.ecs import AGENT, METADATA

@@ -15,7 +15,7 @@ from piecework.domain import keys
 from piecework.jobs import fan_out
 from piecework.reconciler import loop
 from piecework.settings import Settings
-from piecework_orchestrator.intake.limits import IntakeLimits
+from piecework_orchestrator.submit.intake.limits import IntakeLimits
 
 PATTERNS = {pattern.name: pattern for pattern in read_patterns()}
 STAGES = PATTERNS["three stages"]

@@ -16,7 +16,7 @@ from piecework_orchestrator.cli.output import (
     section,
 )
 from piecework_orchestrator.cli.table import Column, Document, clean
-from piecework_orchestrator.times import epoch, format_ago, format_span
+from piecework_orchestrator.reading.times import epoch, format_ago, format_span
 
 
 def chunk_columns(now: float) -> list[Column]:

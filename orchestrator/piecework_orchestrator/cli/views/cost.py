@@ -11,7 +11,7 @@ from piecework_orchestrator.cli.output import View, facts
 from piecework_orchestrator.cli.table import Column, Document, print_table
 from piecework_orchestrator.cost.bill import BillLine, total
 from piecework_orchestrator.cost.prices import Prices
-from piecework_orchestrator.times import count
+from piecework_orchestrator.reading.times import count
 
 #: Decimal digits of a job's cost, and of a month's.
 FINE, COARSE = 6, 2

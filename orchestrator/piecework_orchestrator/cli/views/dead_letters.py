@@ -19,9 +19,9 @@ from piecework_orchestrator.cli.output import (
     section,
 )
 from piecework_orchestrator.cli.table import Column, Document, clean
-from piecework_orchestrator.letters import chunk_name
-from piecework_orchestrator.selection import FINGERPRINT_DIGITS
-from piecework_orchestrator.times import format_ago, format_between
+from piecework_orchestrator.dead_letters.letters import chunk_name
+from piecework_orchestrator.reading.selection import FINGERPRINT_DIGITS
+from piecework_orchestrator.reading.times import format_ago, format_between
 
 LINE_ATTRIBUTES = (
     "job",

@@ -10,11 +10,13 @@ from rich.console import Console
 from piecework.domain.job_row import Pause
 from piecework_orchestrator.cli.output import Output, View, facts
 from piecework_orchestrator.cli.table import Column, Document
-from piecework_orchestrator.job_documents import pause_command
-from piecework_orchestrator.times import count, epoch, format_ago, format_span
+from piecework_orchestrator.reading.job_documents import pause_command
+from piecework_orchestrator.reading.times import count, epoch, format_ago, format_span
 
 if TYPE_CHECKING:
-    from piecework.client import JobFacts  # `jobs show` does without the client
+    from piecework_orchestrator.client import (
+        JobFacts,  # `jobs show` does without the client
+    )
 
 #: The names of facts in words, where they differ.
 NAMES = {"gen": "generation"}

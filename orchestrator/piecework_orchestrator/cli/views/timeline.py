@@ -8,7 +8,7 @@ from rich.text import Text
 from piecework_orchestrator.cli.output import View
 from piecework_orchestrator.cli.table import Document, clean
 from piecework_orchestrator.cli.views.jobs import event_facts_text
-from piecework_orchestrator.times import epoch, format_span
+from piecework_orchestrator.reading.times import epoch, format_span
 
 #: Columns of the whole line, and of its parts; the bar gets the rest.
 WIDTH, NAME, TOOK, FACTS = 80, 14, 7, 24

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from piecework import runtime
-from piecework_orchestrator import closing
 from piecework_orchestrator.cli.app import app
-from piecework_orchestrator.redrive import RedriveRequest
+from piecework_orchestrator.dead_letters import closing
+from piecework_orchestrator.dead_letters.redrive import RedriveRequest
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 Run = Callable[..., Any]

@@ -16,14 +16,14 @@ from piecework.domain.model import ChunkRef, JobRef
 from piecework.errors import PermanentError
 from piecework.settings import Settings
 from piecework.store.dead_letters import Closing
-from piecework_orchestrator import closing
-from piecework_orchestrator.canary import (
+from piecework_orchestrator.dead_letters import closing
+from piecework_orchestrator.dead_letters.canary import (
     CanaryRequest,
     CanaryResult,
     Verdict,
     WaveResult,
 )
-from piecework_orchestrator.redrive import RedriveRequest
+from piecework_orchestrator.dead_letters.redrive import RedriveRequest
 from tests.unit.orchestrator.cli.deployment import Deployment
 
 Run = Callable[..., Any]

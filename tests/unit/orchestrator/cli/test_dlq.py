@@ -11,9 +11,9 @@ from piecework.errors import NotFoundError, StoreError, UsageError
 from piecework.errors.fingerprint import fingerprint
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.settings import Settings
-from piecework_orchestrator import closing
-from piecework_orchestrator.redrive import RedriveRequest
-from piecework_orchestrator.selection import Filter, select
+from piecework_orchestrator.dead_letters import closing
+from piecework_orchestrator.dead_letters.redrive import RedriveRequest
+from piecework_orchestrator.reading.selection import Filter, select
 from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 
 Run = Callable[..., Any]

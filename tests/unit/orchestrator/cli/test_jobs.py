@@ -14,9 +14,9 @@ from piecework.domain.outcome import ANSWER
 from piecework.errors import StoreError
 from piecework.explain import situation
 from piecework.explain.situation import EFFECT_IN_DOUBT
-from piecework_orchestrator import cancel as cancelling
 from piecework_orchestrator.cli.progress import exit_code
 from piecework_orchestrator.cli.views.jobs import cancel_text, duration_text
+from piecework_orchestrator.operate import cancel as cancelling
 from tests.unit.orchestrator.cli.deployment import NOW, SETTLED, Deployment
 
 Run = Callable[..., Any]

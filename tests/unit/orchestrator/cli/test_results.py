@@ -12,8 +12,8 @@ import pytest
 from piecework.domain.model import JobRef
 from piecework.errors import PermanentError, UsageError
 from piecework.settings import Settings
-from piecework_orchestrator.export import write_parquet
-from piecework_orchestrator.results import Follower
+from piecework_orchestrator.results.export import write_parquet
+from piecework_orchestrator.results.results import Follower
 from tests.unit.orchestrator.cli.deployment import Bucket, Deployment
 
 Run = Callable[..., Any]

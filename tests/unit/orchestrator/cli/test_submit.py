@@ -17,19 +17,19 @@ from pydantic import BaseModel
 from piecework import Pipeline, Stage
 from piecework.aws.objects import Objects
 from piecework.client import Client, JobFacts
-from piecework.client import client as client_module
 from piecework.domain.keys import is_name
 from piecework.domain.model import Job, JobRef
 from piecework.errors import StoreError
 from piecework.settings import Settings
-from piecework_orchestrator import submit as orchestrator_submit
 from piecework_orchestrator.cli import submit as submitting
 from piecework_orchestrator.cli.options import Format
 from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.views.jobs import show_facts
-from piecework_orchestrator.identity import new_job_id
-from piecework_orchestrator.job_documents import job_facts
-from piecework_orchestrator.submit import Submission
+from piecework_orchestrator.client import client as client_module
+from piecework_orchestrator.operate.identity import new_job_id
+from piecework_orchestrator.reading.job_documents import job_facts
+from piecework_orchestrator.submit import submit as orchestrator_submit
+from piecework_orchestrator.submit.submit import Submission
 from tests.unit.orchestrator.cli.deployment import Deployment
 from tests.unit.piecework.bucket import Bucket
 

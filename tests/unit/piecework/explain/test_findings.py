@@ -34,8 +34,8 @@ from piecework.resilience.limits import Quota
 from piecework.resilience.pace import Pace
 from piecework.resilience.retry import BUDGET_CODE
 from piecework.store.breakers import FleetRecord
-from piecework_orchestrator.chunk_documents import read_chunks
-from piecework_orchestrator.job_documents import Document
+from piecework_orchestrator.reading.chunk_documents import read_chunks
+from piecework_orchestrator.reading.job_documents import Document
 from verification.drill.__main__ import wrong
 from verification.drill.exercises import (
     EXERCISES,

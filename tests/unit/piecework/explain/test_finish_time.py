@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from piecework_orchestrator.job_documents import Document, explain
+from piecework_orchestrator.reading.job_documents import Document, explain
 from piecework_orchestrator.ui.reading import read_table
 from verification.drill.exercises import SILENT_S, runs
 from verification.drill.fleet import Fleet, exercise

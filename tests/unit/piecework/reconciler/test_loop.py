@@ -17,10 +17,10 @@ from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import Chunk, Job, JobRef, JobStatus, iso
 from piecework.domain.records import UNREADABLE
 from piecework.errors import PermanentError, StoreError
-from piecework.health import RECONCILE_S, Liveness
 from piecework.reconciler import jobs, loop
 from piecework.reconciler.loop import IDLE_S, reconcile_for_ever, reconcile_once
 from piecework.settings import Settings
+from piecework.telemetry.health import RECONCILE_S, Liveness
 from tests.unit.piecework.fakes import Highest, Log
 from tests.unit.virtual import run_virtually
 

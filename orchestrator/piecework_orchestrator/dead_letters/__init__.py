@@ -1,0 +1,1 @@
+"""Read dead letters, and redrive, compensate or discard them after a fix."""

@@ -1,0 +1,1 @@
+"""Act on jobs and pipelines: cancel, pause, retry, answer, settle effects, delete."""

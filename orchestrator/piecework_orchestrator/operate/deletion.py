@@ -1,0 +1,65 @@
+"""Delete a job for an operator; its tombstone answers for it afterwards."""
+
+from __future__ import annotations
+
+from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus
+from piecework.errors import NotFoundError, UsageError
+from piecework.jobs.deletion import delete_job, sweep_again
+from piecework.jobs.fan_out import Progress
+from piecework.runtime import Runtime
+from piecework.store.deletions import Deletions
+from piecework_orchestrator.operate.effects import effects_of_letters
+from piecework_orchestrator.reading.selection import Filter, select
+from piecework_orchestrator.reading.times import count
+
+
+async def delete(
+    rt: Runtime,
+    ref: JobRef,
+    *,
+    actor: str,
+    reason: str,
+    progress: Progress = lambda *_: None,
+) -> Job:
+    """Delete a job that has ended, and return its tombstone.
+
+    If this call is interrupted, a second one continues, and so does a reconciler. The
+    first one decides actor and reason. `progress` gets the rows and objects that are
+    deleted so far.
+
+    Raises:
+        NotFoundError: `job.record.not_found`.
+        UsageError: `job.state.not_deletable`: the job has not ended;
+            `cli.reason.missing`.
+    """
+    if not reason.strip():
+        message = f"The tombstone of job {ref.job} needs a reason."
+        raise UsageError(message, code="cli.reason.missing", next_step="Add --reason.")
+    deletions = Deletions(rt.table, rt.clock)
+    while (job := await rt.jobs.read(ref)) is not None:
+        if job.status is JobStatus.DELETED:
+            await sweep_again(rt, job)
+            return job
+        if job.status is JobStatus.DELETING:
+            await delete_job(rt, job, progress)
+        elif job.status.ended:
+            await deletions.begin(job, actor, reason)
+        else:
+            message = f"Job {ref.job} is {job.status}: it cannot be deleted."
+            raise UsageError(message, code="job.state.not_deletable")
+    message = f"Job {ref.job} does not exist."
+    raise NotFoundError(message, code="job.record.not_found")
+
+
+async def lost_letters(rt: Runtime, job: str) -> str:
+    """Count the open dead letters that a deletion removes, in words; empty: none.
+
+    It also counts the effects in doubt of the first of them.
+    """
+    damaged: list[ChunkRef] = []
+    letters = await select(rt, Filter(job), damaged)
+    number = len(letters) + len(damaged)
+    lost = count(number, "open dead letter") if number else ""
+    if doubtful := await effects_of_letters(rt, letters):
+        lost += f" and {count(len(doubtful), 'effect')} in doubt"
+    return lost

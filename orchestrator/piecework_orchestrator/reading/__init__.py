@@ -1,0 +1,1 @@
+"""Read jobs, chunks and events from the record, for people and programs."""

@@ -1,0 +1,140 @@
+"""Read the chunks of a job from the record, as documents for people and programs.
+
+Nothing here writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+
+from piecework.aws.objects import OBJECT_LIMIT, read_value
+from piecework.domain import keys
+from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job
+from piecework.domain.records import Bounds, read_json
+from piecework.domain.rows import CompensatedRow, EffectRow, told_once
+from piecework.errors import NotFoundError, PieceworkError
+from piecework.explain.waiting import wait_of
+from piecework.reading import Reading
+from piecework.store.checkpoints import Work, read_work
+from piecework.store.completion import all_chunks, read_chunk
+from piecework.store.results import NULL, is_inline, stored_results
+from piecework_orchestrator.reading.job_documents import Document, dead_letters_of
+
+#: Maximum bytes of a result that is shown with its chunk; of a longer one, so many
+#: characters.
+RESULT_BYTES, RESULT_EXCERPT = 16_384, 4_096
+
+
+async def read_chunks(
+    rt: Reading, job: Job, statuses: Collection[str] = ()
+) -> AsyncIterator[Document]:
+    """Yield the chunks of a job, in order; only those of these statuses, if any."""
+    stopped = await dead_letters_of(rt).stopped_keys(job)
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        if not statuses or str(chunk.status) in statuses:
+            yield chunk_facts(chunk, rt.clock(), stopped)
+
+
+def chunk_facts(chunk: Chunk, now: float, stopped: Collection[str]) -> Document:
+    """Return the attributes of a chunk, and the reason of its wait."""
+    wait = wait_of(chunk, now, stopped)
+    return {**chunk.facts, **({"wait": wait.document} if wait else {})}
+
+
+async def require_chunk(rt: Reading, ref: ChunkRef) -> Chunk:
+    """Return a chunk.
+
+    Raises:
+        NotFoundError: `job.chunk.not_found`.
+    """
+    chunk = await read_chunk(rt.table, ref)
+    if chunk is None:
+        message = f"Chunk {ref} does not exist."
+        step = f"`piecework chunks list {ref.job}`"
+        raise NotFoundError(message, code="job.chunk.not_found", next_step=step)
+    return chunk
+
+
+async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
+    """Return a chunk with its stages, calls, effects, errors and compensations.
+
+    An open chunk of a paused job has the pause, too.
+    """
+    ref = job.ref.chunk(number)
+    chunk, work, stopped = await asyncio.gather(
+        require_chunk(rt, ref),
+        read_work(rt.table, ref),
+        dead_letters_of(rt).stopped_keys(job),
+    )
+    pause = None if chunk.status.ended else job.pause
+    return {
+        **chunk_facts(chunk, rt.clock(), stopped),
+        **({} if pause is None else {"job_paused": pause.document()}),
+        "stages": stage_documents(chunk, work),
+        "calls_in_journal": sum(
+            len(page.calls) + len(page.large) for page in work.calls
+        ),
+        "effects": sorted(
+            (effect_document(row) for row in work.effects),
+            key=lambda document: str(document["started_at"]),
+        ),
+        "errors": [row.facts for row in told_once(work.errors)],
+        "compensated": sorted(
+            (compensation_document(row) for row in work.compensated),
+            key=lambda document: str(document["at"]),
+        ),
+    }
+
+
+async def result_document(rt: Reading, job: Job, number: int) -> Document:
+    """Return the result of a chunk, of a long one its beginning, or why neither.
+
+    A chunk without a result has an empty document.
+    """
+    ref = job.ref.chunk(number)
+    chunk = await require_chunk(rt, ref)
+    if chunk.status is not ChunkStatus.SUCCEEDED:
+        return {}
+    ((_, row),) = await stored_results(rt.table, ref.pk, [chunk])
+    prefix = keys.object_prefix(job.ref.tenant, job.ref.job)
+
+    async def get(key: str) -> bytes:
+        return await rt.objects.get(key, most=OBJECT_LIMIT)
+
+    try:
+        text = NULL if row is None else await read_value(get, row, prefix)
+    except PieceworkError as error:
+        return {"result_error": f"{error.code}: {error.message}"}
+    size = len(text.encode())
+    if size > RESULT_BYTES:
+        return {"result_excerpt": text[:RESULT_EXCERPT], "result_bytes": size}
+    return {"result": read_json(text, Bounds(RESULT_BYTES), finite=False)}
+
+
+def stage_documents(chunk: Chunk, work: Work) -> list[Document]:
+    """Return the stages with a stored value, in the order of their end."""
+    names = ("stage", "started_at", "finished_at", "worker", "attempt", "gen", "fence")
+    done = [row.document(names) | {"is_result": False} for row in work.stages]
+    if is_inline(chunk):
+        values = (chunk.stage, chunk.started_at, chunk.ended_at, chunk.ended_by)
+        more = (chunk.attempts, chunk.gen, chunk.fence)
+        done.append(dict(zip(names, values + more, strict=True)) | {"is_result": True})
+    elif work.result is not None:
+        done.append(work.result.document(names) | {"is_result": True})
+    return sorted(done, key=lambda row: str(row["finished_at"]))
+
+
+def effect_document(row: EffectRow) -> Document:
+    """Return an effect of the ledger as a document."""
+    names = ("stage", "state", "effect", "started_at", "ended_at", "effect_key")
+    return row.document(names)
+
+
+def compensation_document(row: CompensatedRow) -> Document:
+    """Return a compensation as a document.
+
+    A stage that was compensated in an earlier generation may have run again since.
+    """
+    ok = not row.has_failed
+    return {"stage": row.stage, "at": row.finished_at, "gen": row.gen, "ok": ok}

@@ -1,0 +1,1 @@
+"""Read the results of a job, and write them to files."""

@@ -1,0 +1,1 @@
+"""Submit a job: read its input, write its manifest, forecast it, start it."""

@@ -1,0 +1,364 @@
+"""Split the input into chunks and start the job; safe to interrupt and to repeat.
+
+    read and pack -> manifest -> META -> chunks -> count -> messages
+
+The job does not exist until META is written, so bad input leaves no unfinished job.
+From then on the manifest defines the job, and any process can finish the submit.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from random import Random
+from typing import IO
+
+from piecework.aws.payloads import PACK_SIZE, PayloadRef
+from piecework.cost.meter import acting_as
+from piecework.domain import keys
+from piecework.domain.budget import NO_CAP, Cap
+from piecework.domain.model import Job, JobRef, iso
+from piecework.domain.priority import Priority, backlog_start, ordered_backlog_start
+from piecework.errors import UsageError
+from piecework.jobs.fan_out import Progress, fan_out
+from piecework.jobs.manifest import Entry, write_manifest
+from piecework.jobs.sampling import draw_sample
+from piecework.pipelines import Pipeline
+from piecework.runtime import Runtime
+from piecework.telemetry.traces import submitting
+from piecework_orchestrator.reading.job_documents import require_not_deleted
+from piecework_orchestrator.submit.intake.chunk import ChunkInput
+from piecework_orchestrator.submit.intake.order import SubmitOrder
+from piecework_orchestrator.submit.models import require_prices
+
+#: Chunks between two reports of how many are read.
+REPORT_EVERY = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job to submit.
+
+    Attributes:
+        deadline: The time, in epoch seconds, at which the job is cancelled unless it
+            has ended; None: never.
+        deadline_requested: The deadline as it was requested: a span, or a time.
+        tolerate: How many chunks may fail in a job that succeeds: a number, or a share
+            such as `2%`.
+        priority: Its share of the workers; None: normal, or that of the earlier submit.
+        budget: What its calls may spend; the job is paused before they spend more.
+        sample: How many random chunks run first, while the rest waits; None: all run.
+        goes_on: Whether the end of the sample starts the rest, without a pause.
+    """
+
+    ref: JobRef
+    pipeline: Pipeline
+    source: str
+    submitted_by: str
+    deadline: float | None = None
+    deadline_requested: str = ""
+    tolerate: str | int = 0
+    priority: Priority | None = None
+    budget: Cap = NO_CAP
+    sample: int | None = None
+    goes_on: bool = False
+
+
+async def submit(
+    rt: Runtime,
+    submission: Submission,
+    chunks: AsyncIterator[ChunkInput],
+    progress: Progress = lambda *_: None,
+) -> tuple[Job, bool]:
+    """Start a job; return the job, and whether this submit created it.
+
+    Raises:
+        StoreError: `aws.queue.not_deployed`: the pipeline's queue does not exist.
+        UsageError: `submit.token.conflict`: a job with this id has other content,
+            another deadline or another budget; `submit.budget.no_price`.
+        NotFoundError: `job.record.deleted`: a job with this id was deleted.
+        PieceworkError: The input is invalid; no job was created.
+    """
+    ref, name = submission.ref, submission.pipeline.name
+    queue = rt.settings.queue_name(submission.pipeline.queue)
+    with (
+        acting_as("orchestrator"),
+        submitting(ref.tenant, ref.job, name, queue) as span,
+    ):
+        found = await create_and_fan_out(
+            rt, submission, chunks, progress, span["traceparent"]
+        )
+        span["chunks"] = found[0].chunks
+        return found
+
+
+async def create_and_fan_out(
+    rt: Runtime,
+    submission: Submission,
+    chunks: AsyncIterator[ChunkInput],
+    progress: Progress,
+    traceparent: str = "",
+) -> tuple[Job, bool]:
+    """Store the payloads and the manifest, then the job, then fan it out."""
+    ref = submission.ref
+    # Refuse a wrong tolerance or sample before the rows are read.
+    tolerated_of(submission.tolerate, 0)
+    draw_sample(0, submission.sample, rt.rng)
+    # A deleted job must not get new objects: its tombstone answers first.
+    if (found := await rt.jobs.read(ref)) is not None:
+        require_not_deleted(found)
+    require_prices(submission.pipeline, submission.budget)
+    await rt.work.named(submission.pipeline.queue)  # a job without it could not run
+    with tempfile.TemporaryFile() as spool:
+        packed = await pack(rt, ref, chunks, spool, progress)
+        with packed.order.completed(spool) as lines:
+            manifest, sha256 = await write_manifest(
+                rt.objects, ref.tenant, ref.job, lines
+            )
+    facts = {
+        "pipeline": submission.pipeline.name,
+        "first_stage": submission.pipeline.stages[0].name,
+        "chunks": packed.chunks,
+        "manifest": manifest,
+        "manifest_sha256": sha256,
+        "source": submission.source,
+        "submitted_by": submission.submitted_by,
+        **optional_facts(submission, packed),
+        **sample_facts(submission, packed, rt.rng),
+    }
+    if traceparent:
+        facts["traceparent"] = traceparent
+    if submission.pipeline.queue:
+        facts["queue"] = submission.pipeline.queue
+    progress("written", 0)  # a submit interrupted after this may have created the job
+    existing = await rt.jobs.create(ref, facts)
+    if existing is not None:
+        check_same(existing, facts, submission.budget)
+    job = await rt.jobs.read(ref)
+    if job is None:
+        message = f"Job {ref.job} was deleted during its submit."
+        raise UsageError(message, code="job.record.not_found")
+    if not job.sent_at:
+        await fan_out(rt, job, progress)
+    return job, existing is None
+
+
+def optional_facts(submission: Submission, packed: Packed) -> dict[str, object]:
+    """Return the facts that only some jobs have."""
+    facts: dict[str, object] = {}
+    priority = submission.priority or Priority.NORMAL
+    if submission.priority is not None:
+        facts["priority_requested"] = priority
+    if priority is not Priority.NORMAL:
+        facts["priority"] = priority
+    if packed.order.has_keys:
+        facts["ordered"] = True
+    if (start := start_of_backlog(priority, packed)) is not None:
+        facts["backlog_start"] = start
+    if tolerated := tolerated_of(submission.tolerate, packed.chunks):
+        facts["tolerated_chunks"] = tolerated
+    if submission.deadline is not None:
+        facts["deadline_at"] = iso(submission.deadline)
+    if submission.deadline_requested:
+        facts["deadline_requested"] = submission.deadline_requested
+    if submission.pipeline.notify is not None:
+        facts["has_notify_hook"] = True
+    if submission.pipeline.ladder is not None and submission.pipeline.ladder.rungs:
+        facts["has_ladder"] = True
+    budget = submission.budget
+    caps = {"budget_tokens": budget.tokens, "budget_nano_usd": budget.nano_usd}
+    return facts | {name: cap for name, cap in caps.items() if cap is not None}
+
+
+def start_of_backlog(priority: Priority, packed: Packed) -> int | None:
+    """Return the first chunk of the backlog; None: the job needs no backlog."""
+    if packed.order.has_keys:
+        return ordered_backlog_start(priority, packed.order.heads)
+    return backlog_start(priority, packed.chunks)
+
+
+def sample_facts(
+    submission: Submission, packed: Packed, rng: Random
+) -> dict[str, object]:
+    """Return the facts of a job whose sample runs first."""
+    sample = draw_sample(packed.chunks, submission.sample, rng)
+    if not sample:
+        return {}
+    if packed.order.has_keys:
+        message = (
+            "A job with order keys cannot have a sample: its chunks have an order."
+        )
+        step = "Submit some of the rows as a job of their own."
+        raise UsageError(message, code="submit.sample.invalid", next_step=step)
+    facts: dict[str, object] = {
+        "sample": sample,
+        "sample_chunks": len(sample),
+        "rest_held": True,
+        "payload_bytes": packed.payload_bytes,
+        "largest_payload": packed.largest_payload,
+    }
+    return facts | ({"goes_on_after_sample": True} if submission.goes_on else {})
+
+
+def tolerated_of(tolerate: str | int, chunks: int) -> int:
+    """Return the number of chunks that a number or a share of them stands for.
+
+    A share is rounded down.
+
+    Raises:
+        UsageError: `submit.tolerance.invalid`.
+    """
+    text = str(tolerate).strip()
+    number, percent, rest = text.partition("%")
+    with suppress(InvalidOperation):
+        value = Decimal(number)
+        most = 100 if percent else keys.MAX_CHUNK_NUMBER
+        is_count = bool(percent) or value == value.to_integral_value()
+        if not rest and 0 <= value <= most and is_count:
+            return int(value * chunks / 100 if percent else value)
+    message = f"{text!r} is not a number of chunks, or a share of them."
+    step = "Use a number such as 20, or a share such as 2%."
+    raise UsageError(message, code="submit.tolerance.invalid", next_step=step)
+
+
+async def pack(
+    rt: Runtime,
+    ref: JobRef,
+    chunks: AsyncIterator[ChunkInput],
+    spool: IO[bytes],
+    progress: Progress,
+) -> Packed:
+    """Store the payloads in packs and spool the manifest; return what was packed."""
+    packer = Packer(rt, ref, spool)
+    read = 0
+    async for chunk in chunks:
+        await packer.add(chunk)
+        read += 1
+        if read % REPORT_EVERY == 0:
+            progress("read", read)
+    await packer.close()
+    progress("read", packer.packed)
+    return Packed(
+        packer.packed, packer.payload_bytes, packer.largest_payload, packer.order
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The payloads that were packed."""
+
+    chunks: int
+    payload_bytes: int
+    largest_payload: int
+    order: SubmitOrder
+
+
+@dataclass(slots=True)
+class Packer:
+    """Writes payloads into packs; keeps one pack in memory, whatever the job's size."""
+
+    rt: Runtime
+    ref: JobRef
+    spool: IO[bytes]
+    packed: int = 0
+    payload_bytes: int = 0
+    largest_payload: int = 0
+    order: SubmitOrder = field(init=False)
+    _content: bytearray = field(default_factory=bytearray)
+    #: The label, the payload length and the order key of each chunk in the pack.
+    _pending: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.order = SubmitOrder(self.ref)
+
+    async def add(self, chunk: ChunkInput) -> None:
+        """Add a payload; store the pack if it is full."""
+        self._pending.append((chunk.label, len(chunk.payload), chunk.order_key))
+        self._content += chunk.payload
+        self.payload_bytes += len(chunk.payload)
+        self.largest_payload = max(self.largest_payload, len(chunk.payload))
+        self._content += b"\n"
+        if len(self._content) >= PACK_SIZE:
+            await self.close()
+
+    async def close(self) -> None:
+        """Store the pack, and write its lines of the manifest."""
+        if not self._pending:
+            return
+        content, self._content = bytes(self._content), bytearray()
+        pack = keys.sha256(content)[:32]
+        object_key = keys.pack_key(self.ref.tenant, self.ref.job, pack)
+        await self.rt.objects.put(object_key, content, "application/jsonl")
+        offset = 0
+        for label, length, order_key in self._pending:
+            place = str(PayloadRef(pack, offset, length))
+            sha256 = keys.sha256(content[offset : offset + length])
+            order = self.order.add(self.packed, order_key)
+            self.spool.write(Entry(self.packed, label, place, sha256, *order).line())
+            offset += length + 1
+            self.packed += 1
+        self._pending.clear()
+
+
+def check_same(job: Job, facts: dict[str, object], budget: Cap) -> None:
+    """Refuse a second submit of the same id that asks for something else.
+
+    An option that is left out keeps its value.
+
+    Raises:
+        UsageError: `submit.token.conflict`.
+    """
+    require_not_deleted(job)
+    for name, stored, what in (
+        ("pipeline", job.pipeline, "another pipeline"),
+        ("manifest_sha256", job.manifest_sha256, "other chunks"),
+        ("tolerated_chunks", job.tolerated_chunks, "another tolerance"),
+        # Each submit draws other chunks.
+        ("sample_chunks", len(job.sample), "another sample"),
+    ):
+        if stored != facts.get(name, stored):
+            raise UsageError(
+                f"Job {job.ref.job} exists with {what}: nothing was submitted.",
+                code="submit.token.conflict",
+                next_step="Submit with another job id, or without one.",
+            )
+    for name, stored, what, other in (
+        (
+            "deadline_requested",
+            job.deadline_requested or "none",
+            "deadline",
+            f"To end the job earlier: `piecework jobs cancel {job.ref.job}`",
+        ),
+        (
+            "priority_requested",
+            job.priority_requested,
+            "priority",
+            f"To change it: `piecework jobs set-priority {job.ref.job} PRIORITY`",
+        ),
+    ):
+        requested = facts.get(name, stored)
+        if requested != stored:
+            raise conflict_error(job, what, str(stored), str(requested), other)
+    if budget and budget != job.budget:
+        has = job.budget.text() or "none"
+        change = (
+            f"To change the budget: `piecework jobs set-budget {job.ref.job} "
+            f"--budget-{job.budget.unit} N`"
+        )
+        change = change if job.budget else "A later budget needs one at the submit."
+        raise conflict_error(job, "budget", has, budget.text(), change)
+
+
+def conflict_error(
+    job: Job, what: str, has: str, requested: str, other: str
+) -> UsageError:
+    """Return the error of a repeated submit that asks for something else."""
+    return UsageError(
+        f"Job {job.ref.job} exists, and its {what} is {has}, not {requested}: "
+        "nothing was changed.",
+        code="submit.token.conflict",
+        next_step=f"Repeat the submit without a {what}. {other}",
+    )

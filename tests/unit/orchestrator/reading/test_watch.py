@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from piecework.domain.model import Chunk, JobRef
+from piecework.errors import WaitTimeoutError
+from piecework.settings import Settings
+from piecework_orchestrator.reading.watch import (
+    MAX_POLL_S,
+    POLL_S,
+    ProgressSnapshot,
+    Watcher,
+    is_active,
+    poll_interval_s,
+    watch,
+)
+from tests.unit.orchestrator.cli.deployment import Deployment
+from tests.unit.virtual import run_virtually
+
+SOON, LATELY = "2027-01-15T08:00:05.000Z", "2027-01-15T07:59:55.000Z"
+NOW = 1_800_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ({"status": "PENDING"}, False),
+        ({"status": "RUNNING", "claim_expires_at": SOON}, True),
+        ({"status": "RUNNING", "claim_expires_at": LATELY}, False),
+        ({"status": "WAITING", "retry_at": SOON}, True),
+        ({"status": "WAITING", "retry_at": LATELY}, False),
+        ({"status": "DEAD"}, False),
+    ],
+)
+def test_a_chunk_is_active_until_its_lease_or_its_wait_expires(
+    item: dict[str, object], *, expected: bool
+) -> None:
+    chunk = Chunk.read(JobRef("default", "a").chunk(0), {"gen": 1, **item})
+    assert expected is is_active(chunk, NOW)
+
+
+def test_a_large_job_is_polled_less_often() -> None:
+    assert (POLL_S, MAX_POLL_S) == (poll_interval_s(22), poll_interval_s(100_000))
+
+
+def test_the_hint_at_a_missing_worker_is_made_once() -> None:
+    deployment = Deployment()
+    deployment.job("a", "RUNNING", 1)
+    deployment.chunk("a", 0, "PENDING")
+    snapshots: list[ProgressSnapshot] = []
+    remarks: list[str] = []
+    watcher = Watcher(
+        snapshots.append, remark=remarks.append, no_worker_hint="no worker"
+    )
+
+    async def wait() -> None:
+        with pytest.raises(WaitTimeoutError):
+            await watch(deployment.runtime(Settings()), "a", watcher, 60.0)
+
+    run_virtually(wait())
+    assert ["no worker"] == remarks
+    assert snapshots[-1].elapsed > 50
+
+
+def test_an_active_chunk_prevents_the_hint() -> None:
+    deployment = Deployment()
+    deployment.job("a", "RUNNING", 1)
+    later = "2027-01-15T08:00:50.000Z"
+    deployment.chunk("a", 0, "RUNNING", claim_expires_at=later)
+    remarks: list[str] = []
+    watcher = Watcher(lambda _: None, remark=remarks.append)
+
+    async def wait() -> None:
+        with pytest.raises(WaitTimeoutError):
+            await watch(deployment.runtime(Settings()), "a", watcher, 60.0)
+
+    run_virtually(wait())
+    assert [] == remarks
+
+
+def test_the_end_of_a_large_job_has_the_outcomes_of_its_record() -> None:
+    """Its tallies do not know which chunks died or were cancelled."""
+    deployment = Deployment()
+    outcomes = {"SUCCEEDED": 2000, "DEAD": 3, "CANCELLED": 2997}
+    deployment.job("a", "CANCELLED", 5000, outcomes=outcomes)
+    snapshots: list[ProgressSnapshot] = []
+
+    async def wait() -> None:
+        await watch(deployment.runtime(Settings()), "a", Watcher(snapshots.append))
+
+    run_virtually(wait())
+    assert [(5000, 3, outcomes)] == [
+        (s.ended, s.dead, dict(s.counts)) for s in snapshots
+    ]
+
+
+def test_a_watch_ends_with_the_job_and_reports_its_end() -> None:
+    deployment = Deployment()
+    deployment.job("a", "SUCCEEDED", 1)
+    deployment.succeeded("a", 0, 1)
+    snapshots: list[ProgressSnapshot] = []
+
+    async def wait() -> None:
+        await watch(deployment.runtime(Settings()), "a", Watcher(snapshots.append))
+
+    run_virtually(wait())
+    assert [(1, 0)] == [(s.ended, s.dead) for s in snapshots]

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from piecework import Document, PermanentError, Pipeline
+from piecework_orchestrator.submit.intake.chunk import ChunkInput
+from piecework_orchestrator.submit.intake.limits import IntakeLimits
+from tests.unit.orchestrator.submit.intake.conftest import refusal
+
+
+@pytest.fixture
+def split_with(
+    pipeline: Pipeline, clause: type[BaseModel]
+) -> Callable[[Callable[[Document], Iterable[Any]]], Pipeline]:
+    return lambda split: replace(pipeline, split=split)
+
+
+async def test_a_document_is_split_into_chunks_named_after_it(
+    tmp_path: Path, intake: Any
+) -> None:
+    (tmp_path / "a.md").write_text("# Term\n\nNotice")
+    expected = [
+        ChunkInput("a.md #1", b'{"text":"# Term","position":0}'),
+        ChunkInput("a.md #2", b'{"text":"Notice","position":1}'),
+    ]
+    assert expected == await intake(tmp_path / "a.md")
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".TXT", ".docx", ".pdf"])
+async def test_every_document_type_is_split_as_text(
+    suffix: str, tmp_path: Path, intake: Any, make_word: Any, make_pdf: Any
+) -> None:
+    made = {
+        ".docx": lambda: make_word(lambda d: d.add_paragraph("Term")),
+        ".pdf": lambda: make_pdf("Term"),
+    }
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(made.get(suffix, lambda: b"Term")())
+    assert [b'{"text":"Term","position":0}'] == [c.payload for c in await intake(path)]
+
+
+async def test_a_name_with_invalid_bytes_becomes_text(
+    tmp_path: Path, intake: Any, pipeline: Pipeline, clause: type[BaseModel]
+) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.md")
+    path.write_text("a")
+    named = replace(pipeline, split=lambda document: [clause(text=document.name)])
+    (chunk,) = await intake(path, named)
+    assert '{"text":"caf\ufffd.md","position":0}' == chunk.payload.decode()
+
+
+async def test_a_long_name_is_cut_before_the_number(
+    tmp_path: Path, intake: Any
+) -> None:
+    path = tmp_path / ("n" * 100 + ".md")
+    path.write_text("a")
+    assert ["n" * 61 + " #1"] == [c.label for c in await intake(path)]
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\t\n", b"\xef\xbb\xbf"])
+async def test_an_empty_file_is_refused_with_its_name(
+    content: bytes, tmp_path: Path, intake: Any
+) -> None:
+    (tmp_path / "a.md").write_bytes(content)
+    refused = await refusal(intake(tmp_path / "a.md"))
+    assert refused.code == "input.file.empty"
+    assert refused.message == "a.md contains no text."
+
+
+async def test_a_file_may_be_as_large_as_the_limit_and_no_larger(
+    tmp_path: Path, intake: Any
+) -> None:
+    (tmp_path / "a.md").write_text("abc")
+    assert (
+        len(await intake(tmp_path / "a.md", limits=IntakeLimits(document_bytes=3))) == 1
+    )
+    assert (
+        await refusal(intake(tmp_path / "a.md", limits=IntakeLimits(document_bytes=2)))
+    ).code == "input.file.too_large"
+
+
+@pytest.mark.parametrize(
+    ("name", "next_step"),
+    [("a.doc", "Save it as .docx."), ("a.xlsx", "Save it as .csv."), ("a", "Convert")],
+)
+async def test_an_unsupported_type_is_refused_with_a_next_step(
+    name: str, next_step: str, tmp_path: Path, intake: Any
+) -> None:
+    (tmp_path / name).write_text("abc")
+    refused = await refusal(intake(tmp_path / name))
+    assert refused.code == "input.file.unsupported"
+    assert refused.next_step.startswith(next_step)
+    assert ".csv" in refused.message
+
+
+@pytest.mark.parametrize("name", ["none.md", "none", "none.jsonl", "a.md/below.md"])
+async def test_a_path_without_a_file_is_not_found(
+    name: str, tmp_path: Path, intake: Any
+) -> None:
+    (tmp_path / "a.md").write_text("a")
+    assert (await refusal(intake(tmp_path / name))).code == "input.source.not_found"
+
+
+async def test_a_pipe_is_refused_without_waiting_for_a_writer(
+    tmp_path: Path, intake: Any
+) -> None:
+    os.mkfifo(tmp_path / "a.md")
+    assert (await refusal(intake(tmp_path / "a.md"))).code == "input.file.unreadable"
+
+
+async def test_a_link_to_itself_is_unreadable(tmp_path: Path, intake: Any) -> None:
+    (tmp_path / "a.md").symlink_to(tmp_path / "a.md")
+    assert (await refusal(intake(tmp_path / "a.md"))).code == "input.file.unreadable"
+
+
+async def test_a_pipeline_without_a_split_refuses_a_document(
+    tmp_path: Path, intake: Any, manifest_only: Pipeline
+) -> None:
+    (tmp_path / "a.md").write_text("a")
+    assert (
+        await refusal(intake(tmp_path / "a.md", manifest_only))
+    ).code == "input.split.missing"
+
+
+async def test_a_document_without_chunks_is_refused_with_its_name(
+    tmp_path: Path, intake: Any, split_with: Any
+) -> None:
+    (tmp_path / "a.md").write_text("a")
+    refused = await refusal(intake(tmp_path / "a.md", split_with(lambda _: [])))
+    assert refused.code == "input.split.none"
+    assert "a.md" in refused.message
+
+
+async def test_a_failing_split_is_reported_with_its_line_but_not_quoted(
+    tmp_path: Path, intake: Any, split_with: Any, clause: Any
+) -> None:
+    def split(document: Document) -> Iterable[Any]:
+        yield clause(text="a")
+        raise KeyError(document.text)
+
+    (tmp_path / "a.md").write_text("secret")
+    refused = await refusal(intake(tmp_path / "a.md", split_with(split)))
+    assert refused.code == "input.split.failed"
+    assert "test_documents.py:148 in split on a.md." in refused.message
+    assert "secret" not in refused.message
+
+
+@pytest.mark.parametrize("split", [lambda _: None, lambda _: next(iter(()))])
+async def test_a_split_that_returns_no_iterable_is_reported(
+    split: Any, tmp_path: Path, intake: Any, split_with: Any
+) -> None:
+    (tmp_path / "a.md").write_text("a")
+    assert (
+        await refusal(intake(tmp_path / "a.md", split_with(split)))
+    ).code == "input.split.failed"
+
+
+async def test_an_error_raised_by_the_split_is_passed_on(
+    tmp_path: Path, intake: Any, split_with: Any
+) -> None:
+    def split(_: Document) -> Iterable[Any]:
+        raise PermanentError("No clauses.", code="review.contract.not_one")
+
+    (tmp_path / "a.md").write_text("a")
+    with pytest.raises(PermanentError) as refused:
+        await intake(tmp_path / "a.md", split_with(split))
+    assert refused.value.code == "review.contract.not_one"
+
+
+async def test_an_invalid_payload_is_reported_by_its_number(
+    tmp_path: Path, intake: Any, split_with: Any, clause: Any
+) -> None:
+    (tmp_path / "a.md").write_text("a")
+    split = split_with(lambda _: [clause(text="a"), {"text": "b"}])
+    refused = await refusal(intake(tmp_path / "a.md", split))
+    assert refused.code == "input.payload.invalid"
+    assert "chunk 2 of a.md" in refused.message
+
+
+async def test_reading_and_splitting_do_not_block_the_event_loop(
+    tmp_path: Path, intake: Any, split_with: Any, clause: Any
+) -> None:
+    loop, loop_ran = asyncio.get_running_loop(), threading.Event()
+
+    def split(_: Document) -> Iterable[Any]:
+        # Set by the event loop, which it can only be while it is not in here.
+        loop.call_soon_threadsafe(loop_ran.set)
+        assert loop_ran.wait(5)
+        yield clause(text="a")
+
+    (tmp_path / "a.md").write_text("a")
+    assert len(await intake(tmp_path / "a.md", split_with(split))) == 1

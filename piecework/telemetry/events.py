@@ -370,6 +370,22 @@ _WORKER: Final = {
     ),
     "worker.stopping": event("the worker receives no more messages", "in_progress"),
     "worker.stopped": event("the worker has ended"),
+    "worker.signal_restored": event(
+        "a stage had replaced the worker's handler of a signal; it is in place again",
+        "signal",
+        "warning",
+    ),
+    "worker.forks_killed": event(
+        "forks that a stage had left were killed at the end of the worker",
+        "count",
+        "warning",
+    ),
+    "worker.cut_off": event(
+        "the time of a stopping worker was over, and its process was ended: a stage "
+        "blocked the event loop",
+        "seconds",
+        "error",
+    ),
     "worker.execution_failed": event(
         "the worker could not process a message", "error_code", "exception"
     ),

@@ -34,7 +34,8 @@ from piecework_simulation.in_process import (
 from piecework_simulation.reloading import Project, new_versions
 from piecework_simulation.run_command import show_end, threads
 from piecework_worker.lease import InterruptReason
-from piecework_worker.shutdown import Stop, exit_despite_threads, stop_on_signals
+from piecework_worker.stopping import Stop, leave, stop_on_signals
+from piecework_worker.worker import SHUTDOWN_MARGIN_S
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -72,17 +73,19 @@ def dev(
             await develop(out, settings, module)
         echoed = "\n" if out.stderr.isatty() else ""  # the terminal shows ^C
         out.stderr.write(f"{echoed}stopped; nothing is left\n")
-        exit_despite_threads(0, structlog.get_logger())
         return 0
 
-    run_async(main, Format.TABLE)
+    run_async(main, Format.TABLE, end=leave)
 
 
 async def develop(out: Output, settings: Settings, name: str) -> None:
     """Serve AWS and run a worker until a signal; start it again with new code."""
     project = Project(Path.cwd())
     latest = Latest(load_pipelines([name]))
-    stop = stop_on_signals()
+    signals = stop_on_signals(
+        structlog.get_logger(), settings.shutdown_grace_s + SHUTDOWN_MARGIN_S
+    )
+    stop = signals.stop
     aws = InProcessAws(settings, settings.bucket(EMBEDDED_ACCOUNT, DEFAULT_REGION))
     key = embedded.new_key()
     async with serve_aws(aws, key) as endpoint:
@@ -93,6 +96,7 @@ async def develop(out: Output, settings: Settings, name: str) -> None:
             next_step = f"next: piecework submit {name} FILE --wait"
             out.say(f"{next_step}  (in another terminal)")
             side = [
+                asyncio.create_task(signals.keep_handlers()),
                 asyncio.create_task(reload(out, project, name, latest)),
                 asyncio.create_task(Reporter(out, aws.runtime()).report_jobs()),
             ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+import signal
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
@@ -42,8 +43,14 @@ from piecework_orchestrator.cli.run import LOG_LEVEL, run_async
 from piecework_orchestrator.client import Client, JobHandle
 from piecework_orchestrator.reading.job_documents import dead_letters_of, job_document
 from piecework_orchestrator.results.artifacts import save_artifacts
-from piecework_simulation.in_process import InProcessAws, run_worker, worker_beside
-from piecework_worker.shutdown import exit_despite_threads
+from piecework_simulation.in_process import (
+    InProcessAws,
+    RunningWorker,
+    run_worker,
+    worker_beside,
+)
+from piecework_worker.stopping import SignalThread, leave, stop_on_signals
+from piecework_worker.worker import SHUTDOWN_MARGIN_S
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -114,16 +121,52 @@ def run(
         parse_cap(budget_usd, budget_tokens)  # refuse it before a worker starts
         budget = {"budget_usd": budget_usd, "budget_tokens": budget_tokens}
         answers = read_answers(answer or [])
+        log = structlog.get_logger()
+        within_s = settings.shutdown_grace_s + SHUTDOWN_MARGIN_S
+        signals = stop_on_signals(log, within_s)
         with threads(settings):
-            async with start_worker(out, settings, aws, pipeline, found) as started:
-                code = await run_job(
-                    out, *started, found, source, save, budget, answers
+            async with start_worker(out, settings, aws, pipeline, found) as (
+                rt,
+                running,
+            ):
+                work = run_job(
+                    out, rt, running.task, found, source, save, budget, answers
                 )
+                code = await end_on_signal(out, signals, running, work)
         out.stdout.flush()
-        exit_despite_threads(code, structlog.get_logger())
         return code
 
-    run_async(main, Format.JSONL, plain_errors=True)
+    run_async(main, Format.JSONL, plain_errors=True, end=leave)
+
+
+async def end_on_signal(
+    out: Output,
+    signals: SignalThread,
+    running: RunningWorker,
+    work: Coroutine[Any, Any, int],
+) -> int:
+    """Do the work until a signal; return the exit code.
+
+    After the signal, the running chunks may end within the grace, and their results
+    are printed. Ctrl-C interrupts them at once.
+    """
+    keeping = asyncio.create_task(signals.keep_handlers())
+    stopped = asyncio.create_task(signals.stop.wait())
+    working = asyncio.create_task(work)
+    try:
+        await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            if signals.stop.signal == signal.SIGINT.name:
+                running.worker.grace_s = 0.0
+            running.stop()
+            await asyncio.wait({working})
+        if working.cancelled():
+            out.tell("interrupted")
+            return 128 + signal.Signals[signals.stop.signal]
+        return working.result()
+    finally:
+        for task in (keeping, stopped, working):
+            task.cancel()
 
 
 @contextmanager
@@ -140,13 +183,13 @@ def threads(settings: Settings) -> Iterator[None]:
 @asynccontextmanager
 async def start_worker(
     out: Output, settings: Settings, aws: Aws, name: str, pipeline: Pipeline
-) -> AsyncIterator[tuple[Runtime, asyncio.Task[None]]]:
-    """Run a worker on AWS of one kind; yield a runtime beside it, and its task."""
+) -> AsyncIterator[tuple[Runtime, RunningWorker]]:
+    """Run a worker on AWS of one kind; yield a runtime beside it, and the worker."""
     pipelines, names = {pipeline.name: pipeline}, [name.partition(":")[0]]
     if aws is Aws.IN_PROCESS:
         models = InProcessAws(settings)
         async with worker_beside(models, pipelines, names) as worker:
-            yield models.runtime(), worker.task
+            yield models.runtime(), worker
         return
     with embedded.started(
         settings.app,
@@ -159,7 +202,7 @@ async def start_worker(
             connect(settings) as rt,
             run_worker(own, pipelines, names) as worker,
         ):
-            yield rt, worker.task
+            yield rt, worker
 
 
 async def run_job(
@@ -183,6 +226,8 @@ async def run_job(
         alive = {worker, following, *beside}
         await asyncio.wait(alive, return_when=asyncio.FIRST_COMPLETED)
         if not following.done():
+            if worker.done():  # its last results are on their way
+                await asyncio.wait({following}, timeout=4 * POLL_S)
             following.cancel()
             for task in alive - {following}:
                 if task.done():

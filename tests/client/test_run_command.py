@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import AsyncMock, Mock
@@ -19,6 +22,7 @@ from piecework.settings import Settings
 from piecework_orchestrator.embedded.server import find
 from piecework_simulation.in_process import InProcessAws, worker_beside
 from piecework_simulation.run_command import end_at_budget
+from piecework_worker.worker import SHUTDOWN_MARGIN_S
 
 PIPELINE = """
 from pydantic import BaseModel
@@ -211,3 +215,51 @@ async def test_a_worker_beside_ends_without_its_long_poll() -> None:
     aws = InProcessAws(Settings(receive_wait_s=20))
     async with asyncio.timeout(10), worker_beside(aws, {}, []):
         await asyncio.sleep(0)
+
+
+STUBBORN = """
+import asyncio
+from pathlib import Path
+from pydantic import BaseModel
+from piecework import Context, Pipeline, Stage
+
+
+class Text(BaseModel):
+    text: str
+
+
+async def work(ctx: Context[Text]) -> str:
+    Path(ctx.payload.text).touch()
+    while ctx.payload.text == "stays":
+        try:
+            await asyncio.sleep(60)
+        except BaseException:
+            continue
+    await asyncio.sleep(2)
+    return ctx.payload.text
+
+
+works = Pipeline("works", payload=Text, stages=[Stage(work)])
+"""
+
+
+def test_a_hangup_drains_the_run_and_ends_it_in_time(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(STUBBORN, encoding="utf-8")
+    rows = '{"text": "stays"}\n{"text": "ends"}\n'
+    (tmp_path / "rows.jsonl").write_text(rows, encoding="utf-8")
+    command = [sys.executable, "-m", "piecework_orchestrator.cli"]
+    running = subprocess.Popen(
+        [*command, "run", "app:works", "rows.jsonl"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PIECEWORK_SHUTDOWN_GRACE_S": "5"},
+    )
+    while not all((tmp_path / name).exists() for name in ("stays", "ends")):
+        time.sleep(0.05)
+        assert running.poll() is None
+
+    running.send_signal(signal.SIGHUP)
+    out, _ = running.communicate(timeout=5 + SHUTDOWN_MARGIN_S + 10)
+
+    assert 128 + signal.SIGHUP == running.returncode
+    assert ["ends"] == [json.loads(line)["value"] for line in out.splitlines()]

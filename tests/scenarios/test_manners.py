@@ -18,7 +18,7 @@ from piecework.domain.model import ChunkStatus, JobStatus
 from piecework_worker import ecs
 from piecework_worker.__main__ import run_side_tasks
 from piecework_worker.health import find_problem
-from piecework_worker.shutdown import Stop
+from piecework_worker.stopping import Stop
 from piecework_worker.worker import SHUTDOWN_MARGIN_S
 from tests.scenarios import pipelines
 from tests.scenarios.conftest import ROOT, Scenario

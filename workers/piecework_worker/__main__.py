@@ -11,11 +11,11 @@ from argparse import (
     BooleanOptionalAction,
     RawDescriptionHelpFormatter,
 )
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import structlog
 
@@ -45,18 +45,15 @@ from piecework_worker.loop_watchdog import LoopWatchdog
 from piecework_worker.process_tuning import run_to_end, tune_gc
 from piecework_worker.report import report_until
 from piecework_worker.services import gauges, open_services, queues_of
-from piecework_worker.shutdown import (
-    Stop,
-    exit_despite_threads,
-    log_signal,
-    stop_at_memory_limit,
-    stop_on_signals,
-)
-from piecework_worker.worker import Worker
+from piecework_worker.shutdown import log_signal, stop_at_memory_limit
+from piecework_worker.stopping import Stop, leave, stop_on_signals
+from piecework_worker.worker import SHUTDOWN_MARGIN_S, Worker
 
 #: Threads besides those of the stages. Host names are resolved in one, and must not
 #: wait for a stage to end.
 SPARE = 8
+#: Seconds before the end of its time at which a process that still runs is ended.
+SPARE_S = 1.5
 EXAMPLES = """\
 Examples:
   piecework worker --pipelines app
@@ -136,16 +133,17 @@ def run(
         work = run_with_threads(
             settings, pipelines_by_name, pipelines, queues, reconcile=reconcile
         )
-        code = FAILED
-        with asyncio.Runner() as runner:
-            try:
-                code = run_to_end(runner, work)
-            finally:  # the runner's own end would wait for its threads
-                exit_despite_threads(code, structlog.get_logger())
+        code = run_to_end(asyncio.Runner(), work)
     except PieceworkError as error:
         sys.stderr.write(f"{error.code}: {error.message}\n{error.next_step}\n")
-        raise SystemExit(error.exit_code) from error
-    raise SystemExit(code)
+        code = error.exit_code
+    except SystemExit:
+        raise
+    except BaseException:  # noqa: BLE001 -- nothing else reports it
+        sys.excepthook(*sys.exc_info())
+        code = FAILED
+    # The end of the runner would wait for the tasks that a stage has left.
+    leave(code)
 
 
 async def run_with_threads(
@@ -156,7 +154,7 @@ async def run_with_threads(
     *,
     reconcile: bool,
 ) -> int:
-    """Run a worker until SIGTERM, SIGINT or its memory limit; return the exit code.
+    """Run a worker until a signal or its memory limit; return the exit code.
 
     `names` are the names that the pipelines were loaded by: child processes load them
     too.
@@ -185,7 +183,10 @@ async def run_services(
     reconcile: bool,
 ) -> int:
     """Open the worker's services, run the worker, and close them."""
-    stop = stop_on_signals()
+    signals = stop_on_signals(
+        structlog.get_logger(), settings.shutdown_grace_s + SHUTDOWN_MARGIN_S - SPARE_S
+    )
+    stop = signals.stop
     task = await current_task(os.environ.get(METADATA, ""), structlog.get_logger())
     name = worker_name(task, socket.gethostname(), os.getpid())
     log = structlog.get_logger().bind(worker=name)
@@ -211,14 +212,13 @@ async def run_services(
         services = open_services(rt, name, pipelines, log, isolation, queues)
         worker = Worker(services, stop)
         tune_gc()
-        memory_guard = asyncio.create_task(
-            stop_at_memory_limit(settings.memory_mb, stop, log)
-        )
+        memory_guard = stop_at_memory_limit(settings.memory_mb, stop, log)
+        also = (signals.keep_handlers(), memory_guard)
         watchdog = LoopWatchdog(services.blocked_loop, settings.loop_blocked_s, log)
         async with publish_metrics(settings, rt.clock, partial(gauges, services)):
             try:
                 async with (
-                    run_side_tasks(worker, stop, os.environ),
+                    run_side_tasks(worker, stop, os.environ, *also),
                     watchdog.running(),
                 ):
                     await serve(worker, reconcile=reconcile)
@@ -226,7 +226,7 @@ async def run_services(
                 await isolation.close()
             telemetry.emit(log, "worker.stopped")
         await asyncio.to_thread(flush_traces)
-        return await memory_guard
+        return stop.code
 
 
 def parse_queue(name: str) -> str:
@@ -260,7 +260,10 @@ def main() -> None:
 
 @asynccontextmanager
 async def run_side_tasks(
-    worker: Worker, stop: Stop, environ: Mapping[str, str]
+    worker: Worker,
+    stop: Stop,
+    environ: Mapping[str, str],
+    *also: Coroutine[Any, Any, None],
 ) -> AsyncIterator[None]:
     """Run the side tasks while the caller's block runs; their failures do not stop it.
 
@@ -278,7 +281,7 @@ async def run_side_tasks(
     health = write_health_file(
         services.liveness, settings.health_file, settings.lease_s, log
     )
-    tasks = [*final_tasks, asyncio.create_task(health)]
+    tasks = [*final_tasks, *map(asyncio.create_task, (health, *also))]
     try:
         yield
     finally:

@@ -16,7 +16,8 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-OURS = (signal.SIGTERM, signal.SIGINT)
+#: The signals that stop a worker. A terminal that closes sends SIGHUP.
+OURS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def ignore_signals_in_forks() -> None:
@@ -30,6 +31,7 @@ def as_at_the_start() -> None:
     """Remove our handlers and asyncio's wakeup pipe from this process."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     unblock()
 

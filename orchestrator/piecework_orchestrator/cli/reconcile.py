@@ -53,9 +53,10 @@ def reconcile(
 async def reconcile_until_stopped(
     rt: Runtime, log: structlog.stdlib.BoundLogger
 ) -> None:
-    """Reconcile until SIGTERM, which may interrupt any write without harm."""
+    """Reconcile until SIGTERM or SIGHUP, which may interrupt any write without harm."""
     stop, liveness, settings = asyncio.Event(), Liveness(), rt.settings
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     tasks = [
         asyncio.create_task(reconcile_for_ever(rt, log, liveness=liveness)),
         asyncio.create_task(

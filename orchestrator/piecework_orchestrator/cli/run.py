@@ -91,17 +91,30 @@ def run_async(
     *,
     configure: ConfigureLogs = telemetry.configure,
     plain_errors: bool = False,
+    end: Callable[[int], NoReturn] | None = None,
 ) -> None:
-    """Run an action on an event loop."""
+    """Run an action on an event loop.
+
+    `end`: ends the process with the exit code, in place of Python's own end. That would
+    wait for the tasks that stages have left on the loop.
+    """
 
     def local(out: Output) -> int | None:
-        with asyncio.Runner() as runner:
-            try:
-                return runner.run(run(out))
-            except KeyboardInterrupt:
-                exit_interrupted(out)
+        runner = asyncio.Runner()
+        try:
+            return runner.run(run(out))
+        except KeyboardInterrupt:
+            exit_interrupted(out)
+        finally:
+            if end is None:
+                runner.close()
 
-    run_local(local, form, configure=configure, plain_errors=plain_errors)
+    try:
+        run_local(local, form, configure=configure, plain_errors=plain_errors)
+    except typer.Exit as ended:
+        if end is not None:
+            end(ended.exit_code)
+        raise
 
 
 def run_local(

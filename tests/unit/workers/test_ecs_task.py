@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-import threading
 from typing import Any
 
 import pytest
 
-from piecework_worker import shutdown as stopping
 from piecework_worker.ecs import Task, current_task, worker_name
-from piecework_worker.shutdown import (
-    Stop,
-    exit_despite_threads,
-    log_signal,
-    stop_on_signals,
-)
+from piecework_worker.shutdown import log_signal
+from piecework_worker.stopping import Stop, stop_on_signals
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.ecs_stub import ARN, TASK, agent
 
@@ -66,14 +59,14 @@ def test_a_worker_has_the_name_of_its_task_else_of_its_machine(
 
 
 async def test_a_signal_is_logged_with_the_desired_status_of_the_task() -> None:
-    stop, log = stop_on_signals(), Log()
-    loop = asyncio.get_running_loop()
+    log = Log()
+    signals = stop_on_signals(log)
+    stop = signals.stop
     async with agent() as stub:
         stub.task["DesiredStatus"] = "STOPPED"
         os.kill(os.getpid(), signal.SIGTERM)
         await log_signal(stop, f"{stub.url}/v4/c1", log)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.remove_signal_handler(number)
+    signals.close()
 
     said = {"signal": "SIGTERM", "desired_status": "STOPPED"}
     assert [("worker.signalled", said)] == log.said
@@ -84,20 +77,3 @@ async def test_a_stop_of_our_own_is_no_signal() -> None:
     stop.set()
     await log_signal(stop, "", log)
     assert [] == log.said
-
-
-def test_a_thread_that_goes_on_does_not_keep_the_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    over, log, ended = threading.Event(), Log(), []
-    monkeypatch.setattr(stopping, "THREADS_S", 0.01)
-    monkeypatch.setattr(os, "_exit", ended.append)
-    thread = threading.Thread(target=over.wait)
-    thread.start()
-
-    exit_despite_threads(8, log)
-    over.set()
-    thread.join()
-
-    assert [8] == ended
-    assert ["worker.threads_left"] == log.names()

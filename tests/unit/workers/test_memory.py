@@ -12,19 +12,20 @@ from piecework_worker.isolation.process import (
     memory_used,
 )
 from piecework_worker.shutdown import MEMORY_LIMIT_EXIT_CODE, stop_at_memory_limit
+from piecework_worker.stopping import Stop
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.virtual_leases import time, virtually
 
 
 @virtually
 async def test_a_worker_at_its_memory_limit_stops_and_logs_it() -> None:
-    stop, log = asyncio.Event(), Log()
+    stop, log = Stop(), Log()
     sizes = iter([100, 200, 201])
     began_at = time()
 
-    code = await stop_at_memory_limit(200, stop, log, lambda: next(sizes) * MEGABYTE)  # type: ignore[arg-type]
+    await stop_at_memory_limit(200, stop, log, lambda: next(sizes) * MEGABYTE)  # type: ignore[arg-type]
 
-    assert MEMORY_LIMIT_EXIT_CODE == code
+    assert MEMORY_LIMIT_EXIT_CODE == stop.code
     assert stop.is_set()
     assert [("worker.memory_limit", {"memory_mb": 201, "limit_mb": 200})] == log.said
     assert 2.0 == time() - began_at
@@ -32,22 +33,24 @@ async def test_a_worker_at_its_memory_limit_stops_and_logs_it() -> None:
 
 @virtually
 async def test_a_worker_that_receives_a_stop_exits_with_0() -> None:
-    stop, log = asyncio.Event(), Log()
+    stop, log = Stop(), Log()
     asyncio.get_running_loop().call_later(3.5, stop.set)
 
-    assert 0 == await stop_at_memory_limit(200, stop, log, lambda: 0)  # type: ignore[arg-type]
+    await stop_at_memory_limit(200, stop, log, lambda: 0)  # type: ignore[arg-type]
+    assert 0 == stop.code
     assert [] == log.said
 
 
 @virtually
 async def test_without_a_limit_memory_is_not_measured() -> None:
-    stop, log = asyncio.Event(), Log()
+    stop, log = Stop(), Log()
     asyncio.get_running_loop().call_later(3.5, stop.set)
 
     def read_memory() -> int:
         raise AssertionError
 
-    assert 0 == await stop_at_memory_limit(0, stop, log, read_memory)  # type: ignore[arg-type]
+    await stop_at_memory_limit(0, stop, log, read_memory)  # type: ignore[arg-type]
+    assert 0 == stop.code
 
 
 def test_what_would_take_more_than_is_allowed_is_a_memory_error() -> None:

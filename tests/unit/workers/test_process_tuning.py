@@ -6,7 +6,8 @@ import signal
 import time
 import warnings
 
-from piecework_worker.shutdown import stop_on_signals
+from piecework_worker.stopping import stop_on_signals
+from tests.unit.piecework.fakes import Log
 
 
 def fork() -> int:
@@ -26,16 +27,15 @@ def ended_by(pid: int) -> int:
 
 
 async def test_a_signal_for_a_fork_ends_the_fork_and_stops_no_worker() -> None:
-    loop, stop = asyncio.get_running_loop(), stop_on_signals()
+    signals = stop_on_signals(Log())  # type: ignore[arg-type]
     try:
         pid = fork()
         os.kill(pid, signal.SIGTERM)
         by = ended_by(pid)
         await asyncio.sleep(0.01)
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+        signals.close()
 
-    assert "" == stop.signal
-    assert not stop.is_set()
+    assert "" == signals.stop.signal
+    assert not signals.stop.is_set()
     assert signal.SIGTERM == by

@@ -35,6 +35,7 @@ def test_it_says_what_it_takes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["piecework-worker", *words.split()])
+    monkeypatch.setattr(program, "leave", sys.exit)
 
     with pytest.raises(SystemExit) as ended:
         main()

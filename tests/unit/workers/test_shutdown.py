@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
-import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,13 +15,13 @@ import pytest
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef, JobRef
 from piecework.settings import Settings
-from piecework_worker import __main__ as main
-from piecework_worker import shutdown as stopping
+from piecework_worker import stopping
 from piecework_worker.acks import Ack, AckBatcher
 from piecework_worker.next_chunks import NextChunks
-from piecework_worker.shutdown import stop_on_signals
+from piecework_worker.stopping import stop_on_signals
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
+from tests.unit.workers.ecs_stub import until
 from tests.unit.workers.virtual_leases import for_ever, virtually
 
 
@@ -104,45 +104,90 @@ async def test_a_worker_that_stops_by_itself_still_releases_after_a_signal(
 ) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    loop, stop = asyncio.get_running_loop(), stop_on_signals()
-    stop.set()  # as a worker does that is full
+    signals = stop_on_signals(Log())  # type: ignore[arg-type]
+    signals.stop.set()  # as a worker does that is full
     try:
-        os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.sleep(0.01)
-        assert ([], "SIGTERM") == (ended, stop.signal)
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: signals.stop.signal)
+        assert ([], "SIGHUP") == (ended, signals.stop.signal)
 
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.sleep(0.01)
+        await until(lambda: ended)
         assert [128 + signal.SIGTERM] == ended
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+        signals.close()
 
 
-def test_a_worker_that_failed_does_not_wait_for_a_thread_either(
+async def test_what_a_stage_does_to_a_handler_is_undone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    over, said = threading.Event(), list[Any]()
+    monkeypatch.setattr(stopping, "KEEP_S", 0.01)
+    log = Log()
+    signals = stop_on_signals(log)  # type: ignore[arg-type]
+    keeping = asyncio.create_task(signals.keep_handlers())
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        await until(lambda: log.said)
+        assert [("worker.signal_restored", {"signal": "SIGTERM"})] == log.said
 
-    def end(code: int) -> None:
-        said.append(code)
-        over.set()
+        loop = asyncio.get_running_loop()  # takes the pipe of the signals, too
+        loop.add_signal_handler(signal.SIGUSR1, print)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(signals.stop.is_set)
+        loop.remove_signal_handler(signal.SIGUSR1)
+    finally:
+        keeping.cancel()
+        signals.close()
+    assert "SIGTERM" == signals.stop.signal
 
-    async def connected(*_: Any, **__: Any) -> int:
-        asyncio.get_running_loop().run_in_executor(None, over.wait, 1.0)
-        message = "a loop has ended"
-        raise ValueError(message)
 
-    quiet = SimpleNamespace(configure=lambda _: None, guard_process=lambda: None)
-    monkeypatch.setattr(os, "_exit", end)
-    monkeypatch.setattr(stopping, "THREADS_S", 0.01)
-    monkeypatch.setattr(sys, "excepthook", lambda _, error, __: said.append(str(error)))
-    monkeypatch.setattr(main, "telemetry", quiet)
-    monkeypatch.setattr(main, "load_pipelines", lambda _: {})
-    monkeypatch.setattr(main, "run_with_threads", connected)
-    monkeypatch.setattr("structlog.get_logger", Log)
+#: A process that does something and then ends as a worker does.
+LEAVES = """
+import asyncio, atexit, os, sys, threading, time
+from piecework_worker import __main__ as program
+from piecework_worker.stopping import leave
 
-    with pytest.raises(ValueError, match="a loop has ended"):
-        main.run([], queue=[], max_chunks=None, memory_mb=None, reconcile=True)
+async def hang():
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except BaseException:
+            continue
 
-    assert ["a loop has ended", 1] == said
+async def fails(*_, **__):
+    asyncio.create_task(hang())
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    await asyncio.sleep(0)
+    raise ValueError("a loop has ended")
+
+def run(work):
+    program.run_with_threads, program.load_pipelines = work, lambda _: {}
+    program.run([], queue=[], max_chunks=None, memory_mb=None, reconcile=True)
+
+atexit.register(lambda: os.write(1, b"bye"))
+sys.stdout.write("said ")
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "code", "told"),
+    [
+        ("leave(0)", 0, ""),
+        ("run(fails)", 1, "ValueError"),
+        ("threading.Thread(target=time.sleep, args=(60,)).start(); leave(8)", 8, ""),
+        ("atexit.register(time.sleep, 60); leave(8)", 8, ""),
+        ("sys.stdout.close(); os.close(1); os.close(2); leave(8)", 8, ""),
+    ],
+)
+def test_a_process_leaves_with_its_code_whatever_is_left(
+    does: str, code: int, told: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVES + does],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (code, True) == (done.returncode, told in done.stderr)
+    assert "said" in done.stdout

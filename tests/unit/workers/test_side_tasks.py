@@ -16,7 +16,7 @@ from piecework.telemetry.health import Liveness
 from piecework_worker import report
 from piecework_worker.__main__ import run_side_tasks
 from piecework_worker.ecs import AGENT, METADATA
-from piecework_worker.shutdown import Stop
+from piecework_worker.stopping import Stop
 from tests.unit.piecework.fakes import Log
 from tests.unit.workers.ecs_stub import Agent, agent, until
 

@@ -52,7 +52,11 @@ from piecework_worker.isolation.process import (
     memory_used,
     open_channel,
 )
-from piecework_worker.process_tuning import ignore_signals_in_forks, run_to_end
+from piecework_worker.process_tuning import (
+    OURS,
+    ignore_signals_in_forks,
+    run_to_end,
+)
 
 #: Seconds between two messages that say that the event loop runs.
 ALIVE_S = 0.5
@@ -69,7 +73,7 @@ def main() -> None:
     _, _, end, parent, worker, *names = sys.argv
     die_with_parent(int(parent))
     # The worker decides when to stop. A signal to all of its processes reaches it, too.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in OURS:
         signal.signal(number, lambda *_: None)
     ignore_signals_in_forks()
     faulthandler.enable()

@@ -137,7 +137,7 @@ class Admission:
                         attempts.start = start
                         return held.pop_all()
                     if intent is not None:
-                        await intent.mark_refused(attempts.call.key)
+                        await intent.mark_refused(attempts.call.key, sent=False)
             attempts.correct_budgets(Amount())
             if limiter is not None:
                 limiter.correct(tokens, 0)
@@ -241,6 +241,12 @@ class Admission:
         """Let the limits learn that a dependency has answered."""
         if self.limits is not None:
             self.limits.note_answer(dependency)
+
+    def has_answered_since(self, dependency: Dependency, moment: float) -> bool:
+        """Return whether this process got an answer since then, in seconds."""
+        return self.limits is not None and self.limits.has_answered_since(
+            dependency, micros(moment)
+        )
 
     def note_end(
         self,

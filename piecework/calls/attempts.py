@@ -46,6 +46,7 @@ from piecework.resilience.retry import (
     RetryTokenBucket,
     budget_exhausted_error,
     not_executed,
+    not_sent,
 )
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ class Attempts:
         attempts = CallAttempts(call, sent_key, ledger=ledger)
         now = asyncio.get_running_loop().time
         may_retry = functools.partial(self._may_retry, attempts)
-        retries = Retries(call.policy, self.retry_time, self.rng, may_retry)
+        policy = call.dependency.retry
+        retries = Retries(policy, self.retry_time, self.rng, may_retry)
         try:
             while True:
                 end = await self._look_up_again(attempts)
@@ -144,6 +146,8 @@ class Attempts:
                     return self._failed(attempts, end)
                 attempts.retried += (end.envelope,)
                 self.counts.retried += 1
+                self.counts.repeated += not not_sent(end.envelope)
+                await attempts.note_not_executed(end.envelope)
                 self.progress()
                 with self.admission.gate.waiting():
                     await self.sleep(delay)
@@ -226,7 +230,7 @@ class Attempts:
         Like the bill, a budget counts a failed attempt only if its usage is known.
         """
         if attempts.began_at is not None:
-            self.counts.failed += 1
+            self.counts.failed += end is None or not not_sent(end.envelope)
             dependency = attempts.call.dependency
             self.in_flight.note_failure(dependency, attempts.began_at, end)
             usage = end and getattr(end.error, "facts", {}).get("usage")
@@ -251,9 +255,11 @@ class Attempts:
                 attempts.correct_budgets(attempts.reservation.estimate)
         self._count_failure(attempts, None)
 
-    def _may_retry(self, attempts: CallAttempts) -> bool:
+    def _may_retry(self, attempts: CallAttempts, failure: ErrorEnvelope) -> bool:
         """Take a retry token, unless the breaker would reject the retry."""
         dependency = attempts.call.dependency
+        if not attempts.call.may_repeat_after(failure):
+            return False
         if self.admission.rejected_for_s(dependency.name) is not None:
             return False
         taken = self.retry_tokens[dependency.name].take(self.clock())
@@ -265,7 +271,7 @@ class Attempts:
         call = attempts.call
         if attempts.began_at is not None:
             tokens = self.retry_tokens[call.dependency.name]
-            tokens.add_success(call.policy.retry_ratio, self.clock())
+            tokens.add_success(call.dependency.retry.retry_ratio, self.clock())
         ended_at = asyncio.get_running_loop().time()
         usage = self.usage.report_paid(call, answer, self.counts)
         used = None if call.dependency.usage is None else usage
@@ -318,6 +324,7 @@ class Attempts:
 
         The fleet sets the limit: the breaker is open, or the retry budget is exhausted.
         """
+        end = self._judged(attempts.call, end)
         mark(end.error, end.envelope)
         limit = self._fleet_limit(attempts, end.envelope)
         if limit is None:
@@ -332,6 +339,19 @@ class Attempts:
         self.counts.unretried[attempts.call.dependency.name] = end.envelope
         attempts.retried += (end.envelope,)
         return self.own_failure(attempts, limit)
+
+    def _judged(self, call: Call, end: Failed) -> Failed:
+        """Return a failure to connect as that of this chunk, if only it cannot.
+
+        The dependency has answered another call since the chunk first waited for it.
+        """
+        since = self.counts.breaker_since
+        if not end.envelope.is_not_connected or not since or self.counts.made:
+            return end
+        if not self.admission.has_answered_since(call.dependency, since):
+            return end
+        alone = end.envelope.model_copy(update={"dependency": ""})
+        return replace(end, envelope=alone)
 
     def _fleet_limit(
         self, attempts: CallAttempts, failure: ErrorEnvelope

@@ -6,7 +6,7 @@ import copy
 import functools
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from piecework import telemetry
@@ -18,7 +18,7 @@ from piecework.errors import UsageError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
 from piecework.idempotency.record import OperationRef
-from piecework.resilience.retry import RetryPolicy
+from piecework.resilience.retry import not_executed, not_sent
 
 if TYPE_CHECKING:
     from piecework.calls.fleet_budgets import Reservation
@@ -43,8 +43,10 @@ class CallCounts:
     #: Answered by the cache that the jobs of a tenant share, or by an equal call.
     cached: int = 0
     retried: int = 0
-    #: Attempts that failed, or were cut off.
+    #: Attempts that were sent and failed, or were cut off; those of them that were
+    #: repeated.
     failed: int = 0
+    repeated: int = 0
     #: How often the chunk was deferred because a dependency could not be called.
     deferrals: int = 0
     #: Deferrals among these for an open breaker, and the time of the first in seconds
@@ -65,7 +67,7 @@ class CallCounts:
     #: are kept.
     forward: bool = True
     end_times: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_END_TIMES))
-    #: `retried` and `failed` at the start of the current stage.
+    #: `repeated` and `failed` at the start of the current stage.
     _at_stage_start: tuple[int, int] = (0, 0)
 
     @property
@@ -75,16 +77,16 @@ class CallCounts:
 
     def start_stage(self) -> None:
         """Start to count for a new stage."""
-        self._at_stage_start = self.retried, self.failed
+        self._at_stage_start = self.repeated, self.failed
 
     @property
     def stage_retried(self) -> bool:
-        """Whether any call of the current stage was retried."""
-        return self.retried > self._at_stage_start[0]
+        """Whether any call of the current stage was retried after it was sent."""
+        return self.repeated > self._at_stage_start[0]
 
     @property
     def stage_failed(self) -> bool:
-        """Whether any attempt of the current stage failed, or was cut off."""
+        """Whether a call of the current stage was sent, and failed or was cut off."""
         return self.failed > self._at_stage_start[1]
 
     def count_ended_after(self, moment: float) -> int:
@@ -179,15 +181,10 @@ class Call:
         """Return the function with its own copy of the arguments, for one attempt."""
         return copy_arguments(self.bound.func, self.bound.args, self.bound.keywords)
 
-    @property
-    def policy(self) -> RetryPolicy:
-        """The retry policy; a non-idempotent call has one attempt.
-
-        A failed attempt may have been executed, and a second could execute it twice.
-        """
-        policy = self.dependency.retry
+    def may_repeat_after(self, failure: ErrorEnvelope) -> bool:
+        """Return whether another attempt cannot execute the call a second time."""
         once = self.dependency.effect is Effect.NON_IDEMPOTENT
-        return replace(policy, attempts=1) if once else policy
+        return not once or not_executed(failure)
 
     def classify(
         self, error: BaseException, now: float, attempt: int, *, ours: bool = False
@@ -195,7 +192,8 @@ class Call:
         """Return the envelope of an error that the function raised.
 
         The call's arguments are redacted from the message. `ours`: the error is
-        Piecework's own, which the dependency's `classify` does not know.
+        Piecework's own, which the dependency's `classify` does not know. An envelope
+        of a dependency that could not be connected to names it.
         """
         failure = classify(
             error,
@@ -208,6 +206,9 @@ class Call:
             translate=None if ours else self.dependency.classify,
             in_call=not ours,
         )
+        if failure.is_not_connected:
+            named = {"dependency": self.dependency.name}
+            failure = failure.model_copy(update=named)
         return redact_payload(failure, self.bound.args, self.bound.keywords)
 
     @property
@@ -266,6 +267,16 @@ class CallAttempts:
         stage, longest = call.scope.stage, dependency.timeout_s
         await ledger.begin(call.key, stage, dependency.effect, longest)
         return ledger
+
+    async def note_not_executed(self, failure: ErrorEnvelope) -> None:
+        """End the intent of an effect before a delay that its worker may not survive.
+
+        Only of a call that could not be repeated: its intent would leave it in doubt.
+        """
+        key, ledger = self.call.key, self.ledger
+        once = self.call.dependency.effect is Effect.NON_IDEMPOTENT
+        if once and ledger is not None and ledger.may_have_happened(key):
+            await ledger.mark_refused(key, sent=not not_sent(failure))
 
     def correct_budgets(self, used: Amount) -> None:
         """Replace what is reserved by what was used."""

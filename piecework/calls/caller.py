@@ -374,7 +374,8 @@ class Caller:
     ) -> Answered[str] | Failed:
         """Make the attempts of an effect, and record their end in the ledger.
 
-        The effect was refused only if every attempt was: a timeout may hide an effect.
+        The effect was refused only if every attempt was refused or not sent: a timeout
+        may hide an effect.
         The answer of another chunk belongs in the journal: this chunk has no effect.
         """
         dependency, ledger = call.dependency, self.ledger
@@ -386,7 +387,7 @@ class Caller:
         elif not ledger.may_have_happened(call.key):
             pass  # it got no start, so it has no intent
         elif not doubtful and end.is_not_executed:
-            await ledger.mark_refused(call.key)
+            await ledger.mark_refused(call.key, sent=not end.is_not_sent)
         elif dependency.effect is Effect.NON_IDEMPOTENT:
             raise await self._in_doubt(call) from end.error
         return end

@@ -130,7 +130,8 @@ class EqualCalls:
 
     def _request(self, call: Call, ref: OperationRef, gen: int) -> BeginRequest:
         """Return the request to begin a call; its lease covers retries and waits."""
-        policy, dependency = call.policy, call.dependency
+        dependency = call.dependency
+        policy = dependency.retry
         longest = policy.attempts * dependency.timeout_s + policy.retry_time
         token = keys.provider_key(call.key, gen)
         ttl_s = dependency.by.ttl_s if dependency.by else 0.0

@@ -59,6 +59,11 @@ class FleetLimits:
         """Remember that a call was answered: a refusal is judged by their share."""
         self.answers[dependency.name].append(micros(self.clock()))
 
+    def has_answered_since(self, dependency: Dependency, moment: int) -> bool:
+        """Return whether a call was answered since then, in microseconds."""
+        answers = self.answers[dependency.name]
+        return bool(answers) and answers[-1] > moment
+
     def note_refusal(
         self, dependency: Dependency, started: int, retry_after: float | None
     ) -> None:

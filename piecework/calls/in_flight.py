@@ -19,7 +19,7 @@ from piecework.calls.invoke import AwaitCancelledError
 from piecework.dependency import Dependency
 from piecework.domain.model import Effect
 from piecework.errors import PieceworkError
-from piecework.resilience.retry import Failed
+from piecework.resilience.retry import Failed, not_sent
 
 #: Seconds of one part of a wait. After each part the work is reported as alive.
 WAIT_PART_S = 30.0
@@ -75,6 +75,8 @@ def may_still_execute(end: Failed | None) -> bool:
     """
     if end is None:
         return True
+    if not_sent(end.envelope):
+        return False
     if has_read_answer(end.error):
         return False
     status = end.envelope.http_status

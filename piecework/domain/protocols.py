@@ -216,8 +216,8 @@ class Ledger(Protocol):
     async def finish(self, key: str, value: str) -> None:
         """Record that an effect was executed, and its answer."""
 
-    async def mark_refused(self, key: str) -> None:
-        """Record that an effect was refused: it did not happen."""
+    async def mark_refused(self, key: str, *, sent: bool = True) -> None:
+        """Record that an effect did not happen: it was refused, or was not `sent`."""
 
     async def mark_unknown(self, key: str, schema: str) -> None:
         """Record that it is unknown whether an effect happened.

@@ -165,6 +165,11 @@ class EffectRow(Row):
         return at if at == self.item.get("ended_at") else ""
 
     @property
+    def was_not_sent(self) -> bool:
+        """Whether its last request never left a worker."""
+        return self.state == "REFUSED" and bool(self.item.get("not_sent"))
+
+    @property
     def usage(self) -> CallUsage:
         """What its call used, as the claim that was answered has reported."""
         return CallUsage.read(self.item.get("call_usage"))

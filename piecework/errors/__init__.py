@@ -77,6 +77,9 @@ class PieceworkError(Exception):
 class StageError(PieceworkError):
     """The base of the five errors whose type, not code, decides the recovery.
 
+    A function of a call may say with `sent=False` that it sent nothing, or with
+    `sent=True` that it did. Without that, the type of the cause decides.
+
     A stage may use a code of its own. It is stored unchanged in the form
     `layer.kind.detail`, and as `app.<code>` in any other form.
     """

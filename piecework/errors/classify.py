@@ -22,6 +22,7 @@ from piecework.errors.classify_http import (
 from piecework.errors.classify_llm import from_model_sdk
 from piecework.errors.codes import ErrorClass
 from piecework.errors.location import location_of, raised_text, traceback_of
+from piecework.errors.sent import Sent, said_of, sent_of
 from piecework.errors.verdict import Shape, Verdict, causes, chain
 
 # ── attach an envelope to an error, and read it back ──────────────────────────
@@ -56,6 +57,7 @@ def from_noted(error: BaseException, _layer: str, _now: float | None) -> Verdict
         own_class=envelope.error_class,
         message=envelope.message,
         dependency=envelope.dependency,
+        sent=envelope.sent,
     )
 
 
@@ -82,6 +84,7 @@ def from_piecework(
         own_class=error.error_class,
         message=message,
         dependency=str(error.facts.get("dependency", "")),
+        sent=said_of(error),
     )
 
 
@@ -204,7 +207,7 @@ def classify(  # noqa: PLR0913 -- facts of the place, each known to some callers
     with a date needs it; without it the date is ignored. `translate` is the `classify`
     of the dependency, which decides before all other shapes. `in_call`: a function that
     called a service raised the error. An answer that it cannot decode may be whole the
-    next time.
+    next time. Only such an error tells whether a request was sent.
     """
     shapes = _CALL_SHAPES if in_call else _SHAPES
     if translate is not None:
@@ -226,9 +229,16 @@ def classify(  # noqa: PLR0913 -- facts of the place, each known to some callers
         cause=classifier.cause(error),
         retry_after=verdict.retry_after,
         dependency=verdict.dependency,
+        sent=_sent(error, verdict, in_call=in_call),
         **classifier.origin(error),
         **place,
     )
+
+
+def _sent(error: BaseException, verdict: Verdict, *, in_call: bool) -> Sent:
+    if verdict.sent is not None:
+        return verdict.sent
+    return sent_of(error) if in_call else Sent.UNKNOWN
 
 
 def envelope_of(error: BaseException) -> ErrorEnvelope:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from piecework.errors.codes import ErrorClass
 from piecework.errors.redaction import shortened
+from piecework.errors.sent import Sent
 
 # Limits in characters: the rest of a long text is rarely read.
 MESSAGE_LIMIT: Final = 512
@@ -28,7 +29,9 @@ class ErrorEnvelope(BaseModel):
         at: ISO 8601, UTC.
         correlation_id: `job/chunk`, as in every event of the log.
         retry_after: Seconds of the provider's Retry-After.
-        dependency: The dependency that the chunk waits for, if its breaker is open.
+        dependency: The dependency that the chunk waits for: its breaker is open, or it
+            could not be connected to.
+        sent: Whether the request of a call was sent.
         exception: The type of the exception that was raised.
         location: Where the user's code raised it: `shop.py:41 in price`.
         traceback: Types, files, lines and functions, without any value.
@@ -48,6 +51,7 @@ class ErrorEnvelope(BaseModel):
     correlation_id: str = ""
     retry_after: float | None = None
     dependency: str = ""
+    sent: Sent = Sent.UNKNOWN
     exception: str = ""
     location: str = ""
     traceback: str = ""
@@ -83,3 +87,8 @@ class ErrorEnvelope(BaseModel):
     def retryable(self) -> bool:
         """Whether a retry of the same call can help."""
         return self.error_class is ErrorClass.TRANSIENT
+
+    @property
+    def is_not_connected(self) -> bool:
+        """Whether nothing was sent, and a later request may reach the other side."""
+        return self.sent is Sent.NO and self.retryable

@@ -92,11 +92,34 @@ CHUNK` shows them:
 | `stage`, `attempt`, `at` | where and when the error occurred |
 | `cause` | the chain of exceptions, each with its code, at most 256 characters |
 | `correlation_id` | `job/chunk`, as in the log |
-| `dependency` | the dependency whose breaker is open |
+| `dependency` | the dependency that could not be called |
+| `sent` | whether the request of a call was sent: `no`, `yes` or `unknown` |
 
 Piecework recognises, without importing them, the errors of botocore (with Bedrock's),
 aiohttp, httpx, requests, and the SDKs of Anthropic and OpenAI. Errors of other
 libraries with the same attributes are recognised too.
+
+## Sent, not sent, or unknown
+
+The type of an error says whether the request of its call was sent. One table,
+`piecework/errors/sent.py`, has the types of aiohttp, botocore, http.client, httpx,
+requests, smtplib, urllib and urllib3, and the errors of sockets and TLS.
+
+- **Not sent**: a refused connection, a name that does not resolve, a timeout while
+  connecting, no free handle, an untrusted certificate. Nothing was executed. An effect
+  is not in doubt. The worker retries the call, whatever its effect. Then it defers the
+  chunk, as for an open breaker, and spends no attempt for an hour. It spends attempts
+  at once if the dependency answers other calls meanwhile.
+- **Sent**: an answer came back, or a part of one. An effect was refused only with a 4xx
+  other than 408 and 409.
+- **Unknown**: any other error, such as a timeout of the answer. An effect may have
+  happened.
+
+One call is one request. The error of a function tells only of its last request. So a
+function that makes more raises `TransientError("…", sent=True) from error` after the
+first. The same holds for a client that repeats requests by itself: switch that off for
+an effect that is `NON_IDEMPOTENT`. An error that your code raises while it handles
+another tells nothing about that one, unless it says `from error`.
 
 ## Plan around an error
 

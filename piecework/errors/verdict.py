@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from piecework.errors.codes import ErrorClass, lookup
+
+if TYPE_CHECKING:
+    from piecework.errors.sent import Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,8 @@ class Verdict:
     retry_after: float | None = None
     own_class: ErrorClass | None = field(default=None, kw_only=True)
     message: str | None = field(default=None, kw_only=True)  # instead of the error's
-    dependency: str = field(default="", kw_only=True)  # its breaker is open
+    dependency: str = field(default="", kw_only=True)  # it cannot be called
+    sent: Sent | None = field(default=None, kw_only=True)  # None: by the error's type
 
     @property
     def error_class(self) -> ErrorClass:

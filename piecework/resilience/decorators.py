@@ -139,7 +139,7 @@ class Retrier:
             BaseException.__setattr__(end.error, _MAY_HAVE_HAPPENED, True)
         return end
 
-    def take_token(self) -> bool:
+    def take_token(self, _failure: ErrorEnvelope) -> bool:
         """Take a retry from the retry budget; False: it is exhausted."""
         return self.tokens.take(asyncio.get_running_loop().time())
 

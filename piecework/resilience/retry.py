@@ -18,6 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from piecework.errors import TransientError, UsageError
+from piecework.errors.sent import Sent
 from piecework.resilience.breaker import OPEN_CODE
 from piecework.resilience.budget import DAY_RESERVED_CODE, RESERVED_CODE
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
@@ -133,6 +134,11 @@ class Failed:
         """Whether no attempt was executed; a timeout, for example, may hide one."""
         return all(map(not_executed, (*self.earlier, self.envelope)))
 
+    @property
+    def is_not_sent(self) -> bool:
+        """Whether no attempt left this process."""
+        return all(map(not_sent, (*self.earlier, self.envelope)))
+
 
 def answer_of(end: Answered[R] | Failed) -> R:
     """Return the answer, or raise the error.
@@ -179,8 +185,8 @@ class Retries:
 
     Attributes:
         run: The retry time that all calls of the run share.
-        may_retry: Called last, once all other conditions allow a retry: it may take a
-            token.
+        may_retry: Called last with the failure, once all other conditions allow a
+            retry: it may take a token.
         attempts: The attempts that have failed.
         delayed: Seconds of delay so far.
     """
@@ -188,7 +194,7 @@ class Retries:
     policy: RetryPolicy
     run: RetryTime
     rng: Random
-    may_retry: Callable[[], bool] = lambda: True
+    may_retry: Callable[[ErrorEnvelope], bool] = lambda _: True
     attempts: int = 0
     delayed: float = 0.0
 
@@ -207,7 +213,7 @@ class Retries:
             return None
         if self.delayed + delay > self.policy.retry_time or not self.run.fits(delay):
             return None
-        if not self.may_retry():
+        if not self.may_retry(failure):
             return None
         self.delayed += delay
         self.run.take(delay)
@@ -291,13 +297,19 @@ NOT_MADE_CODES = WAITS_FOR_THE_FLEET | {BUDGET_CODE}
 
 
 def not_executed(failure: ErrorEnvelope) -> bool:
-    """Return whether a call was certainly not executed: refused, or never made.
+    """Return whether a call was certainly not executed: refused, or never sent.
 
     A timeout, a broken connection or a 5xx does not prove that.
     """
-    return failure.http_status in REFUSAL_STATUSES or failure.code in NOT_MADE_CODES
+    return not_sent(failure) or failure.http_status in REFUSAL_STATUSES
+
+
+def not_sent(failure: ErrorEnvelope) -> bool:
+    """Return whether no request of a call left this process."""
+    return failure.sent is Sent.NO or failure.code in NOT_MADE_CODES
 
 
 def blocked_on(failure: ErrorEnvelope) -> str:
-    """Return the dependency whose breaker, budget or limit blocked the call, or ""."""
-    return failure.dependency if failure.code in NOT_MADE_CODES else ""
+    """Return the dependency that could not be called, or ""."""
+    waits = failure.is_not_connected or failure.code in NOT_MADE_CODES
+    return failure.dependency if waits else ""

@@ -15,10 +15,12 @@ failed stage, selects the column:
 "Dead" writes the dead letter only. No stage is ever compensated after the pivot, or
 where the pivot may have happened.
 
-A chunk that waits for an open breaker is deferred, and no attempt is spent. This ends
-in two cases. A probe of the chunk fails a second time, after `free_probe_s`. The input
-may be the cause, so the failure of the probe is decided as any other. Or the chunk was
-deferred too often, or for too long: it cannot succeed.
+A chunk that waits for an open breaker is deferred, and no attempt is spent. So is a
+chunk whose call was not connected, for `free_probe_s`. After that, or if the dependency
+answers other calls meanwhile, that failure is decided as any other. The wait for a
+breaker ends in two cases. A probe of the chunk fails a second time, after
+`free_probe_s`. The input may be the cause, so the failure of the probe is decided as
+any other. Or the chunk was deferred too often, or for too long: it cannot succeed.
 
 A stage runs another variant only if none of its effects may have happened. The calls of
 the other variant have other idempotency keys, and would repeat the effect.
@@ -83,7 +85,8 @@ class RecoveryLimits:
     Attributes:
         max_deferrals, max_deferred_s: How often a chunk is deferred for an open
             breaker, and for how many seconds since its last progress.
-        free_probe_s: For how many of these seconds a failed probe spends no attempt.
+        free_probe_s: For how many of these seconds neither a failed probe nor a
+            failure to connect spends an attempt.
     """
 
     max_attempts: int
@@ -121,8 +124,9 @@ def pivot_position(
 
     A failed pivot counts as not executed only after its first attempt in its first
     claim. The error must not be transient, or about the answer, and no effect of the
-    stage may have happened. If the circuit breaker refused the call, or it had no
-    quota, the pivot was not attempted. This holds for any number of claims.
+    stage may have happened. If the circuit breaker refused the call, it had no quota or
+    it was not connected, the pivot was not attempted. This holds for any number of
+    claims.
     """
     if index < pipeline.pivot_index:
         return PivotPosition.AHEAD
@@ -138,7 +142,8 @@ def pivot_position(
         or ctx.stage in ctx.caller.ledger.stages_with_effects()
         or failure.code in POST_EFFECT_CODES
     )
-    not_called = failure.code in WAITS_FOR_THE_FLEET and not counts.stage_failed
+    waits = failure.code in WAITS_FOR_THE_FLEET or failure.is_not_connected
+    not_called = waits and not counts.stage_failed
     refused = not_called or not failure.retryable
     return (
         PivotPosition.AHEAD
@@ -174,10 +179,13 @@ def failure_to_decide(
 
     It is another one if the chunk must not wait any longer for a dependency. Then it is
     the failure of its probe, the failure that was not retried, or `exhausted_failure`.
+    A failure to connect that is decided as any other names no dependency.
     """
     spent = counts.budget_deferrals >= MAX_BUDGET_DEFERRALS
     if failure.code == BUDGET_CODE and spent:
         return counts.unretried.get(failure.dependency, failure)
+    if failure.is_not_connected:
+        return exhausted_failure(failure, counts, limits) or failure
     if failure.code != OPEN_CODE or not failure.dependency:
         return failure
     again = counts.probe_failure is not None and counts.failed_probes
@@ -187,7 +195,7 @@ def failure_to_decide(
 
 
 def waited_s(counts: CallCounts, limits: RecoveryLimits) -> float:
-    """Return the seconds since a chunk's first deferral for a breaker, or 0.
+    """Return the seconds since a chunk's first deferral for an outage, or 0.
 
     A call that was answered in this claim is progress: the time begins anew.
     """
@@ -204,8 +212,13 @@ def exhausted_failure(
 ) -> ErrorEnvelope | None:
     """Return the failure of a chunk that waited too often or too long for a breaker.
 
-    `times`: a factor on both limits. None: it may be deferred again.
+    `times`: a factor on both limits. None: it may be deferred again. A failure to
+    connect stays what it is, and only the chunk does not wait for the dependency.
     """
+    if failure.is_not_connected:
+        free = waited_s(counts, limits) < times * limits.free_probe_s
+        alone = failure.model_copy(update={"dependency": ""})
+        return None if free and failure.dependency else alone
     if failure.code != OPEN_CODE:
         return None
     since = counts.breaker_since
@@ -246,7 +259,7 @@ def decide(  # noqa: PLR0913 -- facts of the chunk
     """
     dependency = blocked_on(failure)
     has_budget_left = budget_deferrals < MAX_BUDGET_DEFERRALS
-    if dependency and (failure.code in WAITS_FOR_THE_FLEET or has_budget_left):
+    if dependency and (failure.code != BUDGET_CODE or has_budget_left):
         wait = deferral_delay(failure, attempt, deferrals, rng, probed=probed)
         return Deferred(failure, wait, dependency)
     may_pass = failure.error_class in {ErrorClass.TRANSIENT, ErrorClass.STATE}
@@ -290,8 +303,8 @@ def deferral_delay(
     because probes may take long. `probed`: a probe of the chunk has failed. Other
     chunks return before it, so that one of them makes the next probe.
 
-    If the retry budget is exhausted, the delay grows with each deferral, because
-    deferrals do not increase `attempt`.
+    If the retry budget is exhausted, or the call was not connected, the delay grows
+    with each deferral, because deferrals do not increase `attempt`.
     """
     seconds = retry_after(failure)
     if failure.code == OPEN_CODE:

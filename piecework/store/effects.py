@@ -1,7 +1,7 @@
 """The write-ahead ledger of a chunk's effects: INTENT before a call, DONE after it.
 
     (none) -> INTENT -> DONE -> COMPENSATED -> INTENT ...
-                 |-> REFUSED -> INTENT       it certainly did not happen; or DONE
+                 |-> REFUSED -> INTENT       it was refused, or not sent; or DONE
                  |-> UNKNOWN                 an operator has to resolve it
 
 An intent is fenced by the claim: a worker that lost the chunk starts no effect. A
@@ -298,12 +298,13 @@ class EffectLedger:
             return {}
         return {"call_usage": paid.item, "paid_fence": self.claim.fence}
 
-    async def mark_refused(self, key: str) -> None:
-        """Record that an effect was refused: it certainly did not happen.
+    async def mark_refused(self, key: str, *, sent: bool = True) -> None:
+        """Record that an effect certainly did not happen: refused, or never sent.
 
         After a lost claim the row stays an intent: only the next owner can decide.
         """
-        write, facts = self._ending(key, REFUSED, {})
+        unsent = {} if sent else {"not_sent": True}
+        write, facts = self._ending(key, REFUSED, unsent)
         writes = [self._check(), write]
         reply = await self._insist(lambda: self.table.transact(writes))
         # A write without an answer may have been applied: then the next one is refused.

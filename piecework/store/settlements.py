@@ -115,8 +115,8 @@ class Settlements:
         """Move RUNNING -> WAITING until a dependency, AWS or a newer worker is there.
 
         The claim's attempt (or recovery) is refunded: the chunk did not fail. For an
-        open breaker, the number of deferrals and the time of the first one limit the
-        wait (`piecework/saga/recovery.py`). `pivot_untried` is stored for the next
+        outage of a dependency, the number of deferrals and the time of the first
+        limit the wait (`piecework/saga/recovery.py`). `pivot_untried` is for the next
         claim. An outage of the store has its own counter: it must not use up the
         deferrals for a dependency. The error of an exhausted retry budget is in the
         same transaction: it names the failure of the dependency.
@@ -126,7 +126,7 @@ class Settlements:
         code = deferred.failure.code
         more = UNTRIED if deferred.pivot_untried else ""
         values = {"code": code, "dependency": deferred.blocked_on, "one": 1}
-        if code == OPEN_CODE:
+        if code == OPEN_CODE or deferred.failure.is_not_connected:
             since = "" if deferred.has_progress else claim.chunk.breaker_since
             more += ", breaker_deferrals = :waits, breaker_since = :since"
             values["waits"] = claim.chunk.breaker_deferrals + 1

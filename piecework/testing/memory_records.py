@@ -99,8 +99,9 @@ class MemoryJournal:
         """Record an effect's answer."""
         self.effects[key] = value
 
-    async def mark_refused(self, key: str) -> None:
+    async def mark_refused(self, key: str, *, sent: bool = True) -> None:
         """Forget an intent that came to nothing."""
+        del sent
         self.effects.pop(key, None)
 
     async def mark_unknown(self, key: str, schema: str) -> None:

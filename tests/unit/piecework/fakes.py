@@ -119,8 +119,8 @@ class Diary(MemoryJournal):
         self.said.append("finish")
         await MemoryJournal.finish(self, key, value)
 
-    async def mark_refused(self, key: str) -> None:
-        self.said.append("refuse")
+    async def mark_refused(self, key: str, *, sent: bool = True) -> None:
+        self.said.append("refuse" if sent else "not sent")
         await MemoryJournal.mark_refused(self, key)
 
     async def mark_unknown(self, key: str, schema: str) -> None:

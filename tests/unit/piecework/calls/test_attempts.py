@@ -300,7 +300,7 @@ def test_a_stop_keeps_an_effect_from_starting_until_it_is_sent(meanwhile: str) -
             stop()
             slots.release()
         await asyncio.sleep(1)
-        said = ["begin", "refuse"] if meanwhile == "intent" else []
+        said = ["begin", "not sent"] if meanwhile == "intent" else []
         assert (said, []) == (diary.said, service.keys)
         assert (True, False) == (gate.waits_for_release, slots.locked())
         late.cancel()

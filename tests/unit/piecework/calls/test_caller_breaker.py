@@ -139,7 +139,7 @@ async def test_an_effect_refused_before_its_first_attempt_was_not_made() -> None
     diary = Diary()
     one, _, clock = guarded(diary, broken=BANK)
     await failed(one, BANK, Provider())
-    assert ["begin", "refuse"] == diary.said
+    assert ["begin", "not sent"] == diary.said
     assert set() == diary.stages_with_effects()
     clock.now += 30.0
     assert "answer" == await call(one, BANK, Provider())
@@ -158,7 +158,7 @@ async def test_an_effect_that_can_not_be_repeated_is_refused_or_unknown() -> Non
     diary = Diary()
     one, breakers, clock = guarded(diary, broken=FAX)
     assert OPEN_CODE == (await failed(one, FAX, Provider())).code
-    assert ["begin", "refuse"] == diary.said
+    assert ["begin", "not sent"] == diary.said
     breakers.by_name["fax"].state.close()
     known = breakers.by_name["fax"].state
     known.window.add(clock.now, SOON, "another chunk")

@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 
+from piecework.calls.fleet_limits import FleetLimits
 from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, PolicyError, TransientError
+from piecework.errors.classify import envelope_of
 from piecework.resilience.retry import RetryPolicy
-from tests.unit.piecework.fakes import Diary, caller
+from tests.unit.piecework.fakes import NOW, Diary, Log, caller
 from tests.unit.piecework.provider import (
     KEYED,
     ONCE,
@@ -290,3 +293,57 @@ async def test_an_error_of_our_own_code_says_nothing_of_the_provider() -> None:
     with pytest.raises(PolicyError):
         await call(caller(diary), KEYED, Provider(PolicyError("no")))
     assert diary.said == ["begin"]
+
+
+REFUSED = ConnectionRefusedError()
+
+
+@pytest.mark.parametrize("dependency", [ONCE, KEYED])
+async def test_what_was_not_connected_is_repeated_and_not_in_doubt(
+    dependency: Dependency,
+) -> None:
+    diary, provider = Diary(), Provider(REFUSED, REFUSED)
+    one = caller(diary)
+    assert "answer" == await call(one, dependency, provider)
+    # The worker may die in the delay: nothing may be in doubt then.
+    again = ["not sent", "begin"] if dependency is ONCE else []
+    assert ["begin", *again, *again, "finish"] == diary.said
+    assert (2, 0, 0) == (one.counts.retried, one.counts.repeated, one.counts.failed)
+
+
+async def test_what_was_never_connected_names_its_dependency() -> None:
+    diary, provider = Diary(), Provider(*[REFUSED] * 9)
+    with pytest.raises(ConnectionRefusedError) as caught:
+        await call(caller(diary), ONCE, provider)
+    assert ONCE.retry.attempts == len(provider.keys)
+    assert "not sent" == diary.said[-1]
+    assert set() == diary.stages_with_effects()
+    assert ("fax", "no") == (envelope_of(caught.value).dependency, noted_sent(caught))
+
+
+async def test_a_chunk_that_alone_cannot_connect_does_not_wait_for_the_others() -> None:
+    limits = FleetLimits(lambda: NOW, Random(1), Log())
+    one = caller(limits=limits)
+    one.counts.breaker_since = NOW - 60.0
+    limits.note_answer(ONCE)
+    with pytest.raises(ConnectionRefusedError) as caught:
+        await call(one, ONCE, Provider(*[REFUSED] * 9))
+    assert "" == envelope_of(caught.value).dependency
+
+
+async def test_an_effect_that_may_have_been_sent_once_is_in_doubt() -> None:
+    diary = Diary()
+    with pytest.raises(PermanentError) as caught:
+        await call(caller(diary), ONCE, Provider(REFUSED, ConnectionResetError()))
+    assert "runtime.effect.unknown" == caught.value.code
+    assert ["begin", "not sent", "begin", "doubt"] == diary.said
+
+
+async def test_what_was_not_connected_is_not_looked_up() -> None:
+    bank, asked = looked_up("found")
+    assert "answer" == await call(caller(), bank, Provider(REFUSED))
+    assert [] == asked
+
+
+def noted_sent(caught: pytest.ExceptionInfo[BaseException]) -> str:
+    return str(envelope_of(caught.value).sent)

@@ -108,6 +108,43 @@ async def test_a_compensation_is_deferred_twice_as_long_and_then_fails() -> None
     assert ("a",) == letter.uncompensated_stages
 
 
+def unconnected(dependency: str = "bank") -> TransientError:
+    return TransientError("refused", sent=False, dependency=dependency)
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "end"), [(0.0, Deferred), (3_599.0, Deferred), (3_600.0, Retry)]
+)
+async def test_a_chunk_that_cannot_connect_spends_no_attempt_for_an_hour(
+    waited_s: float, end: type
+) -> None:
+    script, one = Script(pivot="c", fails={"b": unconnected()}), caller()
+    one.counts.breaker_since = NOW - waited_s if waited_s else 0.0
+    outcome = await run(script.pipeline, ctx=context(script.pipeline, caller=one))
+    assert isinstance(outcome, end)
+
+
+async def test_a_chunk_that_alone_cannot_connect_spends_its_attempts() -> None:
+    script = Script(fails={"b": unconnected("")})
+    assert isinstance(await run(script.pipeline), Retry)
+    assert isinstance(await run(script.pipeline, attempt=3), DeadLettered)
+
+
+async def test_a_pivot_that_was_not_connected_was_not_tried() -> None:
+    assert (await deferred(Script(pivot="c", fails={"c": unconnected()}))).pivot_untried
+
+
+@pytest.mark.parametrize(("waited_s", "waits"), [(7_199.0, True), (7_200.0, False)])
+async def test_a_compensation_waits_for_a_connection_too(
+    waited_s: float, *, waits: bool
+) -> None:
+    script, one = Script(undoable="a", fails={"b": PermanentError("no")}), caller()
+    script.fails["undo a"] = unconnected()
+    one.counts.breaker_since = NOW - waited_s
+    outcome = await run(script.pipeline, ctx=context(script.pipeline, caller=one))
+    assert isinstance(outcome, Deferred if waits else DeadLettered)
+
+
 async def test_another_failure_is_not_deferred() -> None:
     script = Script(fails={"b": TransientError("not now")})
     assert isinstance(await run(script.pipeline), Retry)
@@ -120,7 +157,7 @@ async def test_a_pivot_that_was_refused_was_not_tried() -> None:
 
 
 @pytest.mark.parametrize("stage", ["b", "c"])
-@pytest.mark.parametrize("count", ["retried", "failed"])
+@pytest.mark.parametrize("count", ["repeated", "failed"])
 async def test_a_pivot_was_tried_if_any_call_of_it_failed(
     stage: str, count: str
 ) -> None:

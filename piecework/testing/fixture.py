@@ -110,6 +110,7 @@ class Piecework:
 
         Raises:
             AssertionError: A schedule violated an invariant; the message has its seed.
+                Or no job of several schedules succeeded.
         """
         seeds = range(seed, seed + schedules)
         found = self._simulate(as_pipeline(pipeline), list(payloads), seeds)

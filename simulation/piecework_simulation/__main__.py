@@ -47,7 +47,7 @@ def simulate(
     source: Annotated[
         str, typer.Argument(help="Source of its chunks, as for a submit.")
     ] = "",
-    schedules: Annotated[int, typer.Option(help="Number of schedules.", min=1)] = 1000,
+    schedules: Annotated[int, typer.Option(help="Number of schedules.", min=1)] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the first schedule.", min=0)] = 1,
     processes: Annotated[
         int, typer.Option(help="Number of processes.", min=1)
@@ -65,7 +65,8 @@ def simulate(
     """Run a pipeline under crashes, lost replies and duplicate messages, many times.
 
     The first line says how many invariants were violated. With `-v`, counts of jobs,
-    faults and transitions follow.
+    faults and transitions follow. The exit code is 1 if an invariant was violated, or
+    if no job succeeded.
     """
     inputs = Inputs(pipeline, source, stubs)
     try:
@@ -94,10 +95,9 @@ def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
     """Run many schedules; return the exit code."""
     began = time.monotonic()
     seeds = range(seed, seed + schedules)
-    with StopSignals() as stop:
-        report = Progress(schedules, began).report
+    with StopSignals() as stop, Progress(schedules, began) as progress:
         total = run_schedules(
-            inputs, seeds, processes, report, lambda: bool(stop.signal_number)
+            inputs, seeds, processes, progress.report, lambda: bool(stop.signal_number)
         )
     sys.stdout.write(headline(total))
     for broken_seed, text in total.violations[:MAX_LISTED]:
@@ -105,9 +105,11 @@ def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
         sys.stdout.write(f"  replay: {replay(inputs, broken_seed)}\n")
     if total.codes[NETWORK_REFUSED]:
         sys.stdout.write(f"\n{NETWORK_REFUSED}: {REGISTRY[NETWORK_REFUSED].recovery}\n")
-    if total.jobs and not total.jobs["SUCCEEDED"]:
-        sys.stdout.write("\nNo job succeeded. The trace shows the errors of its stages")
-        sys.stdout.write(f", at `chunk.dead_lettered`: {replay(inputs, seed)}\n")
+    fruitless = bool(total.jobs) and not total.succeeded
+    if fruitless:
+        sys.stdout.write("\nNo job succeeded, so little was tried. The trace shows the")
+        sys.stdout.write(" errors of the stages, at `chunk.dead_lettered`: ")
+        sys.stdout.write(f"{replay(inputs, seed)}\n")
     own = not inputs.pipeline and total.schedules >= FULL_COVERAGE_SCHEDULES
     missing = [*total.never_taken, *total.never_fired] if own else []
     if missing:
@@ -117,7 +119,7 @@ def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
     if os.environ.get(VERBOSITY) == VERBOSE:
         sys.stdout.write(f"\n{summary(total)}")
         sys.stdout.write(last_line(total, seed, time.monotonic() - began))
-    return 1 if total.violations or missing else stop.code
+    return 1 if total.violations or missing or fruitless else stop.code
 
 
 if __name__ == "__main__":

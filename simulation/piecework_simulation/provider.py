@@ -68,6 +68,7 @@ class OutgoingCall:
         chain: The identity of the call that it replaces as a fallback; empty: it is not
             a fallback.
         operation: What several chunks share; None: the call is its chunk's.
+        estimate: The tokens that a budget reserves for it; 0: no budget counts it.
     """
 
     identity: str
@@ -75,6 +76,7 @@ class OutgoingCall:
     scope: CallScope = NO_SCOPE
     chain: str = ""
     operation: OperationRef | None = None
+    estimate: int = 0
 
     @property
     def stream(self) -> str:
@@ -134,6 +136,7 @@ class Provider:
         claimed_as_suspect: Tells whether a process claimed a chunk that had lost a
             claim.
         continues: Tells whether two generations of a chunk have the same compensation.
+        check_request: Notes that a stage requests a call, before it waits for anything.
         check_start: Checks the start of a call, or of a lookup.
         check_answer: Checks an answer that reaches its worker.
         waits_end_at: The time at which the longest requested wait ends.
@@ -156,8 +159,9 @@ class Provider:
     claimed_as_suspect: Callable[[str, ChunkKey], bool] = lambda *_: False
     continues: Callable[[ChunkKey, int, int], bool] = lambda *_: False
     undone_in: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    check_request: Callable[[OutgoingCall], None] = lambda _: None
     check_start: Callable[..., None] = lambda *_, **__: None
-    check_answer: Callable[[OutgoingCall], None] = lambda _: None
+    check_answer: Callable[[OutgoingCall, Any], None] = lambda *_: None
     waits_end_at: float = 0.0
     paid: int = 0
     answered: Counter[ChunkKey] = field(default_factory=Counter)
@@ -201,7 +205,7 @@ class Provider:
             await asyncio.sleep(outgoing.dependency.timeout_s * 2)
         if hidden:
             raise ProviderError(504)
-        self.check_answer(outgoing)
+        self.check_answer(outgoing, value)
         return value
 
     def fails_for(self, scope: CallScope) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
@@ -22,7 +23,11 @@ def piecework(monkeypatch: pytest.MonkeyPatch) -> Piecework:
 
 
 def simulate(pipeline: Pipeline, payloads: list[BaseModel], seeds: range) -> str:
-    """Return the violations of the first schedule that has some, with its seed."""
+    """Return the violations of the first schedule that has some, with its seed.
+
+    Without any, say if no job succeeded: then the schedules have tried little. A single
+    schedule, such as one that is replayed, may cancel its jobs.
+    """
     # The simulator is loaded only by tests that use it.
     from piecework_simulation.driver.actions import Workload
     from piecework_simulation.driver.schedule import run_schedule
@@ -32,8 +37,15 @@ def simulate(pipeline: Pipeline, payloads: list[BaseModel], seeds: range) -> str
         return rng.choices(payloads, k=rng.randint(1, len(payloads)))
 
     workload = Workload(instrument_pipeline(pipeline), draw)
+    succeeded, codes = 0, Counter[str]()
     for seed in seeds:
-        if violations := run_schedule(seed, [workload]).violations:
+        verdict = run_schedule(seed, [workload])
+        if verdict.violations:
             again = f"simulate(…, schedules=1, seed={seed})"
-            return f"seed {seed}: {'; '.join(violations)}. Replay: {again}"
-    return ""
+            return f"seed {seed}: {'; '.join(verdict.violations)}. Replay: {again}"
+        succeeded += verdict.succeeded
+        codes.update(verdict.codes)
+    if succeeded or len(seeds) == 1:
+        return ""
+    most = ", ".join(f"{code} {count}" for code, count in codes.most_common(3))
+    return f"No job succeeded in {len(seeds)} schedules. Dead letters: {most or 'none'}"

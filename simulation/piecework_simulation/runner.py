@@ -6,6 +6,7 @@ import multiprocessing
 import shlex
 import signal
 import sys
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from piecework_simulation.engine.faults import KINDS
 from piecework_simulation.engine.leftovers import collect, collecting_manually
 
 #: Seeds in each group that a process receives.
-SEEDS_PER_GROUP = 20
+SEEDS_PER_GROUP = 5
 #: Groups submitted ahead, for each process.
 GROUPS_PER_PROCESS = 2
 #: Maximum violated schedules that are listed one by one.
@@ -32,9 +33,14 @@ MAX_LISTED = 10
 
 @dataclass(slots=True)
 class Totals:
-    """The sums of many verdicts."""
+    """The sums of many verdicts.
+
+    Attributes:
+        succeeded: The jobs that were SUCCEEDED at some time; later deletions count not.
+    """
 
     schedules: int = 0
+    succeeded: int = 0
     violations: list[tuple[int, Sequence[str]]] = field(default_factory=list)
     fired: Counter[str] = field(default_factory=Counter)
     transitions: Counter[str] = field(default_factory=Counter)
@@ -53,6 +59,7 @@ class Totals:
         self.fired.update(verdict.fired)
         self.transitions.update(verdict.transitions)
         self.jobs.update(verdict.jobs)
+        self.succeeded += verdict.succeeded
         self.codes.update(verdict.codes)
         self.requests += verdict.requests
         self.paid += verdict.paid
@@ -95,15 +102,15 @@ def run_groups(
 ) -> Iterator[Sequence[Verdict]]:
     """Yield verdicts, some at a time, in the order of their seeds."""
     load_process(inputs)  # in this process, too: invalid inputs fail here, once
-    groups = (
-        seeds[at : at + SEEDS_PER_GROUP] for at in range(0, len(seeds), SEEDS_PER_GROUP)
-    )
     if processes == 1 or len(seeds) <= SEEDS_PER_GROUP:
-        for group in groups:
-            yield run_group(group)
+        for verdict in run_each(seeds):
+            yield [verdict]
             if stopped():
                 break
         return
+    groups = (
+        seeds[at : at + SEEDS_PER_GROUP] for at in range(0, len(seeds), SEEDS_PER_GROUP)
+    )
     # A spawned process shares no locks, threads or open sockets with this one.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, load_child_process, (inputs,)) as pool:
@@ -133,51 +140,91 @@ def load_child_process(inputs: Inputs) -> None:
 
 def run_group(seeds: range) -> list[Verdict]:
     """Run some schedules."""
-    verdicts = []
+    return list(run_each(seeds))
+
+
+def run_each(seeds: range) -> Iterator[Verdict]:
+    """Run schedules one by one."""
     with collecting_manually():
         for seed in seeds:
-            verdicts.append(run_schedule(seed, _works))
+            yield run_schedule(seed, _works)
             collect()
-    return verdicts
 
 
 # ── report the progress of a long run, and stop it on a signal ────────────────
 
-#: Seconds between two lines; a terminal shows one line, anew each second.
-LOG_INTERVAL_S = 30.0
-TERMINAL_INTERVAL_S = 1.0
+#: Seconds between two lines. A log gets fewer lines later: see `Progress.is_due`.
+INTERVAL_S = 1.0
+#: The share of the time so far that passes between two lines of a log.
+LOG_SHARE = 1 / 60
 
 
 @dataclass(slots=True)
 class Progress:
-    """Reports at intervals how many schedules have run."""
+    """Tells how many schedules have run: a line each second, from a thread of its own.
+
+    One schedule may take several seconds.
+    """
 
     schedules: int
     began: float
-    reported_at: float = field(init=False)
+    done: int = 0
     violations: int = 0
+    _told_at: float = field(init=False)
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
         """Start the first interval now."""
-        self.reported_at = self.began
+        self._told_at = self.began
+        self._thread = threading.Thread(target=self._tell_each_second, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start to tell."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Tell no more."""
+        self._ended.set()
+        self._thread.join()
+        self._write("", end="")
 
     def report(self, total: Totals) -> None:
-        """Write each new violation, and a line of sums if it is time for one."""
-        now, terminal = time.monotonic(), sys.stderr.isatty()
+        """Note the sums; write each new violation at once."""
         for seed, texts in total.violations[self.violations :]:
-            begin = "\r\033[K" if terminal else ""
-            sys.stderr.write(f"{begin}seed {seed}: {'; '.join(dict.fromkeys(texts))}\n")
-        self.violations = len(total.violations)
-        if now - self.reported_at < (
-            TERMINAL_INTERVAL_S if terminal else LOG_INTERVAL_S
-        ):
+            self._write(f"seed {seed}: {'; '.join(dict.fromkeys(texts))}")
+        self.done, self.violations = total.schedules, len(total.violations)
+
+    def tell(self, now: float) -> None:
+        """Write a line of sums if it is time for one."""
+        if not self.is_due(now):
             return
-        self.reported_at = now
-        rate = total.schedules / (now - self.began)
-        line = f"{total.schedules:,} of {self.schedules:,} schedules, "
-        line += f"{len(total.violations)} violations, {rate:.1f} a second"
-        sys.stderr.write(f"\r\033[K{line}" if terminal else f"{line}\n")
-        sys.stderr.flush()
+        self._told_at = now
+        rate = self.done / (now - self.began)
+        line = f"{self.done:,} of {self.schedules:,} schedules, "
+        line += f"{self.violations} violation{'s' * (self.violations != 1)}, "
+        line += f"{rate:.1f} a second"
+        self._write(line, end="" if sys.stderr.isatty() else "\n")
+
+    def is_due(self, now: float) -> bool:
+        """Return whether the next line is due: each second, later in a log less often.
+
+        The log of a run of an hour has some hundred lines.
+        """
+        share = 0.0 if sys.stderr.isatty() else LOG_SHARE * (now - self.began)
+        return now - self._told_at >= max(INTERVAL_S, share)
+
+    def _tell_each_second(self) -> None:
+        while not self._ended.wait(INTERVAL_S / 4):
+            self.tell(time.monotonic())
+
+    def _write(self, line: str, end: str = "\n") -> None:
+        begin = "\r\033[K" if sys.stderr.isatty() else ""
+        with self._lock:
+            sys.stderr.write(f"{begin}{line}{end}")
+            sys.stderr.flush()
 
 
 @dataclass(slots=True)
@@ -208,8 +255,6 @@ class StopSignals:
         """Restore the previous signal handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\033[K")
 
     def on_signal(self, number: int, _: FrameType | None) -> None:
         """Note a signal."""

@@ -158,7 +158,9 @@ def spend_twice(story: Story) -> None:
     scope = CallScope(REF.tenant, REF.job, 0, "first", "trip")
     model = Dependency("model", usage=lambda _: Usage(CALL_TOKENS))
     for call in ("one", "two"):
-        story.invariants.check_answer(OutgoingCall(call, model, scope))
+        story.invariants.check_answer(
+            OutgoingCall(call, model, scope, estimate=CALL_TOKENS), 0
+        )
 
 
 def question(state: str, at: float = 0.0, **facts: Any) -> Step:

@@ -12,6 +12,7 @@ from piecework import Context, Dependency, Pipeline, Stage, Usage, named_call
 from piecework.domain.budget import Cap
 from piecework.domain.model import JobStatus
 from piecework.jobs.budgeting import set_tenant_budget
+from piecework_orchestrator.operate.cancel import cancel
 from piecework_orchestrator.reading.job_documents import explain, require_job
 from tests.simulation.life import Shop, charging, items
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate
@@ -86,3 +87,35 @@ def test_a_join_that_lacks_its_budget_says_so_and_goes_on_with_a_higher_one(
         return (await at.ended()).status
 
     assert JobStatus.SUCCEEDED is simulate(act, [charging])
+
+
+def test_a_budget_holds_in_a_retry_right_after_a_cancel() -> None:
+    """The copy of the job that the worker has then is of its cancelled generation."""
+    book: Counter[int] = Counter()
+
+    @named_call("ask")
+    async def ask(n: int, *, idempotency_key: str) -> int:
+        del idempotency_key
+        book[n] += 1
+        return n
+
+    async def work(ctx: Context[Row]) -> int:
+        return await ctx.call(model, ask, ctx.payload.n)
+
+    pipeline = Pipeline("asking", payload=Row, stages=[Stage(work, name="work")])
+
+    async def act(at: Simulated) -> tuple[int, JobStatus]:
+        rows = [Row(n=n) for n in range(6)]
+        await at.fleet.submit(REF, pipeline, rows, budget=Cap(TOKENS), mortal=False)
+        await asyncio.sleep(10.0)
+        await cancel(at.rt, REF, actor="us", reason="enough", compensate=True)
+        assert (await at.ended()).status is JobStatus.CANCELLED
+        await at.fleet.retry(REF, mortal=False)
+        await asyncio.sleep(60.0)
+        job = await at.rt.jobs.read(REF)
+        assert job is not None
+        return book.total(), job.status
+
+    ended = simulate(act, [pipeline], cancel_poll_s=5.0, max_attempts=3)
+
+    assert ended == (1, JobStatus.PAUSED)

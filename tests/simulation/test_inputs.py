@@ -97,7 +97,7 @@ def test_a_pipeline_that_fails_in_every_job_is_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     inputs = Inputs("tests.simulation.careless_pipelines:stumbling", "README.md")
-    assert 0 == run(inputs, seed=1, schedules=5, processes=1)
+    assert 1 == run(inputs, seed=1, schedules=5, processes=1)
     said = capsys.readouterr().out
     assert "No job succeeded" in said
     assert replay(inputs, 1) in said

@@ -79,9 +79,10 @@ async def execute(
     If the worker loses the claim, it keeps the message. The chunk's new owner has its
     own message, or this message reappears and finds an ended chunk.
     """
-    if job.status is JobStatus.PAUSED:
+    if job.status is JobStatus.PAUSED or work_item.gen > job.gen:
         # The worker's copy may be older than the resume that sent this message. Only a
-        # later resume would send the next one.
+        # later resume would send the next one. Or it is of an earlier generation, which
+        # was cancelled: then no budget and no pause would hold the calls.
         job = await services.jobs.fresh(work_item.ref.of) or job
     if reason := await reason_not_to_claim(
         work_item.ref, work_item.gen, job, services.rt, services.cancelled_groups

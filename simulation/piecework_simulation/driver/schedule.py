@@ -33,6 +33,7 @@ class Verdict:
     fired: Mapping[str, int]
     transitions: Mapping[str, int]
     jobs: Mapping[str, int]
+    succeeded: int
     codes: Mapping[str, int]
     requests: int
     paid: int
@@ -115,6 +116,7 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
             fired=faults.fired,
             transitions=invariants.transitions,
             jobs=Counter(str(item["status"]) for item in invariants.jobs.values()),
+            succeeded=len(invariants.succeeded),
             codes=invariants.codes(),
             requests=world.requests,
             paid=provider.paid,
@@ -132,6 +134,7 @@ def attach_checkers(world: World, invariants: Invariants, provider: Provider) ->
     invariants.provider = provider
     provider.claimed_as_suspect = invariants.claimed_as_suspect
     provider.continues = invariants.continues
+    provider.check_request = invariants.budgets.check_request
     provider.check_start = invariants.check_start
     provider.check_answer = invariants.check_answer
     world.dynamodb.on_write = invariants.check_write

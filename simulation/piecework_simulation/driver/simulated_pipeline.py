@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from piecework.calls.call import CallScope, call_key
 from piecework.calls.equal_calls import operation_ref
-from piecework.context import Context
+from piecework.calls.fleet_budgets import is_priced
+from piecework.calls.usage import estimated_tokens
+from piecework.context import Context, Results
 from piecework.dependency import Dependency, Fallback
 from piecework.domain import values
 from piecework.domain.arguments import digest_of
@@ -29,16 +32,20 @@ from piecework_simulation.provider import (
     ProviderError,
 )
 
+#: The class that replaces each class of context.
+Contexts: TypeAlias = Mapping[type, type[Context[Any]]]
+
 
 def instrument_pipeline(pipeline: Pipeline) -> Pipeline:
     """Return the pipeline with all its functions watched."""
     by_function: dict[Any, Any] = {}
-    stages = [instrument_stage(stage, by_function) for stage in pipeline.stages]
+    contexts = redirected_contexts(by_function)
+    stages = [instrument_stage(stage, contexts) for stage in pipeline.stages]
     by_function.update(
         {old.run: new.run for old, new in zip(pipeline.stages, stages, strict=True)}
     )
     result = pipeline.stages[pipeline.result_index].run
-    join = pipeline.join and instrument_function(pipeline.join, by_function)
+    join = pipeline.join and instrument_function(pipeline.join, contexts)
     changed: dict[str, Any] = {
         "stages": stages,
         "result": by_function[result],
@@ -58,24 +65,24 @@ async def record_notification(notice: Notification) -> None:
     provider.notifications[f"{notice.job} {notice.event} {notice.status}"] += 1
 
 
-def instrument_stage(stage: Stage, by_function: dict[Any, Any]) -> Stage:
+def instrument_stage(stage: Stage, contexts: Contexts) -> Stage:
     """Return a stage whose calls go to the simulated provider."""
-    undo = stage.compensate and instrument_function(stage.compensate, by_function)
-    replan = stage.replan and instrument_function(stage.replan, by_function, stage.run)
+    undo = stage.compensate and instrument_function(stage.compensate, contexts)
+    replan = stage.replan and instrument_function(stage.replan, contexts, stage.run)
     return replace(
         stage,
-        run=instrument_stage_function(stage.run, by_function),
+        run=instrument_stage_function(stage.run, contexts),
         compensate=undo,
         replan=replan,
         fallback=[
-            instrument_function(each, by_function, stage.run) for each in stage.fallback
+            instrument_function(each, contexts, stage.run) for each in stage.fallback
         ],
     )
 
 
 def instrument_function(
     function: Callable[..., Any],
-    by_function: dict[Any, Any],
+    contexts: Contexts,
     stage: Callable[..., Any] | None = None,
 ) -> Callable[[Any], Any]:
     """Return a stage function that receives an instrumented context.
@@ -85,8 +92,8 @@ def instrument_function(
 
     @functools.wraps(function)
     async def run(ctx: Context[Any]) -> Any:
-        own: Any = InstrumentedContext(ctx, by_function)
-        value = await stage_run.invoke(function, own)
+        ctx.__class__ = contexts.get(type(ctx), type(ctx))
+        value = await stage_run.invoke(function, ctx)
         if stage is not None:
             PROVIDER.get().record_value(chunk_of(ctx), encode(stage, value))
         return value
@@ -108,10 +115,10 @@ def encode(function: Callable[..., Any], value: Any) -> str:
 
 
 def instrument_stage_function(
-    function: Callable[..., Any], by_function: dict[Any, Any]
+    function: Callable[..., Any], contexts: Contexts
 ) -> Callable[[Any], Any]:
     """Return a stage's own function, which shows the faults of its inputs, too."""
-    inner = instrument_function(function, by_function, function)
+    inner = instrument_function(function, contexts, function)
 
     @functools.wraps(function)
     async def run(ctx: Context[Any]) -> Any:
@@ -123,53 +130,88 @@ def instrument_stage_function(
     return run
 
 
-@dataclass(slots=True)
-class InstrumentedContext:
-    """The real context, with its calls redirected to the simulated provider."""
+def redirected_contexts(by_function: dict[Any, Any]) -> Contexts:
+    """Return the class that replaces each class of context that a function receives.
 
-    inner: Context[Any]
-    by_function: dict[Any, Any]
+    A context stays the object that it is: it is iterated, changed and told by its type
+    as in a worker. Only its calls go to the simulated provider.
+    """
 
-    def __getattr__(self, name: str) -> Any:
-        """Return any other attribute of the real context."""
-        return getattr(self.inner, name)
+    class Redirected(Context[Any]):
+        __slots__ = ()
 
-    def result(self, stage: StageFunction) -> Any:
-        """Return the result of an earlier stage, which the chunk itself returned."""
-        value = self.inner.result(self.by_function.get(stage, stage))
-        if isinstance(value, int | str):  # other types may have several encodings
-            PROVIDER.get().check_value(chunk_of(self.inner), encode(stage, value))
-        return value
+        def result(self, stage: StageFunction) -> Any:
+            """Return the value of an earlier stage, which the chunk returned."""
+            value = super().result(by_function.get(stage, stage))
+            if isinstance(value, int | str):  # other types may have several encodings
+                PROVIDER.get().check_value(chunk_of(self), encode(stage, value))
+            return value
 
-    async def call(
-        self,
-        dependency: Dependency,
-        function: Callable[..., Awaitable[Any]],
-        /,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        """Call the simulated provider through the real context."""
-        ctx = self.inner
-        function, args, kwargs = unfold(function, args, kwargs)
-        scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
-        identity = call_key(scope, dependency, function, digest_of(args, kwargs))
-        ref = operation_ref(ctx.tenant, dependency, function, args, kwargs)
-        outgoing = OutgoingCall(identity, dependency, scope, operation=ref)
-        if ref is not None:
-            PROVIDER.get().sharing.add((ctx.tenant, ctx.job, ctx.chunk))
-        if outgoing.stream:
-            PROVIDER.get().numbered[identity] = outgoing.stream
-        token = CURRENT_CALL.set(outgoing)
-        try:
-            return await ctx.call(
-                instrument_dependency(dependency),
-                instrument_call(function),
-                *args,
-                **kwargs,
-            )
-        finally:
-            CURRENT_CALL.reset(token)
+        async def call(
+            self,
+            dependency: Dependency,
+            function: Callable[..., Awaitable[Any]],
+            /,
+            *args: Any,
+            **kwargs: Any,
+        ) -> Any:
+            """Call the simulated provider."""
+            function, args, kwargs = unfold(function, args, kwargs)
+            outgoing = outgoing_call(self, dependency, function, args, kwargs)
+            token = CURRENT_CALL.set(outgoing)
+            try:
+                return await super().call(
+                    instrument_dependency(dependency),
+                    instrument_call(function),
+                    *args,
+                    **kwargs,
+                )
+            finally:
+                CURRENT_CALL.reset(token)
+
+    class RedirectedResults(Redirected, Results[Any]):
+        __slots__ = ()
+
+    return {Context: Redirected, Results: RedirectedResults}
+
+
+def outgoing_call(
+    ctx: Context[Any],
+    dependency: Dependency,
+    function: Callable[..., Awaitable[Any]],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> OutgoingCall:
+    """Return a call with its identity; tell the provider what it shares."""
+    scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
+    identity = call_key(scope, dependency, function, digest_of(args, kwargs))
+    ref = operation_ref(ctx.tenant, dependency, function, args, kwargs)
+    estimate = estimate_of(dependency, function, args, kwargs)
+    outgoing = OutgoingCall(
+        identity, dependency, scope, operation=ref, estimate=estimate
+    )
+    PROVIDER.get().check_request(outgoing)
+    if ref is not None:
+        PROVIDER.get().sharing.add(chunk_of(ctx))
+    if outgoing.stream:
+        PROVIDER.get().numbered[identity] = outgoing.stream
+    return outgoing
+
+
+def estimate_of(
+    dependency: Dependency,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> int:
+    """Return the tokens that a budget reserves for a call; 0 if none counts it."""
+    if not is_priced(dependency):
+        return 0
+    with suppress(PieceworkError):  # the worker refuses the call
+        return estimated_tokens(
+            dependency, functools.partial(function, *args, **kwargs)
+        )
+    return 0
 
 
 @functools.cache
@@ -210,7 +252,16 @@ def as_fallback(
         identity = call_key(
             outgoing.scope, dependency, function, digest_of(args, kwargs)
         )
-        this = OutgoingCall(identity, dependency, outgoing.scope, outgoing.identity)
+        estimate = estimate_of(dependency, function, args, kwargs)
+        this = replace(
+            outgoing,
+            identity=identity,
+            dependency=dependency,
+            chain=outgoing.identity,
+            operation=None,
+            estimate=estimate,
+        )
+        PROVIDER.get().check_request(this)
         token = CURRENT_CALL.set(this)
         try:
             return await call(*args, idempotency_key=idempotency_key, **kwargs)

@@ -2,23 +2,27 @@
 
 The provider tells which calls it has answered to a living worker. A call that is made
 again after a kill counts once. Its first answer was in flight, or in no record yet. The
-same holds for an answer that comes when another worker has taken the chunk over. All
-estimates of the simulated pipelines are exact, so nothing else may exceed the cap.
+same holds for an answer that comes when another worker has taken the chunk over.
+
+What a call used beyond its estimate may exceed the cap, and so may a call that does not
+wait for the budget: of a compensation, of a job that is being cancelled, and one that a
+lookup may find. The estimates of the built-in pipelines are exact.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
+from piecework.domain.model import JobStatus
 from piecework.store.budgets import read_budget
 from piecework.store.serialization import from_item
 from piecework_simulation.aws.dynamodb import Change
 from piecework_simulation.engine.process import PROCESS, Process
-from piecework_simulation.provider import CALL_TOKENS
 
 if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
@@ -35,28 +39,41 @@ class Answer:
 
     Attributes:
         at: When; the process that got it may have died since.
+        tokens: What it used, at most its estimate.
         is_late: Whether another worker had claimed the chunk meanwhile.
     """
 
     process: Process | None
     at: float
+    tokens: int
     is_late: bool
 
 
 @dataclass(slots=True)
 class BudgetInvariants:
-    """What the calls of each job with a budget have used, and its highest cap."""
+    """What the calls of each job with a budget have used, and its highest cap.
+
+    Attributes:
+        allowed: What the calls of each job may use beyond its cap.
+        cancelling: The jobs that are being cancelled.
+    """
 
     world: World
     report_violation: Callable[[str], None]
     caps: dict[str, int] = field(default_factory=dict)
+    allowed: Counter[str] = field(default_factory=Counter)
+    cancelling: set[str] = field(default_factory=set)
     answers: dict[str, dict[str, Answer]] = field(
         default_factory=lambda: defaultdict(dict)
     )
     last_seen: dict[str, float] = field(default_factory=dict)
 
     def check_job(self, job_pk: str, new: dict[str, Any]) -> None:
-        """Note the budget of a submit."""
+        """Note the budget of a submit, and whether the job is being cancelled."""
+        if new["status"] == JobStatus.CANCELLING:
+            self.cancelling.add(job_pk)
+        else:
+            self.cancelling.discard(job_pk)
         if "budget_tokens" in new:
             self.caps[job_pk] = max(new["budget_tokens"], self.caps.get(job_pk, 0))
 
@@ -81,30 +98,40 @@ class BudgetInvariants:
             each.spent.tokens + sum(s.amount.tokens for s in each.slices.values())
             for each in (old, new)
         )
-        if after > max(self.caps[job_pk], before):
+        if after > max(self.caps[job_pk] + self.allowed[job_pk], before):
             unknown = set(new.slices) - set(old.slices)
             # A frozen worker comes back after its slice was recounted.
             if not (unknown and old.recounts):
                 self.report_violation(f"I21: {job_pk} reserved {after} of the cap")
 
-    def check_answer(self, call: OutgoingCall, owner: str) -> None:
+    def check_request(self, call: OutgoingCall) -> None:
+        """Note a call that does not wait for the budget: it is only counted."""
+        job_pk = keys.job_pk(call.scope.tenant, call.scope.job)
+        undoes = keys.is_compensation_stage(call.scope.stage)
+        if undoes or job_pk in self.cancelling or call.dependency.lookup:
+            self.allowed[job_pk] += call.estimate
+
+    def check_answer(self, call: OutgoingCall, owner: str, value: Any) -> None:
         """Count an answer that a living worker has received.
 
         `owner`: the worker that has the claim of the chunk.
         """
         job_pk = keys.job_pk(call.scope.tenant, call.scope.job)
         process = PROCESS.get(None)
-        if job_pk not in self.caps or call.dependency.usage is None:
+        if job_pk not in self.caps or not call.estimate:
             return
+        tokens = tokens_of(call, value)
+        self.allowed[job_pk] += max(0, tokens - call.estimate)
         now = self.world.loop.moment
         if process is not None:
             self.last_seen[process.name] = now
         answers = self.answers[job_pk]
         is_late = process is not None and process.name != owner
         if not is_late or call.identity not in answers:
-            answers[call.identity] = Answer(process, now, is_late)
-        used = CALL_TOKENS * sum(map(self.is_recorded, answers.values()))
-        if used > self.caps[job_pk]:
+            counted = min(tokens, call.estimate)
+            answers[call.identity] = Answer(process, now, counted, is_late)
+        used = sum(a.tokens for a in answers.values() if self.is_recorded(a))
+        if used > self.caps[job_pk] + self.allowed[job_pk]:
             self.report_violation(
                 f"I21: {job_pk} used {used} of {self.caps[job_pk]} tokens"
             )
@@ -117,3 +144,14 @@ class BudgetInvariants:
         if process is None or not process.dead:
             return True
         return answer.at < self.last_seen[process.name] - UNRECORDED_S
+
+
+def tokens_of(call: OutgoingCall, value: Any) -> int:
+    """Return the tokens of an answer; its estimate, if the usage does not know them."""
+    usage = call.dependency.usage
+    if usage is None:
+        return call.estimate
+    with suppress(Exception):  # the pipeline's own error: only the bill lacks it
+        found = usage(value)
+        return (found.tokens_in + found.tokens_out) or call.estimate
+    return call.estimate

@@ -64,6 +64,8 @@ class Invariants:
     violations: list[str] = field(default_factory=list)
     transitions: Counter[str] = field(default_factory=Counter)
     jobs: dict[str, Item] = field(default_factory=dict)
+    #: The jobs that were SUCCEEDED at some time.
+    succeeded: set[str] = field(default_factory=set)
     chunks: dict[str, dict[int, ChunkInvariants]] = field(
         default_factory=lambda: defaultdict(dict)
     )
@@ -247,6 +249,8 @@ class Invariants:
         was = old["status"] if old else None
         if was == new["status"]:
             return
+        if new["status"] == JobStatus.SUCCEEDED:
+            self.succeeded.add(change.pk)
         if new["status"] == JobStatus.PAUSED:
             self.paused_until[change.pk] = math.inf
         elif was == JobStatus.PAUSED:
@@ -304,13 +308,13 @@ class Invariants:
         self.quotas.check_start(call.dependency, args, is_lookup=is_lookup)
         self.streams.check_start(scope.tenant, call.operation)
 
-    def check_answer(self, call: OutgoingCall) -> None:
+    def check_answer(self, call: OutgoingCall, value: Any) -> None:
         """Check an answer that reaches its worker."""
         scope = call.scope
         job_pk = keys.job_pk(scope.tenant, scope.job)
         checker = self.chunks[job_pk].get(scope.chunk)
         owner = checker.item.get("claimed_by", "") if checker else ""
-        self.budgets.check_answer(call, owner)
+        self.budgets.check_answer(call, owner, value)
 
     def check_effect(self, change: Change) -> None:
         """Copy an effect's ledger state to the provider's records, and check it."""

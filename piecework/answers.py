@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic_core import SchemaError
 
 from piecework.domain.records import KIB, Bounds, read_json
-from piecework.domain.values import read_payload, write_payload
+from piecework.domain.values import keep_payload, read_payload, write_payload
 from piecework.errors import PermanentError, UsageError
 
 #: Bytes of a question, and of an answer, as JSON: both are in one row.
@@ -56,7 +56,8 @@ def encode_answer(model_of_question: str, schema: Mapping[str, Any], value: Any)
         text = write_payload(value, by_alias=False) if is_given else json.dumps(value)
         plain = read_json(text, Bounds(MOST_BYTES))
         if model is not None:
-            text = write_payload(read_payload(model, text), by_alias=False)
+            given = value if isinstance(value, model) else read_payload(model, text)
+            text, _ = keep_payload(model, given, by_alias=False)
         else:
             model_of_schema(schema).model_validate_json(text)
         unknown = unknown_fields(schema, model, plain)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from piecework.domain.mismatch import loss_of
 from piecework.domain.model import LONGEST_WAIT_S
 from piecework.domain.question import Ask, StepKind
 from piecework.domain.records import KIB
-from piecework.domain.values import write_payload
+from piecework.domain.round_trip import NotKeptError
+from piecework.domain.values import keep_payload
 from piecework.errors import UsageError
 
 #: How long something takes: a `timedelta`, or seconds.
@@ -116,10 +116,15 @@ def default_text(
     """
     if default is None:
         return None
-    with contextlib.suppress(ValueError):
+    reason = f"does not fit {model.__name__}"
+    try:
         if isinstance(default, model):
-            return write_payload(default, by_alias=False)
-    raise invalid(f"the default of {name!r} does not fit {model.__name__}")
+            return keep_payload(model, default, by_alias=False)[0]
+    except NotKeptError as error:
+        reason = f"would change in its JSON: {error}"
+    except ValueError:
+        pass
+    raise invalid(f"the default of {name!r} {reason}")
 
 
 def apart(step_s: float, number: int) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -19,11 +18,16 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 #: Fields that are searched, and levels below the value: more would block the worker.
 SEARCHED: Final = 10_000
 DEEPEST: Final = 64
+#: Digits of an integer that pydantic reads.
+DIGITS: Final = 4_300
+MOST_INTEGER: Final = 10**DIGITS
 #: Types by the names that pydantic has for them.
 NAMES: Final = {"string": "str", "none required": "None"}
 SUPPORTED: Final = "a JSON value, a pydantic model, a dataclass, a date or a Decimal"
 #: What pydantic writes in place of a secret.
 MASK: Final = b'"**********"'
+#: Types of core schemas that JSON cannot read as the key of an object.
+KEYLESS: Final = {"dataclass", "frozenset", "list", "model", "none", "set", "tuple"}
 #: Parts of a core schema that describe no value that is stored.
 UNSTORED: Final = ("computed_fields", "config", "default", "definitions", "metadata")
 
@@ -56,6 +60,8 @@ def loss_of(schema: Any, *, read_by_alias: bool = False) -> str:
             continue
         if read_by_alias and (crossing := crossing_alias(node)):
             return f"{where}.{crossing}"
+        if found_here := unreadable_kind(node):
+            return f"{where} {found_here}"
         if not isinstance(node.get("type"), str):  # fields by their names
             found += [(f"{where}.{name}", node[name]) for name in node]
             continue
@@ -73,6 +79,19 @@ def loss_of(schema: Any, *, read_by_alias: bool = False) -> str:
             # A definition counts only where no serializer of the user's own hides it.
             defined |= {each["ref"]: each for each in node.get("definitions", ())}
             found.append((path, defined.pop(node.get("schema_ref", ""), None)))
+    return ""
+
+
+def unreadable_kind(node: Mapping[str, Any]) -> str:
+    """Return why no value of a part of a type can be read from its JSON; else empty."""
+    kind = node.get("type")
+    if kind == "generator":
+        return "can be read only once: name a list or a tuple"
+    if kind == "model" and node.get("cls") is BaseModel:
+        return "is BaseModel, which has no fields: name the model"
+    keys = node.get("keys_schema") or {}
+    if kind == "dict" and keys.get("type") in KEYLESS and "serialization" not in keys:
+        return f"has a {keys['type']} as a key, which JSON writes as a text"
     return ""
 
 
@@ -167,8 +186,23 @@ def strict_error(
 def mismatch_of_json(value: Any) -> str:
     """Return the first field whose type is not supported at all."""
     for path, part in parts(value):
+        for each in (part, *part) if isinstance(part, dict) else (part,):
+            if found := unwritable(each):
+                return f"{at(path)} it has {found}"
         if not any(True for _ in children(part)) and not is_supported(part):
             return f"{at(path)} it has {type_name(part)}; supported is {SUPPORTED}"
+    return ""
+
+
+def unwritable(leaf: Any) -> str:
+    """Return why JSON has no form for a text or an integer; else empty."""
+    if isinstance(leaf, str) and not leaf.isascii():
+        try:
+            leaf.encode()
+        except UnicodeEncodeError:
+            return "a text with half a character (a surrogate)"
+    if isinstance(leaf, int) and abs(leaf) >= MOST_INTEGER:
+        return f"an integer of more than {DIGITS:,} digits"
     return ""
 
 
@@ -189,12 +223,6 @@ def parts(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
         if len(path) < DEEPEST:
             fields = islice(children(part), SEARCHED - len(found))
             found += [((*path, name), field) for name, field in fields]
-
-
-def non_finite(value: Any) -> int:
-    """Return how many of its fields are NaN or infinity."""
-    found = (part for _, part in parts(value) if isinstance(part, float))
-    return sum(not math.isfinite(part) for part in found)
 
 
 def children(value: Any) -> Iterable[tuple[Any, Any]]:

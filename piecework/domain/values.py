@@ -31,6 +31,7 @@ from piecework.domain.mismatch import (
     unfinished,
 )
 from piecework.domain.records import DEPTH, KIB, MIB, Bounds, require_bounded
+from piecework.domain.round_trip import NotKeptError, require_kept_value
 from piecework.errors import PermanentError, UsageError
 
 M = TypeVar("M", bound=BaseModel)
@@ -66,7 +67,16 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         content = adapter.serializer.to_json(value, round_trip=True, warnings="error")
         if may_be_non_finite(content) and (exact := encode_non_finite(function, value)):
             content = exact.encode()
-            adapter.validator.validate_json(content, by_alias=False, by_name=True)
+        require_unmasked(content, value)
+        read = adapter.validator.validate_json(content, by_alias=False, by_name=True)
+        require_kept_value(value, read)
+    except NotKeptError as error:
+        raise PermanentError(
+            f"The value of {name} would change in its JSON: {error}.",
+            code="runtime.value.unserialisable",
+            next_step="Annotate the function with the type of the value, or return "
+            "what comes back. A validator must leave its own result as it is.",
+        ) from error
     except (ValidationError, ValueError, TypeError, RecursionError) as error:
         where = describe_mismatch(adapter, value)
         message = f"The value of {name} does not match its return annotation"
@@ -79,8 +89,6 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         message = f"The value of {name} has {len(content):,} bytes as JSON."
         raise PermanentError(message, code="runtime.value.too_large")
     try:
-        if found := masked(content, value):
-            raise ValueError(found)
         return require_bounded(content, BOUNDS)
     except ValueError as error:
         message = f"The value of {name} cannot be stored: {error}."
@@ -106,6 +114,33 @@ def read_payload(model: type[M], content: str | bytes) -> M:
     such a field would become its default.
     """
     return model.model_validate_json(content, by_alias=True, by_name=True)
+
+
+def keep_payload(
+    model: type[M], payload: BaseModel, *, by_alias: bool = True
+) -> tuple[str, M]:
+    """Return a payload, or an answer, as JSON, and what a worker will read from it.
+
+    Raises:
+        NotKeptError: A worker would read another payload, or a masked secret.
+        ValueError: It has a value that is not of its field's type, or its JSON does not
+            validate again.
+    """
+    text = write_payload(payload, by_alias=by_alias)
+    require_unmasked(text.encode(), payload)
+    read = read_payload(model, text)
+    require_kept_value(payload, read)
+    return text, read
+
+
+def require_unmasked(content: bytes, value: Any) -> None:
+    """Refuse a value with a secret that its JSON masks.
+
+    Raises:
+        NotKeptError: It says where the secret is.
+    """
+    if found := masked(content, value):
+        raise NotKeptError(found)
 
 
 def may_be_non_finite(content: bytes) -> bool:
@@ -206,11 +241,12 @@ def require_kept(*declared: Any) -> None:
             PydanticUserError, NameError, TypeError, AttributeError
         ):
             hint = each if isinstance(each, type) else result_hint(each)
-            if found := loss_of(TypeAdapter(hint).core_schema):
+            found = each is not BaseModel and loss_of(TypeAdapter(hint).core_schema)
+            if found:
                 raise UsageError(
                     f"JSON would lose a part of {name_of(each)}: {found}.",
                     code="pipeline.declaration.invalid",
-                    next_step="Remove `exclude` of a field. "
+                    next_step="Name a type that comes back, without `exclude`. "
                     "Replace a secret by its name, or reveal it by a serializer.",
                 )
 
@@ -236,11 +272,17 @@ def result_hint(function: Callable[..., Any]) -> Any:
     whole = inspect.unwrap(function)
     if isinstance(whole, functools.partial):
         whole = whole.func
-    try:
-        hints = typing.get_type_hints(whole, include_extras=True)
-    except (NameError, TypeError):  # TypeError: an object that can be called
+    if "return" not in getattr(whole, "__annotations__", {}):
         return Any
-    return hints.get("return", Any)
+    # Without the parameters, whose types may be imported for the type checker alone.
+    known = getattr(whole, "__globals__", {})
+    alone: Any = types.FunctionType((lambda: None).__code__, known)
+    alone.__annotations__ = {"return": whole.__annotations__["return"]}
+    alone.__type_params__ = getattr(whole, "__type_params__", ())
+    try:
+        return typing.get_type_hints(alone, include_extras=True)["return"]
+    except (NameError, TypeError):  # a type of a function, or no type
+        return Any
 
 
 @functools.lru_cache(FUNCTIONS_KEPT)

@@ -721,8 +721,9 @@ ROWS: Final = (
     Code(
         "runtime.value.unserialisable",
         PERMANENT,
-        "A function returned a value that does not match its return annotation.",
-        f"Correct the annotation or the value, then run {REDRIVE}.",
+        "A function returned a value that does not fit its annotation, or that would "
+        "not come back from JSON.",
+        f"Correct the place that the message names, then run {REDRIVE}.",
     ),
     Code(
         "runtime.wait.timed_out",

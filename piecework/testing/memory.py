@@ -36,6 +36,7 @@ from piecework.domain.outcome import (
     Sleeping,
     Succeeded,
 )
+from piecework.domain.payload import encode_payload
 from piecework.domain.protocols import MissingChunk, StoredResult, WaitRequestedError
 from piecework.idempotency.stores import MemoryIdempotency
 from piecework.pipelines import JOIN, Pipeline, Stage
@@ -110,6 +111,7 @@ async def run_in_memory(
     key: the later chunks of the key are cancelled.
 
     Raises:
+        UsageError: As of a submit: `input.payload.invalid`, `input.payload.too_large`.
         AssertionError: A fault happened nowhere; its name may be misspelt.
         Exception: The join raised it.
     """
@@ -124,7 +126,9 @@ async def run_in_memory(
         known = ChunkFaults(faults), MemoryQuestions(answers), operations
         return MemoryChunk(pipeline, number, limits, run, *known)
 
-    for number, payload in enumerate(payloads):
+    for number, given in enumerate(payloads):
+        written = encode_payload(pipeline.payload, given, f"payload {number}")
+        payload = values.read_payload(pipeline.payload, written)
         label = pipeline.label(payload) if pipeline.label else ""
         key = read_order_key(pipeline.ordered_by, payload, f"payload {number}")
         if key in stopped:

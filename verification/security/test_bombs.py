@@ -13,7 +13,7 @@ from piecework.domain import values
 from piecework.errors import ErrorEnvelope, PermanentError
 from piecework.errors.codes import ErrorClass
 from piecework.errors.envelope import MESSAGE_LIMIT
-from piecework_orchestrator.submit.intake.chunk import LABEL_LENGTH, _clean_label
+from piecework_orchestrator.submit.intake.chunk import LABEL_LENGTH, clean_label
 
 GIGABYTE = 1 << 30
 
@@ -89,5 +89,5 @@ def test_of_a_giant_message_only_the_beginning_is_looked_at() -> None:
 
 
 def test_a_giant_label_is_cut() -> None:
-    assert len(_clean_label("word " * 1_000_000)) <= LABEL_LENGTH
-    assert sys.getsizeof(_clean_label("x" * 1_000_000)) < 1_000
+    assert len(clean_label("word " * 1_000_000)) <= LABEL_LENGTH
+    assert sys.getsizeof(clean_label("x" * 1_000_000)) < 1_000

@@ -21,6 +21,7 @@ from piecework.domain import keys, values
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
 from piecework.domain.records import Bounds, read_json
+from piecework.domain.round_trip import NotKeptError
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.location import raised_text
 from piecework.explain.situation import IN_DOUBT
@@ -110,8 +111,10 @@ class Edit:
         try:
             valid = values.read_payload(model, json.dumps(found))
             # As a submit writes it: by alias, and without computed fields.
-            text = values.write_payload(valid)
-            values.read_payload(model, text)
+            text, _ = values.keep_payload(model, valid)
+        except NotKeptError as error:
+            message = f"A worker would read another payload than the new one: {error}."
+            raise invalid_payload(message) from error
         except ValidationError as error:
             fields = {".".join(map(str, e["loc"])) or "payload" for e in error.errors()}
             message = (

@@ -32,10 +32,6 @@ class Report(BaseModel):
     lines: list[str]
 
 
-class Longer(Report):
-    lost: int = 1
-
-
 async def upper(ctx: Any) -> str:
     return str(ctx.payload.text.upper())
 
@@ -47,7 +43,7 @@ async def length(ctx: Any) -> int:
 async def report(ctx: Results) -> Report:
     lines = [f"{r.chunk} {r.label} {r.value}" async for r in ctx]
     await ctx.write("report.txt", "\n".join(lines))
-    return Longer(lines=lines + [f"{m.label}: {m.status}" for m in ctx.missing])
+    return Report(lines=lines + [f"{m.label}: {m.status}" for m in ctx.missing])
 
 
 def pipeline(*stages: Stage, **facts: Any) -> Pipeline:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from piecework.domain.payload import PAYLOAD_LIMIT
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -30,8 +32,7 @@ class IntakeLimits:
     pdf_characters: int = 64 * MIB
     # A whole line is in memory; no accepted payload is longer than this as JSON.
     line_bytes: int = MIB
-    # Workers read whole payloads, dozens at a time.
-    payload_bytes: int = 256 * KIB
+    payload_bytes: int = PAYLOAD_LIMIT
     # At the end of a job, the ids of its chunks are compared as one set in memory.
     chunks: int = 10_000_000
 

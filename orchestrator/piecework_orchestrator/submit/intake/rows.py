@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 
 from pydantic import BaseModel
 
+from piecework.domain.payload import describe_payload_error
 from piecework.errors import PieceworkError, UsageError
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.submit.intake.chunk import (
     ChunkInput,
     SourceLocation,
     chunk_input,
-    describe_payload_error,
 )
 from piecework_orchestrator.submit.intake.limits import (
     DEFAULT_INTAKE_LIMITS,

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from piecework_orchestrator.submit.intake.chunk import describe_payload_error
+from piecework.domain.payload import describe_payload_error
 
 SECRET = "zq9"
 

@@ -1,0 +1,144 @@
+"""Write the payload of a chunk as JSON, checked as the worker will read it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, PydanticSerializationError
+from pydantic_core.core_schema import ErrorType
+
+from piecework.domain.records import KIB, Bounds, JsonRefusedError, read_json
+from piecework.domain.round_trip import NotKeptError
+from piecework.domain.values import keep_payload
+from piecework.errors import PieceworkError, UsageError
+from piecework.errors.location import raised_text
+
+#: Bytes of a payload as JSON; workers read whole payloads, dozens at a time.
+PAYLOAD_LIMIT: Final = 256 * KIB
+
+
+def encode_payload(
+    model: type[BaseModel],
+    payload: object,
+    where: str,
+    *,
+    most: int = PAYLOAD_LIMIT,
+    **details: Any,
+) -> bytes:
+    """Return JSON that a worker reads as the same payload.
+
+    A model can write JSON that it does not accept: a value that was set without
+    validation. It can lose a field, too, whose aliases differ.
+
+    Args:
+        model: The payload of the pipeline.
+        payload: The payload of one chunk.
+        where: The place of the payload, for messages.
+        most: The bytes that it may have.
+        details: The parts of the place, for the error.
+
+    Raises:
+        UsageError: `input.payload.invalid`, `input.payload.too_large`.
+    """
+    if not isinstance(payload, model):
+        kinds = f"it is a {type(payload).__name__}, not a {model.__name__}"
+        raise invalid_payload(kinds, where, details)
+    try:
+        encoded = keep_payload(model, payload)[0].encode()
+        # Read as the worker does; the size has a better message.
+        read_json(encoded, Bounds(max(most, len(encoded))), finite=False)
+    except PieceworkError:
+        raise
+    except JsonRefusedError as error:
+        raise invalid_payload(f"as JSON {error}", where, details) from error
+    except NotKeptError as error:
+        reason = f"a worker would read another payload from its JSON: {error}"
+        raise invalid_payload(reason, where, details) from error
+    except (PydanticSerializationError, UnicodeEncodeError) as error:
+        reason = "it cannot be encoded as JSON"
+        raise invalid_payload(reason, where, details) from error
+    except Exception as error:
+        reason = f"its JSON does not validate: {describe_payload_error(error)}"
+        raise invalid_payload(reason, where, details) from error
+    if len(encoded) > most:
+        raise UsageError(
+            f"The payload of {where} has {len(encoded):,} bytes; "
+            f"the limit is {most:,}.",
+            code="input.payload.too_large",
+            next_step="Split into smaller chunks, or pass a reference to the data.",
+            **details,
+        )
+    return encoded
+
+
+def invalid_payload(reason: str, where: str, details: dict[str, Any]) -> UsageError:
+    """Return the error of a payload that a worker could not read."""
+    return UsageError(
+        f"The payload of {where} is not valid: {reason}.",
+        code="input.payload.invalid",
+        next_step="Correct the payload model, or what makes the payload.",
+        **details,
+    )
+
+
+# ── what is wrong with a payload, without quoting it ──────────────────────────
+#
+# Payloads are the customer's data, and errors end up in logs. So a description contains
+# field names and rules, never a value.
+
+MAX_ERRORS = 5
+
+# The messages of these pydantic errors quote input, or text of a user's validator that
+# may quote input. Error types that are not pydantic's come from users, too.
+QUOTING_TYPES = frozenset(
+    {
+        "assertion_error",
+        "bytes_invalid_encoding",
+        "datetime_object_invalid",
+        "get_attribute_error",
+        "iteration_error",
+        "mapping_type",
+        "union_tag_invalid",
+        "uuid_parsing",
+        "value_error",
+    }
+)
+SAFE_TYPES = frozenset(get_args(ErrorType)) - QUOTING_TYPES
+
+# The name of a field. A key of a mapping may be data, so other keys are not shown.
+FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+
+
+def describe_payload_error(error: Exception) -> str:
+    """Return field and rule of the first few errors, as one line.
+
+    A user's validator may raise any exception; then its type and line are named.
+    """
+    if isinstance(error, JsonRefusedError):
+        return str(error)
+    if not isinstance(error, ValidationError):
+        return f"a validator {raised_text(error)}"
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    descriptions = [
+        f"{_field(detail)}: {_rule(detail)}" for detail in found[:MAX_ERRORS]
+    ]
+    if len(found) > MAX_ERRORS:
+        descriptions.append(f"and {len(found) - MAX_ERRORS} more")
+    return "; ".join(descriptions)
+
+
+def _field(detail: ErrorDetails) -> str:
+    steps = [
+        str(step) if isinstance(step, int) or FIELD.fullmatch(step) else "*"
+        for step in detail["loc"]
+    ]
+    return ".".join(steps) or "payload"
+
+
+def _rule(detail: ErrorDetails) -> str:
+    if detail["type"] not in SAFE_TYPES:
+        return detail["type"]
+    # The payload is a single line, so only the column helps.
+    return detail["msg"].replace(" at line 1 column ", " at column ")

@@ -2,6 +2,8 @@
 
 VENV ?= .venv
 BIN := $(VENV)/bin
+# What the demo needs, and what developers need: the second extends the first.
+DEMO_STAMP := $(VENV)/.made-for-demo
 STAMP := $(VENV)/.made-by-make
 UV := $(shell command -v uv 2>/dev/null)
 CODE := piecework workers orchestrator simulation examples bench tests verification localstack docs/reference
@@ -19,11 +21,17 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## create the environment from the lock, once
+setup: $(STAMP) ## create the environment of developers from the lock, once
 
 # When entry points change in pyproject.toml: make clean setup.
 $(STAMP): requirements/dev.txt requirements/setup.sh
-	@VENV=$(VENV) STAMP=$(STAMP) UV=$(UV) sh requirements/setup.sh
+	@VENV=$(VENV) STAMP=$(STAMP) UV=$(UV) LOCKS=requirements/dev.txt sh requirements/setup.sh
+
+# A third of the packages; where the environment of developers is, it serves the demo.
+DEMO_LOCKS := requirements/runtime.txt requirements/build.txt
+$(DEMO_STAMP): $(DEMO_LOCKS) requirements/setup.sh
+	@VENV=$(VENV) STAMP=$(DEMO_STAMP) UV=$(UV) LOCKS="$(DEMO_LOCKS)" sh requirements/setup.sh
+RUNNABLE := $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP))
 
 check: setup ## format, lint, types, import contracts, template
 	$(BIN)/ruff format --check $(CODE)
@@ -55,13 +63,13 @@ test-under-load: setup ## the suite in random order beside six busy processes (R
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.under_load --rounds $(ROUNDS) \
 	$(if $(filter command environment,$(origin SEED)),--seed $(SEED)) -n $(WORKERS) --dist worksteal $(ARGS)
 
-demo: setup ## review a contract under faults on this machine (ARGS="--seed 7")
+demo: $(RUNNABLE) ## review a contract under faults on this machine (ARGS="--seed 7")
 	@$(BIN)/piecework demo $(ARGS)
 
-up: setup ## start the embedded AWS
+up: $(RUNNABLE) ## start the embedded AWS
 	@$(BIN)/piecework up $(ARGS)
 
-down: setup ## stop the embedded AWS
+down: $(RUNNABLE) ## stop the embedded AWS
 	@$(BIN)/piecework down $(ARGS)
 
 verify: setup ## fail if a generated page is older than its source

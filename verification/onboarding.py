@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from verification.first_minute import first_minute
+
 ROOT: Final = Path(__file__).parents[1]
 #: The page and its section with a user's own pipeline.
 PAGE: Final = ROOT / "README.md"
@@ -31,6 +33,9 @@ LIMITS: Final[Mapping[str, float]] = {
     "first_client_result_s": 1.0,
     "import_cpu_s": 0.3,
     "jobs_show_cpu_s": 0.5,
+    "demo_last_line_s": 60.0,
+    "demo_longest_gap_s": 5.0,
+    "demo_mb": 350,
 }
 ALL: Final = "all"
 CHUNKS: Final = 1_000
@@ -100,6 +105,7 @@ def measure(folder: Path) -> dict[str, float | str]:
         "typing_errors_caught": typing_errors_caught(TYPED),
         "import_cpu_s": least_cpu_s(["-c", "import piecework"], folder),
         **on_embedded_aws(folder),
+        **first_minute(folder),
     }
 
 

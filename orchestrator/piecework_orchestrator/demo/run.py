@@ -198,20 +198,28 @@ def report_faults(screen: Screen, seed: int) -> None:
 
 
 def report_next_steps(screen: Screen) -> None:
-    """Report three commands to try next."""
+    """Report what to type next; first of all, how to get the command."""
     screen.print_line("", "")
-    screen.print_line("try", "piecework demo --seed 7 --keep      then read the tables")
-    screen.print_line(
-        "",
-        "piecework up; piecework worker --pipelines piecework_examples.contract_review"
-        "   then kill the worker yourself",
-    )
-    screen.print_line(
-        "",
-        "piecework submit piecework_examples.contract_review:pipeline "
-        "YOUR_CONTRACT.docx --wait",
-    )
+    screen.print_line("next", "read the tables of a demo that stays:")
+    for line in (*activation(), "piecework demo --seed 7 --keep"):
+        screen.print_line("", f"  {line}")
+    screen.print_line("", "start a worker, submit your contract, kill the worker:")
+    for line in (
+        "piecework up",
+        f"piecework worker --pipelines {EXAMPLE} &",
+        f"piecework submit {EXAMPLE}:pipeline YOUR_CONTRACT.docx --wait",
+    ):
+        screen.print_line("", f"  {line}")
     screen.print_line("", "")
+
+
+def activation() -> Iterator[str]:
+    """Yield the line that puts this environment's command on the path, if needed."""
+    script = Path(sys.executable).with_name("activate")
+    found = shutil.which("piecework")
+    if script.exists() and (found is None or Path(found).parent != script.parent):
+        inside = script.is_relative_to(Path.cwd())
+        yield f". {script.relative_to(Path.cwd()) if inside else script}"
 
 
 # ── scenes of the story ───────────────────────────────────────────────────────

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from piecework.errors import UnreachableError
 
 VERSION = "1.5.33"
 TAIL_LINES = 12
+#: Seconds between two lines about an installation that runs.
+REPORT_EVERY_S = 3.0
 
 
 def ensure_environment(
@@ -127,14 +130,14 @@ def _install_packages(
     if uv := shutil.which("uv", path=environ.get("PATH")):
         venv = [uv, "venv", "--quiet", "--clear", "--python", base, str(folder)]
         pip = [uv, "pip", *install, "--compile-bytecode", "--python", python]
-        if not (error := _run(venv, pip, environ=environ)):
+        if not (error := _run(venv, pip, report=report, environ=environ)):
             return
         report(f"uv failed; trying pip. Output of uv:\n{error}")
     packages = requirements.read_text("utf-8").count("==")
-    report(f"installing {packages} packages with pip, which takes about a minute")
+    report(f"installing {packages} packages with pip")
     venv = [base, "-m", "venv", "--clear", str(folder)]
     pip = [python, "-m", "pip", "--disable-pip-version-check", *install]
-    if error := _run(venv, pip, environ=environ):
+    if error := _run(venv, pip, report=report, environ=environ):
         raise UnreachableError(
             f"{name} could not be installed:\n{error}",
             code="embedded.environment.install_failed",
@@ -142,21 +145,34 @@ def _install_packages(
         )
 
 
-def _run(*commands: list[str], environ: Mapping[str, str]) -> str:
-    """Run the commands in order; return the last lines of a failed one, else ""."""
+def _run(
+    *commands: list[str], report: Callable[[str], None], environ: Mapping[str, str]
+) -> str:
+    """Run the commands in order; return the last lines of a failed one, else "".
+
+    Report every few seconds that they run: an installation may take a minute.
+    """
+    started_at = time.monotonic()
     for command in commands:
-        completed = subprocess.run(
+        process = subprocess.Popen(
             command,
             env=dict(environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            check=False,
         )
-        if completed.returncode:
-            tail = "\n".join(completed.stdout.splitlines()[-TAIL_LINES:])
-            return tail or f"{command[0]} ended with {completed.returncode}"
+        with process:
+            while True:
+                try:
+                    output, _ = process.communicate(timeout=REPORT_EVERY_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    spent_s = time.monotonic() - started_at
+                    report(f"still installing after {spent_s:.0f} s")
+        if process.returncode:
+            tail = "\n".join(output.splitlines()[-TAIL_LINES:])
+            return tail or f"{command[0]} ended with {process.returncode}"
     return ""
 
 

@@ -56,7 +56,8 @@ def test_up_after_a_crash_starts_anew(tmp_path: Path) -> None:
     server.stop(first.pid, tmp_path)  # the state file still tells of it
     taken = urlsplit(first.endpoint).port or 0
     second = embedded.up("piecework", "local", tmp_path, port=taken, report=said.append)
-    assert f"(process {first.pid}) has died: its jobs, results and" in said[-1]
+    (died,) = [line for line in said if "gone" in line]
+    assert f"(process {first.pid}) has died: its jobs, results and" in died
     try:
         assert second.pid != first.pid
         assert embedded.count_active_jobs(first) == 0  # the second has its port

@@ -203,10 +203,12 @@ def report_next_steps(screen: Screen) -> None:
     screen.print_line("next", "read the tables of a demo that stays:")
     for line in (*activation(), "piecework demo --seed 7 --keep"):
         screen.print_line("", f"  {line}")
-    screen.print_line("", "start a worker, submit your contract, kill the worker:")
+    screen.print_line(
+        "", "or start a worker, and submit your contract in another terminal:"
+    )
     for line in (
         "piecework up",
-        f"piecework worker --pipelines {EXAMPLE} &",
+        f"piecework worker --pipelines {EXAMPLE}",
         f"piecework submit {EXAMPLE}:pipeline YOUR_CONTRACT.docx --wait",
     ):
         screen.print_line("", f"  {line}")

@@ -81,6 +81,7 @@ def up(
                 )
             python = environment.ensure_environment(report=report)
             server.stop_untracked(folder)
+            report(f"starting MiniStack {environment.VERSION}")
             emulator = server.start(python, folder, region, port=port, key=new_key())
             state.write(folder, emulator)
         deploy.deploy_embedded(emulator, app, env, queues)

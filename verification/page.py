@@ -56,10 +56,11 @@ async def served(client: Client) -> AsyncIterator[str]:
     """Serve the page; yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        app = make_app(client, make_access(("127.0.0.1", port), TOKEN))
+        access = make_access(("127.0.0.1", port), TOKEN)
+        app = make_app(client, access)
         server = uvicorn.Server(uvicorn.Config(app, log_config=None))
         serving = asyncio.create_task(server.serve([listening]))
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}{access.base}"
         server.should_exit = True
         await serving
 
@@ -70,9 +71,9 @@ async def paint_s(address: str) -> float:
     if chromium is None:
         sys.stdout.write("no Chromium: the paint is the time to the whole answer\n")
         jar = aiohttp.CookieJar(unsafe=True)
-        async with aiohttp.ClientSession(address, cookie_jar=jar) as http:
+        async with aiohttp.ClientSession(cookie_jar=jar) as http:
             began = time.perf_counter()
-            async with http.get(f"/jobs/{JOB}?token={TOKEN}") as reply:
+            async with http.get(f"{address}/jobs/{JOB}?token={TOKEN}") as reply:
                 await reply.read()
             return time.perf_counter() - began
     async with async_playwright() as driver:
@@ -88,11 +89,11 @@ async def paint_s(address: str) -> float:
 async def units_per_s(client: Client, address: str, path: str, seconds: float) -> float:
     """Return the read units of an open page in a second, after its first reads."""
     jar = aiohttp.CookieJar(unsafe=True)
-    async with aiohttp.ClientSession(address, cookie_jar=jar) as http:
-        async with http.get(f"{path}?token={TOKEN}") as reply:
+    async with aiohttp.ClientSession(cookie_jar=jar) as http:
+        async with http.get(f"{address}{path}?token={TOKEN}") as reply:
             await reply.read()
         before, began = read_units(client.runtime.cost), time.perf_counter()
-        live = "/live" if path == "/" else f"{path}/live"
+        live = f"{address}{path.rstrip('/')}/live"
         try:
             async with asyncio.timeout(seconds), http.get(live) as stream:
                 async for _ in stream.content:

@@ -113,8 +113,9 @@ async def take(browser: Browser, folder: Path) -> None:
             )
             tab = await context.new_page()
             await tab.goto(f"http://127.0.0.1:{PORT}/?token={TOKEN}")
+            home = tab.url.rstrip("/")  # below the path of this start
             for name, path in PAGES.items():
-                await tab.goto(f"http://127.0.0.1:{PORT}{path}")
+                await tab.goto(home + path)
                 await tab.wait_for_timeout(200)
                 picture = f"{name}-{scheme}"
                 shown = width > 1000 and picture in SHOWN

@@ -73,8 +73,14 @@ class Page:
     address: str
     access: Access
 
+    @property
+    def home(self) -> str:
+        """The address of the first page, without the slash at its end."""
+        return self.address + self.access.base
+
     async def get(self, path: str, **request: object) -> tuple[int, str]:
-        """Return status and text of an address."""
+        """Return status and text of an address below the path of this start."""
+        path = self.access.base + path
         async with self.http.get(path, **request) as reply:  # type: ignore[arg-type]
             return reply.status, await reply.text()
 
@@ -84,6 +90,7 @@ class Page:
         """Send a form as the page does, and return the answer to it."""
         form = {"form_token": self.access.form_token, **fields}
         headers = {"Origin": origin or self.address}
+        path = self.access.base + path
         async with self.http.post(path, data=form, headers=headers) as reply:
             return reply.status, await reply.text()
 

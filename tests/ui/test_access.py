@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import aiohttp
 import pytest
 
 from piecework.errors import UsageError
-from piecework_orchestrator.ui.access import Access, Request, Verdict, make_access
+from piecework_orchestrator.ui.access import (
+    Access,
+    Request,
+    Verdict,
+    make_access,
+)
 from tests.ui.conftest import TOKEN, Deployment, Page, serve
 
 HOST = "127.0.0.1:8321"
-ACCESS = Access(frozenset({HOST}), TOKEN, actions=True, payloads=True)
+SESSION, PATH = "a-session-of-the-test", "a-path-of-the-test"
+ACCESS = Access(frozenset({HOST}), TOKEN, True, True, SESSION, PATH)  # noqa: FBT003
 EVIL = "http://evil.example"
-OWN = Request("POST", HOST, f"http://{HOST}", cookie=TOKEN)
+OPEN = {"path": PATH, "cookie": SESSION}
+OWN = Request("POST", HOST, f"http://{HOST}", **OPEN)
 
 
 @pytest.mark.parametrize(
     ("request_", "verdict"),
     [
-        (Request("GET", HOST), Verdict.NO_TOKEN),
-        (Request("GET", HOST, cookie="a-token-of-the-tesT"), Verdict.NO_TOKEN),
-        (Request("GET", HOST, cookie="é"), Verdict.NO_TOKEN),
+        (Request("GET", HOST), Verdict.NO_SESSION),
+        (Request("GET", HOST, path=PATH), Verdict.NO_SESSION),
+        (Request("GET", HOST, cookie=SESSION), Verdict.NO_SESSION),
+        (Request("GET", HOST, path=PATH[:-1], cookie=SESSION), Verdict.NO_SESSION),
+        (Request("GET", HOST, path=PATH, cookie=SESSION[:-1]), Verdict.NO_SESSION),
+        (Request("GET", HOST, path=PATH, cookie="é"), Verdict.NO_SESSION),
+        (Request("GET", HOST, path=PATH, cookie=TOKEN), Verdict.NO_SESSION),
+        (Request("GET", HOST, token=SESSION), Verdict.NO_SESSION),
         (Request("GET", HOST, token=TOKEN), Verdict.SIGN_IN),
-        (Request("POST", HOST, f"http://{HOST}", token=TOKEN), Verdict.NO_TOKEN),
-        (Request("GET", HOST, cookie=TOKEN), Verdict.ALLOW),
-        (Request("GET", "evil.example", cookie=TOKEN), Verdict.WRONG_HOST),
+        (Request("POST", HOST, f"http://{HOST}", token=TOKEN), Verdict.NO_SESSION),
+        (Request("GET", HOST, **OPEN), Verdict.ALLOW),
+        (Request("GET", "evil.example", **OPEN), Verdict.WRONG_HOST),
         (Request("GET", "evil.example", token=TOKEN), Verdict.WRONG_HOST),
-        (Request("GET", "", cookie=TOKEN), Verdict.WRONG_HOST),
+        (Request("GET", "", **OPEN), Verdict.WRONG_HOST),
         (OWN, Verdict.ALLOW),
-        (Request("POST", HOST, EVIL, cookie=TOKEN), Verdict.FOREIGN_FORM),
-        (Request("POST", HOST, "null", cookie=TOKEN), Verdict.FOREIGN_FORM),
-        (Request("POST", HOST, cookie=TOKEN), Verdict.FOREIGN_FORM),
+        (Request("POST", HOST, EVIL, **OPEN), Verdict.FOREIGN_FORM),
+        (Request("POST", HOST, "http://127.0.0.1:1", **OPEN), Verdict.FOREIGN_FORM),
+        (Request("POST", HOST, "null", **OPEN), Verdict.FOREIGN_FORM),
+        (Request("POST", HOST, **OPEN), Verdict.FOREIGN_FORM),
     ],
     ids=str,
 )
@@ -38,9 +54,9 @@ def test_each_request_has_its_verdict(request_: Request, verdict: Verdict) -> No
 
 
 def test_a_page_that_only_reads_refuses_changes() -> None:
-    reading = Access(frozenset({HOST}), TOKEN, actions=False, payloads=True)
+    reading = replace(ACCESS, actions=False)
     assert reading.judge(OWN) is Verdict.READ_ONLY
-    assert reading.judge(Request("GET", HOST, cookie=TOKEN)) is Verdict.ALLOW
+    assert reading.judge(Request("GET", HOST, **OPEN)) is Verdict.ALLOW
 
 
 @pytest.mark.parametrize(
@@ -56,7 +72,10 @@ def test_loopback_allows_all_with_a_token_of_its_own(host: str, more: set[str]) 
     access = make_access((host, 8321), "")
     assert (access.actions, access.payloads, len(access.token)) == (True, True, 43)
     assert access.hosts == {HOST, "localhost:8321", "[::1]:8321"} | more
-    assert access.token != make_access((host, 8321), "").token
+    again = make_access((host, 8321), access.token)
+    secrets = {access.token, access.session, access.path, again.session, again.path}
+    assert len(secrets) == 5
+    assert min(len(each) for each in secrets) >= 22  # 128 bits
 
 
 def test_elsewhere_the_page_only_reads_and_hides_payloads() -> None:
@@ -77,21 +96,40 @@ def test_elsewhere_a_long_token_is_required(token: str) -> None:
     assert refused.value.code == "cli.usage.invalid"
 
 
-async def test_the_token_leaves_the_address_for_a_cookie_of_this_site(
-    page: Page,
+@pytest.mark.parametrize("path", ["/", "/jobs/j-1"])
+async def test_the_token_leaves_the_address_for_a_session_below_its_own_path(
+    page: Page, path: str
 ) -> None:
     page.http.cookie_jar.clear()
     assert (await page.get("/static/live.js"))[0] == 401
-    async with page.http.get(f"/?token={TOKEN}&x=1", allow_redirects=False) as reply:
-        assert (reply.status, reply.headers["Location"]) == (303, "/?x=1")
-        cookie = reply.headers["Set-Cookie"].lower()
-    assert "httponly" in cookie
-    assert "samesite=strict" in cookie
+    for base in ("", page.access.base):
+        address = f"{base}{path}?token={TOKEN}&x=1"
+        async with page.http.get(address, allow_redirects=False) as reply:
+            assert reply.status == 303
+            assert reply.headers["Location"] == f"{page.access.base}{path}?x=1"
+            cookie = reply.cookies[page.access.cookie]
+        assert (cookie["path"], cookie["samesite"]) == (page.access.base, "strict")
+        assert cookie["httponly"]
+        assert TOKEN not in str(cookie.value)
+        assert not cookie["domain"]
+
+
+async def test_the_session_opens_nothing_outside_of_its_path(page: Page) -> None:
+    session = {page.access.cookie: page.access.session}
+    async with aiohttp.ClientSession(cookies=session) as thief:
+        for path in ("/", "/jobs/j-1", "/static/live.js", "/another-path/"):
+            async with thief.get(page.address + path) as reply:
+                assert (reply.status, page.access.path in await reply.text()) == (
+                    401,
+                    False,
+                )
+        async with thief.get(f"{page.home}/") as reply:
+            assert reply.status == 200  # both are needed, and both are enough
 
 
 async def test_every_answer_forbids_foreign_scripts_and_frames(page: Page) -> None:
     for path in ("/", "/static/live.js", "/nowhere"):
-        async with page.http.get(path) as reply:
+        async with page.http.get(page.home + path) as reply:
             policy = reply.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy
             assert "frame-ancestors 'none'" in policy

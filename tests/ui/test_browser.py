@@ -9,8 +9,10 @@ import shutil
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Request as Sent
 
 from tests.ui.conftest import TOKEN, Deployment
 from tests.ui.conftest import Page as Served
@@ -59,7 +61,7 @@ async def ended(deployment: Deployment, page: Served) -> str:
     job = await deployment.submit("j-1", "one", "broken", "two words")
     async with deployment.worker():
         await job.wait(timeout=20)
-    return page.address
+    return page.home
 
 
 @pytest.fixture
@@ -97,6 +99,55 @@ async def test_each_page_is_accessible_at_each_width(
     assert [text for text in errors if "404" not in text] == []
 
 
+async def test_another_server_on_this_host_gets_no_session_and_opens_no_page(
+    browser: Browser, page: Served
+) -> None:
+    """Browsers send cookies to all ports of a host: only the path keeps one back."""
+    cookies: list[str] = []
+    attack = f"""<!doctype html><script>
+      for (const path of ["/", "/jobs/j-1", "/static/live.js"])
+        fetch("{page.address}" + path, {{credentials: "include", mode: "no-cors"}});
+      document.title = "cookie=" + document.cookie + " from=" + document.referrer;
+    </script>"""
+
+    async def answer(request: web.Request) -> web.Response:
+        cookies.append(request.headers.get("Cookie", ""))
+        reply = web.Response(text=attack, content_type="text/html")
+        reply.set_cookie("piecework_ui", "planted", path="/")
+        return reply
+
+    app = web.Application()
+    app.router.add_route("*", "/{any:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    other = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    context = await browser.new_context()
+    try:
+        tab, _ = await open_page(context, page.address)
+        assert tab.url == f"{page.home}/"
+        sent = list[Sent]()
+        tab.on("request", lambda one: sent.append(one))  # noqa: PLW0108 -- Playwright marks it
+        # As a link on a page of the operator's would do.
+        await tab.evaluate("address => { location.href = address }", f"{other}/jobs")
+        await tab.wait_for_function("document.title.startsWith('cookie=')")
+        await tab.wait_for_load_state("networkidle")
+        title = await tab.title()
+        assert (page.access.path in title, page.access.session in title) == (0, 0)
+        attacks = [one for one in sent if one.url.startswith(page.address)]
+        assert len(attacks) == 3
+        cookies += [str(await one.all_headers()) for one in attacks]
+        assert not any(page.access.session in each for each in cookies)
+        # The operator's own page still works beside the planted cookie.
+        shown = await tab.goto(f"{page.home}/")
+        assert shown is not None
+        assert shown.status == 200
+    finally:
+        await context.close()  # a live page holds a server open
+        await runner.cleanup()
+
+
 async def test_a_dead_letter_is_redriven_by_keyboard(
     browser: Browser, deployment: Deployment, ended: str
 ) -> None:
@@ -123,7 +174,7 @@ async def test_a_question_is_answered_by_keyboard(
     browser: Browser, deployment: Deployment, page: Served
 ) -> None:
     async with asking(deployment, "correct", "hi") as job:
-        tab, errors = await open_page(await browser.new_context(), page.address)
+        tab, errors = await open_page(await browser.new_context(), page.home)
         await tab.get_by_role("link", name="Questions").click()
         await tab.get_by_role("link", name="sum").focus()
         await tab.keyboard.press("Enter")
@@ -133,7 +184,7 @@ async def test_a_question_is_answered_by_keyboard(
         await tab.keyboard.press("Enter")
         await tab.wait_for_url("**/tasks/1")
         assert "The answer counts" in await tab.inner_text("main")
-        await tab.goto(f"{page.address}/jobs/j-1/chunks/1/question")
+        await tab.goto(f"{page.home}/jobs/j-1/chunks/1/question")
         await tab.get_by_label("Reason").fill("Enter alone decides nothing")
         await tab.keyboard.press("Enter")
         await tab.get_by_text("choose to approve or to reject").wait_for()
@@ -150,8 +201,8 @@ async def test_a_pipeline_is_paused_by_keyboard_and_a_job_shows_how_to_resume_it
 ) -> None:
     async with deployment.worker():
         await deployment.submit("j-2", "hold")
-        tab, errors = await open_page(await browser.new_context(), page.address)
-        await tab.goto(f"{page.address}/actions/pause-pipeline?pipeline=word-count")
+        tab, errors = await open_page(await browser.new_context(), page.home)
+        await tab.goto(f"{page.home}/actions/pause-pipeline?pipeline=word-count")
         await tab.get_by_label("Reason").fill("the prompt is wrong")
         await tab.keyboard.press("Enter")
         await tab.wait_for_url("**/tasks/1")
@@ -160,7 +211,7 @@ async def test_a_pipeline_is_paused_by_keyboard_and_a_job_shows_how_to_resume_it
         await tab.get_by_text("Pipeline word-count is paused:").wait_for()
         row = tab.get_by_role("row", name="word-count").filter(has_text="Resume")
         assert "PAUSED" in await row.inner_text()
-        await tab.goto(f"{page.address}/jobs/j-2")
+        await tab.goto(f"{page.home}/jobs/j-2")
         await tab.get_by_role("link", name="Resume the pipeline").press("Enter")
         await tab.wait_for_url("**/actions/resume-pipeline**")
         await tab.get_by_label("Reason").fill("a new prompt")

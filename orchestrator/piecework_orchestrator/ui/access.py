@@ -1,9 +1,13 @@
 """Decide which requests the page answers. Pure: no request is sent from here.
 
-The page can change jobs and may show payloads, so each request needs the token of this
-start. A page of another site cannot use an operator's browser to reach it. The `Host`
-must be the page's own, and browsers do not send the cookie from other sites. A change
-needs a form of this page.
+The page can change jobs and may show payloads, so each request needs the session of
+this start: a secret in a cookie, which the token opens. A page of another site cannot
+use an operator's browser to reach it. The `Host` must be the page's own, and browsers
+do not send the cookie from other sites. A change needs a form of this page.
+
+Browsers share cookies between all ports of a host. So all addresses of a start are
+below a random path, and the cookie belongs to that path. A server on another port does
+not know the path, so no browser sends it the cookie.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import hmac
 import ipaddress
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from hashlib import sha256
 from http.client import HTTP_PORT
@@ -45,11 +49,12 @@ class Verdict(Enum):
     """The decision about a request."""
 
     ALLOW = auto()
-    #: The address carries the token: set the cookie, and show the address without it.
+    #: The address carries the token: set the cookie, and lead to the session's path.
     SIGN_IN = auto()
     #: The `Host` is not this page: another site's name leads to this machine.
     WRONG_HOST = auto()
-    NO_TOKEN = auto()
+    #: The path or the cookie is not that of this start.
+    NO_SESSION = auto()
     #: The request changes something, but a page of another site sent it.
     FOREIGN_FORM = auto()
     READ_ONLY = auto()
@@ -61,13 +66,15 @@ class Request:
 
     Attributes:
         host, origin: The headers; empty if they are missing.
+        path: The first part of the path.
         token: The token in the address.
-        cookie: The token in the cookie.
+        cookie: The session in the cookie.
     """
 
     method: str
     host: str
     origin: str = ""
+    path: str = ""
     token: str = ""
     cookie: str = ""
 
@@ -78,20 +85,34 @@ class Access:
 
     Attributes:
         hosts: The values of `Host` that are this page.
-        token: The secret of this start.
+        token: The secret that opens a session; it is in no cookie and in no form.
         actions: Whether jobs can be changed.
         payloads: Whether inputs and results are shown.
+        session: The secret in the cookie; new at each start.
+        path: The first part of every address of this start; new at each start.
     """
 
     hosts: frozenset[str]
     token: str
     actions: bool
     payloads: bool
+    session: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    path: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+
+    @property
+    def base(self) -> str:
+        """The path of the first page, without a slash at its end."""
+        return f"/{self.path}"
 
     @property
     def form_token(self) -> str:
         """The token in the page's forms; a page of another site cannot read it."""
-        return hmac.new(self.token.encode(), b"form", sha256).hexdigest()
+        return hmac.new(self.session.encode(), b"form", sha256).hexdigest()
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie: no server on another port can plant one beside it."""
+        return f"piecework_ui_{self.path}"
 
     def judge(self, request: Request) -> Verdict:
         """Decide about a request."""
@@ -99,8 +120,9 @@ class Access:
             return Verdict.WRONG_HOST
         if request.method in SAFE_METHODS and equal(request.token, self.token):
             return Verdict.SIGN_IN
-        if not equal(request.cookie, self.token):
-            return Verdict.NO_TOKEN
+        own_path = equal(request.path, self.path)
+        if not (equal(request.cookie, self.session) and own_path):
+            return Verdict.NO_SESSION
         if request.method in SAFE_METHODS:
             return Verdict.ALLOW
         if request.origin not in {f"http://{request.host}", f"https://{request.host}"}:
@@ -170,8 +192,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def cookie_name(port: int | None) -> str:
-    """Return the name of the cookie: browsers share cookies between ports."""
-    return f"piecework_ui_{port}"

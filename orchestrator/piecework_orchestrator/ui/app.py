@@ -38,7 +38,6 @@ from piecework_orchestrator.ui.access import (
     Access,
     Request,
     Verdict,
-    cookie_name,
 )
 from piecework_orchestrator.ui.pages import Pages
 from piecework_orchestrator.ui.tasks import Tasks
@@ -49,7 +48,7 @@ ROUNDED, SMALLEST_USD = 10, 1e-4
 #: The status and the text of a refusal.
 REFUSALS: Final = {
     Verdict.WRONG_HOST: (421, "This address does not lead to this page."),
-    Verdict.NO_TOKEN: (401, "Open the address that `piecework ui` printed."),
+    Verdict.NO_SESSION: (401, "Open the address that `piecework ui` printed."),
     Verdict.FOREIGN_FORM: (403, "The form is not from this page. Load the page again."),
     Verdict.READ_ONLY: (403, "This page only reads. Start it with --allow-actions."),
 }
@@ -58,7 +57,7 @@ REFUSALS: Final = {
 def make_app(client: Client, access: Access) -> Starlette:
     """Return the application."""
     tasks = Tasks()
-    pages = Pages(client, access, tasks, make_environment(client))
+    pages = Pages(client, access, tasks, make_environment(client, access.base))
     own = [
         Route("/", pages.overview),
         Route("/live", pages.overview_live),
@@ -87,15 +86,18 @@ def make_app(client: Client, access: Access) -> Starlette:
 
     guard = Middleware(Guard, access=access)
     return Starlette(
-        routes=own,
+        routes=[Mount(access.base, routes=own)],
         middleware=[guard],
         exception_handlers=handlers,
         lifespan=lifespan,
     )
 
 
-def make_environment(client: Client) -> Environment:
-    """Return the environment of the templates; every value is escaped."""
+def make_environment(client: Client, base: str) -> Environment:
+    """Return the environment of the templates; every value is escaped.
+
+    `base`: what every address of the page starts with.
+    """
     clock = client.runtime.clock
     found = Environment(
         loader=PackageLoader("piecework_orchestrator.ui"),
@@ -117,7 +119,7 @@ def make_environment(client: Client) -> Environment:
         "compact": lambda value: json.dumps(value, ensure_ascii=False),
         "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
     }
-    found.globals |= {"between": format_between}
+    found.globals |= {"base": base, "between": format_between}
     return found
 
 
@@ -182,8 +184,9 @@ class Guard:
             request.method,
             request.headers.get("host", ""),
             origin,
+            first_part(request.url.path),
             request.query_params.get("token", ""),
-            request.cookies.get(cookie_name(request.url.port), ""),
+            request.cookies.get(self.access.cookie, ""),
         )
         verdict = self.access.judge(seen)
         if verdict is Verdict.ALLOW:
@@ -195,15 +198,22 @@ class Guard:
         return HTMLResponse(page, status)
 
     def _sign_in(self, request: HttpRequest) -> Response:
-        """Set the cookie, and lead to the address without the token."""
+        """Set the cookie, and lead to the same page below this start's path."""
         address = request.url.remove_query_params("token")
-        path = address.path + (f"?{address.query}" if address.query else "")
-        answer = RedirectResponse(path, 303)
+        is_own = first_part(address.path) == self.access.path
+        path = address.path if is_own else self.access.base + address.path
+        answer = RedirectResponse(path + f"?{address.query}" * bool(address.query), 303)
         answer.set_cookie(
-            cookie_name(request.url.port),
-            self.access.token,
+            self.access.cookie,
+            self.access.session,
+            path=self.access.base,
             httponly=True,
             samesite="strict",
             secure=request.url.scheme == "https",
         )
         return answer
+
+
+def first_part(path: str) -> str:
+    """Return the first part of a path, without slashes."""
+    return path.removeprefix("/").partition("/")[0]

@@ -211,7 +211,8 @@ class Pages:
         self.jobs.forget(subject.job)
         if isinstance(task.error, UsageError | NotFoundError):
             return await self._preview(action, subject, task.error, fields)
-        return Response(status_code=303, headers={"Location": f"/tasks/{task.number}"})
+        place = f"{self.access.base}/tasks/{task.number}"
+        return Response(status_code=303, headers={"Location": place})
 
     async def task(self, request: Request) -> Response:
         """Show the outcome of an action, or that it still runs."""
@@ -357,13 +358,13 @@ def read_chunk(name: str) -> int:
 
 
 def address_of(action: Action, subject: Subject) -> str:
-    """Return the address to which the form of an action is sent."""
+    """Return the address, below the base, to which an action's form is sent."""
     [name] = [name for name, each in ACTIONS.items() if each is action]
     return f"/actions/{name}?{urlencode(subject.query)}"
 
 
 def back_to(subject: Subject) -> str:
-    """Return the address of the page from which an action was chosen."""
+    """Return the address, below the base, from which an action was chosen."""
     if subject.question:
         return "/questions"
     if subject.pipeline:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         WaitTimeoutError,
     )
     from piecework.errors.classify import envelope_of
-    from piecework.errors.classify_llm import raise_for_stop_reason
+    from piecework.errors.stop_reasons import raise_for_stop_reason
     from piecework.idempotency.strategies import SequenceNumbers, TimeWindow
     from piecework.pipelines import Document, Pipeline, Stage
     from piecework.questions import Approval, Escalate
@@ -130,7 +130,7 @@ _MODULES = {
     "envelope_of": "piecework.errors.classify",
     "named_call": "piecework.domain.identity",
     "pipeline": "piecework.declared",
-    "raise_for_stop_reason": "piecework.errors.classify_llm",
+    "raise_for_stop_reason": "piecework.errors.stop_reasons",
 }
 
 

@@ -12,6 +12,8 @@ from typing import Final
 from piecework.errors.verdict import Verdict, mro, type_names
 
 _OK: Final = range(200, 300)
+#: The statuses of errors.
+FAILED: Final = range(400, 600)
 
 
 def from_http_response(

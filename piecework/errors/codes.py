@@ -262,7 +262,8 @@ ROWS: Final = (
     Code(
         "llm.output.invalid",
         SEMANTIC,
-        "The model's answer does not have the content that the stage requires.",
+        "The model's answer does not have the content that the stage requires, or the "
+        "model stopped for a reason that is not the end of an answer.",
         "Read the error with `piecework dlq show JOB CHUNK`, change the prompt, "
         "then run `piecework dlq redrive --job JOB --yes --reason …`.",
     ),

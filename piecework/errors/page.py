@@ -193,8 +193,11 @@ till = Dependency("till", classify=meaning)
 
 No SDK raises an error if a model refuses or its output is cut off: the answer says so.
 `raise_for_stop_reason(answer)` raises the matching error for an answer of Anthropic's,
-Bedrock's or OpenAI's client: `llm.policy.refusal`, `llm.policy.content_filtered`,
-`llm.context.overflow` or `llm.output.truncated`. Bedrock reports a prompt that is too
+Bedrock's or OpenAI's client, unless the model stopped for a reason that is known as the
+end of an answer. An unknown reason, and one that asks for a tool, is
+`llm.output.invalid`. No reason at all is `llm.http.malformed_body`. Code that runs the
+tool itself says so: `raise_for_stop_reason(answer, handled={"tool_use"})`.
+Bedrock reports a prompt that is too
 long as a ValidationException, like any other invalid request. Only the message tells
 them apart, so count the tokens before the call, as
 `examples/piecework_examples/contract_review/bedrock.py` does.

@@ -17,11 +17,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from piecework.errors.stop_reasons import error_in, stop_error
+from piecework.llm.mending import count_of
 from piecework.llm.request import ModelAnswer, ModelRequest, malformed_answer
 from piecework.llm.schema import closed
+from piecework.llm.streams import StreamedChat, StreamedMessage, drain
 
 #: The hosts whose providers have a name of their own in keys and price lists.
 HOSTS: Final = {"api.openai.com": "openai", "api.anthropic.com": "anthropic"}
+#: The most tokens of an answer of Anthropic that is not streamed: the SDK refuses to
+#: wait for more, of some of its models.
+MOST_UNSTREAMED: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class Adapter:
 
 
 def openai_chat(
-    client: Any, *, provider: str = "", max_tokens_name: str = ""
+    client: Any, *, provider: str = "", max_tokens_name: str = "", stream: bool = False
 ) -> Adapter:
     """Return a caller for Chat Completions of OpenAI, or of a compatible address.
 
@@ -50,6 +56,8 @@ def openai_chat(
         provider: The name of the provider; default: the host of the client's address.
         max_tokens_name: The parameter for the limit of tokens; default:
             `max_completion_tokens` at OpenAI, `max_tokens` elsewhere.
+        stream: Whether to receive the answer in parts, as a long one needs: no proxy
+            then closes a connection that has been silent for minutes.
     """
     name = provider or provider_of(client, "openai")
     limit = max_tokens_name or (
@@ -67,21 +75,32 @@ def openai_chat(
             **temperature_of(request),
             **openai_format(request),
         }
+        if stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
         opened = await without_retries(client)
         method = opened.chat.completions.create
         answer = await invoke(method, merged(body, request.options))
-        usage = getattr(answer, "usage", None)
-        details = getattr(usage, "prompt_tokens_details", None)
+        if stream:
+            chat = StreamedChat()
+            await drain(answer, chat.add)
+            answer = chat
+        usage, notes = getattr(answer, "usage", None), list[str]()
         found = ModelAnswer(
             text="",
-            tokens_in=count(usage, "prompt_tokens"),
-            tokens_out=count(usage, "completion_tokens"),
-            cached_tokens_in=count(details, "cached_tokens"),
+            tokens_in=count(usage, "prompt_tokens", notes),
+            tokens_out=count(usage, "completion_tokens", notes),
+            cached_tokens_in=count(
+                part(usage, "prompt_tokens_details"), "cached_tokens"
+            ),
+            notes=tuple(notes),
         )
+        require_no_error(answer, found)
         try:
             choice = answer.choices[0]
-            stopped = "refusal" if choice.message.refusal else choice.finish_reason
-            text = choice.message.content or ""
+            require_no_error(choice, found)
+            refused = getattr(choice.message, "refusal", None)
+            stopped = "refusal" if refused else choice.finish_reason
+            text = text_of(choice.message.content)
         except (AttributeError, IndexError, TypeError) as error:
             raise malformed_answer(name, error, found) from error
         return replace(found, text=text, stop_reason=stopped or "")
@@ -102,16 +121,19 @@ def openai_format(request: ModelRequest) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
-def anthropic_messages(client: Any, *, provider: str = "") -> Adapter:
+def anthropic_messages(
+    client: Any, *, provider: str = "", stream: bool = False
+) -> Adapter:
     """Return a caller for Anthropic's Messages.
 
     A schema that the structured output cannot enforce is sent as a tool that the model
-    must use.
+    must use. An answer that may have more than 8,192 tokens is streamed.
 
     Args:
         client: `AsyncAnthropic(…)`, `Anthropic(…)` or one of its variants for Bedrock
             or Vertex, or an async function that returns it.
         provider: The name of the provider; default: the host of the client's address.
+        stream: Whether to receive shorter answers in parts, too.
     """
     name = provider or provider_of(client, "anthropic")
 
@@ -127,22 +149,30 @@ def anthropic_messages(client: Any, *, provider: str = "") -> Adapter:
         }
         if extra := temperature_of(request):  # the SDK has no parameter for it any more
             body["extra_body"] = extra
+        body = merged(body, request.options)
+        if is_streamed := stream or body["max_tokens"] > MOST_UNSTREAMED:
+            body["stream"] = True
         opened = await without_retries(client)
-        answer = await invoke(opened.messages.create, merged(body, request.options))
-        usage = getattr(answer, "usage", None)
+        answer = await invoke(opened.messages.create, body)
+        if is_streamed:
+            message = StreamedMessage()
+            await drain(answer, message.add)
+            answer = message
+        usage, notes = getattr(answer, "usage", None), list[str]()
         read = count(usage, "cache_read_input_tokens")
         written = count(usage, "cache_creation_input_tokens")
         found = ModelAnswer(
             text="",
             stop_reason=getattr(answer, "stop_reason", None) or "",
-            tokens_in=count(usage, "input_tokens") + read + written,
-            tokens_out=count(usage, "output_tokens"),
+            tokens_in=count(usage, "input_tokens", notes) + read + written,
+            tokens_out=count(usage, "output_tokens", notes),
             cached_tokens_in=read,
             cache_write_tokens_in=written,
+            notes=tuple(notes),
         )
+        require_no_error(answer, found)
         try:
-            blocks = list(answer.content)
-            text = text_of(blocks, lambda each, part: getattr(each, part, None))
+            text = text_of(answer.content, request.schema_name)
         except (AttributeError, TypeError) as error:
             raise malformed_answer(name, error, found) from error
         return replace(found, text=text)
@@ -193,23 +223,24 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
         }
         opened = await open_client(client)
         answer = await invoke(opened.converse, merged(body, request.options))
-        usage = answer.get("usage", {})
-        read = int(usage.get("cacheReadInputTokens") or 0)
-        written = int(usage.get("cacheWriteInputTokens") or 0)
+        usage, notes = answer.get("usage"), list[str]()
+        read = count(usage, "cacheReadInputTokens")
+        written = count(usage, "cacheWriteInputTokens")
         found = ModelAnswer(
             text="",
             stop_reason=answer.get("stopReason") or "",
-            tokens_in=int(usage.get("inputTokens") or 0) + read + written,
-            tokens_out=int(usage.get("outputTokens") or 0),
+            tokens_in=count(usage, "inputTokens", notes) + read + written,
+            tokens_out=count(usage, "outputTokens", notes),
             cached_tokens_in=read,
             cache_write_tokens_in=written,
+            notes=tuple(notes),
         )
         # A guardrail or a filter may answer, and be paid, without a message.
-        if not answer.get("output") and found.stopped_early():
+        if not answer.get("output") and stop_error(found.stop_reason):
             return found
         try:
-            blocks = answer["output"]["message"]["content"]
-            text = text_of(blocks, lambda each, part: each.get(part))
+            content = answer["output"]["message"]["content"]
+            text = text_of(content, request.schema_name)
         except (KeyError, TypeError, AttributeError) as error:
             raise malformed_answer(provider, error, found) from error
         return replace(found, text=text)
@@ -255,21 +286,57 @@ def merged(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def text_of(blocks: list[Any], part_of: Callable[[Any, str], Any]) -> str:
-    """Return the texts of an answer, or what a tool was given, as JSON."""
-    for block in blocks:
-        used = part_of(block, "toolUse") or {}
-        given = used.get("input") if used else None
-        if part_of(block, "type") == "tool_use":
-            given = part_of(block, "input")
-        if given is not None:
-            return json.dumps(given, ensure_ascii=False)
-    return "".join(part_of(block, "text") or "" for block in blocks)
+def text_of(content: Any, tool: str = "") -> str:
+    """Return the texts of an answer, or what its tool was given, as JSON.
+
+    If the request demands a tool, a turn that asks for another one has no answer,
+    whatever it says before.
+
+    Raises:
+        TypeError: The content is neither a text nor a list of parts.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list | tuple):
+        raise TypeError(type(content).__name__)
+    texts = []
+    for each in content:
+        used = part(each, "toolUse")
+        if used is None and part(each, "type") == "tool_use":
+            used = each
+        if used is not None:
+            if tool and part(used, "name") != tool:
+                return ""
+            given = part(used, "input")
+            return given if isinstance(given, str) else json.dumps(given)
+        texts.append(each if isinstance(each, str) else part(each, "text") or "")
+    return "".join(texts)
 
 
-def count(usage: Any, name: str) -> int:
-    """Return a number of tokens; 0 if the provider does not report it."""
-    return int(getattr(usage, name, None) or 0)
+def part(whole: Any, name: str) -> Any:
+    """Return a part of an answer, of an object or of a mapping; None: it has none."""
+    if isinstance(whole, Mapping):
+        return whole.get(name)
+    return getattr(whole, name, None)
+
+
+def count(usage: Any, name: str, notes: list[str] | None = None) -> int:
+    """Return a number of tokens; an odd one leaves a note, and counts as 0."""
+    found = count_of(part(usage, name))
+    if found is None and notes is not None:
+        notes.append(f"{name} is missing or odd: it counts as 0")
+    return found or 0
+
+
+def require_no_error(answer: Any, found: ModelAnswer) -> None:
+    """Refuse an answer that states an error although its status is 200.
+
+    Raises:
+        StageError: With the code of the status that it states; `found`: its tokens.
+    """
+    if (error := error_in(answer)) is not None:
+        error.facts["answer"] = found
+        raise error
 
 
 def provider_of(client: Any, default: str) -> str:

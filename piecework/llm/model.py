@@ -1,11 +1,11 @@
 """A model: its requests are calls of a dependency, its answers have a type.
 
 ask = request -> answer -> validated -> the object
-                        -> does not fit -> one repair -> validated -> the object
+                        -> does not fit -> a repair -> validated -> the object
 
 Request and repair are two calls. Each is remembered, retried and paid for by itself. An
-answer that does not fit is remembered, because its repair refers to it. The answer of a
-repair is remembered only if it fits. So a redrive repairs again.
+answer that does not fit is remembered, because its repair refers to it. The answer of
+the last request is remembered only if it fits. So a redrive repairs again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from typing import Any, Final, TypeVar, cast, overload
 
 from pydantic import BaseModel, ValidationError
 
+from piecework import telemetry
 from piecework.calls.usage import CHARACTERS_PER_TOKEN
 from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
 from piecework.domain.identity import declare_text, function_text, named_call, path_of
-from piecework.errors import StageError, TransientError, UsageError
+from piecework.errors import StageError, UsageError
+from piecework.llm.mending import mended
 from piecework.llm.prices import Priced
 from piecework.llm.request import ModelAnswer, ModelCaller, ModelRequest, Turn
 from piecework.llm.schema import (
@@ -31,11 +33,14 @@ from piecework.llm.schema import (
     repair_text,
     schema_of,
 )
+from piecework.telemetry.emit import quiet_log
 
 M = TypeVar("M", bound=BaseModel)
 
 #: Tokens of an answer, if neither the model nor the request sets a limit.
 MAX_TOKENS: Final = 4_096
+#: Requests that repair an answer which does not fit, unless a stage says otherwise.
+REPAIRS: Final = 1
 #: The failures after which another model is asked, once the retries are spent. The
 #: provider is overloaded or down, or the model cannot read or write as much. A refusal
 #: and an open breaker lead to the fallback of any dependency.
@@ -78,6 +83,7 @@ class Model:
         price: Priced | None = None,
         fallback: Sequence[Model] = (),
         max_tokens: int = MAX_TOKENS,
+        repairs: int = REPAIRS,
         **options: Any,
     ) -> None:
         """Declare a model.
@@ -91,6 +97,8 @@ class Model:
             fallback: The models that are asked, in order, if this one is overloaded,
                 cut off or refuses. They have no fallbacks of their own.
             max_tokens: Tokens of an answer, if `ask` sets no limit.
+            repairs: How often an answer that does not fit is sent back with its errors,
+                if `ask` does not say; 0: never. Each repair is a paid request.
             **options: Further arguments of `Dependency`, such as `limits`, `retry`,
                 `timeout`, `breaker`, `cache_ttl_s`, `by`, `scope` and `version`.
 
@@ -99,6 +107,7 @@ class Model:
         """
         self.name, self.caller, self.price = name, caller, price
         self.model_id, self.max_tokens = model_id or name, max_tokens
+        self.repairs = require_repairs(repairs)
         self.provider = str(getattr(caller, "provider", "") or path_of(caller))
         self.fallback = tuple(fallback)
         ours: dict[str, Any] = {"layer": "llm", "usage": self.usage_of}
@@ -117,7 +126,11 @@ class Model:
         self.complete: Callable[..., Awaitable[ModelAnswer]] = declared(self._send)
         self.complete.__name__ = name  # in events, errors and counts of tests
         self._first = DeclaredCall(self.dependency, self.complete)
+        self._again = DeclaredCall(self._alone, self.complete)
+        self.fitting = functools.lru_cache(CLASSES_KEPT)(self._fitting)
+        self.only_call = functools.lru_cache(CLASSES_KEPT)(self._only_call)
         self.repair_call = functools.lru_cache(CLASSES_KEPT)(self._repair_call)
+        self._noted: set[str] = set()
         self._by_name = {each.name: each for each in (self, *self.fallback)}
 
     @overload
@@ -128,6 +141,7 @@ class Model:
         *,
         returns: type[M],
         context: Mapping[str, Any] | None = None,
+        repairs: int | None = None,
         max_tokens: int | None = None,
         temperature: float | None = None,
         prompt_version: str = "",
@@ -140,18 +154,21 @@ class Model:
         text: str,
         *,
         returns: type[str] = str,
+        may_be_empty: bool = False,
         max_tokens: int | None = None,
         temperature: float | None = None,
         prompt_version: str = "",
         options: Mapping[str, Any] | None = None,
     ) -> str: ...
-    async def ask(
+    async def ask(  # noqa: PLR0913 -- parameters of the request, each optional
         self,
         system: str,
         text: str,
         *,
         returns: type[Any] = str,
         context: Mapping[str, Any] | None = None,
+        repairs: int | None = None,
+        may_be_empty: bool = False,
         max_tokens: int | None = None,
         temperature: float | None = None,
         prompt_version: str = "",
@@ -167,6 +184,9 @@ class Model:
             text: What the model works on.
             returns: The pydantic model of the answer; default: the answer's text.
             context: For the validators of `returns`, as `info.context`.
+            repairs: How often an answer that does not fit is sent back; None: as the
+                model says.
+            may_be_empty: Whether an answer without any text is an answer.
             max_tokens: The most tokens of the answer; None: the asked model's own.
             temperature: None: the provider's default.
             prompt_version: Another version asks again, although the texts are equal.
@@ -174,10 +194,14 @@ class Model:
 
         Raises:
             SemanticError: `llm.output.truncated`: the answer is cut off;
-                `llm.output.invalid`: it does not fit after one repair.
+                `llm.output.invalid`: it does not fit after its repairs, has no text, or
+                the model stopped for a reason that is not the end of an answer.
             PolicyError: `llm.policy.refusal`, `llm.policy.content_filtered`.
             PermanentError: `llm.context.overflow`.
-            UsageError: `pipeline.declaration.invalid`: `returns` is not a model.
+            TransientError: `llm.model.failed`, `llm.http.malformed_body`: the answer
+                says so although its status is 200, when the retries are spent.
+            UsageError: `pipeline.declaration.invalid`: `returns` is not a model, or
+                `repairs` not a number.
             Exception: The error of the provider's client, when the retries are spent.
         """
         request = ModelRequest(
@@ -188,6 +212,7 @@ class Model:
             options=dict(options or {}),
             prompt_version=prompt_version,
             own_limit=not max_tokens,
+            may_be_empty=may_be_empty,
         )
         if returns is str:
             return (await self._first(request)).text
@@ -196,17 +221,26 @@ class Model:
             schema=schema_of(cast("Hashable", returns)),
             schema_name=returns.__name__,
         )
+        left = self.repairs if repairs is None else require_repairs(repairs)
+        if not left:
+            only = self.only_call(cast("Hashable", returns))
+            return _read(await only(request, context), returns, context, request)
         answer = await self._first(request)
-        try:
-            return read_answer(answer.text, returns, context)
-        except ValidationError as error:
-            repair = Turn("user", repair_text(error))
-        said = Turn("assistant", answer.text or "(no text)")
-        turns = (*request.turns, said, repair)
         answering = self._by_name.get(answer.answered_by, self)
-        call = answering.repair_call(cast("Hashable", returns))
-        answer = await call(replace(request, turns=turns), context)
-        return _fitting(answer, returns, context)
+        while left:
+            try:
+                return read_answer(answer.text, returns, context)
+            except ValidationError as error:
+                repair = Turn("user", repair_text(error))
+            said = Turn("assistant", answer.text or "(no text)")
+            request = replace(request, turns=(*request.turns, said, repair))
+            left -= 1
+            if left:
+                answer = await answering._again(request)  # noqa: SLF001 -- a Model, too
+            else:
+                last = answering.repair_call(cast("Hashable", returns))
+                answer = await last(request, context)
+        return _read(answer, returns, context, request)
 
     async def _send(
         self, request: ModelRequest, *, idempotency_key: str = ""
@@ -219,37 +253,49 @@ class Model:
             idempotency_key=idempotency_key,
         )
         try:
-            said = await self.caller(request)
-        except TransientError as failed:
+            said: Any = await self.caller(request)
+        except StageError as failed:
             found = failed.facts.get("answer")
             if isinstance(found, ModelAnswer) and (found.tokens_in or found.tokens_out):
                 self._paid(failed, found)
             raise
         answer = ModelAnswer(said) if isinstance(said, str) else said
-        if not isinstance(answer, ModelAnswer):
-            raise self._wrong_caller(
-                f"returned a {type(answer).__name__}",
-                "Let it return a text, or a ModelAnswer.",
+        text = getattr(answer, "text", None)
+        if not isinstance(answer, ModelAnswer) or not isinstance(text, str):
+            raise self._wrong_caller(type(said).__name__)
+        answer = replace(mended(answer), answered_by=self.name)
+        for note in {*answer.notes} - self._noted:
+            self._noted.add(note)
+            telemetry.emit(
+                quiet_log(), "model.answer_mended", dependency=self.name, note=note
             )
-        if wrong := answer.misfit():
-            raise self._wrong_caller(
-                f"answered with {wrong}",
-                "Let it count tokens and money from 0, and tokens_in with the cache.",
-            )
-        answer = replace(answer, answered_by=self.name)
-        if (error := answer.stopped_early()) is not None:
+        if (error := answer.failure(request)) is not None:
             raise self._paid(error, answer)
         return answer
 
-    def _wrong_caller(self, what: str, step: str) -> UsageError:
-        message = f"The caller of the model {self.name} {what}."
+    def _wrong_caller(self, returned: str) -> UsageError:
+        message = f"The caller of the model {self.name} returned a {returned}."
+        step = "Let it return a text, or a ModelAnswer with a text."
         code = "pipeline.declaration.invalid"
         return UsageError(message, code=code, next_step=step)
 
     def _repair_call(self, returns: type[BaseModel]) -> DeclaredCall[Any, ModelAnswer]:
-        """Return the call that repairs an answer: it answers only what fits."""
+        """Return the call of the last repair; no other model is asked for it."""
+        return DeclaredCall(self._alone, self.fitting(cast("Hashable", returns)))
 
-        async def repair(
+    def _only_call(self, returns: type[BaseModel]) -> DeclaredCall[Any, ModelAnswer]:
+        """Return the call of a request that has no repair."""
+        chain = [
+            Fallback(each.dependency, each.fitting(cast("Hashable", returns)))
+            for each in self.fallback
+        ]
+        dependency = replace(self.dependency, fallback=chain)
+        return DeclaredCall(dependency, self.fitting(cast("Hashable", returns)))
+
+    def _fitting(self, returns: type[BaseModel]) -> Callable[..., Awaitable[Any]]:
+        """Return the function of the last request: it answers only what fits."""
+
+        async def fitting(
             request: ModelRequest,
             context: Mapping[str, Any] | None,
             *,
@@ -257,16 +303,15 @@ class Model:
         ) -> ModelAnswer:
             answer = await self._send(request, idempotency_key=idempotency_key)
             try:
-                _fitting(answer, returns, context)
+                _read(answer, returns, context, request)
             except StageError as error:
                 raise self._paid(error, answer) from error.__cause__
             return answer
 
-        repair.__name__ = self.name
-        declared = named_call(f"repair {self.name}", version=self._identity)(repair)
-        # A repair that was made again, after it was forgotten, does the same.
-        declare_text(declared, function_text(declared), (self.name, returns))
-        return DeclaredCall(self._alone, declared)
+        fitting.__name__ = self.name
+        declared = named_call(f"repair {self.name}", version=self._identity)(fitting)
+        # One that was made again, after it was forgotten, does the same.
+        return declare_text(declared, function_text(declared), (self.name, returns))
 
     def _paid(self, error: StageError, answer: ModelAnswer) -> StageError:
         """Return an error with the usage of the answer: it has been paid for."""
@@ -306,10 +351,28 @@ def estimated_tokens_in(request: ModelRequest) -> int:
     return sum(map(len, texts)) // CHARACTERS_PER_TOKEN
 
 
-def _fitting(
-    answer: ModelAnswer, returns: type[M], context: Mapping[str, Any] | None
+def require_repairs(repairs: object) -> int:
+    """Return a number of repairs.
+
+    Raises:
+        UsageError: `pipeline.declaration.invalid`.
+    """
+    if type(repairs) is int and repairs >= 0:
+        return repairs
+    raise UsageError(
+        f"`repairs` is {repairs!r}, not a number of requests.",
+        code="pipeline.declaration.invalid",
+        next_step="Write repairs=1, or repairs=0 for none.",
+    )
+
+
+def _read(
+    answer: ModelAnswer,
+    returns: type[M],
+    context: Mapping[str, Any] | None,
+    request: ModelRequest,
 ) -> M:
-    """Return a repaired answer as an object.
+    """Return the answer of the last request as an object.
 
     Raises:
         SemanticError: `llm.output.invalid`.
@@ -317,4 +380,4 @@ def _fitting(
     try:
         return read_answer(answer.text, returns, context)
     except ValidationError as error:
-        raise invalid_answer(error) from error
+        raise invalid_answer(error, len(request.turns) // 2) from error

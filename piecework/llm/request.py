@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any, Literal, TypeAlias
 
-from piecework.errors import StageError, TransientError
-from piecework.errors.classify_llm import raise_for_stop_reason
+from piecework.errors import SemanticError, StageError, TransientError
+from piecework.errors.stop_reasons import stop_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,7 @@ class ModelRequest:
         options: Further parameters, as the provider names them.
         prompt_version: The declared version of the prompt; its text counts anyway.
         own_limit: Whether `max_tokens` is the model's own: a fallback has another.
+        may_be_empty: Whether an answer without any text is an answer.
     """
 
     system: str
@@ -46,6 +46,7 @@ class ModelRequest:
     model: str = ""
     idempotency_key: str = ""
     own_limit: bool = False
+    may_be_empty: bool = False
 
     @property
     def text(self) -> str:
@@ -58,45 +59,41 @@ class ModelAnswer:
     """What a model answered; stored as the value of the call.
 
     Attributes:
-        stop_reason: Why the model stopped, in the provider's word.
+        stop_reason: Why the model stopped, in the provider's word; empty: the provider
+            stated none, so the answer is cut off. A caller that does not set it vouches
+            for a finished answer.
         tokens_in: All tokens of the prompt, those of a cache included.
         cached_tokens_in: The part of `tokens_in` that was read from a cache.
         cache_write_tokens_in: The part of `tokens_in` that was written to a cache.
         usd: The price, if the provider states it; None: the model's price applies.
         answered_by: The name of the `Model` that answered.
+        notes: What was odd in the answer, and how it was read; no content is quoted.
     """
 
     text: str
-    stop_reason: str = ""
+    stop_reason: str = "stop"
     tokens_in: int = 0
     tokens_out: int = 0
     cached_tokens_in: int = 0
     cache_write_tokens_in: int = 0
     usd: float | None = None
     answered_by: str = ""
+    notes: tuple[str, ...] = ()
 
-    def misfit(self) -> str:
-        """Return which count is not a number from 0, or below its part; empty: none."""
-        counts: dict[str, Any] = {
-            "tokens_in": self.tokens_in,
-            "tokens_out": self.tokens_out,
-            "cached_tokens_in": self.cached_tokens_in,
-            "cache_write_tokens_in": self.cache_write_tokens_in,
-            "usd": self.usd or 0.0,
-        }
-        for name, count in counts.items():
-            if not (isinstance(count, int | float) and 0 <= count < inf):
-                return f"{name}={count!r}"
-        cached = self.cached_tokens_in + self.cache_write_tokens_in
-        return f"tokens_in={self.tokens_in}" if self.tokens_in < cached else ""
+    def failure(self, request: ModelRequest) -> StageError | None:
+        """Return the error of an answer that cannot be used; None: it is finished.
 
-    def stopped_early(self) -> StageError | None:
-        """Return the error of an answer that is cut off or refused; None: complete."""
-        try:
-            raise_for_stop_reason({"stop_reason": self.stop_reason})
-        except StageError as error:
+        An answer in the form of a tool that the request demanded ends with `tool_use`.
+        An answer that must have a type may be empty here: its repair asks again.
+        """
+        is_typed = request.schema is not None
+        handled = {"tool_use"} if is_typed and self.text else set()
+        error = stop_error(self.stop_reason, handled)
+        if error or self.text.strip() or is_typed or request.may_be_empty:
             return error
-        return None
+        message = f"The model finished without any text: {self.stop_reason}."
+        step = "Change the prompt, or allow it: ask(…, may_be_empty=True)."
+        return SemanticError(message, code="llm.output.invalid", next_step=step)
 
 
 #: Sends one request to a provider, without retries. It raises what the provider's

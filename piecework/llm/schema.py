@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Hashable, Mapping
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticCustomError
 
 from piecework.errors import SemanticError, UsageError
 from piecework.errors.classify import validation_message
+from piecework.llm.json_in_text import doubled_key, values_in, without_fence
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -25,7 +26,6 @@ CLASSES_KEPT: Final = 256
 #: What providers accept beside the keywords that have schemas inside.
 _KEPT: Final = frozenset({"type", "enum", "const", "title", "description", "$ref"})
 _SAID_BY_PYDANTIC: Final = frozenset({"default", "discriminator", "required"})
-_FENCE: Final = re.compile(r"\A\s*```(?:json)?\s*|\s*```\s*\Z")
 _ERRORS_SHOWN: Final = 10
 
 
@@ -98,12 +98,54 @@ def _limits(schema: Mapping[str, Any]) -> str:
 
 
 def read_answer(text: str, returns: type[M], context: Mapping[str, Any] | None) -> M:
-    """Return an answer as an object of the class; a fence of Markdown is dropped.
+    """Return an answer as an object of the class.
+
+    A text that is not JSON may contain it: in a fence, after a thought, between
+    sentences. It is read without a further request if one value in it fits the class.
 
     Raises:
-        ValidationError: The answer does not fit the class.
+        ValidationError: The answer does not fit the class, or has two values that do.
     """
-    return returns.model_validate_json(_FENCE.sub("", text), context=context)
+    whole = without_fence(text)
+    try:
+        return _validated(whole, returns, context)
+    except ValidationError as error:
+        misfit = error
+    if not _is_no_json(misfit):
+        raise misfit
+    fits: list[M] = []
+    for value in values_in(whole):
+        try:
+            fits.append(_validated(value, returns, context))
+        except ValidationError as error:
+            misfit = error
+    if not fits:
+        raise misfit
+    if any(each != fits[0] for each in fits[1:]):
+        message = "The answer has several JSON values; send one"
+        raise _misfit(returns, PydanticCustomError("several_values", message))
+    return fits[0]
+
+
+def _validated(text: str, returns: type[M], context: Mapping[str, Any] | None) -> M:
+    """Return a JSON text as an object; a key that occurs twice has no value."""
+    if (key := doubled_key(text)) is not None:
+        message = "The key {key} occurs twice in one object"
+        raise _misfit(
+            returns, PydanticCustomError("doubled_key", message, {"key": key})
+        )
+    return returns.model_validate_json(text, context=context)
+
+
+def _misfit(returns: type[BaseModel], error: PydanticCustomError) -> ValidationError:
+    line: Any = {"type": error, "loc": (), "input": None}
+    return ValidationError.from_exception_data(returns.__name__, [line])
+
+
+def _is_no_json(error: ValidationError) -> bool:
+    """Return whether the whole text was no JSON, not a text inside of it."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    return first["type"] == "json_invalid" and not first["loc"]
 
 
 def repair_text(error: ValidationError) -> str:
@@ -122,7 +164,8 @@ def repair_text(error: ValidationError) -> str:
     )
 
 
-def invalid_answer(error: ValidationError) -> SemanticError:
-    """Return the error of an answer that does not fit after its repair."""
-    message = f"After one repair {validation_message(error)}."
+def invalid_answer(error: ValidationError, repairs: int) -> SemanticError:
+    """Return the error of an answer that does not fit after so many repairs."""
+    after = f"After {repairs} repair{'s' * (repairs != 1)} " if repairs else ""
+    message = f"{after}{validation_message(error)}."
     return SemanticError(message, code="llm.output.invalid")

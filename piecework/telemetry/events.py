@@ -228,6 +228,11 @@ _STAGE: Final = {
         "dependency stage answered_by error_codes",
         "warning",
     ),
+    "model.answer_mended": event(
+        "a process read the answer of a model in spite of its form, for the first time",
+        "dependency note",
+        "warning",
+    ),
     "call.attempt": event(
         "an attempt of a call was answered (debug, or as PIECEWORK_ATTEMPT_LOG says), "
         "failed or was interrupted; the next attempt begins after the delay, if the "

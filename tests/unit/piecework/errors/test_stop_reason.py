@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from piecework import PermanentError, PolicyError, SemanticError, raise_for_stop_reason
+from piecework import (
+    PermanentError,
+    PolicyError,
+    SemanticError,
+    TransientError,
+    raise_for_stop_reason,
+)
+from piecework.errors import StageError
 from piecework.errors.classify import classify
 
 
@@ -60,20 +67,63 @@ def test_the_providers_word_stays_in_the_envelope() -> None:
     assert classify(caught.value).provider_code == "guardrail_intervened"
 
 
+def test_the_reasons_that_a_caller_handles_pass() -> None:
+    for answer in ({"stopReason": "tool_use"}, chat("tool_calls")):
+        raise_for_stop_reason(answer, handled={"tool_use", "tool_calls"})
+    with pytest.raises(SemanticError):
+        raise_for_stop_reason({"stopReason": "max_tokens"}, handled={"tool_use"})
+
+
 @pytest.mark.parametrize(
     "answer",
     [
         Answer(stop_reason="end_turn"),
-        Answer(stop_reason=None),
-        {"stopReason": "tool_use"},
-        {},
-        None,
-        "text",
+        Answer(stop_reason="stop_sequence"),
+        {"stopReason": "end_turn"},
         chat("stop"),
-        chat("tool_calls"),
+        chat("eos"),
         responses(None, "output_text"),
-        {"output": {"message": {"content": [{"text": "refusal"}]}}},
     ],
 )
-def test_an_answer_passes(answer: Any) -> None:
+def test_a_finished_answer_passes(answer: Any) -> None:
     raise_for_stop_reason(answer)
+
+
+CUT_OFF = (TransientError, "llm.http.malformed_body")
+NO_END = (SemanticError, "llm.output.invalid")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Answer(stop_reason=None), CUT_OFF),
+        ({}, CUT_OFF),
+        (None, CUT_OFF),
+        ("<html>", CUT_OFF),
+        (Answer(choices=None), CUT_OFF),
+        (Answer(choices=[]), CUT_OFF),
+        ({"output": {"message": {"content": [{"text": "a"}]}}}, CUT_OFF),
+        ({"stopReason": "tool_use"}, NO_END),
+        (Answer(stop_reason="pause_turn"), NO_END),
+        (Answer(stop_reason="of tomorrow"), NO_END),
+        (chat("tool_calls"), NO_END),
+        (Answer(status="in_progress"), NO_END),
+        (Answer(status="failed"), (TransientError, "llm.model.failed")),
+        (chat("error"), (TransientError, "llm.model.failed")),
+        (chat("abort"), (TransientError, "llm.model.failed")),
+        ({"error": {"code": 502}}, (TransientError, "llm.http.502_bad_gateway")),
+        ({"error": {"code": 400}}, (PermanentError, "llm.http.400_bad_request")),
+        ({"error": "busy"}, (TransientError, "llm.model.failed")),
+        (
+            Answer(choices=[Answer(error={"type": "overloaded_error"})]),
+            (TransientError, "llm.http.529_overloaded"),
+        ),
+    ],
+)
+def test_all_but_a_finished_answer_is_an_error(
+    answer: Any, expected: tuple[type[Exception], str]
+) -> None:
+    with pytest.raises(StageError) as caught:
+        raise_for_stop_reason(answer)
+
+    assert (type(caught.value), caught.value.code) == expected

@@ -86,22 +86,65 @@ def asking(model: Model, **parameters: Any) -> Pipeline:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ({"total": 3}, "returned a dict"),
-        (ModelAnswer("3", tokens_in=-5), "answered with tokens_in=-5"),
-        (ModelAnswer("3", "", 9, cached_tokens_in=10), "answered with tokens_in=9"),
-        (ModelAnswer("3", usd=float("nan")), "answered with usd=nan"),
-    ],
+    ("said", "kind"), [({"total": 3}, "dict"), (ModelAnswer(text=3), "ModelAnswer")]
 )
-async def test_a_caller_that_returns_no_true_answer_is_named(
-    said: Any, message: str
-) -> None:
+async def test_a_caller_that_returns_no_answer_is_named(said: Any, kind: str) -> None:
     async def caller(_: ModelRequest) -> Any:
         return said
 
-    with pytest.raises(UsageError, match=f"caller of the model small {message}"):
+    with pytest.raises(
+        UsageError, match=f"caller of the model small returned a {kind}"
+    ):
         await Model("small", caller).ask("Read.", "total 3")
+
+
+@pytest.mark.parametrize(
+    ("said", "usage"),
+    [
+        (ModelAnswer("3", tokens_in=-5, tokens_out=2), (0, 2, 2.0)),
+        (ModelAnswer("3", tokens_in=9, cached_tokens_in=10), (9, 0, 9.0)),
+        (ModelAnswer("3", tokens_in=9, usd=float("nan")), (9, 0, 9.0)),
+        (ModelAnswer("3", tokens_in=10**30, usd=0.5), (0, 0, 0.5)),
+    ],
+)
+async def test_a_paid_answer_is_kept_although_its_counts_are_odd(
+    said: Any, usage: tuple[int, int, float]
+) -> None:
+    price = Price(input=1e6, output=1e6, cached_input=0)
+    model = Model("small", Provider(said), price=price)
+
+    answer = await model.complete(ModelRequest("", (), 9))
+    found = model.usage_of(answer)
+    assert (found.tokens_in, found.tokens_out, found.usd) == usage
+    assert len(answer.notes) == 1
+
+
+async def test_the_only_request_is_remembered_if_it_fits_and_has_fallbacks() -> None:
+    small, large = Provider(answer("", "length")), Provider(BAD, GOOD)
+    model = Model("small", small, fallback=[Model("large", large)], repairs=0)
+    run = await run_in_memory(asking(model), [DOC])
+    assert run.outcomes[0].failure.code == "llm.output.invalid"
+
+    run = await run_in_memory(asking(model), [DOC], faults=[killed_after("read")])
+    assert run.results == {0: 3}
+    assert (len(small.requests), len(large.requests)) == (2, 2)
+
+
+async def test_each_repair_but_the_last_is_remembered() -> None:
+    busy = TransientError("busy", code="llm.http.529_overloaded")
+    provider = Provider(BAD, BAD, *[busy] * 4, GOOD)  # the chunk fails, and goes on
+    run = await run_in_memory(asking(Model("mini", provider), repairs=2), [DOC])
+
+    assert run.results == {0: 3}
+    assert [len(each.turns) for each in provider.requests] == [1, 3, *[5] * 5]
+
+
+@pytest.mark.parametrize("repairs", [-1, True, 1.0, "1"])
+async def test_repairs_are_a_number(repairs: Any) -> None:
+    with pytest.raises(UsageError, match="not a number of requests"):
+        Model("m", Provider(GOOD), repairs=repairs)
+    with pytest.raises(UsageError, match="not a number of requests"):
+        await Model("m", Provider(GOOD)).ask("", "", returns=Invoice, repairs=repairs)
 
 
 async def test_outside_of_a_chunk_it_just_asks() -> None:

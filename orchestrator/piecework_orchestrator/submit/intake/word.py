@@ -2,7 +2,8 @@
 
 python-docx opens the package, and this module walks the XML itself. The library's own
 walk skips inserted text of tracked changes and content controls, so a review would miss
-clauses. Deleted text, headers, footers, footnotes and comments are not read.
+clauses. A footnote or endnote is read where its mark is. Deleted text, headers, footers
+and comments are not read.
 """
 
 # ruff: noqa: RUF001 -- the font Symbol has such characters
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from piecework.errors import UsageError
@@ -18,6 +20,7 @@ from piecework_orchestrator.submit.intake.limits import IntakeLimits
 from piecework_orchestrator.submit.intake.word_container import (
     check_container,
     too_large_error,
+    transitional,
     unreadable_error,
 )
 from piecework_orchestrator.submit.intake.word_styles import (
@@ -47,6 +50,8 @@ CHARACTERS = {
     f"{W}cr": "\n",
     f"{W}noBreakHyphen": "-",
 }
+
+NOTE_MARKS = {f"{W}footnoteReference": "footnote", f"{W}endnoteReference": "endnote"}
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 
@@ -79,6 +84,7 @@ def read(data: bytes, name: str, limits: IntakeLimits) -> str:
             `input.file.too_large`, `cli.extra.missing`.
     """
     check_container(data, name, limits)
+    data = transitional(data, name)
     with naming_extras():
         from docx import Document
         from docx.opc.constants import RELATIONSHIP_TYPE
@@ -91,10 +97,17 @@ def read(data: bytes, name: str, limits: IntakeLimits) -> str:
         style_root = _root(related.get(RELATIONSHIP_TYPE.STYLES))
         number_root = _root(related.get(RELATIONSHIP_TYPE.NUMBERING))
         for root in (part.element, style_root, number_root):
-            _check_document_type(root, name)
+            check_document_type(root, name)
         _check_cells(part.element, name, limits)
-        styles, numbering = Styles(style_root), Numbering(number_root)
-        return "\n\n".join(_blocks(part.element.body, styles, numbering))
+        notes = {
+            kind: _notes(related.get(relation), name)
+            for kind, relation in (
+                ("footnote", RELATIONSHIP_TYPE.FOOTNOTES),
+                ("endnote", RELATIONSHIP_TYPE.ENDNOTES),
+            )
+        }
+        reading = Reading(Styles(style_root), Numbering(number_root), notes)
+        return "\n\n".join(_blocks(part.element.body, reading))
     except UsageError:
         raise
     except Exception as error:
@@ -102,11 +115,55 @@ def read(data: bytes, name: str, limits: IntakeLimits) -> str:
         raise unreadable_error(name, error) from error
 
 
+@dataclass
+class Reading:
+    """What the reader of one document knows.
+
+    Attributes:
+        notes: The footnotes and the endnotes by their ids.
+        numbered: The number of each note that was met, in the order of their marks.
+        in_note: Whether a note is read: a note contains no other.
+    """
+
+    styles: Styles
+    numbering: Numbering
+    notes: dict[str, dict[str, Any]]
+    numbered: dict[tuple[str, str], int] = field(default_factory=dict)
+    in_note: bool = False
+
+
+def _notes(part: Any, name: str) -> dict[str, Any]:
+    """Return the notes of a part by their ids."""
+    if part is None:
+        return {}
+    from docx.oxml import parse_xml
+
+    root = parse_xml(part.blob)  # python-docx keeps this part as bytes
+    check_document_type(root, name)
+    return {str(note.get(f"{W}id")): note for note in root}
+
+
+def _note(kind: str, note_id: str, reading: Reading) -> str:
+    """Return a note in brackets; its text only once, or a file could grow."""
+    note = reading.notes[kind].get(note_id)
+    if note is None or reading.in_note:
+        return ""
+    key = (kind, note_id)
+    if key in reading.numbered:
+        return f" [{kind} {reading.numbered[key]}]"
+    number = 1 + sum(1 for other, _ in reading.numbered if other == kind)
+    reading.numbered[key] = number
+    reading.in_note = True
+    text = " ".join(" ".join(_blocks(note, reading)).split())
+    reading.in_note = False
+    return f" [{kind} {number}: {text}]"
+
+
 def _root(part: Any) -> Any:
     return () if part is None else part.element
 
 
-def _check_document_type(root: Any, name: str) -> None:
+def check_document_type(root: Any, name: str) -> None:
     """Refuse a document type: text after an entity of it would be lost.
 
     The parser expands no entity, so that a document can neither read files nor grow.
@@ -127,36 +184,36 @@ def _check_cells(root: Any, name: str, limits: IntakeLimits) -> None:
         raise too_large_error(name, f"{cells:,} table cells", limits.docx_cells)
 
 
-def _blocks(parent: Any, styles: Styles, numbering: Numbering) -> Iterator[str]:
+def _blocks(parent: Any, reading: Reading) -> Iterator[str]:
     """Yield paragraphs and tables in order, including those in wrapper elements."""
     for child in parent:
         if child.tag == f"{W}p":
-            block = _paragraph(child, styles, numbering)
+            block = _paragraph(child, reading)
         elif child.tag == f"{W}tbl":
-            block = "\n".join(_rows(child, styles, numbering))
+            block = "\n".join(_rows(child, reading))
         elif child.tag in SKIPPED_ELEMENTS:
             continue
         else:
-            yield from _blocks(child, styles, numbering)
+            yield from _blocks(child, reading)
             continue
         if block:
             yield block
 
 
-def _paragraph(paragraph: Any, styles: Styles, numbering: Numbering) -> str:
-    text = "".join(_runs(paragraph)).strip()
+def _paragraph(paragraph: Any, reading: Reading) -> str:
+    text = "".join(_runs(paragraph, reading)).strip()
     marker = ""
     # Word counts an empty paragraph too, unless the end of the paragraph was deleted.
     if read_value(paragraph, "pPr", "rPr", "del") is None:
-        marker = numbering.next_marker(*styles.numbering(paragraph))
+        marker = reading.numbering.next_marker(*reading.styles.numbering(paragraph))
     if not text:
         return ""
-    level = styles.heading_level(paragraph)
+    level = reading.styles.heading_level(paragraph)
     heading = "#" * min(level, DEEPEST_HEADING)
     return " ".join(part for part in (heading, marker, text) if part)
 
 
-def _runs(parent: Any) -> Iterator[str]:
+def _runs(parent: Any, reading: Reading) -> Iterator[str]:
     for child in parent:
         if child.tag in {f"{W}t", f"{M}t"}:
             yield child.text or ""
@@ -164,13 +221,15 @@ def _runs(parent: Any) -> Iterator[str]:
             yield CHARACTERS[child.tag]
         elif child.tag == f"{W}sym":
             yield _symbol(child.get(f"{W}font"), child.get(f"{W}char", "FFFD"))
+        elif kind := NOTE_MARKS.get(child.tag):
+            yield _note(kind, child.get(f"{W}id", ""), reading)
         elif child.tag == f"{M}chr":  # the sign of a sum
             yield child.get(f"{M}val", "")
         elif child.tag in BRACKETED:
-            text = "".join(_runs(child))
+            text = "".join(_runs(child, reading))
             yield f"{BRACKETED[child.tag]}({text})" if text else ""
         elif child.tag not in SKIPPED_ELEMENTS:
-            yield from _runs(child)
+            yield from _runs(child, reading)
             if child.tag == f"{W}p":  # a paragraph of a text box
                 yield "\n"
 
@@ -183,13 +242,13 @@ def _symbol(font: str | None, code: str) -> str:
     return known or (chr(number) if chr(number).isprintable() else "\ufffd")
 
 
-def _rows(table: Any, styles: Styles, numbering: Numbering) -> Iterator[str]:
+def _rows(table: Any, reading: Reading) -> Iterator[str]:
     """Yield each row that was not deleted, its cells joined."""
     for row in _nearest(table, f"{W}tr"):
         if read_value(row, "trPr", "del") is not None:
             continue
         cells = [
-            " ".join(" ".join(_blocks(cell, styles, numbering)).split())
+            " ".join(" ".join(_blocks(cell, reading)).split())
             for cell in _nearest(row, f"{W}tc")
         ]
         if any(cells):

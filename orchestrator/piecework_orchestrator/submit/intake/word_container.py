@@ -8,6 +8,7 @@ the stated size and the checksum fails.
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 
 from piecework.errors import UsageError
@@ -28,6 +29,13 @@ PICTURES = (
 )
 
 FLAG_ENCRYPTED = 0x1
+
+# The two forms of the standard differ in the addresses of their namespaces.
+STRICT, TRANSITIONAL = (
+    b"http://purl.oclc.org/ooxml/",
+    b"http://schemas.openxmlformats.org/",
+)
+XML = (".rels", ".xml")
 
 
 def check_container(data: bytes, name: str, limits: IntakeLimits) -> None:
@@ -56,6 +64,41 @@ def check_container(data: bytes, name: str, limits: IntakeLimits) -> None:
         raise unreadable_error(name, error) from error
     unpacked = sum(member.file_size for member in found)
     _check_sizes(unpacked, unpacked - pictures, len(data), name, limits)
+
+
+def transitional(data: bytes, name: str) -> bytes:
+    """Return a "Strict Open XML Document" with the namespaces of a usual one.
+
+    The other differences are units and names of alignments, which are not read. Any
+    other document is returned as it is. Check the container first.
+
+    Raises:
+        UsageError: `input.file.unreadable`.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if STRICT not in archive.read("_rels/.rels"):
+                return data
+            packed = io.BytesIO()
+            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as copy:
+                for member in archive.infolist():
+                    content = archive.read(member)
+                    if member.filename.endswith(XML):
+                        content = STRICT_NAME.sub(_usual_name, content)
+                    copy.writestr(member.filename, content)
+            return packed.getvalue()
+    except Exception as error:
+        # The input is untrusted, so the library may raise any exception.
+        raise unreadable_error(name, error) from error
+
+
+#: Such as `http://purl.oclc.org/ooxml/wordprocessingml/main`.
+STRICT_NAME = re.compile(re.escape(STRICT) + rb"(\w+)/(\w+)")
+
+
+def _usual_name(strict: re.Match[bytes]) -> bytes:
+    """Return the usual name of a namespace: it has the year after the first part."""
+    return TRANSITIONAL + strict[1] + b"/2006/" + strict[2]
 
 
 def _is_picture(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:

@@ -28,6 +28,9 @@ ROMAN = (
     *((50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
 )
 
+#: The kinds of numbers that legal style shows as they are.
+ARABIC = frozenset({"custom", "decimal", "decimalZero"})
+
 ALPHABET = 26
 
 # Letters such as "aaaa…" grow with the number; longer ones are of no use.
@@ -171,7 +174,8 @@ class Numbering:
         else:
             counts[level] = _start(levels[level])
         for deeper in [depth for depth in counts if depth > level]:
-            del counts[deeper]
+            if _restarts(levels.get(deeper), level):
+                del counts[deeper]
         return counts
 
     def _restart(self, num_id: str, level: int) -> int | None:
@@ -193,6 +197,12 @@ def _linked_level(levels: dict[int, Any], style_id: str | None) -> int:
     return 0
 
 
+def _restarts(deeper: Any, level: int) -> bool:
+    """Return whether a paragraph of a level makes a deeper level start again."""
+    last = None if deeper is None else parse_number(read_value(deeper, "lvlRestart"))
+    return last is None or level < last  # 0: it never starts again
+
+
 def _start(level: Any) -> int:
     start = parse_number(read_value(level, "start"))
     return 1 if start is None else start
@@ -208,12 +218,29 @@ def _marker(level: int, levels: dict[int, Any], counts: dict[int, int]) -> str:
         if depth not in levels:
             return ""
         count = counts.get(depth, _start(levels[depth]))
-        kind = read_value(levels[depth], "numFmt") or "decimal"
-        return _formatted(count, "decimal" if legal else kind)
+        kind, width = _format(levels[depth])
+        # Word keeps the zeros of "Section 1.01" in legal style.
+        if legal and kind not in ARABIC:
+            kind = "decimal"
+        return _formatted(count, kind).zfill(width)
 
     return PLACEHOLDER.sub(
         format_level, read_value(levels[level], "lvlText") or ""
     ).strip()
+
+
+def _format(level: Any) -> tuple[str, int]:
+    """Return the kind of a level's number, and its least number of digits."""
+    element = level.find(f"{W}numFmt")
+    if element is None:  # a choice of Word 2010, beside one for older programs
+        element = next(level.iter(f"{W}numFmt"), None)
+    kind = "decimal" if element is None else str(element.get(f"{W}val", "decimal"))
+    if kind != "custom":
+        return kind, 0
+    assert element is not None  # noqa: S101 -- for the type checker
+    first = str(element.get(f"{W}format", "")).partition(",")[0].strip()
+    digits = first.isascii() and first.isdigit()  # as in "001, 002, 003, ..."
+    return "decimal", min(len(first), MAX_LETTERS) if digits else 0
 
 
 def _formatted(count: int, kind: str) -> str:

@@ -97,3 +97,48 @@ def test_a_style_has_the_level_that_names_it() -> None:
         1, "decimal", "%1.%2", '<w:pStyle w:val="Sub"/>'
     )
     assert numbering(levels).next_marker("1", None, "Sub") == "1.1"
+
+
+LEGAL_STYLE = '<w:isLgl w:val="1"/>'
+CHOICE = (
+    '<w:lvl w:ilvl="1"><mc:AlternateContent xmlns:mc="http://schemas.openxmlformats.org'
+    '/markup-compatibility/2006"><mc:Choice Requires="w14"><w:numFmt w:val="custom" '
+    'w:format="001, 002, 003, ..."/></mc:Choice><mc:Fallback><w:numFmt '
+    'w:val="decimal"/></mc:Fallback></mc:AlternateContent>'
+    '<w:lvlText w:val="%1.%2"/></w:lvl>'
+)
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        # The list "Article I / Section 1.01" of Word's own gallery.
+        (level(1, "decimalZero", "Section %1.%2", LEGAL_STYLE), "Section 2.01"),
+        (level(1, "decimalZero", "Section %1.%2"), "Section II.01"),
+        (level(1, "upperLetter", "%1.%2", LEGAL_STYLE), "2.1"),
+        (level(1, "decimalZero", "%2", '<w:isLgl w:val="0"/>'), "01"),
+        (CHOICE, "II.001"),
+        (CHOICE.replace("<w:lvlText", f"{LEGAL_STYLE}<w:lvlText"), "2.001"),
+    ],
+)
+def test_numbers_keep_their_leading_zeros(second: str, expected: str) -> None:
+    counted = numbering(level(0, "upperRoman", "Article %1.") + second)
+    assert markers(counted, ("1", 0), ("1", 0), ("1", 1))[-1] == expected
+
+
+@pytest.mark.parametrize(
+    ("restart", "expected"),
+    [
+        ("", ["1.1.1", "1.2.1", "2.1.1"]),
+        ('<w:lvlRestart w:val="1"/>', ["1.1.1", "1.2.2", "2.1.1"]),
+        ('<w:lvlRestart w:val="0"/>', ["1.1.1", "1.2.2", "2.1.3"]),
+    ],
+)
+def test_a_level_starts_again_after_the_level_that_it_names(
+    restart: str, expected: list[str]
+) -> None:
+    third = level(2, "decimal", "%1.%2.%3", restart)
+    counted = numbering(level(0, "decimal", "%1") + level(1, "decimal", "%2") + third)
+    steps = [("1", depth) for depth in (0, 1, 2, 1, 2, 0, 1, 2)]
+    found = markers(counted, *steps)
+    assert [found[2], found[4], found[7]] == expected

@@ -226,3 +226,100 @@ def test_a_file_of_another_format_is_unreadable(data: bytes) -> None:
 def test_a_truncated_file_is_unreadable(make_word: MakeWord) -> None:
     data = make_word(body(paragraph("x")))
     assert refusal(data[: len(data) // 2]).code == "input.file.unreadable"
+
+
+def with_notes(**texts: str) -> Callable[[bytes], bytes]:
+    """Return a function that adds parts of notes to a document."""
+
+    def add(data: bytes) -> bytes:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(data)) as old:
+            members = {each: old.read(each) for each in old.namelist()}
+        types = relations = ""
+        for kind, xml in texts.items():
+            members[f"word/{kind}.xml"] = (
+                f"<w:{kind} {nsdecls('w')}>{xml}</w:{kind}>".encode()
+            )
+            types += (
+                f'<Override PartName="/word/{kind}.xml" ContentType="application/vnd.'
+                f'openxmlformats-officedocument.wordprocessingml.{kind}+xml"/>'
+            )
+            relations += (
+                f'<Relationship Id="r{kind}" Target="{kind}.xml" Type="http://schemas.'
+                f'openxmlformats.org/officeDocument/2006/relationships/{kind}"/>'
+            )
+        for name, more, end in (
+            ("[Content_Types].xml", types, b"</Types>"),
+            ("word/_rels/document.xml.rels", relations, b"</Relationships>"),
+        ):
+            members[name] = members[name].replace(end, more.encode() + end)
+        with zipfile.ZipFile(packed, "w") as new:
+            for name, content in members.items():
+                new.writestr(name, content)
+        return packed.getvalue()
+
+    return add
+
+
+def mark(kind: str, number: int) -> str:
+    return f'<w:r><w:{kind}Reference w:id="{number}"/></w:r>'
+
+
+def test_notes_are_read_where_their_marks_are(make_word: MakeWord) -> None:
+    text = (
+        f"<w:p><w:r><w:t>The fee</w:t></w:r>{mark('footnote', 2)}"
+        f"<w:r><w:t> is due</w:t></w:r>{mark('endnote', 1)}{mark('footnote', 3)}"
+        f"{mark('footnote', 2)}<w:del>{mark('footnote', 4)}</w:del></w:p>"
+    )
+    note = (
+        '<w:{0} w:id="{1}"><w:p><w:r><w:{0}Ref/><w:t>{2}</w:t></w:r>{3}</w:p></w:{0}>'
+    )
+    notes = with_notes(
+        footnotes='<w:footnote w:type="separator" w:id="-1"><w:p/></w:footnote>'
+        + note.format("footnote", 2, "Net of tax.", "")
+        + note.format("footnote", 3, "Not on", mark("footnote", 3))
+        + note.format("footnote", 4, "Deleted.", ""),
+        endnotes=note.format("endnote", 1, "See Annex.", ""),
+    )
+    assert read(notes(make_word(body(text)))) == (
+        "The fee [footnote 1: Net of tax.] is due [endnote 1: See Annex.]"
+        " [footnote 2: Not on] [footnote 1]"
+    )
+
+
+def test_a_note_with_a_document_type_is_refused(make_word: MakeWord) -> None:
+    data = with_notes(footnotes="")(make_word(body(paragraph("x"))))
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(data)) as old,
+        zipfile.ZipFile(packed, "w") as new,
+    ):
+        for name in old.namelist():
+            content = old.read(name)
+            if name.endswith("footnotes.xml"):
+                kind = b'<!DOCTYPE x [<!ENTITY e "z">]>'
+                content = kind + content.replace(b"></", b"><w:footnote/></")
+            new.writestr(name, content)
+    assert "DTD" in refusal(packed.getvalue()).message
+
+
+def test_a_strict_document_is_read_as_a_usual_one(make_word: MakeWord) -> None:
+    def write(document: Document) -> None:
+        document.add_heading("Term", 1)
+        document.add_paragraph("Two years.", style="List Number")
+
+    data = make_word(write)
+    usual = b"http://schemas.openxmlformats.org/"
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(data)) as old,
+        zipfile.ZipFile(packed, "w") as new,
+    ):
+        for name in old.namelist():
+            content = old.read(name)
+            for part in (b"officeDocument", b"wordprocessingml", b"drawingml"):
+                strict = b"http://purl.oclc.org/ooxml/" + part + b"/"
+                content = content.replace(usual + part + b"/2006/", strict)
+            new.writestr(name, content)
+    assert read(packed.getvalue()) == read(data)
+    assert "# Term" in read(data)

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from piecework.context import ChunkResult, Context, Results
     from piecework.declared import PipelineFunction, pipeline
     from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
+    from piecework.domain.happened import (
+        Happened,
+        MayHaveHappened,
+        NotHappened,
+        Occurrence,
+    )
     from piecework.domain.identity import named_call
     from piecework.domain.ladder import Escalation, Ladder, Rung
     from piecework.domain.model import Effect
@@ -56,11 +62,15 @@ __all__ = [
     "Escalation",
     "Fallback",
     "FallbackUsed",
+    "Happened",
     "Ladder",
     "Limits",
+    "MayHaveHappened",
     "MissingChunk",
     "NotFoundError",
+    "NotHappened",
     "Notification",
+    "Occurrence",
     "PermanentError",
     "PieceworkError",
     "Pipeline",
@@ -102,11 +112,15 @@ _MODULES = {
     "Fallback": "piecework.dependency",
     "FallbackUsed": "piecework.calls.fallback",
     "Escalation": "piecework.domain.ladder",
+    "Happened": "piecework.domain.happened",
     "Ladder": "piecework.domain.ladder",
     "Limits": "piecework.resilience.limits",
+    "MayHaveHappened": "piecework.domain.happened",
     "MissingChunk": "piecework.domain.protocols",
     "NotFoundError": "piecework.errors",
+    "NotHappened": "piecework.domain.happened",
     "Notification": "piecework.domain.notification",
+    "Occurrence": "piecework.domain.happened",
     "PermanentError": "piecework.errors",
     "PieceworkError": "piecework.errors",
     "Pipeline": "piecework.pipelines",

@@ -20,10 +20,22 @@ from piecework.calls.caller import Caller
 from piecework.calls.fallback import FallbackUsed
 from piecework.dependency import DeclaredCall, Dependency, needs_key, takes_key
 from piecework.domain import keys, values
-from piecework.domain.identity import path_of, unfold
+from piecework.domain.arguments import digest_of
+from piecework.domain.happened import (
+    DIGEST_LENGTH,
+    EffectEnd,
+    Happened,
+    KnownEffect,
+    MayHaveHappened,
+    NotHappened,
+    Occurrence,
+    describe_effects,
+    which_acted,
+)
+from piecework.domain.identity import function_text, path_of, unfold
 from piecework.domain.model import LAST_MOMENT
 from piecework.domain.protocols import JobResults, MissingChunk
-from piecework.errors import UsageError
+from piecework.errors import PermanentError, UsageError
 from piecework.pipelines import RUN, Pipeline, Stage
 from piecework.questions import Approval, Duration, Escalate, declare
 from piecework.resilience.retry import answer_of
@@ -60,6 +72,7 @@ class Context(Generic[P]):
         failure: The failure that led to this variant of the stage. A replan hook plans
             around it, and a fallback replaces the refused function. None: the stage
             runs its own function.
+        effects: What the ledger knows, for `happened`; empty before a compensation.
         shared: The stages whose results a stage has read, and may have changed.
         closed: Whether the stage has ended; code that it left behind cannot call.
         current: The context that the present or last run of a stage received.
@@ -78,6 +91,7 @@ class Context(Generic[P]):
     values: dict[str, Any] = field(default_factory=dict, repr=False)
     runner: StageRunner | None = field(default=None, repr=False)
     failure: ErrorEnvelope | None = None
+    effects: Sequence[KnownEffect] = ()
     shared: set[str] = field(default_factory=set, repr=False)
     closed: bool = field(default=False, repr=False)
     current: Self | None = field(default=None, repr=False)
@@ -102,13 +116,63 @@ class Context(Generic[P]):
 
         Raises:
             UsageError: The stage is not in this pipeline, or has not run yet.
+                `pipeline.stage.not_run`, in a compensation: the stage failed. The
+                message says what its calls with an effect have become.
         """
         name = self.pipeline.stages[self.pipeline.index_of(stage)].name
+        if name not in self.values and keys.is_compensation_stage(self.stage):
+            told = describe_effects(self.effects, name)
+            message = f"Stage {name!r} did not complete, so it has no value. {told}"
+            raise UsageError(message, code="pipeline.stage.not_run")
         if name not in self.values:
             message = f"Stage {self.stage!r} reads {name!r}, which has not run yet."
             raise UsageError(message, code="pipeline.declaration.invalid")
         self.shared.add(name)
         return self.values[name]
+
+    def happened(
+        self,
+        function: Callable[..., Awaitable[R]],
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Occurrence[R]:
+        """Return whether a call of the stage that is compensated has happened.
+
+        `function` is what the stage called: a declared call, or the function that it
+        gave to `ctx.call`. With arguments only the call with these arguments counts.
+        The answer of a fallback counts as the answer of the function.
+
+        Raises:
+            UsageError: `pipeline.happened.invalid`: no compensation asks, or several
+                calls of the function happened and no arguments say which is meant.
+            PermanentError: `runtime.value.unreadable`: the stored answer is damaged.
+        """
+        function, args, kwargs = unfold(function, args, kwargs)
+        functions, name = [function], path_of(function)
+        if isinstance(function, DeclaredCall):
+            chain = function.dependency.fallback
+            further = [each.function for each in chain if each.dependency]
+            functions = [function.function, *further]
+        stage = keys.compensated_stage(self.stage)
+        if not stage:
+            message = f"Stage {self.stage!r} asks whether {name} has happened."
+            raise UsageError(message, code="pipeline.happened.invalid")
+        texts = {function_text(each) for each in functions}
+        given = bool(args or kwargs)
+        arguments = digest_of(args, kwargs)[:DIGEST_LENGTH] if given else None
+        found = which_acted(self.effects, stage, texts, arguments)
+        if not found:
+            return NotHappened()
+        if len(found) > 1:
+            message = f"{len(found)} calls of {name} in {stage!r} may have happened."
+            raise UsageError(message, code="pipeline.happened.invalid")
+        if found[0].end is EffectEnd.IN_DOUBT:
+            return MayHaveHappened()
+        if found[0].answer is None:
+            message = f"The stored answer of {name} cannot be read."
+            raise PermanentError(message, code="runtime.value.unreadable")
+        return Happened(cast("R", values.decode(functions[0], found[0].answer)))
 
     async def call(
         self,

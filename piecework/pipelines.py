@@ -62,7 +62,11 @@ class Stage(Generic[P]):
 
     Attributes:
         run: The function. Its return annotation types `ctx.result(run)`.
-        compensate: Compensates the stage; must be safe if the stage had no effect.
+        compensate: Compensates the stage. It runs if the stage has completed, or if an
+            effect of its calls has happened or may have.
+        undo_if_failed: Compensate the stage after each of its failures, also if no
+            effect of its calls happened. This is for a stage that changes something
+            outside of its calls. `compensate` must be safe if nothing was changed.
         pivot: From the first intent of this stage on, the chunk only goes forward.
         timeout: Seconds that one run of the stage may take; None: the chunk's limit.
         isolate: Run the stage and its compensation in a separate process. This is for
@@ -90,6 +94,7 @@ class Stage(Generic[P]):
     max_replans: int = 1
     fallback: Sequence[Callable[[Context[P]], Any]] = ()
     reversibility: Reversibility | None = None
+    undo_if_failed: bool = False
 
     def __post_init__(self) -> None:
         for function in (self.run, self.compensate, self.replan, *self.fallback):
@@ -384,6 +389,8 @@ def stage_errors(stage: Stage) -> list[str]:
         found.append(f"{stage.name!r} may be replanned {stage.max_replans} times")
     if len({stage.run, *stage.fallback}) <= len(stage.fallback):
         found.append(f"{stage.name!r} would fall back to a function that failed before")
+    if stage.undo_if_failed and stage.compensate is None:
+        found.append(f"{stage.name!r} has `undo_if_failed`, but no compensation")
     if stage.compensate is not None and is_generator(stage.compensate):
         found.append(f"the compensation of {stage.name!r} yields, and would do nothing")
     named = variants(stage).items()

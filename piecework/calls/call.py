@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from piecework import telemetry
 from piecework.dependency import Dependency, Usage
 from piecework.domain import keys, values
+from piecework.domain.happened import DIGEST_LENGTH
 from piecework.domain.identity import function_text
 from piecework.domain.model import Effect, iso
+from piecework.domain.protocols import Called
 from piecework.errors import UsageError
 from piecework.errors.classify import classify
 from piecework.errors.payload_redaction import redact_payload
@@ -265,7 +267,9 @@ class CallAttempts:
         if ledger is None or ledger.may_have_happened(call.key):
             return None
         stage, longest = call.scope.stage, dependency.timeout_s
-        await ledger.begin(call.key, stage, dependency.effect, longest)
+        arguments = call.digest[:DIGEST_LENGTH]
+        called = Called(function_text(call.bound.func), arguments)
+        await ledger.begin(call.key, stage, dependency.effect, longest, called)
         return ledger
 
     async def note_not_executed(self, failure: ErrorEnvelope) -> None:

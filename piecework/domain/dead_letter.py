@@ -159,6 +159,11 @@ class DeadLetterRow(Row):
         return [str(name) for name in found]
 
     @property
+    def stages_without_effect(self) -> list[str]:
+        """The stages that were not compensated, because no effect happened."""
+        return [str(name) for name in self.item.get("stages_without_effect") or ()]
+
+    @property
     def payload(self) -> str:
         """The place of the payload that the chunk died with; empty for a join."""
         return records.read_optional_text(self.item, "payload") or ""

@@ -566,6 +566,13 @@ def compensation_stage(stage: str, gen: int) -> str:
     return f"{_COMPENSATE}{stage}:{gen}"
 
 
+def compensated_stage(stage: str) -> str:
+    """Return the stage that calls of this stage name compensate; empty: none."""
+    if not is_compensation_stage(stage):
+        return ""
+    return stage.removeprefix(_COMPENSATE).rpartition(":")[0]
+
+
 def is_compensation_stage(stage: str) -> bool:
     """Return whether a stage name is that of a compensation."""
     return stage.startswith(_COMPENSATE)

@@ -152,7 +152,7 @@ class Cancelled:
 class CompensationResult(StrEnum):
     """The result of compensating the stages of a chunk that ended without a result."""
 
-    #: No completed stage needs compensation.
+    #: No stage needs compensation: none has one, or nothing of them happened.
     NOT_NEEDED = "NOT_NEEDED"
     #: Every stage was compensated.
     COMPENSATED = "COMPENSATED"
@@ -175,11 +175,14 @@ class DeadLettered:
 
     Attributes:
         uncompensated_stages: The stages whose effects still exist.
+        stages_without_effect: The stages that were not compensated, because each of
+            their effects was refused, or none was sent.
     """
 
     failure: ErrorEnvelope
     compensation: CompensationResult
     uncompensated_stages: tuple[str, ...] = field(default=())
+    stages_without_effect: tuple[str, ...] = field(default=())
 
 
 Outcome: TypeAlias = (

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from piecework.domain.happened import KnownEffect
     from piecework.domain.model import Effect
     from piecework.domain.outcome import Asking, Sleeping
     from piecework.domain.question import QuestionRow
@@ -190,16 +191,33 @@ class Unknown:
     """An effect may have happened and cannot be looked up; an operator decides."""
 
 
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What was called, as on a `KnownEffect`."""
+
+    function: str
+    arguments: str
+
+
 class Ledger(Protocol):
     """The effects of a chunk: INTENT is written before each one, DONE after it."""
 
     async def begin(
-        self, key: str, stage: str, effect: Effect, max_duration_s: float
+        self,
+        key: str,
+        stage: str,
+        effect: Effect,
+        max_duration_s: float,
+        called: Called | None = None,
     ) -> Proceed | AlreadyDone | Unknown:
         """Write the intent of an effect, or return the state of an earlier one.
 
-        `max_duration_s`: seconds that one attempt may take.
+        `max_duration_s`: seconds that one attempt may take. `called`: tells the call
+        from others of its stage.
         """
+
+    async def known_effects(self, stage: str) -> Sequence[KnownEffect]:
+        """Return the effects of all stages; those of one stage have their answers."""
 
     def stages_with_effects(self) -> set[str]:
         """Return the stages with an effect that may have happened."""

@@ -920,6 +920,13 @@ ROWS: Final = (
         "Correct the declaration at the place that the message names.",
     ),
     Code(
+        "pipeline.happened.invalid",
+        PERMANENT,
+        "`ctx.happened` cannot be answered. It is for compensations, and without "
+        "arguments it asks about the only call of a function that may have happened.",
+        "Ask in a compensation. Pass the arguments of the call after its function.",
+    ),
+    Code(
         "pipeline.module.failed",
         PERMANENT,
         "The module of the pipeline raised an error during its import.",
@@ -946,8 +953,10 @@ ROWS: Final = (
     Code(
         "pipeline.stage.not_run",
         PERMANENT,
-        "A stage requested the result of a stage that has not run before it.",
-        "Move the required stage before it in `stages`.",
+        "A compensation requested the result of a stage that did not complete. The "
+        "message says what the calls of that stage have become.",
+        "Ask `ctx.happened` for a call of the stage that it compensates, and use the "
+        "result only of stages before it.",
     ),
     Code(
         "pipeline.simulation.out_of_reach",

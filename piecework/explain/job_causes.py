@@ -215,6 +215,11 @@ def letters_open(view: View) -> Iterator[Finding]:
                 f" The effects in doubt of {letters.resolved} are resolved: "
                 f"`piecework dlq redrive --job {job} --reason WHY` continues."
             )
+        if letters.without_effect:
+            message += (
+                f" In {letters.without_effect}, a stage was not compensated, because "
+                "no effect of it happened."
+            )
         message += climbed(letters.climbs)
         yield view.finding(name, message, letters.number, since=letters.since)
     elif not letters.complete:

@@ -110,6 +110,7 @@ class OpenLetters:
         in_doubt: How many died of an effect in doubt that is not known to be resolved.
         resolved: How many died of effects in doubt that are all resolved.
         damaged: How many have attributes that cannot be read.
+        without_effect: How many name a stage that had nothing to compensate.
     """
 
     number: int = 0
@@ -120,6 +121,7 @@ class OpenLetters:
     in_doubt: int = 0
     resolved: int = 0
     damaged: int = 0
+    without_effect: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +341,7 @@ async def read_letters(rt: Reading, job: Job) -> OpenLetters:
         len(died) - resolved,
         resolved,
         len(damaged),
+        sum(bool(letter.stages_without_effect) for letter in open_),
     )
 
 

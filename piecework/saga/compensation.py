@@ -26,13 +26,16 @@ class StepState(StrEnum):
 
     #: Completed; its compensation will run.
     DONE = "done"
-    #: Started, and its progress is unknown; its compensation will run, too.
+    #: Not completed, and an effect of it has happened or may have, or it declares
+    #: `undo_if_failed`; its compensation will run, too.
     IN_DOUBT = "in doubt"
     COMPENSATED = "compensated"
     FAILED = "compensation failed"
     #: An effect remains, and the stage has no compensation.
     NOT_COMPENSABLE = "effect remains, no compensation"
     NOT_NEEDED = "nothing to compensate"
+    #: Not completed, and each of its effects was refused, or none was sent.
+    NOT_HAPPENED = "no effect happened: not compensated"
     FORWARD_ONLY = "past the pivot: goes forward"
     #: The first intent of the pivot is refused, unless it is written before the cancel.
     AT_PIVOT = "at the pivot: compensated if the pivot has not acted"
@@ -40,6 +43,8 @@ class StepState(StrEnum):
 
 #: An operator must repair the effects that these stages left.
 UNRESOLVED = frozenset({StepState.FAILED, StepState.NOT_COMPENSABLE})
+#: Nothing has to be done about these stages, and nothing was.
+UNTOUCHED = frozenset({StepState.NOT_NEEDED, StepState.NOT_HAPPENED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +106,9 @@ def compensation_plan(
     `affected`: the names of the stages with an effect that may have happened.
     """
     started = started_stages(pipeline, failure, progress)
+    completed = completed_stages(pipeline, progress)
     return [
-        CompensationStep(s, step_state(s, progress, affected))
+        CompensationStep(s, step_state(s, completed, progress.compensated, affected))
         for s in reversed(started)
     ]
 
@@ -119,17 +125,36 @@ def started_stages(
     return list(pipeline.stages[: max([last, earlier, *completed]) + 1])
 
 
+def completed_stages(
+    pipeline: Pipeline, progress: CompensationProgress
+) -> Collection[str]:
+    """Return the names of the completed stages, also if a value cannot be read."""
+    names, reached = [stage.name for stage in pipeline.stages], progress.reached_stage
+    before = names[: names.index(reached)] if reached in names else []
+    return {*before, *progress.completed}
+
+
 def step_state(
-    stage: Stage, progress: CompensationProgress, affected: Collection[str]
+    stage: Stage,
+    completed: Collection[str],
+    compensated: Mapping[str, ErrorEnvelope | None],
+    affected: Collection[str],
 ) -> StepState:
-    """Return the state of a started stage."""
+    """Return the state of a started stage.
+
+    A completed stage is always compensated: it may have acted outside of its calls. Of
+    any other stage the ledger knows whether something happened.
+    """
     if stage.compensate is None:
         effects = stage.name in affected
         return StepState.NOT_COMPENSABLE if effects else StepState.NOT_NEEDED
-    if stage.name in progress.compensated:
-        failed = progress.compensated[stage.name] is not None
+    if stage.name in compensated:
+        failed = compensated[stage.name] is not None
         return StepState.FAILED if failed else StepState.COMPENSATED
-    return StepState.DONE if stage.name in progress.completed else StepState.IN_DOUBT
+    if stage.name in completed:
+        return StepState.DONE
+    may_have_acted = stage.undo_if_failed or stage.name in affected
+    return StepState.IN_DOUBT if may_have_acted else StepState.NOT_HAPPENED
 
 
 # ── compensation of one claim ─────────────────────────────────────────────────
@@ -157,10 +182,10 @@ class CompensationRun:
     def emit_started(self) -> None:
         """Emit which stages were started, and which of them are compensated now.
 
-        Emits nothing if no step needs a compensation.
+        Emits nothing if no step has a compensation, or leaves an effect.
         """
         steps = self.steps()
-        if needs_nothing(steps):
+        if not is_told(steps):
             return
         telemetry.emit(
             self.ctx.log,
@@ -170,6 +195,7 @@ class CompensationRun:
             stage=self.failure.stage,
             steps=[step.stage.name for step in reversed(steps)],
             to_compensate=[step.stage.name for step in steps if step.is_due],
+            no_effect=list(without_effect(steps)),
         )
 
     def emit_step(self, stage: Stage, failed: ErrorEnvelope | None) -> None:
@@ -195,11 +221,13 @@ class CompensationRun:
         """Emit the end of the compensation and return the outcome.
 
         The dead letter names the uncompensated stages, including stages without a
-        compensation.
+        compensation. It also names the stages that had nothing to compensate, because
+        no effect of theirs happened.
         """
         steps = self.steps()
         left = tuple(step.stage.name for step in steps if step.state in UNRESOLVED)
-        compensated = any(step.stage.compensate for step in steps)
+        untouched = without_effect(steps)
+        compensated = any(step.state is StepState.COMPENSATED for step in steps)
         result = (
             CompensationResult.COMPENSATED
             if compensated
@@ -207,22 +235,33 @@ class CompensationRun:
         )
         if left:
             result = CompensationResult.FAILED
-        if not needs_nothing(steps):
+        if is_told(steps):
             telemetry.emit(
                 self.ctx.log,
                 "compensation.ended",
                 correlation_id=self.failure.correlation_id,
                 compensation=result.value,
                 uncompensated=list(left),
+                no_effect=list(untouched),
             )
         if self.failure.code == CANCEL_CODE and not left:
             return Cancelled(self.failure.stage, result)
-        return DeadLettered(self.failure, result, left)
+        return DeadLettered(self.failure, result, left, untouched)
 
 
 def needs_nothing(steps: Sequence[CompensationStep]) -> bool:
     """Return whether no step needs, or needed, a compensation."""
-    return all(step.state is StepState.NOT_NEEDED for step in steps)
+    return all(step.state in UNTOUCHED for step in steps)
+
+
+def without_effect(steps: Sequence[CompensationStep]) -> tuple[str, ...]:
+    """Return the stages whose compensation did not run: no effect happened."""
+    return tuple(s.stage.name for s in steps if s.state is StepState.NOT_HAPPENED)
+
+
+def is_told(steps: Sequence[CompensationStep]) -> bool:
+    """Return whether a step has a compensation, or leaves an effect."""
+    return any(step.state is not StepState.NOT_NEEDED for step in steps)
 
 
 # ── cause of a compensation that a cancel requests ────────────────────────────

@@ -142,7 +142,7 @@ async def compensate(
     limits: RecoveryLimits,
     failure: ErrorEnvelope,
 ) -> DeadLettered | Cancelled | Deferred:
-    """Compensate every started stage in reverse order, including one in doubt.
+    """Compensate the completed stages in reverse order, and those that may have acted.
 
     A failed compensation is recorded and emitted, and the others still run. If a
     dependency cannot be called now, the compensation is deferred, not failed. For an
@@ -159,6 +159,7 @@ async def compensate(
             ctx.stage = keys.compensation_stage(
                 step.stage.name, checkpoints.compensation_gen
             )
+            ctx.effects = await ctx.caller.ledger.known_effects(step.stage.name)
             failed = await compensate_stage(step.stage, ctx, failure)
             if failed is not None and (dependency := blocked_on(failed)):
                 counts, rng = ctx.caller.counts, ctx.caller.attempts.rng

@@ -107,6 +107,7 @@ class DeadLetters:
             "payload_sha256": read_optional_text(item, "payload_sha256"),
             "compensation": dead.compensation,
             "uncompensated_stages": list(dead.uncompensated_stages) or None,
+            "stages_without_effect": list(dead.stages_without_effect) or None,
             "compensation_errors": compensation_errors(compensated or {}) or None,
             "error_history": json.dumps(history[-MAX_ERRORS:]),
             "created_at": read_optional_text(item, "created_at"),

@@ -19,15 +19,18 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from piecework.aws.objects import Objects
 from piecework.domain import keys
 from piecework.domain.claim import Claim
+from piecework.domain.happened import EffectEnd, KnownEffect
 from piecework.domain.model import Effect, iso, moment
 from piecework.domain.protocols import (
     AlreadyDone,
+    Called,
     CancelRequest,
     CancelRequestedError,
     ClaimLostError,
@@ -35,7 +38,7 @@ from piecework.domain.protocols import (
     Unknown,
 )
 from piecework.domain.rows import EffectRow, Row
-from piecework.errors import StoreError
+from piecework.errors import PermanentError, StoreError
 from piecework.store.claims import OWNED, ownership_values
 from piecework.store.table import Item, ItemWrite, Refused, Table, Written
 
@@ -120,6 +123,38 @@ class EffectLedger:
         row = self._rows.get(key)
         return row is not None and row["state"] in MAY_HAVE_HAPPENED
 
+    async def known_effects(self, stage: str) -> list[KnownEffect]:
+        """Return the effects of all stages; those of one stage have their answers.
+
+        An answer that cannot be read is left out: only who asks for it needs it.
+
+        Raises:
+            StoreError: An answer could not be read now.
+        """
+        return [
+            KnownEffect(
+                str(row["stage"]),
+                str(row.get("called", "")),
+                str(row.get("arguments", "")),
+                self._end_of(key),
+                await self._answer_of(key) if row["stage"] == stage else None,
+            )
+            for key, row in self._rows.items()
+        ]
+
+    def _end_of(self, key: str) -> EffectEnd:
+        if not self.may_have_happened(key):
+            return EffectEnd.NOT_HAPPENED
+        known = key in self._unwritten or self._rows[key]["state"] == DONE
+        return EffectEnd.HAPPENED if known else EffectEnd.IN_DOUBT
+
+    async def _answer_of(self, key: str) -> str | None:
+        if key in self._unwritten or self._rows[key]["state"] != DONE:
+            return self._unwritten.get(key)
+        with suppress(PermanentError):
+            return await self.objects.get_value(Row(self._rows[key]), self.prefix)
+        return None
+
     @property
     def leaves_doubt(self) -> bool:
         """Return whether a call of this claim is in flight that must not be cut off."""
@@ -157,11 +192,17 @@ class EffectLedger:
         )
 
     async def begin(
-        self, key: str, stage: str, effect: Effect, max_duration_s: float
+        self,
+        key: str,
+        stage: str,
+        effect: Effect,
+        max_duration_s: float,
+        called: Called | None = None,
     ) -> Proceed | AlreadyDone | Unknown:
         """Write the intent of an effect, or return the state of an earlier one.
 
         `max_duration_s`: seconds that one attempt may take; stored for later claims.
+        `called`: what is called; stored for `ctx.happened`.
 
         Raises:
             ClaimLostError: Another claim owns the chunk now.
@@ -185,12 +226,19 @@ class EffectLedger:
                 return Proceed(row["gen"], seconds, is_counted="paid_fence" in row)
             case _ if stage == self.pivot:
                 async with self._first_at_pivot:
-                    return await self._intend(key, stage, effect, max_duration_s)
+                    return await self._intend(
+                        key, stage, effect, max_duration_s, called
+                    )
             case _:
-                return await self._intend(key, stage, effect, max_duration_s)
+                return await self._intend(key, stage, effect, max_duration_s, called)
 
     async def _intend(
-        self, key: str, stage: str, effect: Effect, max_duration_s: float
+        self,
+        key: str,
+        stage: str,
+        effect: Effect,
+        max_duration_s: float,
+        called: Called | None,
     ) -> Proceed:
         ref, gen = self.claim.ref, self.claim.gen
         is_first = stage == self.pivot and stage not in self.stages_with_effects()
@@ -205,6 +253,11 @@ class EffectLedger:
             "started_at": iso(self.clock()),
             "fence": self.claim.fence,
             "max_duration_s": math.ceil(max_duration_s),
+            **(
+                {"called": called.function, "arguments": called.arguments}
+                if called
+                else {}
+            ),
         }
         put = self.table.item_write(
             "Put",
@@ -392,7 +445,10 @@ class EffectLedger:
         )
 
     def compensation_updates(self, stage: str) -> list[ItemWrite]:
-        """Return the writes that mark a stage's effects as compensated."""
+        """Return the writes that mark a stage's effects as compensated.
+
+        A refused effect stays refused: there was nothing to compensate.
+        """
         ref = self.claim.ref
         return [
             self.table.item_write(
@@ -404,5 +460,5 @@ class EffectLedger:
                 values={"compensated": COMPENSATED},
             )
             for key, row in self._rows.items()
-            if row["stage"] == stage
+            if row["stage"] == stage and row["state"] in MAY_HAVE_HAPPENED
         ]

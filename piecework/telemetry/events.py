@@ -130,7 +130,7 @@ _CHUNK: Final = {
 _COMPENSATION: Final = {
     "compensation.started": event(
         "a compensation begins, or continues that of an earlier claim",
-        "correlation_id error_code stage steps to_compensate",
+        "correlation_id error_code stage steps to_compensate no_effect",
         "warning",
     ),
     "compensation.stage_compensated": event(
@@ -143,7 +143,7 @@ _COMPENSATION: Final = {
     ),
     "compensation.ended": event(
         "a compensation has ended; an operator repairs the uncompensated stages",
-        "correlation_id compensation uncompensated",
+        "correlation_id compensation uncompensated no_effect",
         "warning",
     ),
 }

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from piecework.answers import encode_answer
+from piecework.domain.happened import EffectEnd, KnownEffect
 from piecework.domain.model import Effect
 from piecework.domain.protocols import (
     AlreadyDone,
+    Called,
     MissingChunk,
     Proceed,
     StoredResult,
@@ -58,6 +60,7 @@ class MemoryJournal:
 
     calls: dict[str, str] = field(default_factory=dict)
     effects: dict[str, str | None] = field(default_factory=dict)
+    called: dict[str, Called] = field(default_factory=dict)
     stages: dict[str, str] = field(default_factory=dict)
 
     def recall(self, key: str) -> str | None:
@@ -69,7 +72,12 @@ class MemoryJournal:
         self.calls[key] = value
 
     async def begin(
-        self, key: str, stage: str, effect: Effect, max_duration_s: float
+        self,
+        key: str,
+        stage: str,
+        effect: Effect,
+        max_duration_s: float,
+        called: Called | None = None,
     ) -> Proceed | AlreadyDone | Unknown:
         """Write an intent, or return the state of an earlier one."""
         del max_duration_s
@@ -79,7 +87,25 @@ class MemoryJournal:
         if key in self.effects and effect is Effect.NON_IDEMPOTENT:
             return Unknown()
         self.effects[key], self.stages[key] = None, stage
+        if called is not None:
+            self.called[key] = called
         return Proceed(gen=1)
+
+    async def known_effects(self, stage: str) -> list[KnownEffect]:
+        """Return all effects, with their answers."""
+        del stage
+        done, doubt = EffectEnd.HAPPENED, EffectEnd.IN_DOUBT
+        return [
+            KnownEffect(
+                self.stages[key],
+                called.function,
+                called.arguments,
+                doubt if answer is None else done,
+                answer,
+            )
+            for key, answer in self.effects.items()
+            for called in [self.called.get(key, Called("", ""))]
+        ]
 
     def stages_with_effects(self) -> set[str]:
         """Return the stages that have effects."""

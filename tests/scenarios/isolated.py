@@ -49,7 +49,13 @@ fragile = Pipeline(
     payload=Item,
     stages=[
         Stage(prepare),
-        Stage(parse, compensate=unparse, isolate=True, memory_mb=200),
+        Stage(
+            parse,
+            compensate=unparse,
+            undo_if_failed=True,
+            isolate=True,
+            memory_mb=200,
+        ),
     ],
 )
 

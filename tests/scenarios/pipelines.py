@@ -178,6 +178,12 @@ async def unbook(what: str, n: int, *, idempotency_key: str) -> None:
     note("unbook", what, n, idempotency_key)
 
 
+async def decline(what: str, n: int, *, idempotency_key: str) -> str:
+    """Decline for good, as a bank does with 402."""
+    note("declined", what, n, idempotency_key)
+    raise PermanentError("declined", code="tool.stock.declined", http_status=402)
+
+
 async def flight(ctx: Context[Item]) -> str:
     """Book the flight."""
     return await ctx.call(shop, book, "flight", ctx.payload.n)
@@ -190,6 +196,8 @@ async def cancel_flight(ctx: Context[Item]) -> None:
 
 async def hotel(ctx: Context[Item]) -> str:
     """Book the hotel; the booking may take some time."""
+    if ctx.payload.trouble == "hotel-declined" and not fixed():
+        return await ctx.call(shop, decline, "hotel", ctx.payload.n)
     if ctx.payload.trouble == "slow-hotel":
         return await ctx.call(shop, book_slowly, "hotel", ctx.payload.n)
     return await ctx.call(shop, book, "hotel", ctx.payload.n)
@@ -254,7 +262,8 @@ travel = Pipeline(
     stages=[
         Stage(flight, compensate=cancel_flight),
         Stage(hotel, compensate=cancel_hotel),
-        Stage(car, compensate=cancel_car),
+        # Its trouble is outside of its calls.
+        Stage(car, compensate=cancel_car, undo_if_failed=True),
         Stage(pay, pivot=True),
         Stage(tell),
     ],

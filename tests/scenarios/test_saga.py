@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from piecework.domain.model import JobStatus
+from piecework.domain.model import ChunkRef, JobStatus
+from piecework.store.checkpoints import read_effects
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel
 
@@ -35,6 +36,37 @@ async def test_compensation_runs_in_reverse_with_the_step_in_doubt_first(
     ]
     assert letter["error_code"] == "tool.stock.none"
     assert letter["compensation"] == "COMPENSATED"
+
+
+async def test_a_refused_stage_is_not_compensated_and_the_record_says_so(
+    scenario: Scenario,
+) -> None:
+    await scenario.submit(travel, [Item(n=1, trouble="hotel-declined")])
+
+    async with scenario.worker():
+        await scenario.ended()
+        (letter,) = await scenario.letters()
+        rows = await read_effects(scenario.rt.table, ChunkRef("default", "job-1", 0))
+        scenario.fix()
+        await scenario.redrive()
+        ended = await scenario.ended()
+
+    assert ("COMPENSATED", ["hotel"]) == (
+        letter["compensation"],
+        letter["stages_without_effect"],
+    )
+    assert {"hotel": "REFUSED", "flight": "COMPENSATED"} == {
+        row.stage: row.state for row in rows if row.stage in {"hotel", "flight"}
+    }
+    assert ended.status is JobStatus.SUCCEEDED
+    assert effects(scenario) == [
+        "book flight",
+        "unbook flight",
+        "book flight",
+        "book hotel",
+        "book car",
+        "book payment",
+    ]
 
 
 async def test_nothing_is_compensated_past_the_pivot(scenario: Scenario) -> None:

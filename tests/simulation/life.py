@@ -168,7 +168,7 @@ async def tell(notice: Notification) -> None:
 works = Pipeline(
     "works",
     payload=Item,
-    stages=[Stage(work, compensate=undo)],
+    stages=[Stage(work, compensate=undo, undo_if_failed=True)],
     join=count,
     notify=tell,
 )
@@ -179,7 +179,7 @@ ordered = Pipeline(
 paying = Pipeline(
     "paying",
     payload=Item,
-    stages=[Stage(work, compensate=undo), Stage(pay, pivot=True)],
+    stages=[Stage(work, compensate=undo, undo_if_failed=True), Stage(pay, pivot=True)],
 )
 laddered = Pipeline(
     "laddered",

@@ -14,7 +14,9 @@ import pytest
 from piecework.saga.compensation import CompensationStep, compensation_plan
 from piecework_simulation.crash_points.explore import run_with_fault
 from piecework_simulation.crash_points.fault_points import STEP, InjectedFault, Mode
+from piecework_simulation.crash_points.pipelines import Customer
 from piecework_simulation.crash_points.run import Job, run, run_without_fault
+from piecework_simulation.crash_points.scenarios import expected_bookings
 
 SCENARIOS = ("six", "six-compensate")
 #: The sample interval; each await of the saga is hit at least once.
@@ -31,6 +33,18 @@ def test_a_crash_at_any_await_compensates_each_step_once_in_reverse(
 
     assert len(findings) > 20
     assert [] == [(f.fault, f.violations) for f in findings if f.violations]
+
+
+def test_without_a_crash_no_refused_step_is_compensated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def certain(customer: Customer) -> list[list[tuple[str, bool]]]:
+        return expected_bookings(customer)[:1]
+
+    module = "piecework_simulation.crash_points.scenarios"
+    monkeypatch.setattr(f"{module}.expected_bookings", certain)
+
+    assert () == tuple(run(Job("six", chunks=3, seed=1), None).violations)
 
 
 def sample(job: Job) -> Iterator[InjectedFault]:

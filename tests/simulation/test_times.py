@@ -28,7 +28,11 @@ async def undo(_: Context[Nap]) -> None:
     """Compensate."""
 
 
-napping = Pipeline(name="napping", payload=Nap, stages=[Stage(nap, compensate=undo)])
+napping = Pipeline(
+    name="napping",
+    payload=Nap,
+    stages=[Stage(nap, compensate=undo, undo_if_failed=True)],
+)
 
 
 async def fence_reaches(here: Simulated, fence: int) -> float:

@@ -11,6 +11,10 @@ from piecework import (
     Context,
     Dependency,
     Effect,
+    Happened,
+    MayHaveHappened,
+    NotHappened,
+    Occurrence,
     Pipeline,
     Results,
     Stage,
@@ -79,6 +83,17 @@ async def count_plainly(text: str, *, idempotency_key: str = "") -> int:
     return len(text.split())
 
 
+async def undo(ctx: Context[Text]) -> None:
+    """Ask what happened."""
+    match ctx.happened(charge):
+        case Happened(answer=receipt):
+            assert_type(receipt, str)
+        case MayHaveHappened() | NotHappened():
+            pass
+    assert_type(ctx.happened(charge, "order-1", cents=100), Occurrence[str])
+    assert_type(ctx.happened(count_plainly, "a"), Occurrence[int])
+
+
 async def second(ctx: Context[Text]) -> str:
     """Write the count."""
     return str(assert_type(ctx.result(first), int))
@@ -90,7 +105,10 @@ async def join(ctx: Results) -> int:
 
 
 two_stages = Pipeline(
-    "two-stages", payload=Text, stages=[Stage(first), Stage(second)], join=join
+    "two-stages",
+    payload=Text,
+    stages=[Stage(first, compensate=undo, undo_if_failed=True), Stage(second)],
+    join=join,
 )
 
 

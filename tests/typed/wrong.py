@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 from right import Text, charge, count_words, first, mini, word_count
 
-from piecework import Context, Pipeline, Results, Stage
+from piecework import Context, Happened, Pipeline, Results, Stage
 from piecework.client import Client, Done
 
 
@@ -38,6 +38,16 @@ async def wrong_answers() -> None:
     await mini.ask("Read.", "a", returns=int)  # wrong
     await mini.ask("Read.", "a", max_token=3)  # wrong
     del number, other, text
+
+
+async def wrong_questions(ctx: Context[Text]) -> None:
+    """Take the answer for another type, or ask about a value."""
+    match ctx.happened(charge):
+        case Happened(answer=receipt):
+            number: int = receipt  # wrong
+            del number
+    ctx.happened("charge")  # wrong
+    receipt = ctx.happened(charge).answer  # wrong
 
 
 Pipeline("p", payload=Text, stages=[Stage(other)])  # wrong

@@ -35,6 +35,7 @@ from piecework.errors import (
 )
 from piecework.saga import engine, recovery
 from piecework.saga.compensation import (
+    UNTOUCHED,
     StepState,
     cancellation_cause,
     compensation_plan,
@@ -69,19 +70,21 @@ def outcome_of_load_failure(
 def outcome_of_unreadable(chunk_run: ChunkRun, failure: ErrorEnvelope) -> Outcome:
     """Return the outcome of a chunk whose payload or checkpoints cannot be read.
 
-    Without them nothing can be compensated. If an earlier claim started a stage with a
-    compensation, or made an effect, an operator has to act.
+    Without them nothing can be compensated. If an earlier claim completed a stage with
+    a compensation, or made an effect, an operator has to act. If the ledger cannot be
+    read either, each stage with a compensation may have acted.
     """
     attempts_left = chunk_run.limits.max_attempts - chunk_run.ctx.attempt
     if failure.retryable and attempts_left > 0:
         return retry_later(chunk_run, failure)
-    checkpoints, affected = chunk_run.checkpoints, set[str]()
+    checkpoints, stages = chunk_run.checkpoints, chunk_run.pipeline.stages
+    affected = {stage.name for stage in stages if stage.compensate}
     if checkpoints.reached_stage:  # the ledger was loaded before it
         affected = chunk_run.ledger.stages_with_effects()
     steps = compensation_plan(chunk_run.pipeline, failure, checkpoints, affected)
     if chunk_run.claim.is_first or (steps and needs_nothing(steps)):
         return DeadLettered(failure, CompensationResult.NOT_NEEDED)
-    done = {StepState.NOT_NEEDED, StepState.COMPENSATED}
+    done = {*UNTOUCHED, StepState.COMPENSATED}
     left = [step.stage.name for step in reversed(steps) if step.state not in done]
     return DeadLettered(failure, CompensationResult.ABANDONED, tuple(left))
 

@@ -2,8 +2,8 @@
 
 Flight, hotel and car are easily given back, so they come first. The payment is the
 pivot. If the bank refuses it, the compensation gives car, hotel and flight back, in
-this order. A mail cannot be taken back, so it comes last. A failed mail is only
-repeated.
+this order. If a booking is refused, only those before it are given back. A mail cannot
+be taken back, so it comes last. A failed mail is only repeated.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def flight(ctx: Context[Trip]) -> str:
 
 
 async def cancel_flight(ctx: Context[Trip]) -> None:
-    """Give the flight back, if there is one."""
+    """Give the flight back."""
     await ctx.call(airline, release, "flight", ctx.payload.trip)
 
 
@@ -73,7 +73,7 @@ async def hotel(ctx: Context[Trip]) -> str:
 
 
 async def cancel_hotel(ctx: Context[Trip]) -> None:
-    """Give the hotel back, if there is one."""
+    """Give the hotel back."""
     await ctx.call(hotels, release, "hotel", ctx.payload.trip)
 
 
@@ -84,7 +84,7 @@ async def car(ctx: Context[Trip]) -> str:
 
 
 async def cancel_car(ctx: Context[Trip]) -> None:
-    """Give the car back, if there is one."""
+    """Give the car back."""
     await ctx.call(rental, release, "car", ctx.payload.trip)
 
 

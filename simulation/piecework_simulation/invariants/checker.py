@@ -335,6 +335,9 @@ class Invariants:
                 )
             self.provider.intended.add(keys.provider_key(key, row["gen"]))
         elif state == "COMPENSATED":
+            was = from_item(change.old) if change.old else {}
+            if was.get("state") == "REFUSED":
+                self.report_violation(f"I8: {key[:12]} was refused, and is COMPENSATED")
             self.provider.mark_compensated(key)
         elif state == "DONE":
             name = self.provider.numbered.get(key, key)

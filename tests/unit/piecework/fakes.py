@@ -100,10 +100,11 @@ class Diary(MemoryJournal):
     held: dict[str, str] = field(default_factory=dict)
 
     async def begin(
-        self, key: str, stage: str, effect: Any, max_duration_s: float
+        self, key: str, stage: str, effect: Any, max_duration_s: float, *more: Any
     ) -> Any:
         self.said.append("begin")
-        begun = await MemoryJournal.begin(self, key, stage, effect, max_duration_s)
+        facts = (stage, effect, max_duration_s, *more)
+        begun = await MemoryJournal.begin(self, key, *facts)
         if isinstance(begun, Proceed):
             seconds, is_counted = self.in_doubt_for, self.is_counted
             return replace(begun, seconds=seconds, is_counted=is_counted)

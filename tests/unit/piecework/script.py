@@ -38,7 +38,13 @@ class Script:
     def stage(self, name: str, pivot: str, undoable: str) -> Stage:
         ahead = not pivot or name < pivot
         undo = self.step(f"undo {name}") if name in undoable and ahead else None
-        return Stage(self.step(name), compensate=undo, pivot=name == pivot, name=name)
+        return Stage(
+            self.step(name),
+            compensate=undo,
+            undo_if_failed=undo is not None,
+            pivot=name == pivot,
+            name=name,
+        )
 
     def step(self, name: str) -> Callable[[Any], Any]:
         async def step(ctx: Any) -> str:

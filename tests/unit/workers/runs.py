@@ -41,7 +41,10 @@ async def undo(_: Any) -> None:
 
 def pipeline(run: Any = second) -> Pipeline:
     """Return a pipeline of `first`, with a compensation, and of a second stage."""
-    stages = [Stage(first, compensate=undo), Stage(run, name="second")]
+    stages = [
+        Stage(first, compensate=undo, undo_if_failed=True),
+        Stage(run, name="second"),
+    ]
     return Pipeline(name="review", payload=Clause, stages=stages)
 
 

@@ -221,6 +221,7 @@ class Child:
             log=self.log.bind(job=request.job, chunk=request.chunk),
             stage=request.scope,
             failure=request.failure,
+            effects=request.effects,
             values={
                 name: values.decode(stages[name], text)
                 for name, text in request.values.items()

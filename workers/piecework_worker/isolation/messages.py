@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, TypeAdapter
 
 from piecework.dependency import Dependency, Fallback, Usage
+from piecework.domain.happened import KnownEffect
 from piecework.domain.identity import function_text, path_of
 from piecework.domain.model import Effect
 from piecework.domain.question import Ask
@@ -64,6 +65,7 @@ class Run:
         values: The values of the earlier stages as JSON, by stage.
         memory_mb: Megabytes beyond the current size of the process; 0: no limit.
         failure: The failure that led to this variant.
+        effects: What a compensation can ask for.
         clock_offset_s: Seconds that the worker's clock is ahead of the machine's.
     """
 
@@ -79,6 +81,7 @@ class Run:
     values: Mapping[str, str]
     memory_mb: int
     failure: ErrorEnvelope | None = None
+    effects: Sequence[KnownEffect] = ()
     clock_offset_s: float = 0.0
     kind: Literal["run"] = "run"
 

@@ -201,6 +201,7 @@ class Isolation:
             },
             memory_mb=self.memory_mb if own is None else own,
             failure=ctx.failure,
+            effects=list(ctx.effects),
             clock_offset_s=ctx.caller.clock() - self.local_clock(),
         )
 

@@ -20,8 +20,11 @@ mail = Dependency("mail", effect=Effect.PROVIDER_IDEMPOTENT)
 
 @hotels.call
 async def reserve_room(city: str, *, idempotency_key: str = "") -> str:
-    """Stand for a service; send it the key, too."""
+    """Stand for a service; send it the key, too. A refusal reserves nothing."""
     del idempotency_key
+    if city == "Atlantis":
+        message, code = f"There is no hotel in {city}.", "hotels.city.unknown"
+        raise PermanentError(message, code=code, http_status=422)
     return f"room in {city}"
 
 
@@ -53,7 +56,7 @@ async def book_hotel(ctx: Context[Trip]) -> str:
 
 
 async def cancel_hotel(ctx: Context[Trip]) -> None:
-    """Compensate `book_hotel`."""
+    """Compensate `book_hotel`; it does not run if the hotel refused."""
     await release_room(ctx.payload.city)
 
 

@@ -36,6 +36,7 @@ LINE_ATTRIBUTES = (
     "attempts",
     "compensation",
     "uncompensated_stages",
+    "stages_without_effect",
     "compensation_errors",
     "resolved_stages",
     "compensation_resolved_at",
@@ -105,6 +106,12 @@ def uncompensated_text(letter: Document) -> str:
     return ", ".join(letter.get("uncompensated_stages") or ()) or "unknown"
 
 
+def without_effect_text(letter: Document) -> str:
+    """Return the stages that had nothing to compensate."""
+    names = ", ".join(letter.get("stages_without_effect") or ())
+    return names and f"{names}: nothing happened, so nothing was compensated"
+
+
 def letter_view(letter: Document, now: float) -> View:
     """Return a view of a dead letter."""
     died = format_ago(letter["dead_lettered_at"], now)
@@ -126,6 +133,7 @@ def letter_view(letter: Document, now: float) -> View:
                     ("compensation", compensation_text(letter, now)),
                     ("not compensated", ", ".join(uncompensated or ())),
                     ("because", compensation_errors_text(letter)),
+                    ("no effect", without_effect_text(letter)),
                     ("fingerprint", letter["fingerprint"]),
                     ("origin", origin_text(letter, now)),
                     ("patched", patch_text(letter)),

@@ -55,9 +55,12 @@ async def test_a_refused_payment_compensates_car_hotel_and_flight_once(
 
 
 async def test_what_was_never_booked_is_not_released(book: Book) -> None:
-    await travel(city="Atlantis")
+    run = await travel(city="Atlantis")
 
+    outcome = run.outcomes[0]
     assert ["flight booked", "flight released"] == done(book)
+    assert isinstance(outcome, DeadLettered)
+    assert (1, ("hotel",)) == (run.calls("release"), outcome.stages_without_effect)
 
 
 async def test_a_busy_service_is_asked_again(book: Book) -> None:

@@ -63,6 +63,8 @@ def job(deployment: Deployment) -> None:
     deployment.chunk("a", 4, "DEAD", stage="hotel")
     deployment.chunk("a", 5, "WAITING", stage="flight")
     write(deployment, 1, "EFFECT#k", stage="letter", state="DONE")
+    write(deployment, 1, "EFFECT#l", stage="car", state="INTENT")
+    write(deployment, 5, "EFFECT#m", stage="flight", state="REFUSED")
 
 
 def write(deployment: Deployment, chunk: int, sk: str, **row: Any) -> None:
@@ -94,7 +96,8 @@ def test_a_plan_covers_the_chunks_that_were_started_and_have_not_ended(
 ) -> None:
     found = steps(run, "--pipeline", TRIPS)
     assert ["1", "3", "5"] == list(dict.fromkeys(row[0] for row in found))
-    assert [["5", "flight", "in doubt", "cancel_flight"]] == found[-1:]
+    refused = "no effect happened: not compensated"
+    assert [["5", "flight", refused, "cancel_flight"]] == found[-1:]
 
 
 def test_a_chunk_past_the_pivot_goes_forward(run: Run) -> None:

@@ -40,6 +40,7 @@ async def test_a_trace_shows_stages_and_compensations_under_one_id() -> None:
         begun["to_compensate"],
     )
     assert ("COMPENSATED", []) == (ended["compensation"], ended["uncompensated"])
+    assert [] == begun["no_effect"] == ended["no_effect"]
 
 
 async def test_a_failed_compensation_is_emitted_and_the_others_still_run() -> None:

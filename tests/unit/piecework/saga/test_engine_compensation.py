@@ -104,7 +104,7 @@ async def test_a_compensation_has_the_time_of_its_stage() -> None:
     async def hang(_: Any) -> None:
         await asyncio.Event().wait()
 
-    stages = [Stage(no, compensate=hang, timeout=0.0)]
+    stages = [Stage(no, compensate=hang, timeout=0.0, undo_if_failed=True)]
     pipeline = Pipeline(name="slow", payload=Clause, stages=stages)
     outcome = await run(pipeline)
     assert isinstance(outcome, DeadLettered)

@@ -5,8 +5,15 @@ from typing import Any, cast
 import pytest
 
 from piecework.aws.objects import INLINE_LIMIT
+from piecework.domain.happened import EffectEnd, KnownEffect
 from piecework.domain.model import Effect, iso
-from piecework.domain.protocols import AlreadyDone, ClaimLostError, Proceed, Unknown
+from piecework.domain.protocols import (
+    AlreadyDone,
+    Called,
+    ClaimLostError,
+    Proceed,
+    Unknown,
+)
 from piecework.domain.rows import EffectRow
 from piecework.errors import StoreError
 from piecework.store.effects import EffectLedger
@@ -226,3 +233,51 @@ def test_undoing_a_stage_marks_its_effects_and_no_others() -> None:
     assert action.sk == "WORK#00000003#EFFECT#key"
     assert action.values == {"compensated": "COMPENSATED"}
     assert kept.compensation_updates("c") == []
+
+
+@pytest.mark.parametrize(
+    ("state", "marked"),
+    [("INTENT", 1), ("UNKNOWN", 1), ("DONE", 1), ("REFUSED", 0), ("COMPENSATED", 0)],
+)
+def test_undoing_a_stage_marks_what_happened_or_may_have(
+    state: str, marked: int
+) -> None:
+    kept = ledger(paper())
+    kept.load([EffectRow(row(state))])
+    assert marked == len(kept.compensation_updates("a"))
+
+
+CALLED = Called("pay", "5ff")
+
+
+@pytest.mark.parametrize(
+    ("stored", "known"),
+    [
+        ({"state": "INTENT"}, (EffectEnd.IN_DOUBT, None)),
+        ({"state": "UNKNOWN"}, (EffectEnd.IN_DOUBT, None)),
+        ({"state": "DONE", "value": "7"}, (EffectEnd.HAPPENED, "7")),
+        # An answer that is damaged fails only who asks for it.
+        ({"state": "DONE"}, (EffectEnd.HAPPENED, None)),
+        ({"state": "REFUSED"}, (EffectEnd.NOT_HAPPENED, None)),
+        ({"state": "COMPENSATED", "value": "7"}, (EffectEnd.NOT_HAPPENED, None)),
+    ],
+)
+async def test_what_is_known_of_an_effect(
+    stored: dict[str, Any], known: tuple[EffectEnd, str | None]
+) -> None:
+    kept = ledger(paper())
+    kept.load([EffectRow(row(called="pay", arguments="5ff", **stored))])
+
+    assert [KnownEffect("a", "pay", "5ff", *known)] == await kept.known_effects("a")
+    assert [KnownEffect("a", "pay", "5ff", known[0])] == await kept.known_effects("b")
+
+
+async def test_an_answer_that_is_not_written_yet_is_known() -> None:
+    table = paper()
+    kept = ledger(table)
+    await kept.begin("key", "a", ONCE, 9.0, CALLED)
+    kept.hold("key", "7")
+    assert [KnownEffect("a", "pay", "5ff", EffectEnd.HAPPENED, "7")] == (
+        await kept.known_effects("a")
+    )
+    assert [("pay", "5ff")] == [(i["called"], i["arguments"]) for i in table.items()]

@@ -19,7 +19,7 @@ from piecework.calls.invoke import AwaitCancelledError
 from piecework.dependency import Dependency
 from piecework.domain.model import Effect
 from piecework.errors import PieceworkError
-from piecework.resilience.retry import Failed, not_sent
+from piecework.resilience.retry import UNKNOWN_CODE, Failed, not_sent
 
 #: Seconds of one part of a wait. After each part the work is reported as alive.
 WAIT_PART_S = 30.0
@@ -80,7 +80,9 @@ def may_still_execute(end: Failed | None) -> bool:
     if has_read_answer(end.error):
         return False
     status = end.envelope.http_status
-    return end.envelope.retryable if status is None else status in INCONCLUSIVE_STATUSES
+    if status is not None:
+        return status in INCONCLUSIVE_STATUSES
+    return end.envelope.retryable or end.envelope.code == UNKNOWN_CODE
 
 
 def has_read_answer(error: BaseException) -> bool:

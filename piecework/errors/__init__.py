@@ -29,10 +29,14 @@ if TYPE_CHECKING:
 STORE_OUTAGES: Final = frozenset(
     {
         "aws.access.denied",
+        "aws.clock.skewed",
+        "aws.credentials.expired",
         "aws.credentials.invalid",
         "aws.credentials.missing",
+        "aws.credentials.unavailable",
         "aws.endpoint.timeout",
         "aws.endpoint.unreachable",
+        "aws.endpoint.untrusted",
         "aws.key.unusable",
         "aws.quota.exceeded",
         "aws.resource.not_found",

@@ -1,7 +1,9 @@
 """Classify an exception: try each known shape in turn, and the first match decides.
 
-An exception without a match is a permanent error of the stage. If a retry can help, the
-author raises TransientError or declares it in the dependency's `classify`.
+An exception of a stage without a match is a permanent error. If a retry can help, the
+author raises TransientError or declares it in the dependency's `classify`. An exception
+of a call without a match has two further tries before it counts as permanent: most are
+of the network, of a library that no shape knows.
 """
 
 from __future__ import annotations
@@ -20,6 +22,12 @@ from piecework.errors.classify_http import (
     from_transport,
 )
 from piecework.errors.classify_llm import from_model_sdk
+from piecework.errors.classify_services import (
+    from_certificate,
+    from_database,
+    from_grpc,
+    from_process_pool,
+)
 from piecework.errors.codes import ErrorClass
 from piecework.errors.location import location_of, raised_text, traceback_of
 from piecework.errors.sent import Sent, said_of, sent_of
@@ -165,6 +173,10 @@ _SHAPES: Final[tuple[Shape, ...]] = (
     from_noted,
     from_piecework,
     from_validation,
+    from_certificate,
+    from_process_pool,
+    from_database,
+    from_grpc,
     from_aws_response,
     from_aws_client,
     from_model_sdk,
@@ -178,6 +190,15 @@ _CALL_SHAPES: Final[tuple[Shape, ...]] = (
     from_decoding,
 )
 _UNHANDLED: Final = Verdict("runtime.stage.unhandled")
+_UNKNOWN_IN_CALL: Final = Verdict("runtime.call.unhandled")
+#: Mistakes of the program: no answer of a service causes one.
+_MISTAKES: Final = (
+    ImportError,
+    NameError,
+    NotImplementedError,
+    RecursionError,
+    SyntaxError,
+)
 
 # In a group of errors the most severe decides: the order is from least to most.
 _SEVERITY: Final = (
@@ -212,7 +233,8 @@ def classify(  # noqa: PLR0913 -- facts of the place, each known to some callers
     shapes = _CALL_SHAPES if in_call else _SHAPES
     if translate is not None:
         shapes = (translated(translate), *shapes)
-    classifier = _Classifier("llm" if layer == "llm" else "tool", now, shapes)
+    layer = "llm" if layer == "llm" else "tool"
+    classifier = _Classifier(layer, now, shapes, in_call=in_call)
     place: dict[str, Any] = {
         "stage": stage,
         "attempt": attempt,
@@ -252,14 +274,26 @@ def envelope_of(error: BaseException) -> ErrorEnvelope:
 class _Classifier:
     """Classifies one error with its causes, each of them once."""
 
-    def __init__(self, layer: str, now: float | None, shapes: Sequence[Shape]) -> None:
+    def __init__(
+        self, layer: str, now: float | None, shapes: Sequence[Shape], *, in_call: bool
+    ) -> None:
         self.layer, self.now, self.shapes = layer, now, shapes
+        self.in_call = in_call
         self.verdicts: dict[int, Verdict | None] = {}
 
     def verdict(self, error: BaseException) -> Verdict:
         """Classify by the error itself, else by its explicit causes."""
         found = (self.verdict_of_one(each) for each in causes(error))
-        return next((each for each in found if each is not None), _UNHANDLED)
+        known = next((each for each in found if each is not None), None)
+        return known or (_UNHANDLED if self.is_mistake(error) else _UNKNOWN_IN_CALL)
+
+    def is_mistake(self, error: BaseException) -> bool:
+        """Return whether no further try can help: outside a call, or by a mistake.
+
+        A TypeError outside the user's code is one of the call's own arguments.
+        """
+        misfit = isinstance(error, TypeError) and not location_of(error)
+        return not self.in_call or isinstance(error, _MISTAKES) or misfit
 
     def verdict_of_one(self, error: BaseException) -> Verdict | None:
         """Return the verdict of one error of the chain; None: no shape matches."""

@@ -30,6 +30,11 @@ _TYPES: Final = (
         "llm.connection.failed",
     ),
     (
+        frozenset({"CredentialRetrievalError"}),
+        "aws.credentials.unavailable",
+        "aws.credentials.unavailable",
+    ),
+    (
         frozenset({"UnauthorizedSSOTokenError"}),
         "aws.credentials.invalid",
         "aws.credentials.invalid",
@@ -37,7 +42,6 @@ _TYPES: Final = (
     (
         frozenset(
             {
-                "CredentialRetrievalError",
                 "NoAuthTokenError",
                 "NoCredentialsError",
                 "PartialCredentialsError",
@@ -82,6 +86,9 @@ class Meaning(Enum):
     INVALID = auto()
     DENIED = auto()
     CREDENTIALS = auto()
+    EXPIRED = auto()
+    SKEWED = auto()
+    DAMAGED = auto()
     KEY = auto()
     NOT_FOUND = auto()
     QUOTA = auto()
@@ -115,10 +122,18 @@ _AWS_CODES: Final = {
         UnauthorizedOperation
     """,
     Meaning.CREDENTIALS: """
-        AuthFailure ExpiredToken ExpiredTokenException IncompleteSignature
-        InvalidAccessKeyId InvalidClientTokenId InvalidSignatureException
-        InvalidToken MissingAuthenticationToken MissingAuthenticationTokenException
-        RequestExpired SignatureDoesNotMatch UnrecognizedClientException
+        AuthFailure IncompleteSignature InvalidAccessKeyId InvalidClientTokenId
+        InvalidSignatureException InvalidToken MissingAuthenticationToken
+        MissingAuthenticationTokenException SignatureDoesNotMatch
+        UnrecognizedClientException
+    """,
+    # A role renews its credentials: the next request may have them.
+    Meaning.EXPIRED: "ExpiredToken ExpiredTokenException TokenRefreshRequired",
+    Meaning.SKEWED: "RequestExpired RequestInTheFuture RequestTimeTooSkewed",
+    # The bytes changed on their way: the same request may arrive whole.
+    Meaning.DAMAGED: """
+        BadDigest IncompleteBody XAmzContentChecksumMismatch
+        XAmzContentSHA256Mismatch
     """,
     # DynamoDB and S3 pass the codes of KMS on; SQS has names of its own.
     Meaning.KEY: """
@@ -163,6 +178,9 @@ AWS: Final = MappingProxyType(
         Meaning.INVALID: "aws.request.invalid",
         Meaning.DENIED: "aws.access.denied",
         Meaning.CREDENTIALS: "aws.credentials.invalid",
+        Meaning.EXPIRED: "aws.credentials.expired",
+        Meaning.SKEWED: "aws.clock.skewed",
+        Meaning.DAMAGED: "aws.request.damaged",
         Meaning.KEY: "aws.key.unusable",
         Meaning.NOT_FOUND: "aws.resource.not_found",
         Meaning.QUOTA: "aws.quota.exceeded",
@@ -182,6 +200,9 @@ LLM: Final = MappingProxyType(
         Meaning.INVALID: "llm.http.400_bad_request",
         Meaning.DENIED: "llm.http.403_forbidden",
         Meaning.CREDENTIALS: "llm.http.401_unauthenticated",
+        Meaning.EXPIRED: "aws.credentials.expired",
+        Meaning.SKEWED: "aws.clock.skewed",
+        Meaning.DAMAGED: "aws.request.damaged",
         Meaning.KEY: "llm.http.403_forbidden",
         Meaning.NOT_FOUND: "llm.http.404_not_found",
         Meaning.QUOTA: "llm.policy.quota_exceeded",

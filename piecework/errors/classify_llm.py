@@ -49,6 +49,7 @@ def from_model_sdk(
         http_status=status,
         provider_code=_provider_code(words),
         retry_after=None if answer is None else answer.retry_after(now),
+        own_class=None if answer is None else answer.own_class(code),
     )
 
 

@@ -87,6 +87,12 @@ _CORRECT: Final = (
     "run `piecework dlq redrive --job JOB --yes --reason …`."
 )
 
+_CERTIFICATE: Final = (
+    "Compare the clock of this machine. If a proxy or the service has a CA of its own, "
+    "give the workers its bundle and restart them. Then run `piecework dlq redrive "
+    "--job JOB --yes --reason …`."
+)
+
 _CREDENTIALS: Final = (
     "Give the workers valid credentials for this service and restart them, then run "
     "`piecework dlq redrive --job JOB --yes --reason …`."
@@ -140,6 +146,12 @@ _DETAILS: Final = (
         PERMANENT,
         "The {service} found the content of the request invalid.",
         _CORRECT,
+    ),
+    (
+        "http.425_too_early",
+        TRANSIENT,
+        "The {service} does not process the request yet.",
+        _RETRIED,
     ),
     (
         "http.429_rate_limited",
@@ -202,10 +214,22 @@ _DETAILS: Final = (
         _RETRIED,
     ),
     (
+        "request.invalid",
+        PERMANENT,
+        "The client does not send the request: an address or a header is not valid.",
+        _CORRECT,
+    ),
+    (
         "connection.failed",
         TRANSIENT,
         "The connection to the {service} failed or was reset.",
         _RETRIED,
+    ),
+    (
+        "connection.untrusted",
+        PERMANENT,
+        "The certificate of the {service} is not valid here; the message says why.",
+        _CERTIFICATE,
     ),
     (
         "connection.timeout",
@@ -216,12 +240,17 @@ _DETAILS: Final = (
 )
 
 
+#: The SDKs of model providers retry a conflict: a lock on their side timed out.
+_RETRIED_BY_MODELS: Final = frozenset({"http.409_conflict"})
+
+
 def http_rows(layer: str, *, service: str) -> tuple[Code, ...]:
     """Return the rows of one layer; the sentences name the `service`."""
+    retried = _RETRIED_BY_MODELS if layer == "llm" else frozenset[str]()
     return tuple(
         Code(
             f"{layer}.{detail}",
-            error_class,
+            TRANSIENT if detail in retried else error_class,
             cause.format(service=service),
             recovery,
         )
@@ -296,6 +325,13 @@ ROWS: Final = (
     # tool
     *http_rows("tool", service="service"),
     Code(
+        "tool.database.busy",
+        TRANSIENT,
+        "A database is locked, busy or cannot be reached, or it ended a transaction "
+        "for another one.",
+        _RETRIED,
+    ),
+    Code(
         "tool.output.invalid",
         SEMANTIC,
         "The service's answer has the right form and invalid content.",
@@ -318,10 +354,24 @@ ROWS: Final = (
         "missing object if the role lacks `s3:ListBucket`.",
     ),
     Code(
+        "aws.clock.skewed",
+        TRANSIENT,
+        "The clock of this machine differs too much from that of AWS.",
+        "Set the clock, such as with `chronyc makestep`. Chunks wait without spending "
+        "an attempt.",
+    ),
+    Code(
         "aws.condition.refused",
         STATE,
         "A conditional write found the record in an unexpected state.",
         "Do nothing: the record is read again. `piecework chunks list JOB` shows it.",
+    ),
+    Code(
+        "aws.credentials.expired",
+        TRANSIENT,
+        "The credentials have expired.",
+        "Sign in again, or restart the process if they come from its environment. A "
+        "role renews them by itself. Chunks wait without spending an attempt.",
     ),
     Code(
         "aws.credentials.invalid",
@@ -337,6 +387,13 @@ ROWS: Final = (
         "a role, then run `piecework doctor`.",
     ),
     Code(
+        "aws.credentials.unavailable",
+        TRANSIENT,
+        "The source of the credentials does not answer: a role, a process or a "
+        "container.",
+        "Wait: the request is retried. If the error persists, run `piecework doctor`.",
+    ),
+    Code(
         "aws.endpoint.timeout",
         TRANSIENT,
         "AWS did not answer in time.",
@@ -347,6 +404,14 @@ ROWS: Final = (
         TRANSIENT,
         "The connection to the AWS endpoint failed.",
         "Run `piecework doctor`. On this machine, `piecework up` starts the emulator.",
+    ),
+    Code(
+        "aws.endpoint.untrusted",
+        PERMANENT,
+        "The certificate of the AWS endpoint is not valid for this machine. The "
+        "message says why.",
+        "Compare the clock of this machine. If a proxy has a CA of its own, set "
+        "AWS_CA_BUNDLE to its file. Chunks wait without spending an attempt.",
     ),
     Code(
         "aws.key.unusable",
@@ -360,6 +425,13 @@ ROWS: Final = (
         POLICY,
         "The account has reached a limit of this AWS service.",
         "Raise the limit in Service Quotas, then run `piecework doctor`.",
+    ),
+    Code(
+        "aws.request.damaged",
+        TRANSIENT,
+        "AWS received other bytes than were sent.",
+        "Wait: the request is retried. If the error persists, look at the proxies "
+        "between this machine and AWS.",
     ),
     Code(
         "aws.request.invalid",
@@ -681,6 +753,21 @@ ROWS: Final = (
         TRANSIENT,
         "A stage raised TransientError without a code of its own.",
         f"Wait: the chunk is retried. After its last attempt, run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.call.unhandled",
+        PERMANENT,
+        "A call raised an exception that no rule knows, at its first try and at two "
+        "further ones. An effect that may not be repeated has one try.",
+        f"Read the error with {SHOW}, correct the function, or say in the "
+        f"dependency's `classify` what the exception means. Then run {REDRIVE}.",
+    ),
+    Code(
+        "runtime.pool.broken",
+        TRANSIENT,
+        "A process of a pool that the called function uses has died.",
+        "Wait: the call is retried. If the error persists, give the worker more "
+        "memory, or make a new pool after this error.",
     ),
     Code(
         "runtime.stage.unhandled",

@@ -96,8 +96,29 @@ CHUNK` shows them:
 | `sent` | whether the request of a call was sent: `no`, `yes` or `unknown` |
 
 Piecework recognises, without importing them, the errors of botocore (with Bedrock's),
-aiohttp, httpx, requests, and the SDKs of Anthropic and OpenAI. Errors of other
-libraries with the same attributes are recognised too.
+aiohttp, httpx, requests, urllib3, urllib and gRPC. It knows the SDKs of Anthropic,
+OpenAI, Google and Stripe, and databases with SQLSTATE or SQLite's codes. Errors of
+other libraries with the same attributes are recognised too. A wrapper has the class of
+its cause: `raise ValueError(…) from error`.
+
+## Which errors are tried again
+
+- **Transient** errors are, within the retry policy of the dependency.
+- **What the provider asks for** comes first: `x-should-retry` and
+  `stripe-should-retry`, as in the SDKs, also for a 429. These retry a 409 of a model or
+  of Stripe, too: a lock has timed out. A 409 of another service is permanent.
+- **A call's exception that no rule knows** has two further tries, with the delays of
+  the policy. Most are of the network, of a library that no rule knows. Then it is
+  `runtime.call.unhandled`, which is permanent. An effect that is `NON_IDEMPOTENT` has
+  one try, and is in doubt.
+- **A mistake of the program** has no further try. No answer causes a NameError, an
+  ImportError, a NotImplementedError, or arguments that do not fit the called function.
+  A KeyError, a TypeError or an assertion inside the function may come from an odd
+  answer, so it has two further tries.
+- **An exception of a stage**, outside of its calls, is permanent. The stage could be
+  repeated as a whole only.
+- **A certificate** that is not trusted is permanent: the same request is refused again.
+  Expired credentials, and a clock that differs, are transient: they are renewed.
 
 ## Sent, not sent, or unknown
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 from types import MappingProxyType, TracebackType
 from typing import Final
 
-from piecework.errors.verdict import mro
+from piecework.errors.verdict import causes, library_name, mro
 
 
 class Sent(StrEnum):
@@ -39,8 +39,8 @@ def sent_of(error: BaseException) -> Sent:
     if isinstance(error, BaseExceptionGroup):
         found = {sent_of(each) for each in error.exceptions}
         return found.pop() if len(found) == 1 else Sent.UNKNOWN
-    links = list(_links(error))
-    if any(_name(type(each))[0] == "h2" for each in links):
+    links = causes(error)
+    if any(library_name(type(each))[0] == "h2" for each in links):
         return Sent.UNKNOWN  # httpx calls a connection that h2 lost a local error
     for link in links:
         sent = _sent_of_one(link)
@@ -53,7 +53,7 @@ def _sent_of_one(error: BaseException) -> Sent | None:
     """Return what one error says; None: it says nothing about a request."""
     if (said := said_of(error)) is not None:
         return said
-    rows = (_TABLE.get(_name(each)) for each in mro(error))
+    rows = (_TABLE.get(library_name(each)) for each in mro(error))
     sent = next((each for each in rows if each is not None), None)
     if sent is None and isinstance(error, OSError) and _is_unconnected(error):
         return Sent.NO
@@ -120,8 +120,6 @@ _UNKNOWN: Final = """
     botocore ConnectionClosedError ReadTimeoutError
     concurrent BrokenExecutor
 """
-#: The libraries whose types have the names of another's.
-_SAME: Final = {"httpcore": "httpx", "httpcore2": "httpx", "httpx2": "httpx"}
 
 
 def _rows(table: str, sent: Sent) -> Iterator[tuple[tuple[str, str], Sent]]:
@@ -149,52 +147,6 @@ _UNCONNECTED: Final = frozenset(
         errno.ENFILE,
     }
 )
-
-
-def _name(kind: type) -> tuple[str, str]:
-    module = kind.__module__.partition(".")[0]
-    return _SAME.get(module, module), kind.__name__
-
-
-# ── what an error wraps ───────────────────────────────────────────────────────
-
-#: Libraries that wrap an error without `raise … from`.
-_WRAPPERS: Final = frozenset(
-    {
-        "aiohttp",
-        "botocore",
-        "google",
-        "httpx",
-        "requests",
-        "stripe",
-        "urllib",
-        "urllib3",
-    }
-)
-_DEEPEST: Final = 10
-
-
-def _links(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and what it wraps.
-
-    A context counts only in a library: the stage's own code may raise anything while it
-    handles the error of an earlier request.
-    """
-    seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen and len(seen) < _DEEPEST:
-        seen.add(id(link))
-        yield link
-        link = _inner(link)
-
-
-def _inner(error: BaseException) -> BaseException | None:
-    if error.__cause__ is not None:
-        return error.__cause__
-    if _name(type(error))[0] not in _WRAPPERS:
-        return None
-    held = (getattr(error, "reason", None), *error.args, error.__context__)
-    return next((each for each in held if isinstance(each, BaseException)), None)
 
 
 # ── what was cut off or failed while it connected ─────────────────────────────

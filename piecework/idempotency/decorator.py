@@ -21,7 +21,7 @@ from piecework.errors import (
     TransientError,
     UsageError,
 )
-from piecework.errors.classify import envelope_of
+from piecework.errors.classify import classify, noted
 from piecework.errors.codes import REGISTRY, ErrorClass
 from piecework.idempotency.record import (
     BeginRequest,
@@ -265,7 +265,7 @@ class Guard:
         self, request: BeginRequest, error: Exception, *, doubtful: bool
     ) -> None:
         """Record a failure; only a refusal proves that the call did not happen."""
-        failure = envelope_of(error)
+        failure = noted(error) or classify(error, in_call=True)
         doubtful = doubtful or may_have_happened(error)
         refused = not_executed(failure) and not doubtful
         final = refused and failure.error_class is ErrorClass.PERMANENT

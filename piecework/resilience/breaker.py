@@ -44,7 +44,9 @@ DECODING_CODES: Final = frozenset(
     {"llm.http.malformed_body", "tool.http.malformed_body"}
 )
 #: Failures on our side of a call: they say nothing about the dependency.
-OUR_CODES: Final = frozenset({OPEN_CODE, "runtime.worker.exhausted"})
+OUR_CODES: Final = frozenset(
+    {OPEN_CODE, "runtime.pool.broken", "runtime.worker.exhausted"}
+)
 
 
 def is_rate_limited(failure: ErrorEnvelope) -> bool:

@@ -3,9 +3,9 @@
     delay = uniform(0, min(cap, base * 2**n)),  n = 0 for the first delay  (full jitter)
     delay = Retry-After + uniform(0, base),     if the other side sent a Retry-After
 
-Only transient errors are retried. The retries end if a delay exceeds the retry time of
-the call or the run, or the lease. The call then fails, and its chunk waits without a
-worker: for a retry or a deferral.
+Only transient errors are retried, and twice what no rule knows. The retries end if a
+delay exceeds the retry time of the call or the run, or the lease. The call then fails,
+and its chunk waits without a worker: for a retry or a deferral.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope
 
 R = TypeVar("R")
+
+#: The code of an exception of a call that no rule knows, and its further tries: it may
+#: be an error of the network, or a mistake of the function.
+UNKNOWN_CODE: Final = "runtime.call.unhandled"
+UNKNOWN_TRIES: Final = 2
 
 #: The code of a call that was not made because an equal one is in progress.
 IN_PROGRESS_CODE: Final = "idempotency.key.in_progress"
@@ -188,6 +193,7 @@ class Retries:
         may_retry: Called last with the failure, once all other conditions allow a
             retry: it may take a token.
         attempts: The attempts that have failed.
+        unknown: Those of them that failed with what no rule knows.
         delayed: Seconds of delay so far.
     """
 
@@ -196,6 +202,7 @@ class Retries:
     rng: Random
     may_retry: Callable[[ErrorEnvelope], bool] = lambda _: True
     attempts: int = 0
+    unknown: int = 0
     delayed: float = 0.0
 
     def delay_after(self, end: Failed) -> float | None:
@@ -206,7 +213,10 @@ class Retries:
         """
         self.attempts += 1
         failure = end.envelope
-        if not failure.retryable or failure.code in WAITS_FOR_THE_FLEET:
+        is_unknown = failure.code == UNKNOWN_CODE
+        self.unknown += is_unknown
+        helps = failure.retryable or (is_unknown and self.unknown <= UNKNOWN_TRIES)
+        if not helps or failure.code in WAITS_FOR_THE_FLEET:
             return None
         delay = self._draw_delay(failure)
         if self.attempts >= self.policy.attempts:

@@ -20,7 +20,7 @@ from tests.unit.orchestrator.infra.cloudformation import refused
     ("error", "code", "exit_code"),
     [
         (refused("DescribeStacks", "AccessDenied"), "aws.access.denied", 2),
-        (refused("DescribeStacks", "ExpiredToken"), "aws.credentials.invalid", 2),
+        (refused("DescribeStacks", "ExpiredToken"), "aws.credentials.expired", 6),
         (refused("CreateChangeSet", "ValidationError"), "infra.request.refused", 2),
         (refused("CreateChangeSet", "SomethingNew"), "infra.request.refused", 2),
         (refused("CreateChangeSet", "AlreadyExistsException"), "infra.stack.busy", 2),

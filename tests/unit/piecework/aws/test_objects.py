@@ -48,7 +48,7 @@ async def test_an_object_that_is_gone_is_lost_state(objects: Objects) -> None:
         ("NoSuchKey", "runtime.object.missing"),
         ("AccessDenied", "aws.access.denied"),
         ("KMS.DisabledException", "aws.key.unusable"),
-        ("ExpiredToken", "aws.credentials.invalid"),
+        ("ExpiredToken", "aws.credentials.expired"),
     ],
 )
 async def test_gone_and_forbidden_are_different_errors(

@@ -13,10 +13,12 @@ from piecework.domain.arguments import digest_of
 from piecework.domain.identity import named_call
 from piecework.domain.keys import provider_key
 from piecework.errors import PermanentError, TransientError, UsageError
+from piecework.errors.classify import envelope_of
 from piecework.resilience.retry import RetryPolicy, RetryTime
 from tests.unit.piecework.fakes import SCOPE, Diary, Log, caller
 from tests.unit.piecework.provider import (
     KEYED,
+    ONCE,
     PURE,
     Provider,
     RefusedError,
@@ -198,3 +200,37 @@ async def test_a_redrive_after_a_refusal_asks_with_a_fresh_key() -> None:
         await call(caller(Diary()), PURE, provider)
     await call(caller(Diary(), gen=2), PURE, provider)
     assert len(set(provider.keys)) == 2
+
+
+OFTEN = Dependency("model", retry=RetryPolicy(attempts=9))
+
+
+@pytest.mark.parametrize("dependency", [OFTEN, KEYED])
+async def test_what_no_rule_knows_has_two_further_tries(dependency: Dependency) -> None:
+    errors = [KeyError("choices") for _ in range(9)]
+    provider = Provider(*errors)
+    with pytest.raises(KeyError) as caught:
+        await call(caller(), dependency, provider)
+    assert "runtime.call.unhandled" == envelope_of(caught.value).code
+    assert 3 == len(provider.keys)
+    assert "answer" == await call(caller(), dependency, Provider(*errors[:2]))
+
+
+async def test_what_no_rule_knows_is_not_repeated_if_it_may_happen_twice() -> None:
+    provider = Provider(KeyError("receipt"))
+    with pytest.raises(PermanentError) as caught:
+        await call(caller(), ONCE, provider)
+    assert ("runtime.effect.unknown", 1) == (caught.value.code, len(provider.keys))
+
+
+async def test_arguments_that_do_not_fit_are_not_tried_again() -> None:
+    one = caller()
+
+    @named_call("ask")
+    async def ask() -> str:
+        return "answer"
+
+    with pytest.raises(TypeError) as caught:
+        await answer(one, OFTEN, ask, ["one too many"])
+    assert "runtime.stage.unhandled" == envelope_of(caught.value).code
+    assert 0 == one.counts.retried

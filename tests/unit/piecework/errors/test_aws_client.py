@@ -29,8 +29,13 @@ URL = {"endpoint_url": "http://127.0.0.1:1"}
         ),
         (
             botocore.SSLError(**URL, error=ValueError("bad")),
-            "aws.endpoint.unreachable",
-            "llm.connection.failed",
+            "aws.endpoint.untrusted",
+            "llm.connection.untrusted",
+        ),
+        (
+            botocore.CredentialRetrievalError(provider="role", error_msg="down"),
+            "aws.credentials.unavailable",
+            "aws.credentials.unavailable",
         ),
         (
             botocore.ConnectTimeoutError(**URL),

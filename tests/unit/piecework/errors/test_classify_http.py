@@ -46,7 +46,7 @@ STATUSES = [
     (403, "403_forbidden", "permanent"),
     (404, "404_not_found", "permanent"),
     (408, "408_timeout", "transient"),
-    (409, "409_conflict", "permanent"),
+    (425, "425_too_early", "transient"),
     (413, "413_too_large", "permanent"),
     (418, "4xx_rejected", "permanent"),
     (422, "422_unprocessable", "permanent"),
@@ -72,6 +72,29 @@ def test_a_status_decides_code_and_class(
 
     assert f"{layer}.http.{detail}" == envelope.code
     assert (error_class, status) == (envelope.error_class, envelope.http_status)
+
+
+def test_the_sdks_of_models_retry_a_conflict() -> None:
+    found = {layer: classify(answered(409), layer=layer) for layer in ("llm", "tool")}
+    assert {"llm": True, "tool": False} == {k: v.retryable for k, v in found.items()}
+
+
+@pytest.mark.parametrize("layer", ["llm", "tool"])
+@pytest.mark.parametrize("name", ["x-should-retry", "Stripe-Should-Retry"])
+@pytest.mark.parametrize(
+    ("status", "said", "error_class"),
+    [
+        (400, "true", "transient"),
+        (503, "false", "permanent"),
+        (429, "false", "permanent"),
+        (503, "perhaps", "transient"),
+    ],
+)
+def test_a_provider_may_say_whether_to_retry(
+    layer: str, name: str, status: int, said: str, error_class: str
+) -> None:
+    error = HTTPStatusError(status, headers={name: said})
+    assert error_class == classify(error, layer=layer).error_class
 
 
 def test_a_body_of_the_wrong_type_under_a_good_status_is_malformed() -> None:

@@ -18,7 +18,7 @@ ANTHROPIC = [
     (402, "billing_error", "llm.policy.quota_exceeded", "policy"),
     (403, "permission_error", "llm.http.403_forbidden", "permanent"),
     (404, "not_found_error", "llm.http.404_not_found", "permanent"),
-    (409, "conflict_error", "llm.http.409_conflict", "permanent"),
+    (409, "conflict_error", "llm.http.409_conflict", "transient"),
     (413, "request_too_large", "llm.http.413_too_large", "permanent"),
     (500, "api_error", "llm.http.500_server_error", "transient"),
     (504, "timeout_error", "llm.http.504_gateway_timeout", "transient"),

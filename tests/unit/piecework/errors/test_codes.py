@@ -56,7 +56,7 @@ def test_every_row_is_well_formed_and_says_why_and_what_to_do(code: str) -> None
 
 
 @pytest.mark.parametrize("layer", ["llm", "tool"])
-def test_of_the_4xx_only_408_and_429_are_retried_and_every_5xx_is(layer: str) -> None:
+def test_of_the_4xx_only_some_are_retried_and_every_5xx_is(layer: str) -> None:
     http = {
         code.rpartition(".")[2]: row.error_class
         for code, row in REGISTRY.items()
@@ -64,7 +64,8 @@ def test_of_the_4xx_only_408_and_429_are_retried_and_every_5xx_is(layer: str) ->
     }
     retried = {detail for detail, each in http.items() if each == "transient"}
 
-    assert {"408_timeout", "429_rate_limited"} == {
+    expected = {"408_timeout", "425_too_early", "429_rate_limited"}
+    assert expected | ({"409_conflict"} if layer == "llm" else set()) == {
         each for each in retried if each.startswith("4")
     }
     assert {each for each in http if each.startswith("5")} == {

@@ -95,9 +95,24 @@ def test_outside_a_call_it_is_permanent(read: str) -> None:
         assert not classify(caught.value).retryable
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), KeyError("cents"), TypeError()])
-def test_another_error_of_a_call_stays_permanent(error: Exception) -> None:
-    assert "runtime.stage.unhandled" == classify(error, in_call=True).code
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ValueError("no"), "call"),
+        (KeyError("cents"), "call"),
+        (AssertionError(), "call"),
+        (FileNotFoundError(2, "gone"), "call"),
+        (NameError("cents"), "stage"),
+        (ModuleNotFoundError("cents"), "stage"),
+        (NotImplementedError(), "stage"),
+    ],
+)
+def test_what_no_rule_knows_may_be_an_error_of_the_network(
+    error: Exception, code: str
+) -> None:
+    found = classify(error, in_call=True)
+    assert (f"runtime.{code}.unhandled", "permanent") == (found.code, found.error_class)
+    assert "runtime.stage.unhandled" == classify(error).code
 
 
 def test_a_models_answer_that_does_not_validate_is_semantic() -> None:

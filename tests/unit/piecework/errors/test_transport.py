@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import http.client
 import socket
 import ssl
+import urllib.error
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
+import urllib3
 
 from piecework.errors.classify import classify
 
@@ -33,6 +37,15 @@ class TimeoutException(TransportError):  # noqa: N818  httpx's own name
         (aiohttp.ClientOSError(errno.ECONNRESET, "reset"), "connection.failed"),
         (aiohttp.ClientPayloadError(), "http.malformed_body"),
         (ConnectionRefusedError(), "connection.failed"),
+        (InterruptedError(), "connection.failed"),
+        (EOFError(), "connection.failed"),
+        (http.client.BadStatusLine("x"), "http.malformed_body"),
+        (urllib.error.URLError(ConnectionRefusedError()), "connection.failed"),
+        (urllib3.exceptions.ProtocolError("broken"), "connection.failed"),
+        (
+            urllib3.exceptions.MaxRetryError(Mock(), "/", TimeoutError()),
+            "connection.timeout",
+        ),
         (ConnectionResetError(), "connection.failed"),
         (BrokenPipeError(), "connection.failed"),
         (asyncio.IncompleteReadError(b"", 4), "connection.failed"),
@@ -67,7 +80,6 @@ def test_a_worker_that_is_full_is_no_fault_of_the_chunk(error: BaseException) ->
         KeyError("TransientError"),
         FileNotFoundError(errno.ENOENT, "gone"),
         PermissionError(errno.EACCES, "no"),
-        aiohttp.InvalidURL("nowhere"),
         AssertionError(),
     ],
 )
@@ -78,3 +90,9 @@ def test_an_exception_without_a_class_is_permanent_whatever_it_says(
 
     assert envelope.code == "runtime.stage.unhandled"
     assert envelope.error_class == "permanent"
+
+
+@pytest.mark.parametrize("layer", ["llm", "tool"])
+def test_what_a_client_refuses_to_send_is_refused_again(layer: str) -> None:
+    found = classify(aiohttp.InvalidURL("nowhere"), layer=layer)
+    assert (f"{layer}.request.invalid", False) == (found.code, found.retryable)

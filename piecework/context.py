@@ -9,7 +9,7 @@ import copy
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast, overload
 
 from typing_extensions import TypeVar
@@ -230,8 +230,8 @@ class Context(Generic[P]):
         name: str = "",
     ) -> None:
         """Wait without a worker, for seconds or for days; see `sleep_until`."""
-        span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        await self.sleep_until(self.caller.clock() + span.total_seconds(), name=name)
+        span = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+        await self.sleep_until(self.caller.clock() + span, name=name)
 
     async def sleep_until(self, moment: datetime | float, *, name: str = "") -> None:
         """Wait until a moment without a worker, through restarts and deployments.

@@ -18,6 +18,8 @@ from piecework.resilience.limits import NO_LIMITS, Quota, micros
 
 #: The most answered calls of a dependency that a process counts.
 KNOWN_ANSWERS: Final = 1_000
+#: What keeps the calls of a dependency below the rate that it allows.
+WHAT_TO_DECLARE: Final = "declare limits=Limits(requests_per_minute=…), or set them now"
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class FleetLimits:
         record: The fleet's record; None: there is only this process.
         worker: The name of this process among the shares.
         answers: The times of the last answers, by dependency.
+        undeclared: The dependencies without a limit that refused a call: each is told.
     """
 
     clock: Callable[[], float]
@@ -39,6 +42,7 @@ class FleetLimits:
     answers: defaultdict[str, deque[int]] = field(
         default_factory=lambda: defaultdict(lambda: deque(maxlen=KNOWN_ANSWERS))
     )
+    undeclared: set[str] = field(default_factory=set)
 
     def of(self, dependency: Dependency) -> Limiter | None:
         """Return the limiter of a dependency; None: its calls have no limit now."""
@@ -67,12 +71,28 @@ class FleetLimits:
     def note_refusal(
         self, dependency: Dependency, started: int, retry_after: float | None
     ) -> None:
-        """Slow the fleet down after a 429, if the dependency is declared so."""
+        """Slow the fleet down after a 429, if the dependency is declared so.
+
+        The first 429 of a dependency without a limit says what to declare: retries
+        alone meet further refusals for as long as the calls come too fast.
+        """
+        self._advise(dependency)
         if not dependency.adaptive_rate:
             return
         limiter = self._limiter(dependency.name)
         limiter.declared = dependency.limits or NO_LIMITS
         limiter.note_refusal(started, retry_after)
+
+    def _advise(self, dependency: Dependency) -> None:
+        name = dependency.name
+        known = self.by_name.get(name)
+        operator = NO_LIMITS if known is None else known.quota.operator
+        if dependency.limits or operator or name in self.undeclared:
+            return
+        self.undeclared.add(name)
+        telemetry.emit(
+            self.log, "limits.undeclared", dependency=name, next_step=WHAT_TO_DECLARE
+        )
 
     def adopt(self, name: str, quota: Quota) -> None:
         """Take a record that was read together with the breakers."""

@@ -257,6 +257,12 @@ _STAGE: Final = {
         "dependency error",
         "warning",
     ),
+    "limits.undeclared": event(
+        "a dependency without a limit refused a call with 429, in this process for the"
+        " first time",
+        "dependency next_step",
+        "warning",
+    ),
     "budget.spent": event(
         "a budget is spent; the worker pauses the job", "message", "warning"
     ),

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -273,13 +273,31 @@ async def test_invalid_rows_create_no_job(
 
 @pytest.mark.parametrize(
     "deadline",
-    ["tomorrow", 3600, timedelta(-1), datetime(2001, 1, 1), "2001-01-01T00:00:00Z"],  # noqa: DTZ001
+    [
+        *("tomorrow", 3600, timedelta(-1), datetime(2001, 1, 1)),  # noqa: DTZ001
+        *("2001-01-01T00:00:00Z", "9999-12-31T23:59:59-05:00", "10000-01-01T00:00Z"),
+        *("99999999d", timedelta(days=4_000_000), timedelta.max, timedelta.min),
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=-12))),
+    ],
 )
 async def test_a_deadline_that_cannot_hold_is_refused(
     deployment: Deployment, deadline: Any
 ) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as refused:
         await deployment.client.submit(words, [Text(text="a")], deadline=deadline)
+    assert refused.value.code == "cli.usage.invalid"
+    job = await deployment.client.submit(words, [Text(text="a")])
+    with pytest.raises(UsageError) as refused:
+        await job.retry("again", deadline=deadline)
+    assert refused.value.code == "cli.usage.invalid"
+
+
+async def test_the_last_deadline_is_that_of_the_calendar(
+    deployment: Deployment,
+) -> None:
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    job = await deployment.client.submit(words, [Text(text="a")], deadline=last)
+    assert (await job.view()).document["deadline_at"] == "9999-12-31T23:59:59.000Z"
 
 
 async def test_a_deadline_is_kept_with_its_zone(deployment: Deployment) -> None:

@@ -51,6 +51,14 @@ def test_a_new_project_passes_its_own_checks(tmp_path: Path, starter: str) -> No
         assert 0 == checked.returncode, checked.stdout + checked.stderr
 
 
+def test_the_model_of_a_new_project_has_a_limit(tmp_path: Path) -> None:
+    init(tmp_path, "my-batch", "--llm")
+
+    rate = "import app; print(app.mini.dependency.limits.have_rate)"
+    asked = run(tmp_path / "my-batch", sys.executable, "-c", rate)
+    assert "True\n" == asked.stdout, asked.stderr
+
+
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
 

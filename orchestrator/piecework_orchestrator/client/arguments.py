@@ -15,7 +15,12 @@ from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime
-from piecework_orchestrator.reading.times import is_span, parse_deadline, parse_span
+from piecework_orchestrator.reading.times import (
+    is_span,
+    parse_deadline,
+    parse_span,
+    require_future,
+)
 from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.intake.limits import printable_name
 from piecework_orchestrator.submit.intake.rows import row_chunks
@@ -38,25 +43,25 @@ def epoch_of(deadline: object, now: float) -> float | None:
     """Return a deadline in epoch seconds; None: none was given.
 
     Raises:
-        UsageError: `cli.usage.invalid`: it is not a time with a zone, or has passed.
+        UsageError: `cli.usage.invalid`: it is not a time with a zone, has passed, or is
+            after the year 9999.
     """
     match deadline:
         case None:
             return None
         case timedelta():
-            moment = now + deadline.total_seconds()
+            return require_future(now + deadline.total_seconds(), f"{deadline}", now)
         case datetime():
             if deadline.tzinfo is None:
                 message = f"The deadline {deadline} has no time zone."
                 raise UsageError(message, next_step="Pass a datetime with a tzinfo.")
-            moment = deadline.timestamp()
+            return require_future(deadline.timestamp(), f"{deadline}", now)
         case str():
             return parse_deadline(deadline, now)
         case _:
             message = f"The deadline {deadline!r} is not a time."
             step = 'Pass a text such as "2h", a timedelta, or a datetime with a zone.'
             raise UsageError(message, next_step=step)
-    return parse_deadline(datetime.fromtimestamp(moment).astimezone().isoformat(), now)
 
 
 def requested_text(deadline: object, until: float | None) -> str:

@@ -6,10 +6,13 @@ import re
 from datetime import datetime
 from typing import Any
 
+from piecework.domain.model import LAST_MOMENT
 from piecework.errors import UsageError
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _PART = re.compile(r"[0-9]{1,12}[smhd]")
+#: A time whose year has more than four digits.
+_LONG_YEAR = re.compile(r"\+?[0-9]{5,}-[0-9]")
 #: Seconds of the longest span, a hundred years: a longer span is a typing error.
 MAX_SPAN_S = 36_500 * SECONDS["d"]
 
@@ -43,10 +46,13 @@ def parse_deadline(text: str, now: float) -> float:
     """Return the epoch seconds of `2h` from now, or of an ISO time with a zone.
 
     Raises:
-        UsageError: `cli.usage.invalid`: the text is neither, or the time has passed.
+        UsageError: `cli.usage.invalid`: the text is neither, or the time has passed or
+            is after the year 9999.
     """
     if is_span(text):
         return require_future(now + parse_span(text), text, now)
+    if _LONG_YEAR.match(text):
+        raise _too_late(text)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -65,12 +71,23 @@ def is_span(text: str) -> bool:
 def require_future(moment: float, text: str, now: float) -> float:
     """Return a deadline if it is in the future.
 
-    A past deadline would cancel and compensate the job at once.
+    A past deadline would cancel and compensate the job at once. A year of five digits
+    has no place in a record.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
     """
     if moment <= now:
         message = f"The deadline {text} has passed."
         raise UsageError(message, next_step="Use a later deadline.")
+    if moment > LAST_MOMENT:
+        raise _too_late(text)
     return moment
+
+
+def _too_late(text: str) -> UsageError:
+    message = f"The deadline {text} is after the year 9999."
+    return UsageError(message, next_step="Use an earlier deadline, or none.")
 
 
 def format_span(seconds: float) -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 
-from piecework import Results, pipeline
+from piecework import Limits, Results, pipeline
 from piecework.llm import Model, ModelRequest, Price
 from pydantic import BaseModel, Field
 
@@ -30,8 +30,11 @@ async def offline(request: ModelRequest) -> str:
     return json.dumps({"supplier": supplier, "total_cents": cents})
 
 
+# What your account allows: the whole fleet keeps to it, so the provider refuses nothing.
+limits = Limits(requests_per_minute=500)
 # Dollars for a million tokens; `offline` states no tokens.
-mini = Model("gpt-5-mini", offline, price=Price(input=0.25, output=2.0))
+price = Price(input=0.25, output=2.0)
+mini = Model("gpt-5-mini", offline, limits=limits, price=price)
 
 
 @pipeline(owner="your team", runbook="README.md")

@@ -55,6 +55,7 @@ def test_a_dry_run_counts_and_needs_no_aws(run: Run, toy: str, document: str) ->
     "option",
     [
         "--deadline 2x",
+        "--deadline 9999-12-31T23:59:59-05:00",
         "--tolerate many",
         "--priority urgent",
         "--budget-usd cheap",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from piecework.domain.model import LAST_MOMENT
 from piecework.errors import UsageError
 from piecework_orchestrator.reading.times import (
     format_ago,
@@ -85,6 +86,22 @@ def test_an_invalid_or_past_deadline_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_deadline(text, NOW)
     assert refused.value.code == "cli.usage.invalid"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9999-12-31T23:59:59-05:00",
+        "9999-12-31T23:59:59.5Z",
+        "10000-01-01T00:00:00Z",
+        "+12026-11-22T18:00:00Z",
+    ],
+)
+def test_a_deadline_after_the_year_9999_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"after the year 9999") as refused:
+        parse_deadline(text, NOW)
+    assert ("cli.usage.invalid", 2) == (refused.value.code, refused.value.exit_code)
+    assert parse_deadline("9999-12-31T23:59:59Z", NOW) == LAST_MOMENT
 
 
 @pytest.mark.parametrize("text", ["soon", "2 hours", "", "2026-11-22T18:00:00"])

@@ -30,6 +30,7 @@ from piecework.resilience.limits import (
     micros,
 )
 from piecework.resilience.retry import RetryPolicy, blocked_on
+from piecework.telemetry.emit import listening
 from tests.unit.piecework.fakes import Diary, caller
 from tests.unit.piecework.fleet_record import MemoryRecord
 from tests.unit.piecework.provider import ONCE
@@ -428,6 +429,27 @@ async def test_the_fleet_waits_once_for_the_longest_retry_after() -> None:
     for seconds in (2.0, 10.0):
         process.note_refusal(round(clock() * 1e6), seconds)
     assert 10.0 <= await start(process) < 12.0
+
+
+@virtually
+async def test_the_first_refusal_without_a_limit_says_once_what_to_declare() -> None:
+    bare = replace(MODEL, limits=None)
+    told: list[tuple[str, str]] = []
+    log: Any = Silent()
+    fleet = FleetLimits(clock, Random(1), log, MemoryQuotas(), "w1")
+    fleet.adopt("set by an operator", Quota(operator=Limits(concurrent=1)))
+    with listening(lambda name, fields: told.append((name, fields["dependency"]))):
+        for on in (
+            MODEL,
+            bare,
+            replace(bare, name="set by an operator"),
+            replace(bare, name="other", adaptive_rate=True),
+            replace(bare, limits=Limits(concurrent=4)),
+            bare,
+        ):
+            fleet.note_refusal(on, 0, None)
+
+    assert told == [("limits.undeclared", "model"), ("limits.undeclared", "other")]
 
 
 @virtually

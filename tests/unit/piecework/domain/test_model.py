@@ -80,5 +80,7 @@ async def test_no_wait_ends_after_the_year_9999(wait_s: float) -> None:
         declare("paid", "Pay?", Approval, wait_s, (), (), None)
     with pytest.raises(UsageError, match="before the year 10000"):
         await ctx.sleep_until(wait_s)
+    with pytest.raises(UsageError, match="before the year 10000"):
+        await ctx.sleep(days=wait_s)
     assert Ladder(rungs=[Rung("late", after_s=wait_s)]).errors()
     assert Ladder(rungs=[Rung("late", after_s=LONGEST_WAIT_S)]).errors() == []

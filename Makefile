@@ -152,7 +152,7 @@ soak: setup ## kill, freeze and stop workers behind a faulty proxy (CHUNKS= KILL
 	$(if $(findstring command,$(origin WORKERS)),--workers $(WORKERS)) \
 	$(if $(SEED),--seed $(SEED)) $(ARGS)
 
-innocents: setup ## put five guilty chunks among thirty: no other chunk may die of them
+innocents: setup ## put seven guilty chunks among forty: no other chunk may die of them
 	@$(BIN)/python -m verification.innocents
 
 outage: setup ## take a provider away for 30 s under 64 calls: no attempt may be spent

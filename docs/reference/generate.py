@@ -100,6 +100,7 @@ could not read a dead letter, or stopped a canary. |
 | 6 | AWS does not answer. |
 | 7 | The time limit of the wait passed. |
 | 8 | The worker reached its memory limit and released its chunks; start another one. |
+| 9 | The worker lacked memory, disk, handles, threads or processes; start another. |
 | 9 | `piecework infra diff --exit-code` found a difference. |
 | 130 | The command was interrupted. |
 """

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from piecework.errors import StoreError
+from piecework.errors import StoreError, WorkerExhaustedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,13 @@ class Reaching:
         """Raise `StoreError` for an error of the SDK."""
         if isinstance(error, ClientError | BotoCoreError):
             from piecework.errors.classify import classify  # loads pydantic
+            from piecework.errors.classify_exhaustion import lacks_resources
+            from piecework.errors.verdict import chain
 
             failure = classify(error)
+            if any(map(lacks_resources, chain(error))):
+                message = f"{self.what} could not be reached: {failure.message}"
+                raise WorkerExhaustedError(message) from error
             answered = isinstance(error, ClientError)
             problem = "refused a request" if answered else "could not be reached"
             message = f"{self.what} {problem}: {failure.message}"

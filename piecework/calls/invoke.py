@@ -12,10 +12,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextvars import copy_context
 from typing import Any
 
 from piecework.domain.protocols import CancelRequestedError, ClaimLostError
 from piecework.errors import TransientError
+from piecework.errors.classify_exhaustion import EXHAUSTED_CODE
 
 #: What passes through a user's function without being its failure. Python raises
 #: GeneratorExit in a coroutine that it closes.
@@ -57,8 +60,31 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     Raises:
         RuntimeError: The function raised StopIteration, or a BaseException that is not
             an Exception.
+        TransientError: `runtime.worker.exhausted`: no thread could be started, and the
+            function was not called.
     """
-    return await asyncio.to_thread(call, function, *args, **kwargs)
+    answer: Future[Any] = Future()
+    context = copy_context()
+
+    def work() -> None:
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            value = context.run(call, function, *args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 -- it is the caller's
+            answer.set_exception(error)
+        else:
+            answer.set_result(value)
+
+    try:
+        asyncio.get_running_loop().run_in_executor(None, work)
+    except RuntimeError as error:
+        # The pool keeps the work: another thread of it may have begun it, or would do
+        # so later.
+        if answer.cancel():
+            message = "The worker has no thread left for a plain function."
+            raise TransientError(message, code=EXHAUSTED_CODE) from error
+    return await asyncio.wrap_future(answer)
 
 
 def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

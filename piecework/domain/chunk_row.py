@@ -227,6 +227,11 @@ class ChunkRow:
         return int(self.item.get("outages", 0))
 
     @property
+    def exhaustions(self) -> int:
+        """How often it was deferred because its worker lacked what a process needs."""
+        return int(self.item.get("exhaustions", 0))
+
+    @property
     def recoveries(self) -> int:
         """How often it was claimed for recovery."""
         return int(self.item.get("recoveries", 0))

@@ -64,8 +64,8 @@ class Claim:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether a claim of the chunk was lost: its stages may have caused that."""
-        return self.chunk.takeovers > 0
+        """Whether its stages may have killed, blocked or used up an earlier worker."""
+        return self.chunk.takeovers > 0 or self.chunk.exhaustions > 0
 
     @property
     def is_first(self) -> bool:

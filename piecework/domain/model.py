@@ -21,6 +21,7 @@ COUNTS = frozenset(
         "breaker_deferrals",
         "budget_deferrals",
         "deferrals",
+        "exhaustions",
         "failed_probes",
         "fence",
         "outages",

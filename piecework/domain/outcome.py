@@ -31,6 +31,8 @@ def leaves_queue(wait_s: float) -> bool:
 NEWER_WORKERS = "newer workers"
 #: `Deferred.blocked_on` when AWS does not answer this worker, or refuses it.
 STORE = "AWS"
+#: `Deferred.blocked_on` when its worker lacked memory, handles, threads or processes.
+WORKER = "a worker with resources"
 #: A chunk waits for this while its job is paused; it has no due time.
 PAUSE = "pause"
 #: A chunk waits for this while its stage sleeps, until its due time.
@@ -64,11 +66,12 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The chunk waits for a dependency, newer workers or AWS: no attempt is spent.
+    """The chunk waits for a dependency, AWS or another worker: no attempt is spent.
 
     Attributes:
         delay: Seconds until the chunk may be claimed again.
-        blocked_on: The unavailable dependency, `NEWER_WORKERS` or `STORE`.
+        blocked_on: The unavailable dependency, `NEWER_WORKERS`, `STORE` or
+            `WORKER`.
         pivot_untried: The pivot stage failed before anything in it was tried.
         has_progress: A dependency answered a call of the claim, so the chunk waits
             only since now.

@@ -9,6 +9,7 @@ PieceworkError
 │   └── StateError          our own state was lost
 ├── UsageError            exit 2: arguments, settings, input, pipeline
 ├── StoreError            exit 6: our own tables or objects are unavailable
+│   ├── WorkerExhaustedError exit 9: the worker lacks what a process needs
 │   └── SchemaTooNewError    exit 2: a later version wrote the record
 ├── NotFoundError         exit 3
 ├── UnreachableError      exit 6
@@ -24,9 +25,13 @@ from piecework.errors.codes import REGISTRY, ErrorClass, lookup, own_code
 if TYPE_CHECKING:
     from piecework.errors.envelope import ErrorEnvelope as ErrorEnvelope
 
+#: The codes of a worker that lacks what any process needs.
+WORKER_OUTAGES: Final = frozenset(
+    {"runtime.worker.exhausted", "runtime.worker.no_child"}
+)
 #: The codes of an outage of the store: AWS does not answer this process, or refuses it.
 #: The other codes of `StoreError` refuse one request, which its chunk may have caused.
-STORE_OUTAGES: Final = frozenset(
+STORE_OUTAGES: Final = WORKER_OUTAGES | frozenset(
     {
         "aws.access.denied",
         "aws.clock.skewed",
@@ -183,6 +188,13 @@ class StoreError(PieceworkError):
     def is_outage(self) -> bool:
         """Whether any other request would fail, too: it spends no attempt."""
         return self.code in STORE_OUTAGES
+
+
+class WorkerExhaustedError(StoreError):
+    """The worker lacks memory, handles, threads or processes: not the chunk's fault."""
+
+    code = "runtime.worker.exhausted"
+    exit_code = 9
 
 
 class SchemaTooNewError(StoreError):

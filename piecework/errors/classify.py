@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from piecework.errors import ErrorEnvelope, PieceworkError, RemoteError, StageError
 from piecework.errors.classify_aws import from_aws_client, from_aws_response
+from piecework.errors.classify_exhaustion import from_exhaustion
 from piecework.errors.classify_http import (
     from_decoding,
     from_http_response,
@@ -177,6 +178,7 @@ _SHAPES: Final[tuple[Shape, ...]] = (
     from_process_pool,
     from_database,
     from_grpc,
+    from_exhaustion,
     from_aws_response,
     from_aws_client,
     from_model_sdk,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+from piecework.errors.classify_exhaustion import lacks_resources
 from piecework.errors.codes import ErrorClass, lookup
 from piecework.errors.verdict import Verdict, causes, library_name, mro, type_names
 
@@ -150,28 +151,14 @@ _NETWORK: Final = frozenset(
         errno.ENOTCONN,
     }
 )
-_EXHAUSTED: Final = frozenset(
-    {
-        errno.EDQUOT,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOBUFS,
-        errno.ENOMEM,
-        errno.ENOSPC,
-    }
-)
 
 
 def from_operating_system(
     error: BaseException, layer: str, _now: float | None
 ) -> Verdict | None:
     """Classify by errno; a missing or forbidden file is an error of the stage."""
-    if isinstance(error, MemoryError):
-        return Verdict("runtime.worker.exhausted")
     if not isinstance(error, OSError):
         return None
-    if error.errno in _EXHAUSTED:
-        return Verdict("runtime.worker.exhausted")
     # asyncio joins failed connections to several addresses in an OSError without errno
     has_no_errno = type(error) is OSError and error.errno is None
     is_signal = isinstance(error, InterruptedError)
@@ -318,7 +305,7 @@ def from_transport(
 
     No handle for a connection is a failure of this machine.
     """
-    if any(getattr(each, "errno", None) in _EXHAUSTED for each in causes(error)):
+    if any(map(lacks_resources, causes(error))):
         return Verdict("runtime.worker.exhausted")
     by_library = {library_name(each) for each in mro(error)}
     for known_types, detail in _BY_LIBRARY:

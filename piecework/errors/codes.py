@@ -822,8 +822,20 @@ ROWS: Final = (
     Code(
         "runtime.worker.exhausted",
         TRANSIENT,
-        "The worker ran out of memory, disk space or file handles.",
-        "Give the workers more, or lower `PIECEWORK_MAX_CHUNKS`. The chunk is retried.",
+        "The worker ran out of memory, disk space, file handles, threads or processes.",
+        "Give the workers more, or lower `PIECEWORK_MAX_CHUNKS`. The chunk is deferred "
+        "without spending an attempt, and runs alone from then on: if it alone uses up "
+        "a process, it spends its attempts. A worker that is short of them several "
+        "times in a row ends with exit code 9.",
+    ),
+    Code(
+        "runtime.worker.no_child",
+        TRANSIENT,
+        "The worker could not start a child process, which isolated stages and "
+        "suspects need.",
+        "Read the message and the worker's log, then raise the limits of the "
+        "container. The chunk is deferred without spending an attempt. A worker that "
+        "fails at it several times in a row ends with exit code 9.",
     ),
     Code(
         "runtime.worker.lost",

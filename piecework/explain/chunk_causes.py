@@ -176,6 +176,18 @@ def aws_unavailable(view: View) -> Iterator[Finding]:
         yield view.finding("aws.unavailable", message, chunks, until=until)
 
 
+def resources_lacking(view: View) -> Iterator[Finding]:
+    """Find chunks whose workers lacked what a process needs."""
+    chunks = chunks_for(view, WaitReason.RESOURCES)
+    if chunks:
+        message = (
+            "The workers of these chunks ran out of memory, disk space, file handles, "
+            f"threads or processes: {chunks[0].error_code}."
+        )
+        until = first(chunk.retry_at for chunk in chunks)
+        yield view.finding("worker.exhausted", message, chunks, until=until)
+
+
 # ── the order of a key ────────────────────────────────────────────────────────
 
 

@@ -223,6 +223,15 @@ FINDINGS: Final = {
             "piecework doctor",
         ),
         Kind(
+            "worker.exhausted",
+            Rank.PASSES,
+            "The workers of these chunks ran out of memory, disk space, file handles, "
+            "threads or processes.",
+            "Give the workers more, or lower `PIECEWORK_MAX_CHUNKS`. A worker that is "
+            "short of them several times in a row ends with exit code 9.",
+            "piecework explain-code runtime.worker.exhausted",
+        ),
+        Kind(
             "lease.expiring",
             Rank.PASSES,
             "A worker no longer renews its leases: it died, froze or was cut off.",

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from piecework.domain.model import Chunk, ChunkStatus, iso, moment
-from piecework.domain.outcome import ANSWER, NEWER_WORKERS, PAUSE, STORE, TIMER
+from piecework.domain.outcome import ANSWER, NEWER_WORKERS, PAUSE, STORE, TIMER, WORKER
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
 from piecework.resilience.retry import IN_PROGRESS_CODE
@@ -27,6 +27,8 @@ class WaitReason(StrEnum):
     EQUAL_CALL = "equal_call"
     NEWER_WORKERS = "newer_workers"
     AWS = "aws"
+    #: Its worker lacked memory, handles, threads or processes.
+    RESOURCES = "resources"
     #: Its dependency or its job is paused, or was when a worker gave the chunk back.
     PAUSED = "paused"
     #: An earlier chunk of its order key has not ended.
@@ -47,6 +49,7 @@ CLOCKED: Final = {WaitReason.RETRY, WaitReason.TIMER, WaitReason.ANSWER}
 BY_BLOCKER: Final = {
     NEWER_WORKERS: WaitReason.NEWER_WORKERS,
     STORE: WaitReason.AWS,
+    WORKER: WaitReason.RESOURCES,
     TIMER: WaitReason.TIMER,
     ANSWER: WaitReason.ANSWER,
 }

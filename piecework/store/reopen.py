@@ -93,7 +93,7 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> ItemWrite
     removed += (
         " recoveries, releases, takeovers, deferrals, breaker_deferrals,"
         " breaker_since, budget_deferrals, stage_deferrals, failed_probes, outages,"
-        " redispatches, lease_released_at,"
+        " exhaustions, redispatches, lease_released_at,"
         " cancelled_at_stage, cancel_requested_at, compensate_requested,"
         " calls_after_cancel"
     )

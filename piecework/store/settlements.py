@@ -22,6 +22,7 @@ from piecework.domain.outcome import (
     PAUSE,
     STORE,
     TIMER,
+    WORKER,
     Asking,
     Cancelled,
     DeadLettered,
@@ -54,6 +55,8 @@ CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
 #: The counters of deferrals that have their own limit, by their code. `defer` sets the
 #: counter of an open breaker, together with the time of the first one.
 OWN_COUNTERS = {BUDGET_CODE: "budget_deferrals", NO_STAGE_CODE: "stage_deferrals"}
+#: The counters of outages, by what they block.
+OUTAGE_COUNTERS = {STORE: "outages", WORKER: "exhaustions"}
 #: The ends of claims that wait for something other than a breaker or another attempt.
 ENDS_BREAKER_WAIT = {"paused", "sleeping", "asking"}
 
@@ -117,12 +120,12 @@ class Settlements:
         The claim's attempt (or recovery) is refunded: the chunk did not fail. For an
         outage of a dependency, the number of deferrals and the time of the first
         limit the wait (`piecework/saga/recovery.py`). `pivot_untried` is for the next
-        claim. An outage of the store has its own counter: it must not use up the
-        deferrals for a dependency. The error of an exhausted retry budget is in the
-        same transaction: it names the failure of the dependency.
+        claim. An outage of the store or the worker has its own counter: it must not use
+        up the deferrals for a dependency. The error of an exhausted retry budget is in
+        the same transaction: it names the failure of the dependency.
         """
         counted = counted_as(claim)
-        added = "outages" if deferred.blocked_on == STORE else "deferrals"
+        added = OUTAGE_COUNTERS.get(deferred.blocked_on, "deferrals")
         code = deferred.failure.code
         more = UNTRIED if deferred.pivot_untried else ""
         values = {"code": code, "dependency": deferred.blocked_on, "one": 1}

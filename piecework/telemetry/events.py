@@ -391,6 +391,12 @@ _WORKER: Final = {
         "count",
         "warning",
     ),
+    "worker.exhausted": event(
+        "the worker or a stage lacked memory, disk space, file handles, threads or "
+        "processes; after five times in a row the worker ends",
+        "error_code times reason",
+        "error",
+    ),
     "worker.cut_off": event(
         "the time of a stopping worker was over, and its process was ended: a stage "
         "blocked the event loop",

@@ -16,7 +16,7 @@ ENDED = {C.SUCCEEDED, C.DEAD, C.CANCELLED}
 CANCELLABLE = {J.SUBMITTING, J.RUNNING, J.PAUSED, J.REOPENING}
 OUTCOMES = {J.SUCCEEDED, J.PARTIAL, J.FAILED}
 #: The counters of deferred claims: for a dependency, and for AWS.
-DEFERRALS = ("deferrals", "outages")
+DEFERRALS = ("deferrals", "outages", "exhaustions")
 #: The transitions that a full run of the simulator must have taken.
 CHUNK_TRANSITIONS = [f"C{n}" for n in range(17)]
 JOB_TRANSITIONS = [f"J{n}" for n in range(14)]

@@ -51,10 +51,12 @@ async def two_workers(scenario: Scenario) -> AsyncIterator[list[int]]:
         ("kill", "runtime.stage.killed", 1),
         ("block", "runtime.stage.blocked_loop", 0),
         ("interrupt in a task", "runtime.stage.unhandled", 0),
+        ("handles", "runtime.worker.exhausted", None),
+        ("threads", "runtime.worker.exhausted", None),
     ],
 )
 async def test_a_guilty_chunk_ends_alone(
-    scenario: Scenario, trouble: str, code: str, deaths: int
+    scenario: Scenario, trouble: str, code: str, deaths: int | None
 ) -> None:
     """A worker dies at most once by a chunk; its neighbours keep their attempts."""
     items = [Item(n=n, seconds=1.0) for n in range(INNOCENTS)]
@@ -69,6 +71,8 @@ async def test_a_guilty_chunk_ends_alone(
     assert [ChunkStatus.SUCCEEDED] * INNOCENTS == [c.status for c in chunks[:-1]]
     assert [1] * INNOCENTS == [c.attempts for c in chunks[:-1]]
     assert (INNOCENTS, code) == (letter["chunk"], letter["error_code"])
-    assert deaths == len(ended)
+    assert deaths in {None, len(ended)}
+    if deaths is None:
+        assert {9} >= set(ended)
     keys = [line[2] for line in scenario.ledger if line[0] == "ask"]
     assert INNOCENTS + 1 == len(set(keys))

@@ -50,7 +50,14 @@ async def test_a_late_reopen_takes_nothing_up_under_a_job_that_moved_on(
 async def test_a_new_generation_has_all_attempts_and_waits_first(
     store: Store,
 ) -> None:
-    names = ("releases", "takeovers", "deferrals", "stage_deferrals", "outages")
+    names = (
+        "releases",
+        "takeovers",
+        "deferrals",
+        "stage_deferrals",
+        "outages",
+        "exhaustions",
+    )
     spent: dict[str, Any] = dict.fromkeys((*names, "recoveries", "redispatches"), 9)
     spent |= {
         "breaker_deferrals": 9,

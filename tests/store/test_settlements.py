@@ -12,6 +12,7 @@ from piecework.domain.model import iso
 from piecework.domain.outcome import (
     NO_STAGE_CODE,
     STORE,
+    WORKER,
     Asking,
     Deferred,
     Paused,
@@ -263,6 +264,7 @@ async def test_a_chunk_that_waits_for_a_dependency_never_pays_for_it(
         ({"failed_probes": 1}, {"probe_failed": True}, (iso(NOW), 2)),
         ({"failed_probes": 1}, {}, (iso(NOW), 1)),
         ({}, {"failure": FAILURE, "blocked_on": STORE}, (None, None)),
+        ({}, {"failure": FAILURE, "blocked_on": WORKER}, (None, None)),
         ({"budget_deferrals": 9}, {"failure": EXHAUSTED}, (None, None)),
         ({"stage_deferrals": 9}, {"failure": LACKED}, (None, None)),
     ],
@@ -283,6 +285,7 @@ async def test_a_deferral_keeps_when_the_chunk_began_to_wait(
     assert [row["deferred"] for row in errors] == [True] * (
         facts.get("failure") is EXHAUSTED
     )
+    assert item.get("exhaustions", 0) == (facts.get("blocked_on") == WORKER)
     for name in ("budget_deferrals", "stage_deferrals"):
         assert item.get(name, 0) == 10 * (name in known)
 

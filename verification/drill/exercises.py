@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.keys import tenant_limit
-from piecework.domain.outcome import NEWER_WORKERS, STORE
+from piecework.domain.outcome import NEWER_WORKERS, STORE, WORKER
 from piecework.resilience.limits import Limits
 from piecework.store.limits import Quotas
 from piecework_simulation.engine.network import Exchange
@@ -223,6 +223,7 @@ NEWER: Final = (NEWER_WORKERS, "runtime.record.schema_too_new")
 PAUSED: Final = ("bank", "runtime.dependency.paused")
 EQUAL: Final = ("bank", "idempotency.key.in_progress")
 AWS: Final = (STORE, "aws.access.denied")
+SHORT: Final = (WORKER, "runtime.worker.exhausted")
 
 SINGLE: Final = (
     Exercise("healthy", lambda fleet: runs(fleet, "slow", "slow"), "job.progressing"),
@@ -249,6 +250,7 @@ SINGLE: Final = (
     Exercise("newer", lambda fleet: deferred(fleet, *NEWER), "version.newer_needed"),
     Exercise("equal call", lambda fleet: deferred(fleet, *EQUAL), "call.in_progress"),
     Exercise("AWS", lambda fleet: deferred(fleet, *AWS), "aws.unavailable"),
+    Exercise("no handles", lambda fleet: deferred(fleet, *SHORT), "worker.exhausted"),
     Exercise(
         "dependency paused",
         lambda fleet: deferred(fleet, *PAUSED, paused=True),

@@ -1,4 +1,4 @@
-"""Put five guilty chunks among thirty, and count which chunks die of them."""
+"""Put seven guilty chunks among forty, and count which chunks die of them."""
 
 from __future__ import annotations
 

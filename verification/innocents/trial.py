@@ -1,4 +1,4 @@
-"""Thirty chunks, five of them guilty, and two workers that are restarted when they die.
+"""Forty chunks, seven of them guilty, and two workers that are restarted when they die.
 
 The leases are short, so that the trial ends in minutes. Every other setting is the
 default. The guilty chunks stand far apart, so that both workers meet them.
@@ -27,9 +27,20 @@ from tests.scenarios.guilty import guilty
 from tests.scenarios.pipelines import Item
 
 REF = JobRef("default", "trial")
-CHUNKS, WORKERS, PATIENCE_S = 30, 2, 300.0
+CHUNKS, WORKERS, PATIENCE_S = 40, 2, 600.0
 #: The guilty chunks, and what each does.
-GUILTY = {2: "kill", 8: "block", 14: "interrupt", 20: "panic", 26: "poison"}
+GUILTY = {
+    2: "kill",
+    8: "block",
+    14: "interrupt",
+    20: "panic",
+    26: "poison",
+    30: "handles",
+    34: "threads",
+}
+#: Chunks that end well, and leave their worker in disorder.
+ODD = {36: "swallow", 37: "fork", 38: "ignore"}
+TROUBLES = GUILTY | ODD
 SHORT = {
     "PIECEWORK_LEASE_S": "5",
     "PIECEWORK_VISIBILITY_S": "6",
@@ -116,7 +127,7 @@ async def ended(rt: Runtime) -> Job:
 async def items() -> AsyncIterator[ChunkInput]:
     """Yield the chunks: an innocent one works until the guilty ones have struck."""
     for n in range(CHUNKS):
-        item = Item(n=n, trouble=GUILTY.get(n, ""), seconds=0.5 if n in GUILTY else 2)
+        item = Item(n=n, trouble=TROUBLES.get(n, ""), seconds=0.5 if n in GUILTY else 2)
         yield ChunkInput(f"chunk {n}", item.model_dump_json().encode())
 
 

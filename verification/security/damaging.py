@@ -41,7 +41,7 @@ CHUNK = (
     *("retry_at", "cancel_requested_at", "direction", "claim_expires_at", "label"),
     *("recoveries", "releases", "takeovers", "deferrals", "breaker_deferrals"),
     *("breaker_since", "budget_deferrals", "stage_deferrals", "failed_probes"),
-    *("outages", "pivot_untried_fence", "redispatch_at", "renewals"),
+    *("outages", "exhaustions", "pivot_untried_fence", "redispatch_at", "renewals"),
 )
 #: Rows of a chunk that was begun before: what stands there, in the place of what.
 ROWS = (

@@ -15,6 +15,7 @@ from piecework.domain.outcome import (
     NEWER_WORKERS,
     NO_STAGE_CODE,
     STORE,
+    WORKER,
     Asking,
     Cancelled,
     CompensationResult,
@@ -28,6 +29,7 @@ from piecework.domain.outcome import (
 )
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import (
+    WORKER_OUTAGES,
     ErrorEnvelope,
     SchemaTooNewError,
     StoreError,
@@ -169,15 +171,21 @@ def is_pivot_untried(chunk_run: ChunkRun) -> bool:
 def outcome_of_store_error(chunk_run: ChunkRun, error: StoreError) -> Outcome:
     """Return the outcome of a run that could not reach its tables, queue or bucket.
 
-    An outage defers the chunk, however long it lasts: the chunk is not its cause. A
-    single refused request only releases the chunk, because the chunk may be its cause.
+    An outage defers the chunk, however long it lasts: the chunk is not its cause. So
+    does a worker that lacks what a process needs. A single refused request only
+    releases the chunk, because the chunk may be its cause.
     """
     if not error.is_outage:
         return Released()
     chunk, limits = chunk_run.claim.chunk, chunk_run.limits
-    delay = recovery.outage_delay(chunk.outages, limits.rng)
+    of_worker = error.code in WORKER_OUTAGES
+    times = chunk.exhaustions if of_worker else chunk.outages
+    delay = recovery.outage_delay(times, limits.rng)
     failure = describe_failure(error, chunk_run.ctx, limits)
-    return Deferred(failure.model_copy(update={"retry_after": delay}), delay, STORE)
+    blocked_on = WORKER if of_worker else STORE
+    return Deferred(
+        failure.model_copy(update={"retry_after": delay}), delay, blocked_on
+    )
 
 
 def retry_after_timeout(chunk_run: ChunkRun, code: str, reason: str) -> Retry:

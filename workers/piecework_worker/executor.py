@@ -38,7 +38,6 @@ from piecework.jobs.tolerance import stop_if_exceeded
 from piecework.pipelines import Pipeline
 from piecework.saga import engine
 from piecework.saga.compensation import cancellation_cause, may_compensate
-from piecework.settings import Settings
 from piecework.store.cancellation import (
     AT_PIVOT,
     FORWARD,
@@ -187,9 +186,9 @@ async def run_claim(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> 
     Raises:
         ClaimLostError: Another worker owns the chunk; this one must not write.
     """
-    lease, settings = chunk_run.lease, services.rt.settings
+    lease = chunk_run.lease
     try:
-        async with WhileLeased(chunk_run, settings):
+        async with WhileLeased(chunk_run, services):
             early = await load_state_or_end(chunk_run, job, services)
             chunk_run.outcome = early or await engine.run(
                 chunk_run.pipeline,
@@ -201,7 +200,7 @@ async def run_claim(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> 
         match chunk_run.outcome:
             case Cancelled(stage, None) if cancel is not None and cancel.compensate:
                 lease.begin_compensation()
-                async with WhileLeased(chunk_run, settings):
+                async with WhileLeased(chunk_run, services):
                     chunk_run.outcome = await compensate_cancelled(chunk_run, stage)
     except ClaimLostError:
         await chunk_run.write_late()
@@ -245,7 +244,7 @@ class WhileLeased:
     """
 
     chunk_run: ChunkRun
-    settings: Settings
+    services: WorkerServices
 
     async def __aenter__(self) -> None:
         await self.chunk_run.lease.__aenter__()
@@ -263,11 +262,14 @@ class WhileLeased:
         """
         chunk_run = self.chunk_run
         if await chunk_run.lease.__aexit__(kind, error, trace):
-            chunk_run.outcome = outcome_of_interrupt(chunk_run, self.settings)
+            chunk_run.outcome = outcome_of_interrupt(
+                chunk_run, self.services.rt.settings
+            )
             return True
         if isinstance(error, StoreError):
             log = chunk_run.ctx.log
             telemetry.emit(log, "chunk.store_failed", error_code=error.code)
+            self.services.exhaustion.note(error)
             chunk_run.outcome = outcome_of_store_error(chunk_run, error)
             return True
         return False

@@ -181,6 +181,8 @@ class Receiver:
     async def _after_outage(self, error: PieceworkError) -> None:
         """Wait for a moment after a request failed."""
         log = self.services.log
+        if isinstance(error, StoreError):
+            self.services.exhaustion.note(error)
         telemetry.emit(log, "worker.receive_failed", error_code=error.code)
         await asyncio.sleep(OUTAGE_S)
 

@@ -22,7 +22,7 @@ from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer
 from piecework.domain.job_row import Pause
 from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus, iso
-from piecework.domain.outcome import NEWER_WORKERS, STORE, Deferred
+from piecework.domain.outcome import NEWER_WORKERS, STORE, WORKER, Deferred
 from piecework.errors import StoreError
 from piecework.pipelines import Pipeline
 from piecework.resilience.breaker import BreakerPhase, BreakerState
@@ -44,6 +44,7 @@ from piecework_worker.call_limiter import CallLimiter
 from piecework_worker.cancel_poller import apply_status
 from piecework_worker.cancelled_jobs import CancelledGroups
 from piecework_worker.exclusive_claims import ExclusiveClaims
+from piecework_worker.exhaustion import Exhaustion
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.job_cache import JOB_CACHE_SIZE, JobCache
 from piecework_worker.lease import LeaseRenewer
@@ -144,6 +145,8 @@ class WorkerServices:
     traces: Traces | None = None
     #: Runs isolated stages; None: they run in this process.
     isolation: Isolation | None = None
+    #: Ends a worker that lacks what a process needs.
+    exhaustion: Exhaustion = field(init=False)
     #: Lets a suspect run alone that cannot run in a child.
     exclusive: ExclusiveClaims = field(default_factory=ExclusiveClaims)
     #: Knows which stage runs on the event loop, and which stages have blocked it.
@@ -167,6 +170,7 @@ class WorkerServices:
 
     def __post_init__(self) -> None:
         """Let a free slot of a tenant wake the receiver."""
+        self.exhaustion = Exhaustion(self.log)
         self.jobs = JobCache(self.rt)
         self.caps = TenantCaps(self.limits, self.next_chunks.wake.set)
 
@@ -221,7 +225,9 @@ class WorkerServices:
         if len(self._noted_blocked) >= JOB_CACHE_SIZE:
             self._noted_blocked.clear()
         self._noted_blocked[job.ref, name] = until
-        blocker = name if name in {NEWER_WORKERS, STORE} else f"dependency {name}"
+        blocker = (
+            name if name in {NEWER_WORKERS, STORE, WORKER} else f"dependency {name}"
+        )
         reason = f"waits for {blocker} until {iso(until)}"
         if deferred.failure.code == DEPENDENCY_PAUSED_CODE:
             reason = deferred.failure.message  # it names the operator and the reason

@@ -19,11 +19,17 @@ from typing import Any, TypeAlias
 from piecework import telemetry
 from piecework.context import Context, Results
 from piecework.domain.protocols import CancelRequestedError, WaitRequestedError
+from piecework.errors import WORKER_OUTAGES, StoreError, WorkerExhaustedError
 from piecework.errors.classify import classify
+from piecework.errors.location import raised_text
 from piecework.pipelines import RUN, Stage
 from piecework.saga.stage import run_in_process
 from piecework_worker.lease import Lease
 from piecework_worker.services import RunningStage, WorkerServices
+
+#: Deferrals of a chunk for want of resources before one spends its attempt, if no
+#: child could run the chunk alone.
+MOST_SHARED = 10
 
 RunStage: TypeAlias = Callable[[Stage, Context[Any], str], Awaitable[str]]
 
@@ -59,6 +65,10 @@ class WorkerStageRunner:
             left = CancelRequestedError | WaitRequestedError
             if not isinstance(ctx.caller.stop_reason, left):
                 code, outcome = classify(error).code, "failed"
+            own = isinstance(error, StoreError) or run is not run_in_process
+            if code in WORKER_OUTAGES and not own and self.may_share():
+                message = f"Stage {stage.name!r} {raised_text(error)}."
+                raise WorkerExhaustedError(message, code=code) from error
             raise
         finally:
             del services.running_stages[claim.token]
@@ -74,6 +84,13 @@ class WorkerStageRunner:
         services.stage_durations.record(under_way, now())
         return value
 
+    def may_share(self) -> bool:
+        """Return whether other chunks may have used up what the stage lacked.
+
+        A join always shares the worker, so its deferrals have a limit.
+        """
+        return self.lease.claim.chunk.exhaustions < MOST_SHARED
+
     def runner_of(self, stage: Stage, ctx: Context[Any]) -> RunStage:
         """Return what runs the stage without harm to the worker's other chunks.
 
@@ -86,5 +103,7 @@ class WorkerStageRunner:
             return isolation.run
         blocks = (ctx.pipeline.name, stage.name) in loop.stages
         if blocks or self.lease.claim.is_suspect:
-            return partial(isolation.run_suspect, waiting=self.lease.waiting)
+            fresh = self.lease.claim.chunk.exhaustions > 0
+            waiting = self.lease.waiting
+            return partial(isolation.run_suspect, waiting=waiting, fresh=fresh)
         return run_in_process

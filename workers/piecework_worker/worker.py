@@ -93,6 +93,7 @@ class Worker:
         )
         loops: list[Coroutine[Any, Any, Any]] = [self.receiver.run(), self.acks.run()]
         loops += [poller.run(), services.lease_renewer.run(), self.stop.wait()]
+        loops.append(services.exhaustion.end())
         tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -193,6 +194,7 @@ class Worker:
         """
         if not error.is_outage:
             raise error
+        self.services.exhaustion.note(error)
         delay = self.services.rt.rng.uniform(OUTAGE_S / 2, OUTAGE_S)
         code, log = error.code, self.services.log
         telemetry.emit(log, "worker.store_failed", error_code=code, delay_s=delay)

@@ -134,7 +134,7 @@ class Connections:
             raise ConnectTimeoutError(endpoint_url=route.url, error=error) from error
         except ssl.SSLError as error:
             raise SSLError(endpoint_url=route.url, error=error) from error
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # no thread could be started
             raise EndpointConnectionError(
                 endpoint_url=route.url, error=error
             ) from error

@@ -18,8 +18,9 @@ from piecework.testing.memory_records import MemoryCheckpoints
 from piecework_worker import executor
 from piecework_worker.assembly import ChunkRun
 from piecework_worker.executor import run_claim
+from piecework_worker.exhaustion import Exhaustion
 from piecework_worker.lease import Lease
-from tests.unit.piecework.fakes import Clause, context, limits
+from tests.unit.piecework.fakes import Clause, Log, context, limits
 from tests.unit.piecework.store.tables import REF
 
 SETTINGS = Settings(lease_s=60, visibility_s=90, stall_timeout_s=100, max_runtime_s=500)
@@ -119,7 +120,9 @@ def loading(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> 
 async def ran(run: Any) -> Any:
     """Run a claim that was acquired now; return its outcome."""
     run.lease.acquired_at = asyncio.get_running_loop().time()
-    services: Any = SimpleNamespace(rt=SimpleNamespace(settings=SETTINGS))
+    services: Any = SimpleNamespace(
+        rt=SimpleNamespace(settings=SETTINGS), exhaustion=Exhaustion(Log())
+    )
     job: Any = None
     await run_claim(run, job, services)
     return run.outcome

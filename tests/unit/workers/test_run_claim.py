@@ -9,6 +9,7 @@ import pytest
 
 from piecework.domain.outcome import (
     STORE,
+    WORKER,
     Deferred,
     Released,
     Succeeded,
@@ -43,6 +44,8 @@ async def test_a_run_that_ends_has_the_outcome_of_the_engine() -> None:
         ("aws.key.unusable", STORE),
         ("aws.service.throttled", STORE),
         ("aws.service.unavailable", STORE),
+        ("runtime.worker.exhausted", WORKER),
+        ("runtime.worker.no_child", WORKER),
         ("aws.request.invalid", None),  # the chunk may be its cause
         ("aws.transaction.conflict", None),
     ],

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from piecework.context import Context
+from piecework.errors import WorkerExhaustedError
 from piecework.pipelines import Pipeline, Stage
 from piecework.settings import Settings
 from piecework_worker.assembly import latest_start
@@ -25,10 +27,12 @@ class Elsewhere:
     async def run(self, _: Stage, __: Any, variant: str) -> str:
         return '"undone there"' if variant == "compensate" else '"there"'
 
-    async def run_suspect(self, _: Stage, __: Any, ___: str, *, waiting: Any) -> str:
+    async def run_suspect(
+        self, _: Stage, __: Any, ___: str, *, waiting: Any, fresh: bool
+    ) -> str:
         with waiting():
             await asyncio.sleep(0)
-        return '"as a suspect"'
+        return '"as a fresh suspect"' if fresh else '"as a suspect"'
 
 
 def services(isolation: Any = None) -> Any:
@@ -62,10 +66,12 @@ async def run(
     *,
     suspect: bool = False,
     claimed: str = "token",
+    exhaustions: int = 0,
 ) -> str:
     pipeline = Pipeline(name="review", payload=Clause, stages=[stage])
     ctx = context(pipeline, stage=stage.name)
-    claim: Any = SimpleNamespace(token=claimed, is_suspect=suspect)
+    chunk = SimpleNamespace(exhaustions=exhaustions)
+    claim: Any = SimpleNamespace(token=claimed, is_suspect=suspect, chunk=chunk)
     async with place.exclusive.shared():
         now = asyncio.get_running_loop().time()
         lease = place.leases[claimed] = Lease(claim, None, LEASE, now, now)
@@ -84,6 +90,8 @@ async def test_a_suspect_and_a_stage_that_blocked_the_loop_run_in_a_child() -> N
     place = services(Elsewhere())
 
     assert '"as a suspect"' == await run(place, Stage(here), suspect=True)
+    fresh = await run(place, Stage(here), suspect=True, exhaustions=1)
+    assert '"as a fresh suspect"' == fresh
     place.blocked_loop.stages.add(("review", "here"))
     assert '"as a suspect"' == await run(place, Stage(here))
     assert '"there"' == await run(place, Stage(here, isolate=True), suspect=True)
@@ -112,6 +120,20 @@ async def test_a_suspect_without_a_child_runs_beside_no_other_chunk() -> None:
     # Their waits do not count as runtime.
     runs = [place.leases[claim].started_at - started for claim in ("second", "third")]
     assert [60, 120] == runs
+
+
+@pytest.mark.parametrize(
+    ("exhaustions", "raised"),
+    [(0, WorkerExhaustedError), (9, WorkerExhaustedError), (10, OSError)],
+)
+async def test_a_stage_that_lacks_a_handle_in_a_shared_worker_is_not_at_fault(
+    exhaustions: int, raised: type[Exception]
+) -> None:
+    async def lacks(_: Context[Clause]) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with pytest.raises(raised):
+        await run(services(), Stage(lacks), exhaustions=exhaustions)
 
 
 async def test_without_children_a_stage_runs_in_the_worker() -> None:

@@ -22,11 +22,16 @@ from pydantic import BaseModel
 from piecework import telemetry
 from piecework.context import Context
 from piecework.domain import values
-from piecework.errors import RemoteError, StoreError
+from piecework.errors import (
+    WORKER_OUTAGES,
+    RemoteError,
+    StoreError,
+    WorkerExhaustedError,
+)
 from piecework.errors.codes import ErrorClass
 from piecework.pipelines import RUN, Stage
 from piecework_worker.isolation.messages import Ready, Run, StageResult
-from piecework_worker.isolation.process import Child, killed_error, start
+from piecework_worker.isolation.process import Child, start
 from piecework_worker.isolation.session import Session
 
 #: Suspects that run at once. Each child needs the memory of a Python process, and the
@@ -70,10 +75,12 @@ class Isolation:
         variant: str = RUN,
         *,
         waiting: Callable[[], AbstractContextManager[None]],
+        fresh: bool = False,
     ) -> str:
         """Run a stage that may kill or block its process; else as `run`.
 
-        It waits for its turn inside `waiting`.
+        It waits for its turn inside `waiting`. `fresh`: in a child that has run no
+        stage, so that what it lacks was used up by itself.
 
         Raises:
             RemoteError: The error that the stage raised.
@@ -83,7 +90,7 @@ class Isolation:
         with waiting():
             await self.suspects.acquire()
         try:
-            return await self.run(stage, ctx, variant, self.blocked_s)
+            return await self.run(stage, ctx, variant, self.blocked_s, fresh=fresh)
         finally:
             self.suspects.release()
 
@@ -93,6 +100,8 @@ class Isolation:
         ctx: Context[Any],
         variant: str = RUN,
         blocked_s: float = math.inf,
+        *,
+        fresh: bool = False,
     ) -> str:
         """Run a stage, or its compensation, in a child; return its value as JSON.
 
@@ -103,8 +112,10 @@ class Isolation:
         Raises:
             RemoteError: The error that the stage raised.
             TransientError: `runtime.stage.killed`: the child died.
+            WorkerExhaustedError: No child could be started, or the stages that ran in
+                it before may have used up what the stage lacked.
         """
-        child, ended = await self.acquire_child(stage), None
+        child, ended = await self.acquire_child(stage, fresh=fresh), None
         ctx.progress()  # the start does not belong to the stage
         session = Session(child, ctx, blocked_s)
         try:
@@ -119,15 +130,20 @@ class Isolation:
             raise
         finally:
             await self.release_child(session, ended)
+        failure, shared = ended.failure, child.runs > 0
+        child.runs += 1
+        if failure is not None and shared and failure.code in WORKER_OUTAGES:
+            message = f"Stage {stage.name!r}: {failure.message}"
+            raise WorkerExhaustedError(message, code=failure.code)
         if ended.outage and ended.failure is not None:
             raise StoreError(ended.failure.message, code=ended.failure.code)
         if ended.failure is not None:
             raise RemoteError(ended.failure)
         return ended.value
 
-    async def acquire_child(self, stage: Stage) -> Child:
+    async def acquire_child(self, stage: Stage, *, fresh: bool = False) -> Child:
         """Return an idle child, or start one."""
-        while self.idle:
+        while self.idle and not fresh:
             child = self.idle.pop()
             if child.alive:
                 return child
@@ -142,13 +158,20 @@ class Isolation:
         return child
 
     async def start(self, stage: Stage) -> Child:
-        """Start a child and wait until it has loaded its pipelines."""
-        child = await start(self.names, self.worker)
+        """Start a child and wait until it has loaded its pipelines.
+
+        Raises:
+            WorkerExhaustedError: `runtime.worker.no_child`. No stage has begun, so no
+                chunk is the cause.
+        """
+        try:
+            child = await start(self.names, self.worker)
+        except (OSError, RuntimeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise no_child(reason, stage.name) from error
         try:
             if not isinstance(await child.channel.receive(), Ready):
-                raise killed_error(
-                    f"{await child.describe_exit()} before it began", stage.name
-                )
+                raise no_child(f"it {await child.describe_exit()}", stage.name)
         except BaseException:
             await child.end()
             raise
@@ -214,9 +237,15 @@ class Isolation:
             await self.idle.pop().end()
 
 
+def no_child(reason: str, stage: str) -> WorkerExhaustedError:
+    """Return the error of a worker that could not start a child process."""
+    message = f"No process could be started for stage {stage!r}: {reason}."
+    return WorkerExhaustedError(message, code="runtime.worker.no_child")
+
+
 def must_terminate(ended: StageResult) -> bool:
     """Return whether a stage's result shows that its child must not run another."""
     failure = ended.failure
     lost = failure is not None and failure.error_class is ErrorClass.STATE
-    short = failure is not None and failure.code == OUT_OF_MEMORY
+    short = failure is not None and failure.code in {OUT_OF_MEMORY, *WORKER_OUTAGES}
     return ended.memory_exceeded or lost or short

@@ -49,10 +49,12 @@ def memory_limit(megabytes: int) -> Iterator[None]:
 
 
 def memory_used(kind: int) -> int:
-    """Return the bytes that this process uses; 0 without /proc."""
-    if not STATM.exists():
+    """Return the bytes that this process uses; 0 without /proc, or without a handle."""
+    try:
+        words = STATM.read_text().split()
+    except OSError:
         return 0
-    return int(STATM.read_text().split()[kind]) * resource.getpagesize()
+    return int(words[kind]) * resource.getpagesize()
 
 
 # ── channel between a worker and its child ────────────────────────────────────
@@ -114,11 +116,16 @@ BOOT = (
 
 @dataclass(slots=True)
 class Child:
-    """A process that runs one stage at a time."""
+    """A process that runs one stage at a time.
+
+    Attributes:
+        runs: The stages that it has run.
+    """
 
     process: asyncio.subprocess.Process
     channel: Channel
     watch: asyncio.Task[None]
+    runs: int = 0
 
     @property
     def alive(self) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from piecework.calls.invoke import in_thread
+from piecework.errors import TransientError
 from piecework.saga import stage
 
 
@@ -69,3 +72,17 @@ async def test_a_stage_that_ends_its_thread_or_process_ends_only_itself(
     async with asyncio.timeout(1.0):
         with pytest.raises(RuntimeError):
             await stage.invoke(function, ctx)
+
+
+async def test_a_function_that_found_no_thread_does_not_run_later() -> None:
+    called: list[str] = []
+    before = threading.stack_size(1 << 46)  # more than any process can have
+    try:
+        with pytest.raises(TransientError) as raised:
+            await in_thread(called.append, "refused")
+    finally:
+        threading.stack_size(before)
+    await in_thread(called.append, "next")
+
+    assert "runtime.worker.exhausted" == raised.value.code
+    assert ["next"] == called

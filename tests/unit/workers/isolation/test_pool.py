@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import time
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from piecework.context import Context
-from piecework.errors import RemoteError, StoreError
+from piecework.errors import RemoteError, StoreError, WorkerExhaustedError
 from piecework.errors.codes import ErrorClass
 from piecework_worker.isolation import pool
 from piecework_worker.isolation.messages import Ready, Run, StageResult
@@ -37,6 +38,7 @@ class FakeChild:
         self.channel = FakeLine()
         self.alive = True
         self.ended = False
+        self.runs = 0
 
     async def end(self) -> None:
         self.ended = True
@@ -173,6 +175,42 @@ async def test_a_child_beyond_its_memory_limit_is_not_reused(
     with pytest.raises(RemoteError):
         await run(isolation())
     assert started[0].ended
+
+
+async def test_a_stage_that_lacks_a_handle_is_at_fault_only_in_a_fresh_child(
+    started: list[FakeChild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, failure = isolation(), envelope(code="runtime.worker.exhausted")
+    await run(place)
+    monkeypatch.setattr(FakeSession, "comes_to", StageResult(failure=failure))
+
+    with pytest.raises(WorkerExhaustedError):
+        await run(place)
+    assert started[0].ended
+    with pytest.raises(RemoteError):
+        await run(place)
+
+
+@pytest.mark.parametrize(
+    "why", [OSError(errno.EMFILE, "none"), BlockingIOError(errno.EAGAIN, "none")]
+)
+async def test_a_child_that_cannot_be_started_is_no_fault_of_its_stage(
+    why: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(*_: Any) -> FakeChild:
+        raise why
+
+    monkeypatch.setattr(pool, "start", start)
+    with pytest.raises(WorkerExhaustedError) as raised:
+        await run(isolation())
+    assert "runtime.worker.no_child" == raised.value.code
+
+
+async def test_a_child_that_dies_before_its_stage_is_no_fault_of_the_stage() -> None:
+    place = Isolation(["no_module_of_this_name"], "w", 0, Log())  # type: ignore[arg-type]
+    with pytest.raises(WorkerExhaustedError) as raised:
+        await run(place)
+    assert "ended with exit code 2" in raised.value.message
 
 
 async def test_a_child_with_too_much_leftover_memory_is_not_reused(

@@ -75,7 +75,7 @@ def dev(
         out.stderr.write(f"{echoed}stopped; nothing is left\n")
         return 0
 
-    run_async(main, Format.TABLE, end=leave)
+    run_async(main, Format.TABLE, before=lambda: load_pipelines([module]), end=leave)
 
 
 async def develop(out: Output, settings: Settings, name: str) -> None:

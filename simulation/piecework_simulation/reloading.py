@@ -6,15 +6,20 @@ import asyncio
 import importlib
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import cache_from_source
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from piecework.errors import PieceworkError
 from piecework.loading import load_pipelines
 from piecework.pipelines import Pipeline
+
+T = TypeVar("T")
 
 #: Seconds between two reads of the files: a person does not notice them.
 POLL_S = 0.3
@@ -81,9 +86,18 @@ async def new_versions(
         await asyncio.sleep(POLL_S)
         if changed := project.changed():
             try:
-                yield load_again(project, name, changed)
+                yield apart(partial(load_again, project, name, changed))
             except PieceworkError as error:
                 yield error
+
+
+def apart(work: Callable[[], T]) -> T:
+    """Return what a function returns in a thread without an event loop; wait for it.
+
+    A module may run a loop of its own when it is loaded.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(work).result()
 
 
 def load_again(project: Project, name: str, changed: set[Path]) -> dict[str, Pipeline]:

@@ -6,7 +6,8 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
@@ -20,12 +21,13 @@ from piecework import telemetry
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.job_row import PauseCode
-from piecework.domain.model import Job
+from piecework.domain.model import ChunkStatus, Job, JobStatus
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
+from piecework.store.completion import all_chunks
 from piecework_orchestrator import embedded
 from piecework_orchestrator.cli.global_options import CONTEXT, command_class
 from piecework_orchestrator.cli.options import (
@@ -43,6 +45,7 @@ from piecework_orchestrator.cli.run import LOG_LEVEL, run_async
 from piecework_orchestrator.client import Client, JobHandle
 from piecework_orchestrator.reading.job_documents import dead_letters_of, job_document
 from piecework_orchestrator.results.artifacts import save_artifacts
+from piecework_orchestrator.results.results import EndedChunk
 from piecework_simulation.in_process import (
     InProcessAws,
     RunningWorker,
@@ -62,7 +65,7 @@ POLL_S = 0.25
 SPARE_THREADS = 8
 #: The reason of the answers that an option gives.
 REASON = "--answer of `piecework run`"
-#: Causes of dead letters that the end of the run lists.
+#: The messages of one code that the end of the run lists.
 MAX_CAUSES = 20
 
 
@@ -108,8 +111,8 @@ def run(
     Everything runs in this process: nothing is installed, and nothing is left behind.
     Each result is a line. Without --save, artifacts of the join are not kept. After an
     interruption the next run starts from the beginning: for long jobs use
-    `piecework up` and a worker. Once a budget is spent, the run ends: the chunks
-    without a result are cancelled.
+    `piecework up` and a worker. Once a budget is spent, the run ends: its last line
+    says how many chunks are done and how many are left. The exit code is then 4.
     """
 
     async def main(out: Output) -> int:
@@ -136,7 +139,13 @@ def run(
         out.stdout.flush()
         return code
 
-    run_async(main, Format.JSONL, plain_errors=True, end=leave)
+    run_async(
+        main,
+        Format.JSONL,
+        plain_errors=True,
+        before=lambda: load_pipeline(pipeline),
+        end=leave,
+    )
 
 
 async def end_on_signal(
@@ -217,11 +226,11 @@ async def run_job(
 ) -> int:
     """Submit, answer questions and print the results; return the exit code."""
     async with Client(runtime=rt) as client:
-        job = await client.submit(pipeline, source, **budget)
-        following = asyncio.create_task(follow(out, rt, job))
+        job, spent = await client.submit(pipeline, source, **budget), asyncio.Event()
+        following = asyncio.create_task(follow(out, rt, job, spent))
         beside = [asyncio.create_task(answer_questions(out, job, answers))]
         if any(budget.values()):
-            beside.append(asyncio.create_task(end_at_budget(out, rt, job)))
+            beside.append(asyncio.create_task(end_at_budget(out, rt, job, spent)))
         following.add_done_callback(lambda _: [task.cancel() for task in beside])
         alive = {worker, following, *beside}
         await asyncio.wait(alive, return_when=asyncio.FIRST_COMPLETED)
@@ -235,7 +244,7 @@ async def run_job(
         record, errors = await following
         if save is not None:
             await save_artifacts(rt, record, save, out.say)
-        await show_end(out, rt, record)
+        await show_end(out, rt, record, is_spent=spent.is_set())
         document = await job_document(rt, record)
         return errors or exit_code(document)
 
@@ -282,38 +291,109 @@ async def answer_questions(
         await asyncio.sleep(POLL_S)
 
 
-async def end_at_budget(out: Output, rt: Runtime, job: JobHandle[Any]) -> None:
+async def end_at_budget(
+    out: Output, rt: Runtime, job: JobHandle[Any], spent: asyncio.Event
+) -> None:
     """Cancel the job once its budget is spent: no operator raises it here."""
     while True:
         record = await rt.jobs.read(job.ref)
         pause = None if record is None else record.pause
         if pause is not None and pause.code == PauseCode.BUDGET:
             out.say(f"the run ends: {pause.message}")
+            spent.set()
             await job.cancel(pause.message)
         await asyncio.sleep(POLL_S)
 
 
-async def follow(out: Output, rt: Runtime, job: JobHandle[Any]) -> tuple[Job, int]:
-    """Print each result when its chunk ends; return the job and the exit code."""
+async def follow(
+    out: Output, rt: Runtime, job: JobHandle[Any], spent: asyncio.Event
+) -> tuple[Job, int]:
+    """Print each result when its chunk ends; return the job and the exit code.
+
+    A chunk that a spent budget leaves has not ended for the user: it has no line.
+    """
     errors = ResultErrors(out)
+
+    def is_left(ended: EndedChunk) -> bool:
+        return spent.is_set() and ended.chunk.status is ChunkStatus.CANCELLED
+
     with show_progress(out, "no chunk was started yet") as watcher:
-        record = await follow_results(rt, out, job.id, errors, watcher, POLL_S)
+        shown = watcher.on_progress
+        # Its last line would say CANCELLED; `show_end` says what is done.
+        watcher.on_progress = lambda now: None if spent.is_set() else shown(now)
+        record = await follow_results(
+            rt, out, job.id, errors, watcher, POLL_S, leave_out=is_left
+        )
     return record, errors.code
 
 
-async def show_end(out: Output, rt: Runtime, job: Job, name: str = "") -> None:
-    """Write the end of the job, and the first error of each cause."""
-    plural = "" if job.chunks == 1 else "s"
-    out.say(f"{name}{job.status}: {job.chunks} chunk{plural}")
-    causes: dict[str, DeadLetterRow] = {}
+async def show_end(
+    out: Output, rt: Runtime, job: Job, name: str = "", *, is_spent: bool = False
+) -> None:
+    """Write the end of the job, and its open dead letters by their code.
+
+    `is_spent`: the budget was spent, so the job has chunks that are left.
+    """
+    counts: Counter[ChunkStatus] = Counter()
+    async for chunk in all_chunks(rt.table, job.ref, job.chunks):
+        counts[chunk.status] += 1
+    out.say(f"{name}{end_text(job, counts, is_spent=is_spent)}")
+    groups: dict[tuple[str, str], list[DeadLetterRow]] = {}
     async for letter in dead_letters_of(rt).of_job(job.ref):
-        causes.setdefault(letter.fingerprint, letter)
-    for letter in list(causes.values())[:MAX_CAUSES]:
-        where = f" in {letter.stage}" if letter.stage else ""
-        who = "dead join" if letter.ref.is_join else f"dead chunk {letter.chunk}"
-        out.say(f"{who}: {letter.error_code}{where}: {letter.error}")
+        if letter.state == "OPEN":
+            groups.setdefault((letter.error_code, letter.stage), []).append(letter)
+    for letters in sorted(groups.values(), key=len, reverse=True):
+        for line in lines_of(letters):
+            out.say(line)
+
+
+def end_text(job: Job, counts: Counter[ChunkStatus], *, is_spent: bool) -> str:
+    """Return how a job has ended, with the chunks of each status if there are two."""
+    done, dead = counts[ChunkStatus.SUCCEEDED], counts[ChunkStatus.DEAD]
+    if is_spent and job.status is JobStatus.CANCELLED:
+        left = job.chunks - done - dead
+        failed = f", {dead:,} dead" if dead else ""
+        return f"the budget is spent: {done:,} done{failed}, {left:,} left"
+    chunks = f"{job.chunks:,} chunk{'' if job.chunks == 1 else 's'}"
+    if len(counts) < 2:  # noqa: PLR2004 -- one status says nothing new
+        return f"{job.status}: {chunks}"
+    parts = ", ".join(f"{n:,} {status}" for status, n in sorted(counts.items()))
+    return f"{job.status}: {parts} of {chunks}"
+
+
+def lines_of(letters: Sequence[DeadLetterRow]) -> Iterator[str]:
+    """Yield what the dead letters of one code and stage say: each chunk, each cause."""
+    first, causes = letters[0], defaultdict[str, list[int]](list)
+    for letter in letters:
+        causes[letter.error].append(letter.chunk)
+    if first.ref.is_join:
+        who = "dead join"
+    elif len(letters) == 1:
+        who = f"dead chunk {first.chunk}"
+    else:
+        numbers = ranges_text([letter.chunk for letter in letters])
+        who = f"{len(letters):,} dead chunks ({numbers})"
+    where = f" in {first.stage}" if first.stage else ""
+    what = f"{who}: {first.error_code}{where}"
+    if len(causes) == 1:
+        yield f"{what}: {first.error}"
+        return
+    yield what
+    for error, chunks in list(causes.items())[:MAX_CAUSES]:
+        yield f"  chunk {ranges_text(chunks)}: {error}"
     if len(causes) > MAX_CAUSES:
-        out.say(f"and {len(causes) - MAX_CAUSES} causes more")
+        yield f"  and {len(causes) - MAX_CAUSES:,} causes more"
+
+
+def ranges_text(numbers: Sequence[int]) -> str:
+    """Return numbers as ranges: `0-3, 7`."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] + 1 == number:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in found)
 
 
 if __name__ == "__main__":

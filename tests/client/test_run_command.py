@@ -57,11 +57,19 @@ MAX_LINES_OF_OWN_PIPELINE = 15
 ROOT = Path(__file__).parents[2]
 
 
-def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_command(
+    folder: Path, *arguments: str, encoding: str | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command in a folder."""
     command = [sys.executable, "-m", "piecework_orchestrator", "run", *arguments]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=90, check=False
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        encoding=encoding,
+        timeout=90,
+        check=False,
     )
 
 
@@ -185,6 +193,74 @@ def test_an_option_answers_each_question_that_accepts_it(project: Path) -> None:
     assert (odd.returncode, "is not NAME=JSON" in odd.stderr) == (2, True)
 
 
+ODD = """
+import asyncio, os, subprocess, sys
+
+from pydantic import BaseModel
+
+from piecework import Dependency, PermanentError, Usage, pipeline
+
+asyncio.run(asyncio.sleep(0, print("the module is loaded")))
+paid = Dependency("paid", usage=lambda _: Usage(10), estimate=lambda *_: 10)
+
+
+class Row(BaseModel):
+    n: int
+
+
+@paid.call
+async def square(n: int) -> int:
+    return n * n
+
+
+@pipeline
+async def odd(row: Row) -> str:
+    os.write(1, b"from code in C\\n")
+    if row.n == 0:
+        subprocess.run([sys.executable, "-c", "print('from a child')"])
+    if row.n % 2:
+        code = "odd.number.five" if row.n == 5 else "odd.number.found"
+        raise PermanentError(f"{row.n} is odd", code=code)
+    return f"\\U0001f600 ümläut {await square(row.n)}"
+"""
+
+
+def test_stdout_has_the_results_alone_and_each_dead_row_is_told(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "odd.py").write_text(ODD, encoding="utf-8")
+    rows = "".join(f'{{"n": {n}}}\n' for n in range(10))
+    (project / "rows.jsonl").write_text(rows, encoding="utf-8")
+    ascii_ = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for name, value in {**ascii_, "PYTHONIOENCODING": "ascii"}.items():
+        monkeypatch.setenv(name, value)
+
+    done = run_command(project, "odd", "rows.jsonl", encoding="utf-8")
+
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    values = {line["chunk"]: line.get("value") for line in lines}
+    assert values[4] == "\U0001f600 ümläut 16"
+    assert (done.returncode, len(values)) == (5, 10)
+    assert "PARTIAL: 5 DEAD, 5 SUCCEEDED of 10 chunks" in done.stderr
+    assert "4 dead chunks (1, 3, 7, 9): odd.number.found in odd\n" in done.stderr
+    assert "dead chunk 5: odd.number.five in odd: 5 is odd" in done.stderr
+    for n in (1, 3, 7, 9):
+        assert f"{n} is odd" in done.stderr
+    assert "from a child" in done.stderr
+
+
+def test_a_spent_budget_says_what_is_done_and_what_is_left(project: Path) -> None:
+    (project / "odd.py").write_text(ODD, encoding="utf-8")
+    rows = "".join(f'{{"n": {2 * n}}}\n' for n in range(40))
+    (project / "rows.jsonl").write_text(rows, encoding="utf-8")
+
+    done = run_command(project, "odd", "rows.jsonl", "--budget-tokens", "100")
+
+    assert (done.returncode, len(done.stdout.splitlines())) == (4, 10)
+    assert "the budget is spent: 10 done, 30 left" in done.stderr
+    assert "CANCELLED" not in done.stdout + done.stderr
+
+
 BROKEN = """
 import __main__ as command
 async def broken(*_): raise OSError("the watch has failed")
@@ -207,8 +283,9 @@ async def test_only_the_pause_of_a_budget_ends_a_run() -> None:
     read = AsyncMock(side_effect=[SimpleNamespace(pause=each) for each in paused])
     rt, job = Mock(jobs=Mock(read=read)), Mock(cancel=AsyncMock())
     with pytest.raises(StopAsyncIteration):
-        await end_at_budget(Mock(), rt, job)
+        await end_at_budget(Mock(), rt, job, spent := asyncio.Event())
     job.cancel.assert_awaited_once_with("budget")
+    assert spent.is_set()
 
 
 async def test_a_worker_beside_ends_without_its_long_poll() -> None:

@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -41,8 +42,9 @@ class Output:
     """The streams for a command's result and for its remarks."""
 
     format: Format = Format.TABLE
-    stdout: TextIO = field(default_factory=lambda: sys.stdout)
-    stderr: TextIO = field(default_factory=lambda: sys.stderr)
+    # A stream of the process that is closed is None.
+    stdout: TextIO = field(default_factory=lambda: sys.stdout or StringIO())
+    stderr: TextIO = field(default_factory=lambda: sys.stderr or StringIO())
     #: As `PIECEWORK_VERBOSITY`: `quiet`, `verbose`, or empty.
     verbosity: str = ""
     #: The format of an error; None: as the result.

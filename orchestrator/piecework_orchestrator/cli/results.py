@@ -161,12 +161,15 @@ async def follow_results(
     errors: ResultErrors,
     watcher: Watcher,
     poll_s: float = POLL_S,
+    leave_out: Callable[[EndedChunk], bool] = lambda _: False,
 ) -> Job:
-    """Print each chunk when it ends; return the ended job."""
+    """Print each chunk when it ends, except those left out; return the ended job."""
     follower = Follower(rt)
 
     async def print_new(found: Job) -> None:
         async for ended in follower.newly_ended(found):
+            if leave_out(ended):
+                continue
             if (line := await result_line(rt, ended, errors)) is not None:
                 out.line(line)
 

@@ -1,6 +1,7 @@
 """Run one command: logs to stderr, result to stdout, and an exit code.
 
-Only results go to stdout; what a user's pipeline prints goes to stderr.
+Only results go to stdout, as UTF-8 in any locale. All else that a user's pipeline
+prints goes to stderr: by `print`, by code in C, and by the processes that it starts.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, redirect_stdout
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import typer
@@ -42,6 +43,8 @@ PIPE_CLOSED = 141
 #: The error numbers of a full disk and of an exhausted quota.
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 LOG_LEVEL = "PIECEWORK_LOG_LEVEL"
+#: The descriptors of a process's own streams.
+STDOUT, STDERR = 1, 2
 
 #: Actions that need AWS, and one that does not; each returns its exit code.
 Connected: TypeAlias = Callable[["Runtime", "Output"], Awaitable[int | None]]
@@ -50,17 +53,29 @@ Reader: TypeAlias = Callable[["Reading", "Output"], Awaitable[int | None]]
 Local: TypeAlias = Callable[["Output"], int | None]
 
 
-def run_connected(run: Connected, form: Format, *, plain_errors: bool = False) -> None:
+def nothing() -> None:
+    """Do nothing before the loop."""
+
+
+def run_connected(
+    run: Connected,
+    form: Format,
+    *,
+    plain_errors: bool = False,
+    before: Callable[[], object] = nothing,
+) -> None:
     """Run an action on the deployment that the settings name."""
 
     async def connected(out: Output) -> int | None:
         async with connection(out) as rt:
             return await run(rt, out)
 
-    run_async(connected, form, plain_errors=plain_errors)
+    run_async(connected, form, plain_errors=plain_errors, before=before)
 
 
-def run_client(run: ByClient, form: Format) -> None:
+def run_client(
+    run: ByClient, form: Format, *, before: Callable[[], object] = nothing
+) -> None:
     """Run an action of a program's client on the deployment that the settings name."""
 
     async def connected(rt: Runtime, out: Output) -> int | None:
@@ -69,10 +84,12 @@ def run_client(run: ByClient, form: Format) -> None:
         async with Client(runtime=rt) as client:
             return await run(client, out)
 
-    run_connected(connected, form)
+    run_connected(connected, form, before=before)
 
 
-def run_reading(run: Reader, form: Format) -> None:
+def run_reading(
+    run: Reader, form: Format, *, before: Callable[[], object] = nothing
+) -> None:
     """Run an action that only reads; it starts without the SDK where that is sound."""
 
     async def connected(out: Output) -> int | None:
@@ -82,7 +99,7 @@ def run_reading(run: Reader, form: Format) -> None:
             report_endpoint(rt.endpoint, out)
             return await run(rt, out)
 
-    run_async(connected, form, configure=telemetry.configure_late)
+    run_async(connected, form, configure=telemetry.configure_late, before=before)
 
 
 def run_async(
@@ -91,15 +108,19 @@ def run_async(
     *,
     configure: ConfigureLogs = telemetry.configure,
     plain_errors: bool = False,
+    before: Callable[[], object] = nothing,
     end: Callable[[int], NoReturn] | None = None,
 ) -> None:
     """Run an action on an event loop.
 
+    `before`: what comes before the loop and before any connection. It checks the words
+    of the operator, and loads modules: one may run a loop of its own when it is loaded.
     `end`: ends the process with the exit code, in place of Python's own end. That would
     wait for the tasks that stages have left on the loop.
     """
 
     def local(out: Output) -> int | None:
+        before()
         runner = asyncio.Runner()
         try:
             return runner.run(run(out))
@@ -135,15 +156,38 @@ def run_local(
     level = {VERBOSE: "info", QUIET: "error"}.get(verbosity, "warning")
     try:
         configure(os.environ.get(LOG_LEVEL, level), stream=out.stderr)
-        with redirect_stdout(out.stderr):
+        with results_alone(out), redirect_stdout(out.stderr):
             code = run(out) or 0
+            out.stdout.flush()
     except KeyboardInterrupt:
         code = report_interrupt(out)
     except BrokenPipeError:
-        code = silence_closed_pipe()
+        code = silence_closed_pipe(out)
     except Exception as error:  # noqa: BLE001 -- the edge: each becomes an exit code
         code = report_exception(error, out)
     raise typer.Exit(code)
+
+
+@contextmanager
+def results_alone(out: Output) -> Iterator[None]:
+    """Give the results a descriptor of their own, and point descriptor 1 at stderr.
+
+    A stage may write to descriptor 1 without `sys.stdout`. A stream that is not that of
+    the process, such as a test's, stays.
+    """
+    if sys.stdout is None or sys.stdout is not sys.__stdout__:
+        yield
+        return
+    out.stdout.flush()
+    own = os.dup(STDOUT)
+    buffering = 1 if os.isatty(own) else -1
+    # Half of a surrogate pair, which JSON may have, is written as its escape.
+    out.stdout = open(own, "w", buffering, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115 -- an exception may follow that closes it
+    os.dup2(STDERR if sys.__stderr__ else os.open(os.devnull, os.O_WRONLY), STDOUT)
+    try:
+        yield
+    finally:
+        os.dup2(own, STDOUT)
 
 
 @asynccontextmanager
@@ -217,9 +261,11 @@ def exit_interrupted(out: Output) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def silence_closed_pipe() -> int:
+def silence_closed_pipe(out: Output) -> int:
     """Silence the interpreter's error about a closed pipe; return the exit code."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (out.stdout, sys.stdout):
+        os.dup2(nowhere, stream.fileno())
     return PIPE_CLOSED
 
 

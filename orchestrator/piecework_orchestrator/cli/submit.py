@@ -107,6 +107,10 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
 ) -> None:
     """Submit documents or rows to a pipeline as a job."""
 
+    def check() -> None:
+        check_options(job_id, wait=wait or sample is not None, timeout=timeout)
+        load_pipeline(pipeline)
+
     async def run(out: Output) -> int | None:
         waits = wait or sample is not None
         limit_s = check_options(job_id, wait=waits, timeout=timeout)
@@ -136,7 +140,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
         async with connection(out) as rt, Client(runtime=rt) as client:
             return await start_job(client, out, request, wait=wait, limit_s=limit_s)
 
-    run_async(run, output)
+    run_async(run, output, before=check)
 
 
 async def show_estimate(out: Output, pipeline: Pipeline, source: str) -> None:

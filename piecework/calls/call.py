@@ -159,6 +159,7 @@ class Call:
         digest: The digest of the arguments.
         operation: The place of the operation that several chunks share; None: the call
             is this chunk's own.
+        after: The answers that the claim had paid for when the stage requested it.
     """
 
     key: str
@@ -167,6 +168,7 @@ class Call:
     bound: functools.partial[Awaitable[Any]]
     digest: str
     operation: OperationRef | None = None
+    after: int = 0
 
     def sent_key(self, gen: int) -> str:
         """Return the idempotency key that the provider sees in a generation.

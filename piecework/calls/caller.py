@@ -145,7 +145,8 @@ class Caller:
         if dependency.by is not None and not dependency.fallback:
             parts = bound.args, bound.keywords
             operation = operation_ref(scope.tenant, dependency, function, *parts)
-        call = Call(key, scope, dependency, bound, digest, operation)
+        made = self.counts.made
+        call = Call(key, scope, dependency, bound, digest, operation, made)
         shared = answered_by_key(call) if dependency.fallback else key
         if (equal := await self._end_in_flight(shared)) is not None:
             return equal

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from piecework.domain import records
+from piecework.domain import keys, records
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.model import moment
 
@@ -256,6 +256,12 @@ class CallsRow(Row):
     def usage(self) -> CallUsage:
         """What the calls of its claim used up to this page."""
         return CallUsage.read(self.item.get("call_usage"))
+
+    @property
+    def fence(self) -> int:
+        """The claim that wrote it, from its sort key."""
+        part = str(self.item.get("sk", "")).partition(keys.CALLS_ROWS)
+        return keys.claim_of_part(part[1] + part[2])[1] if part[1] else 0
 
     @property
     def is_late(self) -> bool:

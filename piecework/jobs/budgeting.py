@@ -9,8 +9,7 @@ worker lost  Its slice stays counted. Once the job is paused and no chunk of it 
 
 from __future__ import annotations
 
-from piecework.domain.budget import Amount, Cap
-from piecework.domain.call_usage import CallUsage, UsageKind
+from piecework.domain.budget import Cap
 from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.model import Job, iso
 from piecework.errors import UsageError
@@ -20,7 +19,7 @@ from piecework.resilience.budget import key_of_job, key_of_tenant, recounted
 from piecework.resilience.limits import micros
 from piecework.runtime import Runtime
 from piecework.store.fleet_events import fleet_event
-from piecework.store.paid import paid_by
+from piecework.store.paid import in_budget, paid_by
 from piecework.store.table import Item
 
 
@@ -117,10 +116,10 @@ async def review_pause(rt: Runtime, job: Job) -> bool:
         return False
     paid = await paid_by(rt.table, job)
     # A claim that was not repeated yet may have paid for calls that no record has.
-    unrecorded = amount_of(paid.usage, "possibly_paid")
+    recorded, unrecorded = in_budget(paid)
     most = uncertain if paid.unrepeated else unrecorded
     # What workers have reported is spent, even if the record of the calls lacks it.
-    spent = amount_of(paid.usage, "paid").at_least(budget.spent)
+    spent = recorded.at_least(budget.spent)
     after = recounted(budget, spent, most, now, pause.at)
     reply = await rt.budgets.write(key_of_job(job.ref), budget.seq, after)
     counted = budget.spent + uncertain
@@ -142,10 +141,3 @@ async def resume_after_day(rt: Runtime, job: Job, pause: Pause) -> bool:
     if str(row.get("set_at", "")) > pause.at:
         return await resume_job(rt, job, "reconciler", "the daily budget was set")
     return False
-
-
-def amount_of(usage: CallUsage, kind: UsageKind) -> Amount:
-    """Return the tokens and the money of calls that were answered so."""
-    total = usage.total(kind)
-    tokens = total["tokens_in"] + total["tokens_out"]
-    return Amount(tokens, total["nano_usd"])

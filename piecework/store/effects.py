@@ -155,6 +155,11 @@ class EffectLedger:
             return await self.objects.get_value(Row(self._rows[key]), self.prefix)
         return None
 
+    def began_earlier(self, key: str) -> bool:
+        """Return whether an earlier claim wrote the intent of an effect."""
+        row = self._rows.get(key)
+        return row is not None and row["fence"] != self.claim.fence
+
     @property
     def leaves_doubt(self) -> bool:
         """Return whether a call of this claim is in flight that must not be cut off."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,12 @@ class CallJournal:
     usage: ClaimUsage = field(default_factory=ClaimUsage)
     is_lost: Callable[[], bool] = lambda: False
     _known: dict[str, str] = field(default_factory=dict)
+    #: The claim that wrote a stored answer, and the number of answers on its page.
+    _pages_of: dict[str, tuple[int, int]] = field(default_factory=dict)
+    #: The most answers on a page of a claim that this one has replayed, by its fence.
+    _replayed: dict[int, int] = field(default_factory=dict)
+    #: The answers that each earlier claim has stored, by its fence.
+    _stored: Counter[int] = field(default_factory=Counter)
     _pending: dict[str, str] = field(default_factory=dict)
     _dropped: dict[str, str] = field(default_factory=dict)
     _pages: int = 0
@@ -70,6 +77,12 @@ class CallJournal:
         """Load the answers that earlier claims stored."""
         for page in pages:
             calls, large = page.calls, page.large
+            size = len(calls) + len(large)
+            if sum(map(len, calls.values())) > PAGE_BYTES // 2:
+                size = self.settings.journal_page  # its flush may have filled others
+            self._stored[page.fence] += len(calls) + len(large)
+            place = page.fence, size
+            self._pages_of.update(dict.fromkeys([*calls, *large], place))
             for key in calls:
                 self._known[key] = records.read_text(calls, key, "A stored answer")
             for key, entry in large.items():
@@ -77,7 +90,29 @@ class CallJournal:
 
     def recall(self, key: str) -> str | None:
         """Return the stored answer of a call; None: there is no answer."""
+        if (place := self._pages_of.get(key)) is not None:
+            fence, size = place
+            self._replayed[fence] = max(size, self._replayed.get(fence, 0))
         return self._known.get(key)
+
+    def lacked_by(self, lost: Collection[int]) -> int:
+        """Return after how many answers of this claim no lost one can have called.
+
+        A lost claim may have had answers that no page of it has: those of the last
+        interval, and those that came while their page was written. Its pages show how
+        many come in an interval. If it has no page of this stage, a full one is
+        assumed. A call that is requested after more answers than these needs one that
+        would be on a page.
+        """
+        full = self.settings.journal_page
+        return max(
+            (
+                2 * self._replayed.get(fence, full)
+                - sum(n for later, n in self._stored.items() if later > fence)
+                for fence in lost
+            ),
+            default=0,
+        )
 
     async def record(self, key: str, value: str) -> None:
         """Store an answer; it is written within `journal_flush_s`.

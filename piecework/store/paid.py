@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
-from piecework.domain.call_usage import CallUsage
+from piecework.domain.budget import Amount
+from piecework.domain.call_usage import CallUsage, UsageKind
 from piecework.domain.model import Chunk, ChunkStatus, Job
 from piecework.domain.rows import CallsRow
 from piecework.store.checkpoints import Work, read_effects, read_work
@@ -134,3 +135,18 @@ def last_usages(pages: Sequence[CallsRow]) -> tuple[CallUsage, CallUsage]:
         some[-1].usage if some else CallUsage() for some in (pages, in_time)
     )
     return last, last_in_time
+
+
+# ── the budget of a job, by the record ────────────────────────────────────────
+
+
+def in_budget(paid: Paid) -> tuple[Amount, Amount]:
+    """Return what was paid by the record, and what may have been paid without one."""
+    return amount_of(paid.usage, "paid"), amount_of(paid.usage, "possibly_paid")
+
+
+def amount_of(usage: CallUsage, kind: UsageKind) -> Amount:
+    """Return the tokens and the money of calls that were answered so."""
+    total = usage.total(kind)
+    tokens = total["tokens_in"] + total["tokens_out"]
+    return Amount(tokens, total["nano_usd"])

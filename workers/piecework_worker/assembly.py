@@ -19,7 +19,7 @@ from piecework.calls.equal_calls import EqualCalls
 from piecework.calls.usage import ClaimUsage, UsageReporter
 from piecework.context import Context, Results
 from piecework.domain.claim import Claim
-from piecework.domain.model import Job, JobStatus
+from piecework.domain.model import Effect, Job, JobStatus
 from piecework.domain.outcome import Outcome, Released
 from piecework.domain.protocols import CancelRequest
 from piecework.domain.rows import ErrorRow
@@ -61,6 +61,8 @@ class ChunkRun:
         snapshot: For a loaded join, the snapshot of the job's chunks, all ended.
         certificate: The job's certificate, once this run has ended its join.
         outcome: What the claim ends with; released until the run has another outcome.
+        max_calls: The most calls that a worker makes at once.
+        possibly_paid: The pure calls of this claim that a lost one may have paid for.
         calls_after_cancel: Calls that ended after the cancel request; None: no cancel.
     """
 
@@ -80,6 +82,8 @@ class ChunkRun:
     certificate: Certificate | None = None
     outcome: Outcome = field(default_factory=Released)
     calls_after_cancel: int | None = None
+    max_calls: int = 1
+    possibly_paid: int = 0
 
     @property
     def cancel_request(self) -> CancelRequest | None:
@@ -218,6 +222,7 @@ def build_run(
         ledger=ledger,
         questions=questions,
         usage=usage,
+        max_calls=rt.settings.max_calls_in_flight,
         limits=RecoveryLimits(
             rt.settings.max_attempts,
             rt.clock,
@@ -254,12 +259,21 @@ def waits_at_pivot(chunk_run: ChunkRun) -> bool:
 def may_be_paid(chunk_run: ChunkRun, call: Call) -> bool:
     """Return whether a lost claim of the chunk may have paid for a call.
 
-    It may have made any call of its last stage, and the journal may lack its last
-    answers. Only the ledger knows the stage of a compensation.
+    An effect has an intent of that claim then. The journal may lack the last answers of
+    a pure call, and what was in flight: at most as much as a worker makes at once.
     """
-    lost_at = chunk_run.claim.chunk.lost_at
+    chunk = chunk_run.claim.chunk
     compensates = not chunk_run.ctx.caller.counts.forward
-    return bool(lost_at) and (compensates or call.scope.stage == lost_at)
+    if not chunk.lost_at or not (compensates or call.scope.stage == chunk.lost_at):
+        return False
+    if call.dependency.effect is not Effect.PURE:
+        return chunk_run.ledger.began_earlier(call.key)
+    lacked = chunk_run.journal.lacked_by(chunk.lost_fences)
+    most = lacked + chunk_run.max_calls
+    if call.after >= lacked or chunk_run.possibly_paid >= most:
+        return False
+    chunk_run.possibly_paid += 1
+    return True
 
 
 def latest_start(lease: Lease, settings: Settings) -> float:

@@ -7,9 +7,11 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from piecework.cost.persistence import POLL_S, QUIET_S
+from piecework.domain.budget import NOTHING
 from piecework.domain.call_usage import CallUsage, UsageKind
 from piecework.domain.model import Job, moment
 from piecework.errors import UsageError
+from piecework.resilience.limits import micros
 from piecework.runtime import Runtime
 from piecework.store.costs import Costs
 from piecework.store.paid import Paid, paid_by
@@ -63,7 +65,11 @@ async def job_bill(
         "calls": call_costs(paid, prices),
         "lost_claims": paid.lost_claims,
         "retries": counts.get("retries", 0) / 1000,
-        "notes": [*bill_notes(rt, job, counts, paid), *price_notes(lines)],
+        "notes": [
+            *bill_notes(rt, job, counts, paid),
+            *await budget_notes(rt, job, paid),
+            *price_notes(lines),
+        ],
     }
 
 
@@ -140,6 +146,15 @@ def bill_notes(
             f" {paid.unrepeated}; no figure has what it had in flight"
         )
     return notes
+
+
+async def budget_notes(rt: Runtime, job: Job, paid: Paid) -> list[str]:
+    """Return what the budget of a job counts for calls that no record has yet."""
+    budget = await rt.budgets.of_job(job) if paid.unrepeated and job.budget else None
+    lost = NOTHING if budget is None else budget.uncertain(micros(rt.clock()))
+    if budget is None or not lost:
+        return []
+    return [f"the budget counts at most {budget.cap.text_of(lost)} for it"]
 
 
 def is_recorded(finished_at: str, now: float) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from piecework.explain.finish_time import FinishTime
     from piecework.explain.situation import OpenChunks, Situation
     from piecework.resilience.budget import Budget
+    from piecework.store.paid import Paid
 
 Document = dict[str, Any]
 #: Maximum bytes of a chunk in a certificate, which names every chunk of its job. A
@@ -146,19 +147,34 @@ async def job_document(rt: Reading, job: Job) -> Document:
 
 
 async def budget_facts(rt: Reading, job: Job) -> Document:
-    """Return what a job has spent, reserved and may spend; empty without a budget."""
+    """Return what a job has spent, reserved and may spend; empty without a budget.
+
+    What lost workers may have spent is read from the record of the calls, as `jobs
+    cost` reads it.
+    """
     if not job.budget:
         return {}
     # Imported here: a command that shows a job without a budget does not load it.
+    from piecework.resilience.limits import micros
     from piecework.store.budgets import Budgets
+    from piecework.store.paid import paid_by
 
     budget = await Budgets(rt.table, rt.clock, rt.table.rng).of_job(job)
-    return {} if budget is None else {"budget": budget_document(budget, rt.clock())}
+    if budget is None:
+        return {}
+    lost = budget.uncertain(micros(rt.clock()))
+    paid = await paid_by(rt.table, job) if lost else None
+    return {"budget": budget_document(budget, rt.clock(), paid)}
 
 
-def budget_document(budget: Budget, now: float) -> Document:
-    """Return a budget in tokens and dollars; a kind without a cap has None."""
+def budget_document(budget: Budget, now: float, paid: Paid | None = None) -> Document:
+    """Return a budget in tokens and dollars; a kind without a cap has None.
+
+    `paid`: what the record of the calls has; it replaces the slices of lost workers
+    once other workers have ended their stages.
+    """
     from piecework.resilience.limits import micros
+    from piecework.store.paid import in_budget
 
     at, cap = micros(now), budget.cap
     amounts = {
@@ -166,6 +182,9 @@ def budget_document(budget: Budget, now: float) -> Document:
         "reserved": budget.reserved(at),
         "uncertain": budget.uncertain(at),
     }
+    if paid is not None and not paid.unrepeated:
+        recorded, amounts["uncertain"] = in_budget(paid)
+        amounts["spent"] = recorded.at_least(budget.spent)
     return {
         "cap_tokens": cap.tokens,
         **{f"{word}_tokens": amount.tokens for word, amount in amounts.items()},

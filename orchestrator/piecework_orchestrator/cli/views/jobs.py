@@ -209,10 +209,10 @@ def budget_text(job: Document) -> str:
             continue
         spent, cap = (form.format(budget[f"{w}_{kind}"]) for w in ("spent", "cap"))
         more = [
-            f"{form.format(budget[f'{word}_{kind}'])} {text}"
-            for word, text in (
-                ("reserved", "reserved"),
-                ("uncertain", "possibly spent by lost workers"),
+            f"{most}{form.format(budget[f'{word}_{kind}'])} {text}"
+            for word, most, text in (
+                ("reserved", "", "reserved"),
+                ("uncertain", "at most ", "possibly spent by lost workers"),
             )
             if budget[f"{word}_{kind}"]
         ]

@@ -143,8 +143,10 @@ class Pipeline(Generic[P]):
             receive from it. Lower-case letters, digits and '-', 30 characters at most.
             Empty: the default queue, which each deployment has.
         calls_per_chunk: For the estimate of `submit --dry-run`.
-        owner: The person or team for its dead letters; each dead letter has it.
+        owner: The person or team for its dead letters; each dead letter has it. Empty:
+            that of the deployment.
         runbook: The address of the instructions for dead letters; each one has it.
+            Empty: that of the deployment.
         ladder: What happens to a chunk that fails, and when. It has the delays of the
             attempts, and the rungs that an open dead letter reaches. A job that was
             submitted without rungs never has them.
@@ -313,14 +315,12 @@ def lint_stage_order(pipeline: Pipeline) -> list[str]:
 
 
 def missing_contacts(pipeline: Pipeline) -> list[str]:
-    """Return one sentence for each contact that its dead letters do not have."""
-    missing = {
-        "owner": (pipeline.owner, "team"),
-        "runbook": (pipeline.runbook, "instructions"),
-    }
+    """Return one sentence for each contact that its dead letters lack of their own."""
+    found = {"owner": pipeline.owner, "runbook": pipeline.runbook}
     return [
-        f"pipeline {pipeline.name!r} has no `{name}=`: its dead letters name no {what}."
-        for name, (value, what) in missing.items()
+        f"pipeline {pipeline.name!r} has no `{name}=`: its dead letters name the "
+        f"{name} of the deployment."
+        for name, value in found.items()
         if not value
     ]
 

@@ -48,6 +48,10 @@ class Settings:
     env: str = setting("local", pattern=_ENV)
     #: The tenant of all jobs that the process handles; part of every key.
     tenant: str = setting("default", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    #: The person or team for dead letters, and the address of their instructions, where
+    #: a pipeline names none. `piecework infra deploy` asks for both.
+    owner: str = setting("the operator of this deployment", pattern=r"^\S.{0,255}$")
+    runbook: str = setting("docs/runbooks/dead-letters.md", pattern=r"^\S.{0,1023}$")
 
     #: Seconds that a lease lasts. The worker renews it every third of this time. A
     #: short lease lets another worker take over a dead worker's chunk sooner; a long

@@ -13,10 +13,12 @@ from piecework_orchestrator.cli.infra_options import (
     EnvOption,
     GroupOption,
     ImageOption,
+    OwnerOption,
     ParameterOption,
     PipelinesOption,
     RegionOption,
     RoleOption,
+    RunbookOption,
     StackOption,
     SubnetsOption,
     TagOption,
@@ -47,6 +49,8 @@ def deploy_stacks(  # noqa: PLR0913, PLR0917 -- options of a command
     stack: StackOption = None,
     image: ImageOption = "",
     pipelines: PipelinesOption = "",
+    owner: OwnerOption = "",
+    runbook: RunbookOption = "",
     vpc: VpcOption = "",
     subnets: SubnetsOption = "",
     security_group: GroupOption = "",
@@ -81,7 +85,8 @@ def deploy_stacks(  # noqa: PLR0913, PLR0917 -- options of a command
     def run(out: Output) -> None:
         wanted = environment(
             env, app, region, config, parameter,
-            image, pipelines, vpc, subnets, security_group, tag, role_arn,
+            image, pipelines, owner, runbook,
+            vpc, subnets, security_group, tag, role_arn,
         )  # fmt: skip
         request = DeployRequest(
             wanted, tuple(stack or ()), tuple(allow_replacement or ())
@@ -102,6 +107,8 @@ def diff_stacks(  # noqa: PLR0913, PLR0917 -- as deploy
     stack: StackOption = None,
     image: ImageOption = "",
     pipelines: PipelinesOption = "",
+    owner: OwnerOption = "",
+    runbook: RunbookOption = "",
     vpc: VpcOption = "",
     subnets: SubnetsOption = "",
     security_group: GroupOption = "",
@@ -122,7 +129,8 @@ def diff_stacks(  # noqa: PLR0913, PLR0917 -- as deploy
     def run(out: Output) -> int:
         wanted = environment(
             env, app, region, config, parameter,
-            image, pipelines, vpc, subnets, security_group, tag, role_arn,
+            image, pipelines, owner, runbook,
+            vpc, subnets, security_group, tag, role_arn,
         )  # fmt: skip
         found = diff(
             open_target(wanted, out), DeployRequest(wanted, tuple(stack or ()))
@@ -143,6 +151,8 @@ def render_templates(  # noqa: PLR0913, PLR0917 -- as deploy
     ] = None,
     image: ImageOption = "",
     pipelines: PipelinesOption = "",
+    owner: OwnerOption = "",
+    runbook: RunbookOption = "",
     vpc: VpcOption = "",
     subnets: SubnetsOption = "",
     security_group: GroupOption = "",
@@ -160,7 +170,7 @@ def render_templates(  # noqa: PLR0913, PLR0917 -- as deploy
     def run(out: Output) -> None:
         wanted = environment(
             env, app, region, config, parameter,
-            image, pipelines, vpc, subnets, security_group,
+            image, pipelines, owner, runbook, vpc, subnets, security_group,
         )  # fmt: skip
         files = render(DeployRequest(wanted, tuple(stack or ())))
         show_files(out, files, write(files, to) if to else [])

@@ -66,6 +66,22 @@ PipelinesOption = Annotated[
         show_default=False,
     ),
 ]
+OwnerOption = Annotated[
+    str,
+    typer.Option(
+        metavar="TEAM",
+        help="Who is responsible for dead letters of pipelines that name no owner.",
+        show_default=False,
+    ),
+]
+RunbookOption = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS",
+        help="The instructions for dead letters of pipelines that name none.",
+        show_default=False,
+    ),
+]
 VpcOption = Annotated[
     str,
     typer.Option(
@@ -112,6 +128,8 @@ def environment(  # noqa: PLR0913, PLR0917 -- the options, each wanted alone
     parameters: list[str] | None = None,
     image: str = "",
     pipelines: str = "",
+    owner: str = "",
+    runbook: str = "",
     vpc: str = "",
     subnets: str = "",
     security_group: str = "",
@@ -122,6 +140,8 @@ def environment(  # noqa: PLR0913, PLR0917 -- the options, each wanted alone
     shorthand = {
         "image": image,
         "pipelines": pipelines,
+        "owner": owner,
+        "runbook": runbook,
         "vpc": vpc,
         "subnets": subnets,
         "security_group": security_group,

@@ -20,6 +20,8 @@ from piecework_orchestrator.infra.templates import Part, Template, load, stack_n
 OPTION_PARAMETERS = {
     "image": "Image",
     "pipelines": "Pipelines",
+    "owner": "Owner",
+    "runbook": "Runbook",
     "vpc": "VpcId",
     "subnets": "SubnetIds",
     "security_group": "SecurityGroupId",
@@ -202,6 +204,8 @@ class EnvironmentFile(BaseModel):
     region: str = ""
     image: str = ""
     pipelines: str = ""
+    owner: str = ""
+    runbook: str = ""
     vpc: str = ""
     subnets: list[str] = Field(default_factory=list)
     security_group: str = ""

@@ -13,7 +13,7 @@ from tests.infra.check.rules.rule import Rule, own, path
 from tests.infra.check.templates import Templates
 
 #: What a person gives; everything else has a default or comes from another stack.
-ASKED = {"Image", "Pipelines"}
+ASKED = {"Image", "Owner", "Pipelines", "Runbook"}
 #: Properties that are a resource's name; an endpoint has one of another kind.
 NAMES = {
     "AlarmName",

@@ -28,8 +28,8 @@ def test_a_template_ships_and_fits_a_request(part: Part) -> None:
     assert written.isascii()
 
 
-def test_image_and_pipelines_are_the_only_required_parameters() -> None:
-    common = {"Image": "x", "Pipelines": "y"}
+def test_image_pipelines_and_contacts_are_the_only_required_parameters() -> None:
+    common = {"Image": "x", "Pipelines": "y", "Owner": "us", "Runbook": "wiki"}
     environment = Environment("a", "b", shared_parameters=common)
     missing = {}
     for part in Part:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from piecework.cost.units import item_size
 from piecework.domain import keys
 from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.domain.rows import ErrorRow
-from piecework.settings import Settings
+from piecework.settings import InvalidSettingsError, Settings
 from piecework.store.checkpoints import Work
 from piecework.store.dead_letters import DeadLetters
 from piecework.store.serialization import to_item
@@ -29,6 +31,35 @@ def test_the_errors_of_a_chunk_are_in_the_order_of_its_claims() -> None:
     parts = [keys.work_part(3, keys.error_sk(3, *claim)) for claim in claims]
     errors = Work({part: {"part": part} for part in sorted(parts)}, None).errors
     assert [row.item["part"] for row in errors] == parts
+
+
+@pytest.mark.parametrize(
+    ("own", "settings", "expected"),
+    [
+        (("", ""), {}, (Settings().owner, "docs/runbooks/dead-letters.md")),
+        (("", ""), {"owner": "shop", "runbook": "wiki"}, ("shop", "wiki")),
+        (("us", ""), {"owner": "shop", "runbook": "wiki"}, ("us", "wiki")),
+        (("us", "ours"), {"owner": "shop", "runbook": "wiki"}, ("us", "ours")),
+    ],
+)
+async def test_each_dead_letter_names_an_owner_and_a_runbook(
+    own: tuple[str, str], settings: dict[str, str], expected: tuple[str, str]
+) -> None:
+    known: dict[str, Any] = {**settings}
+    letters = DeadLetters(paper(), Settings(**known), lambda: NOW)
+    dead = DeadLettered(envelope(**LONG, attempt=1), CompensationResult.NOT_NEEDED)
+    owner, runbook = own
+    row = letters.row(
+        claim(gen=1, fence=1), dead, [], pipeline="p", owner=owner, runbook=runbook
+    )
+    assert (row["owner"], row["runbook"]) == expected
+    assert all(expected)
+
+
+@pytest.mark.parametrize("name", ["owner", "runbook"])
+def test_a_deployment_without_a_contact_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSettingsError):
+        Settings(**{name: ""})  # type: ignore[arg-type]
 
 
 async def test_a_chunk_with_very_many_errors_can_still_be_dead_lettered() -> None:

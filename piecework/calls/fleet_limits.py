@@ -19,7 +19,7 @@ from piecework.resilience.limits import NO_LIMITS, Quota, micros
 #: The most answered calls of a dependency that a process counts.
 KNOWN_ANSWERS: Final = 1_000
 #: What keeps the calls of a dependency below the rate that it allows.
-WHAT_TO_DECLARE: Final = "declare limits=Limits(requests_per_minute=…), or set them now"
+WHAT_TO_DECLARE: Final = "declare limits=Limits(requests_per_minute=…)"
 
 
 @dataclass(slots=True)

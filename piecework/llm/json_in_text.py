@@ -34,6 +34,11 @@ def without_fence(text: str) -> str:
     return _ESCAPE.sub(lambda m: "\\ufffd" if m[1] else m[0], bare)
 
 
+def has_half(text: str) -> bool:
+    """Return whether a JSON text has an escaped half of a character."""
+    return any(each[1] for each in _ESCAPE.finditer(text))
+
+
 def values_in(text: str) -> list[str]:
     """Return the texts of the objects and lists in a text; empty: none, or a doubt."""
     thought = _THOUGHT.match(text)

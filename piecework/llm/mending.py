@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
+from piecework.llm.json_in_text import has_half
 from piecework.llm.request import ModelAnswer
 
 #: More tokens than any request has: a larger count is an error of the provider.
@@ -34,8 +35,11 @@ def whole_text(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def mended(answer: ModelAnswer) -> ModelAnswer:
-    """Return an answer that can be stored and counted, with a note of each change."""
+def mended(answer: ModelAnswer, *, typed: bool) -> ModelAnswer:
+    """Return an answer that can be stored and counted, with a note of each change.
+
+    `typed`: it is read as JSON, which may have halves of characters as escapes.
+    """
     notes = [*answer.notes]
     changed: dict[str, Any] = {}
     for name in (
@@ -59,6 +63,6 @@ def mended(answer: ModelAnswer) -> ModelAnswer:
         notes.append("usd is odd: the price of the model counts")
         changed["usd"] = None
     changed["text"] = whole_text(answer.text)
-    if changed["text"] != answer.text:
+    if changed["text"] != answer.text or (typed and has_half(answer.text)):
         notes.append("a half of a character is replaced")
     return replace(answer, **changed, notes=tuple(notes))

@@ -263,7 +263,8 @@ class Model:
         text = getattr(answer, "text", None)
         if not isinstance(answer, ModelAnswer) or not isinstance(text, str):
             raise self._wrong_caller(type(said).__name__)
-        answer = replace(mended(answer), answered_by=self.name)
+        is_typed = request.schema is not None
+        answer = replace(mended(answer, typed=is_typed), answered_by=self.name)
         for note in {*answer.notes} - self._noted:
             self._noted.add(note)
             telemetry.emit(

@@ -28,6 +28,7 @@ from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework.store.completion import all_chunks
+from piecework.telemetry.emit import Listener, listening
 from piecework_orchestrator import embedded
 from piecework_orchestrator.cli.global_options import CONTEXT, command_class
 from piecework_orchestrator.cli.options import (
@@ -127,7 +128,7 @@ def run(
         log = structlog.get_logger()
         within_s = settings.shutdown_grace_s + SHUTDOWN_MARGIN_S
         signals = stop_on_signals(log, within_s)
-        with threads(settings):
+        with threads(settings), listening(advice(out)):
             async with start_worker(out, settings, aws, pipeline, found) as (
                 rt,
                 running,
@@ -146,6 +147,19 @@ def run(
         before=lambda: load_pipeline(pipeline),
         end=leave,
     )
+
+
+def advice(out: Output) -> Listener:
+    """Return what tells events that ask for a change of the code; no log tells them."""
+
+    def tell(name: str, fields: Mapping[str, Any]) -> None:
+        if name == "limits.undeclared":
+            who, step = fields["dependency"], fields["next_step"]
+            out.say(f"{who} refuses calls (429) and has no limit; next: {step}")
+        elif name == "model.answer_mended":
+            out.say(f"an answer of {fields['dependency']}: {fields['note']}")
+
+    return tell
 
 
 async def end_on_signal(

@@ -98,6 +98,45 @@ def test_results_go_to_stdout_and_causes_to_stderr(project: Path) -> None:
     assert left == {"app.py", "rows.jsonl", "out"}
 
 
+REFUSED = """
+from itertools import count
+from pydantic import BaseModel
+from piecework import Dependency, TransientError, pipeline
+
+made = count()
+gpt = Dependency("gpt")
+
+
+class Row(BaseModel):
+    n: int
+
+
+@gpt.call
+async def ask(n: int) -> int:
+    if next(made) < 3:
+        raise TransientError("slow", code="llm.http.429_rate_limited", retry_after=0.1)
+    return n
+
+
+@pipeline
+async def numbers(row: Row) -> int:
+    return await ask(row.n)
+"""
+
+
+def test_a_dependency_without_a_limit_is_named_once_at_its_first_429(
+    project: Path,
+) -> None:
+    (project / "app.py").write_text(REFUSED, encoding="utf-8")
+    (project / "rows.jsonl").write_text('{"n": 1}\n{"n": 2}\n', encoding="utf-8")
+
+    done = run_command(project, "app:numbers", "rows.jsonl")
+
+    assert (done.returncode, done.stdout.count("SUCCEEDED")) == (0, 2)
+    said = "gpt refuses calls (429) and has no limit; next: declare limits=Limits("
+    assert done.stderr.count(said) == 1
+
+
 def test_a_join_that_failed_is_named(project: Path) -> None:
     (project / "rows.jsonl").write_text(json.dumps({"text": "a " * 101}), "utf-8")
     done = run_command(project, "app:words", "rows.jsonl")

@@ -338,8 +338,11 @@ async def test_json_is_found_without_a_second_request(
     provider.answers = [body(TYPED[form])]
     model = provider.model(wire)
 
-    assert await model.ask("", "t", returns=Invoice) == READ
+    noted: list[Any] = []
+    with listening(lambda _, fields: noted.append(fields["note"])):
+        assert await model.ask("", "t", returns=Invoice) == READ
     assert len(provider.requests) == 1
+    assert len(noted) == (form == "half a character")
 
 
 DOUBTS = {

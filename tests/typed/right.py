@@ -129,6 +129,8 @@ mini = Model("mini", complete, price=Price(input=0.25, output=2.0), timeout=30)
 async def read(part: Text) -> Text:
     """Ask a model."""
     assert_type(await mini.ask("Read.", part.text), str)
+    assert_type(await mini.ask("Read.", part.text, may_be_empty=True), str)
+    assert_type(await mini.ask("Read.", part.text, returns=Text, repairs=0), Text)
     return assert_type(await mini.ask("Read.", part.text, returns=Text), Text)
 
 

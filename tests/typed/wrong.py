@@ -37,6 +37,7 @@ async def wrong_answers() -> None:
     text: Text = await mini.ask("Read.", "a")  # wrong
     await mini.ask("Read.", "a", returns=int)  # wrong
     await mini.ask("Read.", "a", max_token=3)  # wrong
+    await mini.ask("Read.", "a", repairs=0)  # wrong
     del number, other, text
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from piecework.aws.endpoint import (
 )
 from piecework.aws.objects import Objects
 from piecework.aws.queue import Queue
+from piecework.aws.trust import tls_error
 from piecework.aws.work_queues import WorkQueues
 from piecework.cost.meter import Actor, CostMeter, listen
 from piecework.cost.persistence import Keeper, keeping
@@ -131,7 +133,8 @@ async def connect(
     Raises:
         UnreachableError: `aws.endpoint.unreachable`.
         UsageError: `aws.resource.not_found`: nothing is deployed under that name;
-            `config.region.missing`; `aws.credentials.missing`.
+            `config.region.missing`; `aws.credentials.missing`;
+            `aws.endpoint.untrusted`.
     """
     endpoint = find_endpoint()
     rng = rng or random.Random()
@@ -280,7 +283,7 @@ def explain_connect_errors(settings: Settings, endpoint: Endpoint) -> Iterator[N
         message = f"{where} refused: {failure.provider_code}."
         raise UsageError(message, code=failure.code) from error
     except (BotoCoreError, OSError) as error:
-        raise unreachable(endpoint) from error
+        raise tls_error(error, where, time.time()) or unreachable(endpoint) from error
 
 
 def unreachable(endpoint: Endpoint) -> UnreachableError:

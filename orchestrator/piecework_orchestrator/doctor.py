@@ -20,10 +20,11 @@ from piecework.aws.endpoint import (
     is_loopback,
     refuse_two_meanings,
 )
+from piecework.aws.trust import mend_client, tls_error
 from piecework.domain.keys import DEFAULT_QUEUE, WORKERS_PK, tenant_prefix, webhooks_pk
 from piecework.domain.rows import WorkerRow
 from piecework.domain.webhook import Webhook
-from piecework.errors import PieceworkError
+from piecework.errors import PieceworkError, UsageError
 from piecework.settings import Settings
 from piecework.store.serialization import from_item
 from piecework_orchestrator.embedded import server
@@ -194,9 +195,14 @@ def _check_resources(
     settings: Settings, target: Target, region: str, queues: Sequence[str]
 ) -> Iterator[Check]:
     """Check each resource by name, even if another check failed."""
-    sqs, dynamodb, s3 = (
-        _make_client(name, target, region) for name in ("sqs", "dynamodb", "s3")
-    )
+    try:
+        sqs, dynamodb, s3 = (
+            _make_client(name, target, region) for name in ("sqs", "dynamodb", "s3")
+        )
+    except UsageError as error:
+        message, step = error.message, error.next_step
+        yield Check("certificates", ok=False, detail=message, next_step=step)
+        return
     dead = settings.dead_letter_queue
     found = _queues_of_workers(settings, dynamodb)
     checked = ["", *queues, *sorted(found.difference(queues))]
@@ -274,6 +280,9 @@ def _check_call(
         step = missing or f"{START}, or deploy infra/data.yaml to your account"
         return Check(name, ok=False, detail=str(code), next_step=step)
     except BotoCoreError as error:
+        if (untrusted := tls_error(error, "AWS", time.time())) is not None:
+            message, step = untrusted.message, untrusted.next_step
+            return Check(name, ok=False, detail=message, next_step=step)
         step = "check the endpoint, the network and the credentials"
         return Check(name, ok=False, detail=type(error).__name__, next_step=step)
     return Check(name, ok=True, detail=str(answer[shown]) if shown else "found")
@@ -288,7 +297,9 @@ def _make_client(service: str, target: Target, region: str) -> Any:
         connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 2}
     )
     # No endpoint is passed, because the endpoint variables decide.
-    return _make_session().client(service, region_name=region, config=config)
+    client = _make_session().client(service, region_name=region, config=config)
+    mend_client(client)
+    return client
 
 
 def _make_session() -> Any:

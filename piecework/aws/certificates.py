@@ -12,14 +12,17 @@ from typing import Any
 import aioboto3
 from aiobotocore.session import AioSession
 
+from piecework.aws.trust import mend_client
+
 # ruff: noqa: SLF001 -- aiobotocore has no setting for either
 
 
 class CheckedSession(AioSession):
-    """A session whose clients check certificates."""
+    """A session whose clients check certificates, and reach this machine directly."""
 
     async def _create_client(self, *args: Any, **kwargs: Any) -> Any:
         client = await super()._create_client(*args, **kwargs)  # type: ignore[misc]
+        mend_client(client)
         check_certificates(client)
         return client
 

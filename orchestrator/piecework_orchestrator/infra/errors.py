@@ -5,10 +5,12 @@ The translation uses operation and error code, never the text. The message quote
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from piecework.aws.trust import tls_error
 from piecework.errors import PieceworkError, UnreachableError, UsageError
 from piecework.errors.classify import classify
 from piecework.errors.codes import ErrorClass
@@ -46,6 +48,9 @@ def translated_aws_errors(
     except ClientError as error:
         raise to_piecework_error(error, resource, service) from error
     except BotoCoreError as error:
+        untrusted = tls_error(error, f"AWS for {resource}", time.time())
+        if untrusted is not None:
+            raise untrusted from error
         code = classify(error).code
         transient = classify(error).error_class is ErrorClass.TRANSIENT
         kind = UnreachableError if transient else UsageError

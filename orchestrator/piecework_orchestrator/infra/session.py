@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from piecework.aws.endpoint import Endpoint, find_endpoint, is_loopback
+from piecework.aws.trust import mend_client
 from piecework_orchestrator.infra.change_set import Change
 from piecework_orchestrator.infra.environment import Environment
 from piecework_orchestrator.infra.errors import translated_aws_errors
@@ -84,7 +85,10 @@ def _client_factory(endpoint: Endpoint, region: str) -> Callable[[str], Any]:
     )
 
     def make_client(service: str) -> Any:
-        return session.client(service, config=config, **endpoint.client_arguments())
+        arguments = endpoint.client_arguments()
+        client = session.client(service, config=config, **arguments)
+        mend_client(client)
+        return client
 
     return make_client
 

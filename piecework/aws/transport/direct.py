@@ -27,16 +27,15 @@ from piecework.aws.transport.request import Route, encode, new_invocation_id
 #: The variables with which the SDK would send a request elsewhere or sign it otherwise.
 SPECIAL_VARIABLES: Final = frozenset(
     {
-        "ALL_PROXY",
         "AWS_DEFAULT_PROFILE",
         "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
         "AWS_PROFILE",
         "AWS_USE_DUALSTACK_ENDPOINT",
         "AWS_USE_FIPS_ENDPOINT",
-        "HTTPS_PROXY",
-        "HTTP_PROXY",
     }
 )
+#: The variables of proxies, which no request to this machine goes through.
+PROXY_VARIABLES: Final = frozenset({"ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"})
 #: The variables with which it would trust another certificate.
 CERTIFICATE_VARIABLES: Final = frozenset({"AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"})
 TARGET: Final = "DynamoDB_20120810"
@@ -72,7 +71,10 @@ def find_access(endpoint: Endpoint, environ: Mapping[str, str]) -> Access | None
     machine, region and keys must be in the environment. Then no configuration file may
     exist.
     """
-    if SPECIAL_VARIABLES & {name.upper() for name in environ}:
+    special = SPECIAL_VARIABLES | (
+        frozenset() if endpoint.loopback else PROXY_VARIABLES
+    )
+    if special & {name.upper() for name in environ}:
         return None
     if endpoint.source == "embedded":
         keys = Credentials(*endpoint.embedded_keys())

@@ -16,7 +16,9 @@ from botocore.exceptions import SSLError
 
 import piecework.aws
 from piecework.aws.endpoint import Endpoint
+from piecework.aws.trust import tls_error
 from piecework.cost.meter import CostMeter
+from piecework.errors import UsageError
 from piecework.runtime import Clients
 from piecework.settings import Settings
 from tests.unit.piecework.aws.transport.certificate import certified
@@ -79,6 +81,116 @@ async def ask(wire: str) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("piecework.runtime.RETRIES", ONCE)
+
+
+@pytest.mark.parametrize("wire", ["thin", "sdk", "own"])
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_no_request_to_this_machine_goes_through_a_proxy(
+    wire: str,
+    name: str,
+    scheme: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    shown, trusted = certified("localhost")
+    monkeypatch.setenv(name, f"http://{HERE}:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    if scheme == "https":
+        monkeypatch.setenv("AWS_CA_BUNDLE", trusted_file(trusted, tmp_path))
+    else:
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "none.pem"))
+    async with listening(answer, shown if scheme == "https" else None) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", f"{scheme}://localhost:{port}")
+        reply = await ask(wire)
+    assert 200 == reply["ResponseMetadata"]["HTTPStatusCode"]
+
+
+async def test_a_request_to_aws_keeps_to_the_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", f"http://{HERE}:9")
+    monkeypatch.setenv("NO_PROXY", "sqs.us-east-1.amazonaws.com")
+    async with AsyncExitStack() as stack:
+        proxies = {}
+        session = piecework.aws.session(region_name="us-east-1")
+        for service in ("dynamodb", "sqs"):
+            client = await stack.enter_async_context(session.client(service))
+            http, url = client._endpoint.http_session, client.meta.endpoint_url
+            proxies[service] = http._proxy_config.proxy_url_for(url)
+    assert {"dynamodb": f"http://{HERE}:9", "sqs": None} == proxies
+
+
+@pytest.mark.parametrize("variable", ["AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"])
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "which does not exist"),
+        ("no certificate", "which has no certificate"),
+    ],
+)
+async def test_a_bundle_that_cannot_be_used_is_named(
+    variable: str,
+    content: str | None,
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bundle.pem"
+    if content is not None:
+        path.write_text(content)
+    monkeypatch.setenv(variable, str(path))
+    with pytest.raises(UsageError, match=problem) as caught:
+        await ask("thin")
+    assert f"{variable} names {path}" in caught.value.message
+    assert f"unset {variable}" in caught.value.next_step
+
+
+def verified(code: int, message: str) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, "whatever it says")
+    error.verify_code, error.verify_message = code, message
+    return error
+
+
+def not_tls() -> ssl.SSLError:
+    error = ssl.SSLError(1, "whatever it says")
+    error.reason = "WRONG_VERSION_NUMBER"
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "bundle", "says", "step"),
+    [
+        (
+            verified(10, "certificate has expired"),
+            "",
+            "has expired",
+            "2027-01-15 08:00",
+        ),
+        (
+            verified(9, "not yet valid"),
+            "",
+            "not yet valid",
+            "The clock of this machine",
+        ),
+        (verified(20, "no issuer"), "", "no issuer", "set AWS_CA_BUNDLE"),
+        (verified(19, "self-signed"), "/ours.pem", "self-signed", "to /ours.pem"),
+        (verified(62, "mismatch"), "", "mismatch", "AWS_ENDPOINT_URL"),
+        (not_tls(), "", "does not answer with TLS", "https://"),
+    ],
+)
+def test_a_failure_of_tls_says_which_certificate_bundle_or_clock(
+    error: ssl.SSLError, bundle: str, says: str, step: str
+) -> None:
+    raised = SSLError(endpoint_url="https://aws.example", error=error)
+    raised.__context__ = error
+    environ = {"AWS_CA_BUNDLE": bundle} if bundle else {}
+    found = tls_error(raised, "https://aws.example", 1_800_000_000.0, environ)
+    assert found is not None
+    assert "aws.endpoint.untrusted" == found.code
+    assert says in found.message
+    assert step in found.next_step
+    assert tls_error(TimeoutError(), "AWS", 0.0, {}) is None
 
 
 @pytest.mark.attack("certificates")

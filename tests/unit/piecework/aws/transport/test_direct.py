@@ -54,7 +54,11 @@ AWS = "https://dynamodb.eu-central-1.amazonaws.com"
             KEYS | REGION | LOCAL | {"AWS_CA_BUNDLE": "/own.pem"},
             "http://127.0.0.1:4566",
         ),
-        (KEYS | REGION | LOCAL | {"http_proxy": "http://proxy"}, None),
+        (KEYS | REGION | {"https_proxy": "http://proxy"}, None),
+        (
+            KEYS | REGION | LOCAL | {"http_proxy": "http://proxy"},
+            "http://127.0.0.1:4566",
+        ),
         (KEYS | REGION | {"AWS_CONFIG_FILE": __file__}, None),
     ],
 )

@@ -274,6 +274,16 @@ class JobRow:
         return self._count("tolerated_chunks")
 
     @property
+    def left_out_rows(self) -> int:
+        """How many refused rows of its input its submit left out."""
+        return self._count("left_out_rows")
+
+    @property
+    def left_out(self) -> list[str]:
+        """The first of these rows, such as `line 3`."""
+        return [str(place) for place in self.item.get("left_out", ())]
+
+    @property
     def failed_chunks(self) -> int:
         """How many chunks became dead letters in this generation, if it tolerates."""
         return self._count("failed_chunks")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails, PydanticSerializationError
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from pydantic_core.core_schema import ErrorType
 
 from piecework.domain.records import KIB, Bounds, JsonRefusedError, read_json
@@ -81,6 +82,46 @@ def invalid_payload(reason: str, where: str, details: dict[str, Any]) -> UsageEr
         next_step="Correct the payload model, or what makes the payload.",
         **details,
     )
+
+
+# ── a row that was refused, and is submitted as a dead letter ─────────────────
+#
+# A worker refuses the payload with the reason of the submit. An operator sees the row,
+# and corrects it by a patch.
+
+REFUSED: Final = "piecework:refused"
+ROW: Final = "row"
+
+
+def refused_payload(reason: str, row: Callable[[], Any], most: int) -> bytes:
+    """Return the payload of a row that a submit has refused.
+
+    Args:
+        reason: What is wrong with the row.
+        row: Its data; null if it has no JSON, or is too large.
+        most: The bytes that the payload may have.
+    """
+    try:
+        content = to_json({REFUSED: reason, ROW: row()}, fallback=str)
+        read_json(content, Bounds(most))
+    except ValueError:
+        return to_json({REFUSED: reason, ROW: None})
+    return content
+
+
+def refusal_of(payload: Any) -> str | None:
+    """Return why a submit refused a row; None: it is the payload of any other chunk."""
+    return payload[REFUSED] if is_refused(payload) else None
+
+
+def row_of(payload: Any) -> Any:
+    """Return the data of a row that a submit has refused; another payload as it is."""
+    return payload[ROW] if is_refused(payload) else payload
+
+
+def is_refused(payload: Any) -> bool:
+    """Return whether a payload is that of a row that a submit has refused."""
+    return isinstance(payload, dict) and payload.keys() == {REFUSED, ROW}
 
 
 # ── what is wrong with a payload, without quoting it ──────────────────────────

@@ -921,6 +921,12 @@ ROWS: Final = (
         "Write one JSON object in each line, one line for each chunk.",
     ),
     Code(
+        "input.columns.unknown",
+        PERMANENT,
+        "A column or key of the input is read by no field of the payload.",
+        f'Rename it, or permit others by `ConfigDict(extra="ignore")`, {_DRY_RUN}',
+    ),
+    Code(
         "input.rows.invalid_line",
         PERMANENT,
         "A row of the input does not fit the payload of the pipeline.",

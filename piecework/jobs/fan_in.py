@@ -47,6 +47,8 @@ class Certificate(BaseModel):
         stopped: The code of the reason for which no further chunk started; or empty.
         patched: The number of each chunk whose payload a redrive has replaced, and the
             SHA-256 of the new payload.
+        left_out_rows: How many refused rows of the input are no chunk.
+        left_out: The first of these rows, such as `line 3`.
     """
 
     job: str
@@ -67,6 +69,8 @@ class Certificate(BaseModel):
     join_error: str = ""
     tolerated: int = 0
     stopped: str = ""
+    left_out_rows: int = 0
+    left_out: list[str] = []
 
 
 async def start_finalizing(rt: Runtime, ref: JobRef) -> tuple[ChunkRef, int] | None:
@@ -219,6 +223,8 @@ def certify(
         join_error=join_error,
         tolerated=job.tolerated_chunks,
         stopped=job.stopped_code,
+        left_out_rows=job.left_out_rows,
+        left_out=job.left_out,
     )
 
 

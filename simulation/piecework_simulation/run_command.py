@@ -35,6 +35,7 @@ from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
     BudgetUsdOption,
     Format,
+    InvalidOption,
     MaxChunksOption,
     PipelineArgument,
     SaveOption,
@@ -43,10 +44,12 @@ from piecework_orchestrator.cli.output import Output
 from piecework_orchestrator.cli.progress import exit_code, show_progress
 from piecework_orchestrator.cli.results import ResultErrors, follow_results
 from piecework_orchestrator.cli.run import LOG_LEVEL, run_async
+from piecework_orchestrator.cli.submit import say_refused
 from piecework_orchestrator.client import Client, JobHandle
 from piecework_orchestrator.reading.job_documents import dead_letters_of, job_document
 from piecework_orchestrator.results.artifacts import save_artifacts
 from piecework_orchestrator.results.results import EndedChunk
+from piecework_orchestrator.submit.intake.refusals import OnInvalid
 from piecework_simulation.in_process import (
     InProcessAws,
     RunningWorker,
@@ -78,7 +81,7 @@ class Aws(StrEnum):
 
 
 @app.command(cls=command_class("run"), context_settings=CONTEXT)
-def run(
+def run(  # noqa: PLR0913, PLR0917 -- options of a command
     pipeline: PipelineArgument,
     source: Annotated[
         str,
@@ -90,6 +93,7 @@ def run(
     max_chunks: MaxChunksOption = None,
     budget_usd: BudgetUsdOption = "",
     budget_tokens: BudgetTokensOption = "",
+    invalid: InvalidOption = OnInvalid.REFUSE,
     answer: Annotated[
         list[str] | None,
         typer.Option(
@@ -123,7 +127,11 @@ def run(
         settings = load_settings(**overrides)
         found = load_pipeline(pipeline)
         parse_cap(budget_usd, budget_tokens)  # refuse it before a worker starts
-        budget = {"budget_usd": budget_usd, "budget_tokens": budget_tokens}
+        options = {
+            "budget_usd": budget_usd,
+            "budget_tokens": budget_tokens,
+            "invalid": invalid,
+        }
         answers = read_answers(answer or [])
         log = structlog.get_logger()
         within_s = settings.shutdown_grace_s + SHUTDOWN_MARGIN_S
@@ -134,7 +142,7 @@ def run(
                 running,
             ):
                 work = run_job(
-                    out, rt, running.task, found, source, save, budget, answers
+                    out, rt, running.task, found, source, save, options, answers
                 )
                 code = await end_on_signal(out, signals, running, work)
         out.stdout.flush()
@@ -235,15 +243,17 @@ async def run_job(
     pipeline: Pipeline,
     source: str,
     save: Path | None,
-    budget: Mapping[str, Any],
+    options: Mapping[str, Any],
     answers: dict[str, Any],
 ) -> int:
     """Submit, answer questions and print the results; return the exit code."""
     async with Client(runtime=rt) as client:
-        job, spent = await client.submit(pipeline, source, **budget), asyncio.Event()
+        job = await client.submit(pipeline, source, **options)
+        spent = asyncio.Event()
+        say_refused(out, options["invalid"], job.refused)
         following = asyncio.create_task(follow(out, rt, job, spent))
         beside = [asyncio.create_task(answer_questions(out, job, answers))]
-        if any(budget.values()):
+        if options["budget_usd"] or options["budget_tokens"]:
             beside.append(asyncio.create_task(end_at_budget(out, rt, job, spent)))
         following.add_done_callback(lambda _: [task.cancel() for task in beside])
         alive = {worker, following, *beside}

@@ -34,6 +34,8 @@ from piecework.errors import (
     WaitTimeoutError,
 )
 from piecework.settings import Settings
+from piecework_orchestrator.dead_letters.closing import RedriveOptions
+from piecework_orchestrator.dead_letters.redrive import Edit
 from piecework_simulation.in_process import InProcessAws, worker_beside
 from tests.unit.orchestrator.cli.deployment import Deployment as Tables
 from tests.unit.orchestrator.cli.deployment import Rows
@@ -228,6 +230,58 @@ async def test_a_redrive_after_a_fix_completes_the_job(deployment: Deployment) -
     assert values == [{"words": 1}, {"words": 1}]
 
 
+INVALID = [{"text": "a"}, {"txt": "b c"}, {"text": 5}, {"text": "d e f"}]
+
+
+async def test_rows_that_do_not_fit_create_no_job_and_are_all_named(
+    deployment: Deployment,
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        await deployment.client.submit(words, INVALID, id="none")
+    assert "2 rows of the rows are refused" in refused.value.message
+    assert "'txt' (did you mean 'text'?)" in refused.value.message
+    assert "Row 3 is not a Text: text: Input should be" in refused.value.message
+    with pytest.raises(NotFoundError):
+        await deployment.client.job("none").facts()
+    with pytest.raises(UsageError, match="refuse, skip, dead"):
+        await deployment.client.submit(words, INVALID, invalid="ignore")
+
+
+async def test_rows_that_are_left_out_are_named_by_the_job_and_its_certificate(
+    deployment: Deployment,
+) -> None:
+    job = await deployment.client.submit(words, INVALID, invalid="skip")
+    assert ["row 2" in line.lower() for line in job.refused] == [True, False]
+    async with deployment.worker():
+        view = await job.wait(timeout=30)
+    named = {"left_out_rows": 2, "left_out": ["row 2", "row 3"]}
+    assert (view.succeeded, view.chunks) == (True, 2)
+    record = await job.rt.jobs.read(job.ref)
+    assert record is not None
+    certificate = json.loads(await job.rt.objects.get(record.certificate))
+    for found in (view.document, certificate):
+        assert named == {name: found[name] for name in named}
+
+
+async def test_a_refused_row_is_a_dead_letter_that_a_patch_corrects(
+    deployment: Deployment,
+) -> None:
+    job = await deployment.client.submit(words, INVALID, invalid="dead")
+    async with deployment.worker():
+        view = await job.wait(timeout=30)
+        assert view.counts == {"DEAD": 2, "SUCCEEDED": 2}
+        letter = await job.dead_letter(1)
+        assert letter["error_code"] == "runtime.payload.invalid"
+        assert "'txt' (did you mean 'text'?)" in letter["error"]
+        await job.redrive("as it is")
+        assert (await job.wait(timeout=30)).counts == {"DEAD": 2, "SUCCEEDED": 2}
+        edit = Edit({"text": "b c", "txt": None})
+        await job.redrive("corrected", RedriveOptions(edit=edit))
+        assert (await job.wait(timeout=30)).succeeded
+        results = {item.chunk: item async for item in job.results()}
+    assert results[1] == Done(1, "row 2", Count(words=2))
+
+
 async def test_a_cancelled_job_is_retried_and_not_resumed(
     deployment: Deployment,
 ) -> None:
@@ -251,7 +305,8 @@ async def test_a_cancelled_job_is_retried_and_not_resumed(
     ("rows", "code"),
     [
         ([], "input.rows.empty"),
-        ([{"texts": "a"}], "input.payload.invalid"),
+        ([{"text": 5}], "input.payload.invalid"),
+        ([{"texts": "a"}], "input.columns.unknown"),
         ([Count(words=1)], "input.payload.invalid"),
         (["a"], "input.payload.invalid"),
         ({"text": "a"}, "cli.usage.invalid"),

@@ -181,13 +181,32 @@ def first_code(page: Path) -> str:
     return re.sub(r" +#.*", "", block)
 
 
+def test_rows_that_do_not_fit_are_left_out_or_dead_as_the_command_says(
+    project: Path,
+) -> None:
+    lines = '{"text": "a b"}\n{"txt": "c"}\nno json\n'
+    (project / "rows.jsonl").write_text(lines)
+    for action, counted, code in (
+        ("refuse", "2 rows of rows.jsonl are refused", 2),
+        ("skip", "warning: rows were left out:", 0),
+        ("dead", "warning: rows were made dead letters:", 5),
+    ):
+        done = run_command(project, "app:words", "rows.jsonl", "--invalid", action)
+        assert counted in done.stderr
+        assert "'txt' (did you mean 'text'?)" in done.stderr
+        assert "Line 3 of rows.jsonl does not fit Text" in done.stderr
+        values = [json.loads(line).get("value") for line in done.stdout.splitlines()]
+        assert [v for v in values if v is not None] == [2] * (action != "refuse")
+        assert done.returncode == code
+
+
 def test_a_wrong_line_is_named_and_nothing_runs(project: Path) -> None:
     (project / "rows.jsonl").write_text('{"text": "a"}\n{"txt": 1}\n', encoding="utf-8")
 
     done = run_command(project, "app:words", "rows.jsonl")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "input.rows.invalid_line: Line 2 of rows.jsonl" in done.stderr
+    assert "input.columns.unknown: Line 2 of rows.jsonl" in done.stderr
 
 
 ASKING = """

@@ -9,6 +9,7 @@ from piecework.aws.payloads import MOST_BYTES, PayloadRef
 from piecework.context import Results
 from piecework.domain import values
 from piecework.domain.model import Job, moment
+from piecework.domain.payload import refusal_of
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError
 from piecework.jobs.fan_in import StoredJobResults
@@ -84,7 +85,10 @@ async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
         chunk.payload_sha256,
     )
     try:
-        read_json(content, BOUNDS, finite=False)
+        refusal = refusal_of(read_json(content, BOUNDS, finite=False))
+        if refusal is not None:
+            message = f"The submit refused the row: {refusal}"
+            raise PermanentError(message, code="runtime.payload.invalid")
         chunk_run.ctx.payload = values.read_payload(model, content)
         note_payload(chunk_run.ctx.payload)
     except JsonRefusedError as error:

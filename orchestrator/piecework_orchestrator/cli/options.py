@@ -13,6 +13,7 @@ import typer
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.errors import UsageError
 from piecework_orchestrator.cli.completion import complete_job
+from piecework_orchestrator.submit.intake.refusals import OnInvalid
 
 
 class Format(StrEnum):
@@ -89,6 +90,15 @@ BudgetTokensOption = Annotated[
         metavar="N",
         help="Pause the job before its calls use more tokens, in and out.",
         show_default="none",
+    ),
+]
+InvalidOption = Annotated[
+    OnInvalid,
+    typer.Option(
+        "--invalid",
+        help="Rows that do not fit: `refuse` the input, `skip` them, or make each a "
+        "`dead` letter.",
+        show_default=True,
     ),
 ]
 PipelineArgument = Annotated[

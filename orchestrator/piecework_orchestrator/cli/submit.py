@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Annotated, Any
@@ -27,6 +28,7 @@ from piecework_orchestrator.cli.options import (
     BudgetUsdOption,
     DeadlineOption,
     Format,
+    InvalidOption,
     OutputOption,
     PipelineArgument,
     TimeoutOption,
@@ -34,11 +36,12 @@ from piecework_orchestrator.cli.options import (
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.progress import show_steps, wait_for
 from piecework_orchestrator.cli.run import connection, run_async
-from piecework_orchestrator.cli.views.jobs import show_facts
+from piecework_orchestrator.cli.views.jobs import left_out_text, show_facts
 from piecework_orchestrator.client import Client, JobHandle
 from piecework_orchestrator.operate.identity import new_job_id, require_job_id
 from piecework_orchestrator.reading.times import parse_deadline, parse_limit
 from piecework_orchestrator.submit.intake.json_lines import SCHEME
+from piecework_orchestrator.submit.intake.refusals import OnInvalid, Refusals
 from piecework_orchestrator.submit.intake.source import chunk_inputs
 from piecework_orchestrator.submit.models import require_prices
 from piecework_orchestrator.submit.submit import tolerated_of
@@ -95,6 +98,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     ] = False,
     budget_usd: BudgetUsdOption = "",
     budget_tokens: BudgetTokensOption = "",
+    invalid: InvalidOption = OnInvalid.REFUSE,
     wait: Annotated[
         bool, typer.Option("-w", "--wait", help="Wait until the job has ended.")
     ] = False,
@@ -128,7 +132,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
         draw_sample(0, sample, Random())
         require_prices(found, parse_cap(budget_usd, budget_tokens))
         if dry_run:
-            await show_estimate(out, found, source)
+            await show_estimate(out, found, source, Refusals(invalid))
             return None
         request = SubmitRequest(
             *(pipeline, found, source, job_id, deadline, tolerate or "0", priority),
@@ -136,6 +140,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
             budget_tokens=budget_tokens,
             sample=sample,
             goes_on=yes,
+            invalid=invalid,
         )
         async with connection(out) as rt, Client(runtime=rt) as client:
             return await start_job(client, out, request, wait=wait, limit_s=limit_s)
@@ -143,13 +148,16 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     run_async(run, output, before=check)
 
 
-async def show_estimate(out: Output, pipeline: Pipeline, source: str) -> None:
+async def show_estimate(
+    out: Output, pipeline: Pipeline, source: str, refusals: Refusals
+) -> None:
     """Write the chunks, calls and limits that a submit would have."""
     if source.startswith(SCHEME):
         async with connection(out) as rt:
-            document = await estimate(pipeline, source, rt.objects.client)
+            document = await estimate(pipeline, source, rt.objects.client, refusals)
     else:
-        document = await estimate(pipeline, source, None)
+        document = await estimate(pipeline, source, None, refusals)
+    say_refused(out, refusals.action, refusals.lines())
 
     def draw(console: Any) -> None:
         calls = document["calls"]
@@ -162,6 +170,7 @@ async def show_estimate(out: Output, pipeline: Pipeline, source: str) -> None:
                     ("pipeline", document["pipeline"]),
                     ("source", source),
                     ("chunks", document["chunks"]),
+                    ("left out", left_out_text(document)),
                     ("calls", "unknown" if calls is None else f"about {calls}"),
                     ("payload", f"{document['payload_bytes']:,} bytes"),
                     ("stages", "\n".join(map(stage_limit, document["stages"]))),
@@ -192,11 +201,20 @@ def claim_limits(found: dict[str, Any]) -> str:
     )
 
 
-async def estimate(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
+def say_refused(out: Output, action: OnInvalid, refused: Sequence[str]) -> None:
+    """Say what is wrong with the rows that were left out or made dead letters."""
+    if refused:
+        done = "left out" if action is OnInvalid.SKIP else "made dead letters"
+        out.say("\n".join([f"warning: rows were {done}:", *refused]))
+
+
+async def estimate(
+    pipeline: Pipeline, source: str, s3: Any, refusals: Refusals
+) -> dict[str, Any]:
     """Split the whole source, and return the counts and the first labels."""
     labels: list[str] = []
     chunks = size = 0
-    async for chunk in chunk_inputs(source, pipeline, s3=s3):
+    async for chunk in chunk_inputs(source, pipeline, s3=s3, refusals=refusals):
         chunks += 1
         size += len(chunk.payload)
         if len(labels) < FIRST_LABELS:
@@ -208,6 +226,7 @@ async def estimate(pipeline: Pipeline, source: str, s3: Any) -> dict[str, Any]:
         "source": source,
         "chunks": chunks,
         "calls": None if each is None else each * chunks,
+        **refusals.facts(),
         "payload_bytes": size,
         "first_labels": labels,
         "stages": [
@@ -238,6 +257,7 @@ class SubmitRequest:
     budget_tokens: str = ""
     sample: int | None = None
     goes_on: bool = False
+    invalid: OnInvalid = OnInvalid.REFUSE
 
     @property
     def module(self) -> str:
@@ -270,6 +290,7 @@ async def start_job(
     rt = client.runtime
     job_id = request.job_id or new_job_id(rt.clock())
     job = await submit_with_progress(client, out, replace(request, job_id=job_id))
+    say_refused(out, request.invalid, job.refused)
     told: dict[str, Any] = {"warnings": missing_contacts(request.pipeline)}
     if request.sample and (await job.facts()).chunks > request.sample:
         began = asyncio.get_running_loop().time()
@@ -316,6 +337,7 @@ async def submit_with_progress(
                 priority=request.priority,
                 sample=request.sample,
                 goes_on=request.goes_on,
+                invalid=request.invalid,
                 budget_usd=request.budget_usd,
                 budget_tokens=request.budget_tokens,
                 on_progress=report,

@@ -23,6 +23,7 @@ from piecework_orchestrator.reading.times import (
 )
 from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.intake.limits import printable_name
+from piecework_orchestrator.submit.intake.refusals import Refusals
 from piecework_orchestrator.submit.intake.rows import row_chunks
 from piecework_orchestrator.submit.intake.source import chunk_inputs
 
@@ -103,7 +104,7 @@ def seconds_of(timeout: object) -> float | None:
 
 
 def read_rows(
-    rt: Runtime, pipeline: Pipeline, rows: Rows[Any]
+    rt: Runtime, pipeline: Pipeline, rows: Rows[Any], refusals: Refusals
 ) -> tuple[AsyncIterator[ChunkInput], str]:
     """Return the chunks of any source, and the origin for the record.
 
@@ -113,14 +114,15 @@ def read_rows(
     if isinstance(rows, str | Path):
         source = str(rows)
         name = "standard input" if source == "-" else printable_name(source)
-        chunks = chunk_inputs(source, pipeline, s3=rt.objects.client)
+        s3 = rt.objects.client
+        chunks = chunk_inputs(source, pipeline, s3=s3, refusals=refusals)
         return chunks, name
     if isinstance(rows, Mapping | BaseModel) or not isinstance(
         rows, Iterable | AsyncIterable
     ):
         message = f"A {type(rows).__name__} is not a list of rows."
         raise UsageError(message, next_step="Pass a list, even for one row: `[row]`.")
-    return row_chunks(rows, pipeline), "a program"
+    return row_chunks(rows, pipeline, refusals=refusals), "a program"
 
 
 def require_limit_of(name: str, limits: Limits) -> None:

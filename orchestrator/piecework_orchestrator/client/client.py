@@ -89,6 +89,11 @@ from piecework_orchestrator.reading.events import fleet_documents
 from piecework_orchestrator.reading.job_documents import Document
 from piecework_orchestrator.reading.job_list import JobFilter, read_jobs
 from piecework_orchestrator.reading.selection import Filter, LetterFilter, select
+from piecework_orchestrator.submit.intake.refusals import (
+    OnInvalid,
+    Refusals,
+    on_invalid,
+)
 from piecework_orchestrator.submit.submit import Submission, submit
 
 P = TypeVar("P", bound=BaseModel)
@@ -185,6 +190,7 @@ class Client:
         budget_tokens: int | str | None = None,
         sample: int | None = None,
         goes_on: bool = False,
+        invalid: str = ...,
         on_progress: Progress = ...,
     ) -> JobHandle[R]: ...
     @overload
@@ -202,6 +208,7 @@ class Client:
         budget_tokens: int | str | None = None,
         sample: int | None = None,
         goes_on: bool = False,
+        invalid: str = ...,
         on_progress: Progress = ...,
     ) -> JobHandle[Any]: ...
     async def submit(  # noqa: PLR0913 -- options of a submit
@@ -218,6 +225,7 @@ class Client:
         budget_tokens: int | str | None = None,
         sample: int | None = None,
         goes_on: bool = False,
+        invalid: str = OnInvalid.REFUSE,
         on_progress: Progress = lambda *_: None,
     ) -> JobHandle[Any]:
         """Submit rows as a job; a repeated submit of one id creates one job.
@@ -239,6 +247,9 @@ class Client:
             sample: How many random chunks run first; then the job is paused with the
                 code `sample` until `resume`. `forecast` tells what the rest will use.
             goes_on: The end of the sample starts the rest, without a pause.
+            invalid: What happens to rows that do not fit the payload. `refuse`: no job
+                is created, and the error names them. `skip`: they are left out, and the
+                certificate names them. `dead`: each is a dead letter, to be patched.
             on_progress: Called with each step, such as `read`, and its chunks so far.
 
         Raises:
@@ -253,7 +264,8 @@ class Client:
         require_job_id(id)
         until = epoch_of(deadline, rt.clock())
         ref = JobRef(rt.settings.tenant, id or new_job_id(rt.clock()))
-        chunks, origin = read_rows(rt, pipeline, rows)
+        refusals = Refusals(on_invalid(invalid))
+        chunks, origin = read_rows(rt, pipeline, rows, refusals)
         requested = requested_text(deadline, until)
         submission = Submission(
             ref,
@@ -267,9 +279,11 @@ class Client:
             parse_cap(budget_usd, budget_tokens),
             sample,
             goes_on,
+            refusals,
         )
         _, created = await submit(rt, submission, chunks, on_progress)
-        return JobHandle(ref.job, rt, self._actor, pipeline, created)
+        refused = tuple(refusals.lines())
+        return JobHandle(ref.job, rt, self._actor, pipeline, created, refused)
 
     @overload
     def job(self, id: str, pipeline: PipelineFunction[P, R]) -> JobHandle[R]: ...
@@ -673,6 +687,7 @@ class SyncClient:
         budget_tokens: int | str | None = None,
         sample: int | None = None,
         goes_on: bool = False,
+        invalid: str = ...,
         on_progress: Progress = ...,
     ) -> SyncJob[R]: ...
     @overload
@@ -690,6 +705,7 @@ class SyncClient:
         budget_tokens: int | str | None = None,
         sample: int | None = None,
         goes_on: bool = False,
+        invalid: str = ...,
         on_progress: Progress = ...,
     ) -> SyncJob[Any]: ...
     def submit(

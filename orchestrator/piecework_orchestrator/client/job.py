@@ -122,6 +122,8 @@ class JobHandle(Generic[R]):
         pipeline: Types the results; None: results are plain JSON values.
         actor: The name of the operator in the record.
         created: Whether this submit created the job; a repeated submit finds it.
+        refused: What is wrong with the rows that this submit left out or made dead
+            letters: a line for each of the first 20, and the count of the others.
 
     Raises:
         NotFoundError: Every method, if the job does not exist:
@@ -133,6 +135,7 @@ class JobHandle(Generic[R]):
     actor: str
     pipeline: Pipeline | None = field(default=None, repr=False)
     created: bool = False
+    refused: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def ref(self) -> JobRef:

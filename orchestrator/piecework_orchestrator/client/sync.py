@@ -105,6 +105,11 @@ class SyncJob(Generic[R]):
         """Whether this submit created the job."""
         return self.inner.created
 
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """What is wrong with the rows that this submit left out or made dead."""
+        return self.inner.refused
+
     def results(self, *, skip: Container[int] = ()) -> Iterator[Done[R] | Failed]:
         """Yield every chunk when it ends, until the job has ended."""
         return one_by_one(self.run, self.inner.results(skip=skip))

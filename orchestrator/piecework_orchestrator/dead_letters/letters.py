@@ -11,6 +11,7 @@ from piecework.aws.payloads import MOST_BYTES, PayloadRef, Payloads
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef
+from piecework.domain.payload import row_of
 from piecework.domain.records import Bounds, read_json
 from piecework.errors import NotFoundError, PermanentError, PieceworkError, StoreError
 from piecework.runtime import Runtime
@@ -193,6 +194,8 @@ async def payload_facts(rt: Runtime, letter: DeadLetterRow) -> Document:
 async def read_payload(rt: Runtime, ref: ChunkRef, place: str, sha256: str) -> Any:
     """Return a stored payload as a JSON value, checked by its hash.
 
+    Of a row that the submit has refused it is the row as it was given.
+
     Raises:
         StateError: `runtime.object.missing`.
         PermanentError: `runtime.payload.corrupt`.
@@ -201,4 +204,4 @@ async def read_payload(rt: Runtime, ref: ChunkRef, place: str, sha256: str) -> A
     """
     payloads, where = Payloads(rt.objects), PayloadRef.parse(place)
     content = await payloads.read(ref.tenant, ref.job, where, sha256)
-    return read_json(content, Bounds(MOST_BYTES), finite=False)
+    return row_of(read_json(content, Bounds(MOST_BYTES), finite=False))

@@ -49,6 +49,8 @@ JOB_FACTS = (
     "deadline_at",
     "tolerated_chunks",
     "failed_chunks",
+    "left_out_rows",
+    "left_out",
     "stopped_at",
     "stopped_code",
     "delete_after",

@@ -32,6 +32,7 @@ from piecework.telemetry.traces import submitting
 from piecework_orchestrator.reading.job_documents import require_not_deleted
 from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.intake.order import SubmitOrder
+from piecework_orchestrator.submit.intake.refusals import Refusals
 from piecework_orchestrator.submit.models import require_prices
 
 #: Chunks between two reports of how many are read.
@@ -52,6 +53,7 @@ class Submission:
         budget: What its calls may spend; the job is paused before they spend more.
         sample: How many random chunks run first, while the rest waits; None: all run.
         goes_on: Whether the end of the sample starts the rest, without a pause.
+        refusals: The rows that are refused while the chunks are read.
     """
 
     ref: JobRef
@@ -65,6 +67,7 @@ class Submission:
     budget: Cap = NO_CAP
     sample: int | None = None
     goes_on: bool = False
+    refusals: Refusals = field(default_factory=Refusals)
 
 
 async def submit(
@@ -128,6 +131,7 @@ async def create_and_fan_out(
         "submitted_by": submission.submitted_by,
         **optional_facts(submission, packed),
         **sample_facts(submission, packed, rt.rng),
+        **submission.refusals.facts(),
     }
     if traceparent:
         facts["traceparent"] = traceparent

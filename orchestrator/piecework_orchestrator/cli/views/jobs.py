@@ -90,6 +90,7 @@ def job_view(job: Document, now: float) -> View:
                     ("reopened", reopening_text(job)),
                     ("deadline", deadline_text(job, now)),
                     ("tolerates", tolerance_text(job)),
+                    ("left out", left_out_text(job)),
                     ("budget", budget_text(job)),
                     ("paused", pause_text(job, now)),
                     ("cancelled", cancel_text(job)),
@@ -218,6 +219,14 @@ def budget_text(job: Document) -> str:
         ]
         lines.append(", ".join([f"{spent} of {cap} spent", *more]))
     return "\n".join(lines)
+
+
+def left_out_text(job: Document) -> str:
+    """Return how many refused rows its submit left out, and the first of them."""
+    if not (rows := job.get("left_out_rows")):
+        return ""
+    more = ", …" if rows > len(job["left_out"]) else ""
+    return f"{count(rows, 'row')}: {', '.join(job['left_out'])}{more}"
 
 
 def tolerance_text(job: Document) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import json
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from piecework.aws.objects import is_object_key
-from piecework.domain.records import Bounds, read_json
+from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import PieceworkError, UnreachableError, UsageError
 from piecework.pipelines import Pipeline
 from piecework_orchestrator.submit.intake.chunk import (
@@ -22,7 +24,13 @@ from piecework_orchestrator.submit.intake.chunk import (
     chunk_input,
     misfit_error,
 )
+from piecework_orchestrator.submit.intake.columns import (
+    require_read,
+    require_row_read,
+    row_without_blanks,
+)
 from piecework_orchestrator.submit.intake.limits import KIB, IntakeLimits
+from piecework_orchestrator.submit.intake.refusals import Refusals
 from piecework_orchestrator.submit.intake.tables import is_table
 
 SUFFIXES = (".jsonl", ".ndjson")
@@ -47,18 +55,24 @@ async def json_line_chunks(
     origin: str,
     pipeline: Pipeline,
     limits: IntakeLimits,
+    refusals: Refusals,
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield a chunk for each line that is not blank.
 
     Raises:
         UsageError: `input.rows.invalid_line` with line and fields,
-            `input.rows.empty`, `input.rows.too_long_line`.
+            `input.columns.unknown`, `input.rows.empty`, `input.rows.too_long_line`.
     """
     empty = True
     async with aclosing(_lines(blocks, origin, limits)) as lines:
         async for number, line in lines:
             empty = False
-            yield _chunk(line, number, origin, pipeline, limits)
+            location = SourceLocation(origin, f"line {number}", f"line {number}")
+            bare = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            make = partial(_chunk, bare, number, location, pipeline, limits)
+            data = partial(_data, bare, limits)
+            if chunk := refusals.checked(make, location, data, limits):
+                yield chunk
     if empty:
         raise UsageError(
             f"{origin} contains no line.",
@@ -66,6 +80,7 @@ async def json_line_chunks(
             next_step="Write one chunk per line, as a JSON object.",
             origin=origin,
         )
+    refusals.end(origin)
 
 
 async def _lines(
@@ -103,19 +118,42 @@ def _is_blank(line: bytes) -> bool:
 
 
 def _chunk(
-    line: bytes, number: int, origin: str, pipeline: Pipeline, limits: IntakeLimits
+    line: bytes,
+    number: int,
+    location: SourceLocation,
+    pipeline: Pipeline,
+    limits: IntakeLimits,
 ) -> ChunkInput:
-    if number == 1:
-        line = line.removeprefix(codecs.BOM_UTF8)
-    location = SourceLocation(origin, f"line {number}", label=f"line {number}")
+    """Return the chunk of a line.
+
+    Raises:
+        UsageError: The line does not fit the payload, or has keys of no field.
+    """
+    model = pipeline.payload
+    where = f"{location.part.capitalize()} of {location.origin}"
     try:
-        payload = pipeline.payload.model_validate_json(line)
-        read_json(line, Bounds(limits.line_bytes))
+        given = row = _data(line, limits)
+        if isinstance(given, dict):
+            row = row_without_blanks(model, given)
+            require_read(where, model, row, location.origin, "keys")
+        text = line if row is given else json.dumps(row)
+        payload = model.model_validate_json(text)
+        if not isinstance(given, dict):
+            read_json(line, Bounds(limits.line_bytes))  # raises what `_data` leaves
     except PieceworkError:
         raise
     except Exception as error:  # noqa: BLE001 -- a validator may raise anything
-        raise misfit_error(pipeline.payload, location, error, line=number) from None
+        raise misfit_error(model, location, error, line=number) from None
+    require_row_read(where, payload, row, location.origin)
     return chunk_input(payload, location, pipeline, limits)
+
+
+def _data(line: bytes, limits: IntakeLimits) -> Any:
+    """Return the value of a line, or its text if it is not JSON."""
+    try:
+        return read_json(line, Bounds(limits.line_bytes))
+    except JsonRefusedError:
+        return line.decode(errors="replace")
 
 
 async def open_blocks(path: Path) -> AsyncGenerator[bytes, None]:

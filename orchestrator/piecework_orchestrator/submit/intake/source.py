@@ -41,6 +41,7 @@ from piecework_orchestrator.submit.intake.limits import (
     IntakeLimits,
     printable_name,
 )
+from piecework_orchestrator.submit.intake.refusals import OnInvalid, Refusals
 from piecework_orchestrator.submit.intake.tables import is_table, table_chunks
 
 STDIN = "-"
@@ -53,6 +54,7 @@ async def chunk_inputs(
     limits: IntakeLimits = DEFAULT_INTAKE_LIMITS,
     s3: S3Reader | None = None,
     stdin: BinaryIO | None = None,
+    refusals: Refusals | None = None,
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield the validated chunks of a document, directory or file of rows.
 
@@ -62,13 +64,16 @@ async def chunk_inputs(
         limits: The limits of a submit.
         s3: An S3 client, required for sources in S3.
         stdin: The stream for `-`; the default is the process's standard input.
+        refusals: What happens to rows that are refused; by default the input is
+            refused. A document has no rows: it is refused as a whole.
 
     Raises:
         UsageError: `input.…`: the input is invalid or exceeds a limit.
         UnreachableError: `input.s3.unreachable`.
     """
-    count = 0
-    async with aclosing(_open(source, pipeline, limits, s3, stdin)) as chunks:
+    count, refused = 0, refusals or Refusals()
+    opened = _open(source, pipeline, limits, s3, stdin, refused)
+    async with aclosing(opened) as chunks:
         async for chunk in chunks:
             count += 1
             if count > limits.chunks:
@@ -87,31 +92,52 @@ def _open(
     limits: IntakeLimits,
     s3: S3Reader | None,
     stdin: BinaryIO | None,
+    refusals: Refusals,
 ) -> AsyncGenerator[ChunkInput, None]:
     """Return the reader for the kind of source, without reading yet."""
     if source == STDIN:
         blocks = stream_blocks(stdin or _stdin(), "standard input")
-        return json_line_chunks(blocks, "standard input", pipeline, limits)
+        name = "standard input"
+        return json_line_chunks(blocks, name, pipeline, limits, refusals)
     if source.startswith(SCHEME):
         if not is_table(source):
             blocks = object_blocks(source, s3)
-            chunks = json_line_chunks(blocks, source, pipeline, limits)
+            chunks = json_line_chunks(blocks, source, pipeline, limits, refusals)
         else:
-            chunks = object_table_chunks(source, s3, pipeline, limits)
+            chunks = object_table_chunks(source, s3, pipeline, limits, refusals)
         return chunks
     path = Path(source)
     if _is_directory(path):
+        require_rows(source, refusals)
         return directory_chunks(path, pipeline, limits)
     if is_json_lines(path.name):
-        return json_line_chunks(open_blocks(path), source, pipeline, limits)
+        blocks = open_blocks(path)
+        return json_line_chunks(blocks, source, pipeline, limits, refusals)
     if is_table(path.name):
-        return table_chunks(path, source, pipeline, limits)
+        return table_chunks(path, source, pipeline, limits, refusals)
+    require_rows(source, refusals)
     name = printable_name(path.name)
     return document_chunks(_without_links(path), name, pipeline, limits)
 
 
+def require_rows(source: str, refusals: Refusals) -> None:
+    """Refuse to leave out a part of a document: it has no rows.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if refusals.action is not OnInvalid.REFUSE:
+        message = f"{source} has no rows to leave out: it is not a table."
+        step = f"Submit it without `--invalid {refusals.action}`."
+        raise UsageError(message, next_step=step)
+
+
 async def object_table_chunks(
-    source: str, s3: S3Reader | None, pipeline: Pipeline, limits: IntakeLimits
+    source: str,
+    s3: S3Reader | None,
+    pipeline: Pipeline,
+    limits: IntakeLimits,
+    refusals: Refusals,
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield the chunks of a table in S3, after copying it to this disk.
 
@@ -123,7 +149,7 @@ async def object_table_chunks(
             async for block in blocks:
                 copy.write(block)
         copy.flush()
-        rows = table_chunks(Path(copy.name), source, pipeline, limits)
+        rows = table_chunks(Path(copy.name), source, pipeline, limits, refusals)
         async with aclosing(rows) as chunks:
             async for chunk in chunks:
                 yield chunk

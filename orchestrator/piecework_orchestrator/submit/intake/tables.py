@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel
 
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.extras import naming_extras
@@ -19,14 +19,22 @@ from piecework_orchestrator.submit.intake.chunk import (
     chunk_input,
     misfit_error,
 )
+from piecework_orchestrator.submit.intake.columns import (
+    aliases,
+    require_read,
+    require_row_read,
+    without_blanks,
+)
 from piecework_orchestrator.submit.intake.limits import IntakeLimits
+from piecework_orchestrator.submit.intake.refusals import Refusals
 
 CSV, PARQUET = ".csv", ".parquet"
 #: Rows of a Parquet file that are in memory at once.
 BATCH_ROWS = 1_024
 
-#: The number of a row's line, or of the row, and its cells by column.
-Row = tuple[int, dict[str, Any]]
+#: The number of a row's line, or of the row, and its cells by column, or why it has
+#: none.
+Row = tuple[int, dict[str, Any] | UsageError]
 
 
 def is_table(name: str) -> bool:
@@ -35,26 +43,34 @@ def is_table(name: str) -> bool:
 
 
 async def table_chunks(
-    path: Path, origin: str, pipeline: Pipeline, limits: IntakeLimits
+    path: Path,
+    origin: str,
+    pipeline: Pipeline,
+    limits: IntakeLimits,
+    refusals: Refusals,
 ) -> AsyncGenerator[ChunkInput, None]:
     """Yield a chunk for each row; the columns are the fields of the payload.
 
     `origin`: the path or address for messages.
 
     Raises:
-        UsageError: `input.rows.invalid_line` with line and column,
-            `input.rows.empty`, `input.file.unreadable`.
+        UsageError: `input.columns.unknown`; `input.rows.invalid_line` with line and
+            column; `input.rows.empty`, `input.file.unreadable`.
     """
-    is_csv = path.suffix.lower() == CSV
-    rows = csv_rows(path, origin, limits) if is_csv else parquet_rows(path, origin)
+    is_csv, model = path.suffix.lower() == CSV, pipeline.payload
+    if is_csv:
+        rows = csv_rows(path, origin, model, limits)
+    else:
+        rows = parquet_rows(path, origin, model)
     validate = validate_cells if is_csv else validate_row
     unit = "line" if is_csv else "row"
     empty = True
     for number, row in rows:
         empty = False
         location = SourceLocation(origin, f"{unit} {number}", f"{unit} {number}")
-        payload = validated(validate, pipeline.payload, row, location)
-        yield chunk_input(payload, location, pipeline, limits)
+        make = partial(row_chunk, validate, row, location, pipeline, limits)
+        if chunk := refusals.checked(make, location, partial(data_of, row), limits):
+            yield chunk
     if empty:
         raise UsageError(
             f"The table {origin} contains no row.",
@@ -62,21 +78,54 @@ async def table_chunks(
             next_step="Write a header and one chunk per row.",
             origin=origin,
         )
+    refusals.end(origin)
 
 
-def csv_rows(path: Path, origin: str, limits: IntakeLimits) -> Iterator[Row]:
-    """Yield the rows of a CSV file with a header; a byte order mark is skipped."""
+def row_chunk(
+    validate: Callable[[type[BaseModel], dict[str, Any]], BaseModel],
+    row: dict[str, Any] | UsageError,
+    location: SourceLocation,
+    pipeline: Pipeline,
+    limits: IntakeLimits,
+) -> ChunkInput:
+    """Return the chunk of a row.
+
+    Raises:
+        UsageError: The row cannot be read, or does not fit the payload.
+    """
+    if isinstance(row, UsageError):
+        raise row
+    payload = validated(validate, pipeline.payload, row, location)
+    where = f"{location.part.capitalize()} of {location.origin}"
+    require_row_read(where, payload, row, location.origin)
+    return chunk_input(payload, location, pipeline, limits)
+
+
+def data_of(row: dict[str, Any] | UsageError) -> dict[str, Any] | None:
+    """Return the cells of a row, for the operator who will correct it."""
+    return None if isinstance(row, UsageError) else row
+
+
+def csv_rows(
+    path: Path, origin: str, model: type[BaseModel], limits: IntakeLimits
+) -> Iterator[Row]:
+    """Yield the rows of a CSV file with a header; a byte order mark is skipped.
+
+    Blanks around the names of columns are dropped.
+    """
     last = 0
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file, strict=True)
-            refuse_doubled(f"Line 1 of {origin}", table.fieldnames or (), origin)
+            columns = without_blanks(model, table.fieldnames or ())
+            table.fieldnames = columns
+            refuse_doubled(f"Line 1 of {origin}", columns, origin)
+            require_read(f"Line 1 of {origin}", model, columns, origin)
             last = table.line_num
             while (row := next_row(table, limits.line_bytes)) is not None:
                 last = table.line_num
-                if None in row or None in row.values():
-                    raise wrong_width(origin, last)
-                yield last, row
+                fits = None not in row and None not in row.values()
+                yield last, row if fits else wrong_width(origin, last)
     except csv.Error as error:  # it quotes no data
         raise unreadable(origin, f"the row at line {last + 1}: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -111,7 +160,7 @@ def refuse_doubled(what: str, columns: Sequence[str], origin: str) -> None:
         )
 
 
-def parquet_rows(path: Path, origin: str) -> Iterator[Row]:
+def parquet_rows(path: Path, origin: str, model: type[BaseModel]) -> Iterator[Row]:
     """Yield the rows of a Parquet file; pages with a checksum are checked.
 
     Raises:
@@ -128,7 +177,9 @@ def parquet_rows(path: Path, origin: str) -> Iterator[Row]:
     except unread as error:
         raise unreadable(origin, reason_of(error)) from error
     with file:
-        refuse_doubled(origin, file.schema_arrow.names, origin)
+        columns = without_blanks(model, file.schema_arrow.names)
+        refuse_doubled(origin, columns, origin)
+        require_read(f"The table {origin}", model, columns, origin)
         batches = file.iter_batches(BATCH_ROWS)
         number = 0
         while True:
@@ -138,42 +189,49 @@ def parquet_rows(path: Path, origin: str) -> Iterator[Row]:
                 raise damaged(file, unread, origin) from error
             if batch is None:
                 return
-            for row in typed_rows(batch, number, origin):
+            named = batch.rename_columns(columns)
+            for row in typed_rows(named, number, origin):
                 number += 1
                 yield number, row
 
 
-def typed_rows(batch: Any, before: int, origin: str) -> list[dict[str, Any]]:
+def typed_rows(
+    batch: Any, before: int, origin: str
+) -> list[dict[str, Any] | UsageError]:
     """Return the rows of a batch; `before` rows of the file come first.
 
-    Raises:
-        UsageError: `input.rows.invalid_line` for the first cell without a value in
-            Python, such as a time of nanoseconds, or text that is not UTF-8.
+    In place of a row with a cell that has no value in Python is its error,
+    `input.rows.invalid_line`. Such a cell has a time of nanoseconds, or text that is
+    not UTF-8.
     """
     try:
-        rows: list[dict[str, Any]] = batch.to_pylist()
+        rows: list[dict[str, Any] | UsageError] = batch.to_pylist()
         return rows
-    except (ValueError, OverflowError):
-        rows = []  # the error names no cell
-    for place in range(batch.num_rows):
-        row = {}
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            try:
-                row[name] = column[place].as_py()
-            except (ValueError, OverflowError) as error:
-                number = before + place + 1
-                raise UsageError(
-                    f"Row {number} of {origin} cannot be read: Python has no value "
-                    f"for column {name} of type {column.type} ({reason_of(error)}).",
-                    code="input.rows.invalid_line",
-                    next_step=f"Correct row {number}, or write the column as text or "
-                    "with microseconds. No job was created.",
-                    origin=origin,
-                    row=number,
-                    column=name,
-                ) from error
-        rows.append(row)
-    return rows
+    except (ValueError, OverflowError):  # the error names no cell
+        return [typed_row(batch, n, before, origin) for n in range(batch.num_rows)]
+
+
+def typed_row(
+    batch: Any, place: int, before: int, origin: str
+) -> dict[str, Any] | UsageError:
+    """Return one row of a batch, or the error of its first cell without a value."""
+    row = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            row[name] = column[place].as_py()
+        except (ValueError, OverflowError) as error:
+            number = before + place + 1
+            return UsageError(
+                f"Row {number} of {origin} cannot be read: Python has no value "
+                f"for column {name} of type {column.type} ({reason_of(error)}).",
+                code="input.rows.invalid_line",
+                next_step=f"Correct row {number}, or write the column as text or "
+                "with microseconds. No job was created.",
+                origin=origin,
+                row=number,
+                column=name,
+            )
+    return row
 
 
 def damaged(file: Any, unread: tuple[type[Exception], ...], origin: str) -> UsageError:
@@ -211,13 +269,6 @@ def validate_cells(model: type[BaseModel], row: dict[str, Any]) -> BaseModel:
     }
     given = {n: cell for n, cell in row.items() if cell or n not in optional}
     return model.model_validate_strings(given)
-
-
-def aliases(field: FieldInfo) -> list[str]:
-    """Return the other names by which a model reads a field."""
-    alias = field.validation_alias
-    names = alias.choices if isinstance(alias, AliasChoices) else [alias]
-    return [name for name in names if isinstance(name, str)]
 
 
 def validate_row(model: type[BaseModel], row: dict[str, Any]) -> BaseModel:

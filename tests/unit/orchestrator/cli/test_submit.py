@@ -110,8 +110,14 @@ def test_an_invalid_line_is_named_before_there_is_a_job(run: Run, toy: str) -> N
     lines = '{"text": "fine"}\n{"txet": "secret"}\n'
     done = run("submit", f"{toy}:toy", "-", "--dry-run", stdin=lines)
     assert done.exit_code == 2
-    assert "error input.rows.invalid_line: Line 2" in done.stderr
+    assert "error input.columns.unknown: Line 2" in done.stderr
+    assert "'txet' (did you mean 'text'?)" in done.stderr
     assert "secret" not in done.stderr
+    skipped = ("--dry-run", "--invalid", "skip", "-o", "json")
+    done = run("submit", f"{toy}:toy", "-", *skipped, stdin=lines)
+    document = json.loads(done.stdout)
+    assert (document["chunks"], document["left_out"]) == (1, ["line 2"])
+    assert "warning: rows were left out:" in done.stderr
 
 
 @pytest.mark.parametrize("job", ["", "a/b", "a#b", "x" * 65, "ü", "a b"])
@@ -184,7 +190,7 @@ async def test_the_limit_of_a_submit_covers_the_sample_and_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     facts = AsyncMock(return_value=SimpleNamespace(chunks=9))
-    job = SimpleNamespace(id="a1", created=True, facts=facts)
+    job = SimpleNamespace(id="a1", created=True, refused=(), facts=facts)
     waiting = AsyncMock(return_value=0)
     fakes: dict[str, Any] = {
         "missing_contacts": lambda _: [],

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field, create_model
 
 from piecework import Context, Pipeline, Stage
 from piecework.errors import UsageError
@@ -104,8 +104,10 @@ async def test_parquet_that_would_lose_a_column_or_a_time_is_refused(
 ) -> None:
     path = tmp_path / "o.parquet"
     parquet.write_table(pa.Table.from_arrays([column, column], list(names)), path)
+    model = create_model("Pair", a=(Any, None), b=(Any, None))
+    pairs = Pipeline("pairs", payload=model, stages=[Stage(ship)])
     with pytest.raises(UsageError, match=words) as refused:
-        await payloads(path)
+        [each async for each in chunk_inputs(str(path), pairs)]
     assert refused.value.code == code
 
 

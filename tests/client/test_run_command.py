@@ -382,7 +382,7 @@ def test_a_hangup_drains_the_run_and_ends_it_in_time(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(STUBBORN, encoding="utf-8")
     rows = '{"text": "stays"}\n{"text": "ends"}\n'
     (tmp_path / "rows.jsonl").write_text(rows, encoding="utf-8")
-    command = [sys.executable, "-m", "piecework_orchestrator.cli"]
+    command = [sys.executable, "-m", "piecework_orchestrator"]
     running = subprocess.Popen(
         [*command, "run", "app:works", "rows.jsonl"],
         cwd=tmp_path,

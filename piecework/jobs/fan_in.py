@@ -47,7 +47,7 @@ class Certificate(BaseModel):
         stopped: The code of the reason for which no further chunk started; or empty.
         patched: The number of each chunk whose payload a redrive has replaced, and the
             SHA-256 of the new payload.
-        left_out_rows: How many refused rows of the input are no chunk.
+        left_out_rows: How many refused rows of the input the submit left out.
         left_out: The first of these rows, such as `line 3`.
     """
 

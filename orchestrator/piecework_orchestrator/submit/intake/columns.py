@@ -157,7 +157,7 @@ def named(model: type[BaseModel], found: Sequence[str], names: Collection[str]) 
 
 
 def meant(model: type[BaseModel], name: str, names: Collection[str]) -> str:
-    """Return the column that a name may stand for; empty: none is near.
+    """Return the column that a name may stand for; empty: it is far from all.
 
     A column that the row has already is not meant.
     """

@@ -23,6 +23,7 @@ from tests.unit.virtual import run_virtually
 ANSWERED: list[BaseException] = []
 REFUSED: list[BaseException] = [RefusedError(422)]
 LOST: list[BaseException] = [ConnectionError("lost")]
+UNSENT: list[BaseException] = [ConnectionRefusedError("no server")]
 CUT_OFF: list[BaseException] = [asyncio.CancelledError()]
 
 #: The kind, how the first call ends, what the second comes to, and the calls made.
@@ -33,6 +34,7 @@ EXPECTED = [
     (Effect.PROVIDER_IDEMPOTENT, CUT_OFF, "answer", 2),
     (Effect.NON_IDEMPOTENT, ANSWERED, "answer", 1),
     (Effect.NON_IDEMPOTENT, REFUSED, "answer", 2),
+    (Effect.NON_IDEMPOTENT, UNSENT, "answer", 2),
     (Effect.NON_IDEMPOTENT, LOST, "runtime.effect.unknown", 1),
     (Effect.NON_IDEMPOTENT, CUT_OFF, "runtime.effect.unknown", 1),
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
+from typing import Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -40,6 +42,24 @@ class Reaching:
             problem = "refused a request" if answered else "could not be reached"
             message = f"{self.what} {problem}: {failure.message}"
             raise StoreError(message, code=failure.code) from error
+
+
+P = TypeVar("P")
+_REQUIRED: Final = object()
+
+
+def part_of(answer: object, name: str, kind: type[P], default: object = _REQUIRED) -> P:
+    """Return a part of an answer of AWS.
+
+    Raises:
+        StoreError: `aws.service.unavailable`: the answer has no such part. A proxy, or
+            a cut answer, looks like that; the request is repeated as in an outage.
+    """
+    found = answer.get(name, default) if isinstance(answer, Mapping) else None
+    if isinstance(found, kind):
+        return found
+    message = f"An answer of AWS has no {name}: it was cut, or is not of AWS."
+    raise StoreError(message, code="aws.service.unavailable")
 
 
 @lru_cache(maxsize=64)

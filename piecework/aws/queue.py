@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from piecework.aws.errors import reaching
+from piecework.aws.errors import part_of, reaching
 from piecework.domain import keys
 from piecework.domain.model import ChunkRef
 from piecework.domain.records import KIB, MESSAGES, Bounds, JsonRefusedError, read_json
@@ -32,6 +32,8 @@ LONGEST_HIDE_S = 43_140
 #: Bytes of a message body that is parsed. A message of a chunk has about 100.
 BODY_LIMIT = 16 * KIB
 BOUNDS = Bounds(BODY_LIMIT)
+#: Versions by which a message may be ahead of this code.
+MOST_AHEAD = 1_000
 _FIELDS = frozenset({"v", "tenant", "job", "chunk", "gen"})
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
@@ -132,7 +134,8 @@ class Queue:
                 VisibilityTimeout=math.ceil(hide_s),
                 MessageSystemAttributeNames=["ApproximateReceiveCount"],
             )
-        return [read(found, self.name) for found in reply.get("Messages", [])]
+            found = part_of(reply, "Messages", list, [])
+            return [read(each, self.name) for each in found]
 
     async def hide(self, receipts: Sequence[Receipt], seconds: float) -> None:
         """Hide messages for some seconds from now; ignore those that are gone.
@@ -164,7 +167,8 @@ class Queue:
             reply = await self.client.get_queue_attributes(
                 QueueUrl=self.url, AttributeNames=names
             )
-        return sum(int(reply["Attributes"].get(name, "0")) for name in names)
+            counts = part_of(reply, "Attributes", dict)
+        return sum(int(counts.get(name, "0")) for name in names)
 
     async def _all(
         self,
@@ -181,7 +185,7 @@ class Queue:
             ]
             with reaching(self.url):
                 reply = await call(QueueUrl=self.url, Entries=entries)
-            failed = reply.get("Failed", [])
+                failed = part_of(reply, "Failed", list, [])
             refused += [contents[int(f["Id"])] for f in failed if f["SenderFault"]]
             again = [int(f["Id"]) for f in failed if not f["SenderFault"]]
             left = {i: left[i] for i in again}
@@ -214,9 +218,12 @@ def read(found: Any, queue: str = "") -> Delivery:
 
 
 def is_newer(content: Any) -> bool:
-    """Return whether a message is of a version that this code does not know."""
+    """Return whether a message is of a version that this code does not know.
+
+    A number that no version will have is an error of the sender.
+    """
     version = content.get("v") if isinstance(content, dict) else None
-    return type(version) is int and version > MESSAGES
+    return type(version) is int and MESSAGES < version <= MESSAGES + MOST_AHEAD
 
 
 def address(content: Any) -> ChunkRef | None:

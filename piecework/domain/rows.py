@@ -352,9 +352,24 @@ class WorkerRow(Row):
         """Return whether it should have reported again: it may be dead."""
         return not self.has_stopped and now > moment(self.due_at) + LATE_S
 
+    @property
+    def taken_over(self) -> int:
+        """The chunks that were taken over from it since its last report."""
+        return self._int("taken_over") if "taken_over" in self.item else 0
+
+    def is_lost(self, now: float) -> bool:
+        """Return whether it died, froze or was cut off: its chunks are taken over.
+
+        It is lost once a chunk was taken over, or its leases must have expired.
+        """
+        if self.has_stopped:
+            return False
+        expired = now > moment(self.due_at) + LATE_S + self.lease_s
+        return expired or "lost_at" in self.item
+
     def is_live(self, now: float) -> bool:
         """Return whether it takes chunks, as far as its last report shows."""
-        return not (self.has_stopped or self.is_late(now))
+        return not (self.has_stopped or self.is_late(now) or self.is_lost(now))
 
     @property
     def is_full(self) -> bool:

@@ -196,7 +196,8 @@ class View:
 
         A lease that is not renewed shows a death before the next report is late. An
         idle worker reports rarely. If a chunk has been due for long since its last
-        report, it may be dead.
+        report, it may be dead. Workers of other pipelines on its queue receive the
+        message, too, and give it back. Then the time proves nothing.
         """
         if not worker.is_live(self.at.now) or worker.worker in self.silent:
             return False
@@ -204,7 +205,14 @@ class View:
             return True
         since = min(map(self.due_since, self.due), default=self.at.now)
         ignored = self.at.now - since > CLAIM_S
-        return not (ignored and moment(worker.reported_at) < since)
+        shared = any(self.passes_on(other) for other in self.at.workers or ())
+        return shared or not (ignored and moment(worker.reported_at) < since)
+
+    def passes_on(self, worker: WorkerRow) -> bool:
+        """Return whether a worker receives messages of the job that it cannot run."""
+        job = self.at.job
+        receives = (job.queue or keys.DEFAULT_QUEUE) in worker.queues
+        return receives and not self.may_serve(worker) and worker.is_live(self.at.now)
 
     def finding(
         self,

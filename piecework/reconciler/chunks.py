@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 
 from piecework.domain import keys
 from piecework.domain.job_row import SUBMIT_TIMEOUT_S
 from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, moment
+from piecework.errors import StoreError
 from piecework.jobs.budgeting import is_paused_by_budget, review_pause
 from piecework.jobs.fan_in import start_finalizing
 from piecework.jobs.fan_out import fan_out
@@ -23,6 +25,7 @@ from piecework.jobs.tolerance import (
 from piecework.reconciler.pass_state import PassContext
 from piecework.runtime import Runtime
 from piecework.store.completion import Tallies, chunks_of_group
+from piecework.store.workers import note_takeover
 
 
 def seconds_since_progress(rt: Runtime, job: Job) -> float:
@@ -174,6 +177,8 @@ async def release_expired(context: PassContext, chunk: Chunk) -> Counter[str]:
         return Counter()
     if not await rt.takeovers.release_expired(chunk):
         return Counter()
+    with suppress(StoreError):  # a hint for operators
+        await note_takeover(rt.table, chunk.claimed_by, rt.clock())
     return Counter({"expired lease released": 1})
 
 

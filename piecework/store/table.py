@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from botocore.exceptions import ClientError
 
 from piecework.aws.endpoint import ServiceClock
-from piecework.aws.errors import reaching
+from piecework.aws.errors import part_of, reaching
 from piecework.domain.records import SCHEMA, require_known
 from piecework.store.serialization import from_item, marked_names, to_item, to_value
 
@@ -110,7 +110,7 @@ class Table:
         reply = await self._persist(self.client.update_item, request)
         if isinstance(reply, Refused):
             return reply
-        return Written(from_item(reply.get("Attributes", {})))
+        return Written(from_item(part_of(reply, "Attributes", dict, {})))
 
     async def put(self, write: ItemWrite) -> Written | Refused:
         """Put one item on its condition."""
@@ -166,9 +166,9 @@ class Table:
                 "ConsistentRead": True,
             }
             reply = await self._send(self.client.get_item, request)
-        item = reply.get("Item")
-        if item is None:
+        if "Item" not in reply:
             return None
+        item = part_of(reply, "Item", dict)
         return from_item(item) if any_version else require_known(from_item(item))
 
     async def query(
@@ -182,7 +182,7 @@ class Table:
         """Yield a partition's items, all pages; newer ones if `any_version` will do."""
         request = self._in_partition(pk, prefix) | {"ScanIndexForward": not backwards}
         async for page in self._pages(self.client.query, request):
-            for item in map(from_item, page["Items"]):
+            for item in map(from_item, part_of(page, "Items", list)):
                 yield item if any_version else require_known(item)
 
     async def first(
@@ -207,7 +207,7 @@ class Table:
         request |= {"ScanIndexForward": not backwards, "Limit": count}
         found: list[Item] = []
         async for page in self._pages(self.client.query, request):
-            found += map(from_item, page["Items"])
+            found += map(from_item, part_of(page, "Items", list))
             if len(found) >= count:
                 break
         return found[:count]
@@ -216,12 +216,12 @@ class Table:
         """Count the items of a partition whose sort key begins so."""
         request = self._in_partition(pk, prefix) | {"Select": "COUNT"}
         pages = self._pages(self.client.query, request)
-        return sum([page["Count"] async for page in pages])
+        return sum([part_of(page, "Count", int) async for page in pages])
 
     async def scan(self) -> AsyncIterator[Item]:
         """Yield every item of the table; for operators' views of a small table."""
         async for page in self._pages(self.client.scan, {"TableName": self.name}):
-            for item in page["Items"]:
+            for item in part_of(page, "Items", list):
                 yield from_item(item)
 
     def _in_partition(self, pk: str, prefix: str) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class WorkerReports:
             "Update",
             keys.WORKERS_PK,
             self.worker,
-            update=f"SET {assigned} REMOVE stopped_at",
+            update=f"SET {assigned} REMOVE stopped_at, lost_at, taken_over",
             values=facts,
         )
         await self.table.update(write, returning="NONE")
@@ -77,6 +77,22 @@ class WorkerReports:
             values={"now": iso(self.clock())},
         )
         await self.table.update(write, returning="NONE")
+
+
+async def note_takeover(table: Table, worker: str, now: float) -> None:
+    """Write on the report of a worker that a chunk of it was taken over.
+
+    Its next report removes it: then the worker lives.
+    """
+    write = table.item_write(
+        "Update",
+        keys.WORKERS_PK,
+        worker,
+        condition="attribute_exists(pk)",
+        update="SET lost_at = :now ADD taken_over :one",
+        values={"now": iso(now), "one": 1},
+    )
+    await table.update(write, returning="NONE")
 
 
 async def read_reports(table: Table) -> list[WorkerRow]:

@@ -10,6 +10,7 @@ from piecework.telemetry.logs import (
     guard_loop,
     guard_process,
 )
+from piecework.telemetry.output import tolerate_output
 
 __all__ = [
     "BOUND",
@@ -21,4 +22,5 @@ __all__ = [
     "emit",
     "guard_loop",
     "guard_process",
+    "tolerate_output",
 ]

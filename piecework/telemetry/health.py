@@ -58,6 +58,7 @@ async def write_health_file(
         liveness.expect_within("event loop", again_in)
         try:
             write(liveness, path)
+            emitted = False
         except OSError as error:
             if not emitted:
                 emit(log, "health.unwritable", reason=f"{path}: {error.strerror}")
@@ -72,6 +73,7 @@ def write(liveness: Liveness, path: Path) -> None:
     at = asyncio.get_running_loop().time()
     content = {"pid": os.getpid(), "at": at, "due": liveness.due}
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)  # it may have been removed
         fresh.write_text(json.dumps(content), "utf-8")
         fresh.replace(path)
     except OSError:

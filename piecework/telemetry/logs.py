@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.redaction import learn_secrets, shortened
 from piecework.telemetry.emit import CONFIGURE_LATE, emit
+from piecework.telemetry.output import tolerant
 from piecework.telemetry.traces import add_trace_id
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def configure(
     import structlog
 
     CONFIGURE_LATE.clear()
-    stream = sys.stderr if stream is None else stream
+    stream = tolerant(sys.stderr if stream is None else stream)
     learn_secrets(environ)
     number = _number(level)
     as_json = not stream.isatty() if json is None else json

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from piecework.domain.model import ChunkStatus
+from piecework.domain.model import ChunkStatus, JobStatus
 from piecework_worker.worker import SHUTDOWN_MARGIN_S
-from tests.scenarios.conftest import Scenario
-from tests.scenarios.pipelines import Item
+from tests.scenarios.conftest import ROOT, Process, Scenario
+from tests.scenarios.pipelines import Item, counting
 from tests.scenarios.stubborn import stubborn
 
 MODULE = "tests.scenarios.stubborn"
@@ -55,6 +56,31 @@ async def test_a_worker_leaves_whatever_its_stages_have_left(
     assert not [pid for pid in forks if is_alive(pid)]
     chunks = await scenario.chunks()
     assert released == sum(c.status is ChunkStatus.WAITING for c in chunks)
+
+
+async def test_output_that_cannot_be_written_stops_no_chunk(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    health = tmp_path / "run" / "health"
+    monkeypatch.setenv("PIECEWORK_HEALTH_FILE", str(health))
+    monkeypatch.setenv("PIECEWORK_LOG_LEVEL", "debug")
+    with Path("/dev/full").open("wb") as full:  # noqa: ASYNC230 -- a device
+        worker = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "piecework_worker"),
+            *("--pipelines", "tests.scenarios.pipelines"),
+            cwd=ROOT,
+            stdout=full,
+            stderr=full,
+        )
+    scenario.processes.append(Process(worker))
+    await scenario.until(health.exists)
+    health.unlink()
+    health.parent.rmdir()
+    await scenario.submit(counting, [Item(n=1)])
+
+    assert (await scenario.ended()).status is JobStatus.SUCCEEDED
+    await scenario.until(health.exists)
+    assert 0 == await scenario.processes[-1].stop()
 
 
 def handles(pid: int, number: signal.Signals) -> bool:

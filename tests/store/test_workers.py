@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from piecework.domain.model import iso
 from piecework.domain.rows import WorkerRow
-from piecework.store.workers import WorkerReports, read_reports
+from piecework.store.workers import WorkerReports, note_takeover, read_reports
+from piecework_orchestrator.ui.overview import worker_document
 from tests.store.conftest import NOW, Store
 
 
@@ -49,3 +50,51 @@ async def test_a_worker_reports_again_stops_and_starts_again(store: Store) -> No
     assert {"fax"} == running.dependencies
     assert (iso(NOW + 20), iso(NOW + 40)) == (running.reported_at, running.due_at)
     assert running.is_full
+
+
+async def test_a_worker_whose_chunks_are_taken_over_is_lost_until_it_reports(
+    store: Store,
+) -> None:
+    name = f"lost-{store.ref.tenant}"
+    worker = WorkerReports(store.table, name, lambda: NOW)
+
+    async def report() -> WorkerRow:
+        facts = {"max_chunks": 4, "in_progress": 4, "lease_s": 1.5, "due_in_s": 20.0}
+        await worker.report({"a"}, [""], [], **facts)  # type: ignore[arg-type]
+        return await report_of(store, name)
+
+    alive = await report()
+    for _ in range(2):
+        await note_takeover(store.table, name, NOW + 5)
+    lost = await report_of(store, name)
+    back = await report()
+    await note_takeover(store.table, f"never-{name}", NOW)
+
+    assert (True, False, 0) == (
+        alive.is_live(NOW + 5),
+        alive.is_lost(NOW + 31),
+        alive.taken_over,
+    )
+    assert (False, True, 2) == (
+        lost.is_live(NOW + 5),
+        lost.is_lost(NOW + 5),
+        lost.taken_over,
+    )
+    assert (True, False, 0) == (
+        back.is_live(NOW + 5),
+        back.is_lost(NOW + 5),
+        back.taken_over,
+    )
+    # Without a chunk that anyone takes over, the leases must have expired.
+    assert alive.is_lost(NOW + 32)
+    assert ["ALIVE", "LOST", "LATE", "LOST"] == [
+        worker_document(row, now)["state"]
+        for row, now in (
+            (back, NOW + 5),
+            (lost, NOW + 5),
+            (back, NOW + 31),
+            (back, NOW + 32),
+        )
+    ]
+    shown = worker_document(lost, NOW + 5)
+    assert (0, 2) == (shown["in_progress"], shown["taken_over"])

@@ -121,6 +121,7 @@ def run(
     reconcile: bool,
 ) -> NoReturn:
     """Run a worker until a signal stops it; end the process with its exit code."""
+    telemetry.tolerate_output()
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
     telemetry.guard_process()
     try:

@@ -9,6 +9,7 @@ A claim that ends in another way has its outcome from `early_outcomes.py`.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -43,6 +44,7 @@ from piecework.store.cancellation import (
     FORWARD,
     set_direction,
 )
+from piecework.store.workers import note_takeover
 from piecework_worker.assembly import ChunkRun, build_run
 from piecework_worker.cancelled_jobs import reason_not_to_claim
 from piecework_worker.early_outcomes import (
@@ -76,59 +78,62 @@ async def execute(
     """Claim a chunk, run it and settle it; return what to do with its message.
 
     If the worker loses the claim, it keeps the message. The chunk's new owner has its
-    own message, or this message reappears and finds an ended chunk.
+    own message, or this message reappears and finds an ended chunk. No chunk starts
+    while another one must be alone in the worker.
     """
-    if job.status is JobStatus.PAUSED or work_item.gen > job.gen:
-        # The worker's copy may be older than the resume that sent this message. Only a
-        # later resume would send the next one. Or it is of an earlier generation, which
-        # was cancelled: then no budget and no pause would hold the calls.
-        job = await services.jobs.fresh(work_item.ref.of) or job
-    if reason := await reason_not_to_claim(
-        work_item.ref, work_item.gen, job, services.rt, services.cancelled_groups
-    ):
-        log_refusal(work_item, reason, services)
-        return MessageAction.DELETE
-    pipeline = services.pipelines.get(job.pipeline)
-    if pipeline is None:
-        return await leave_to_other_workers(work_item, job, services)
-    services.unknown_in_a_row = 0
-    requested_at = asyncio.get_running_loop().time()
-    with records.reading(f"Chunk {work_item.ref}"):
-        claim = await claim_chunk(work_item, pipeline, services)
-    if not isinstance(claim, Claim):
-        return await handle_refusal(claim, work_item, job, services)
-    ref, received = work_item.ref, work_item.received
-    log = services.log.bind(job=ref.job, chunk=ref.chunk, fence=claim.fence)
-    telemetry.emit(
-        log,
-        "chunk.claimed",
-        chunk=ref.chunk,
-        fence=claim.fence,
-        attempt=claim.attempt,
-        receive_count=received,
-    )
-    receipt = work_item.receipt
-    with services.lease_renewer.maintain(claim, receipt, requested_at) as lease:
-        try:
-            chunk_run = build_run(lease, job, pipeline, services, log)
-            await run_claim(chunk_run, job, services)
-            delay = await settle(chunk_run, job, services)
-        except ClaimLostError:
-            telemetry.emit(log, "lease.lost", reason=str(lease.reason or "refused"))
-            return MessageAction.KEEP
-    if job.tolerated_chunks and isinstance(chunk_run.outcome, DeadLettered):
-        await stop_if_exceeded(services.rt, job.ref)
-    if isinstance(chunk_run.outcome, Succeeded):
-        following = await unblock_next(services.rt, claim.chunk)
-        if following is not None:
-            await services.next_chunks.add(services.rt, job, following)
-    if delay is not None:
-        paused = isinstance(chunk_run.outcome, Paused)
-        return await keep_for_next_attempt(
-            work_item, delay, job, services, paused=paused
+    async with services.exclusive.shared():
+        if job.status is JobStatus.PAUSED or work_item.gen > job.gen:
+            # The worker's copy may be older than the resume that sent this message.
+            # Only a later resume would send the next one. Or it is of an earlier
+            # generation, which was cancelled: then no budget and no pause would hold
+            # the calls.
+            job = await services.jobs.fresh(work_item.ref.of) or job
+        if reason := await reason_not_to_claim(
+            work_item.ref, work_item.gen, job, services.rt, services.cancelled_groups
+        ):
+            log_refusal(work_item, reason, services)
+            return MessageAction.DELETE
+        pipeline = services.pipelines.get(job.pipeline)
+        if pipeline is None:
+            return await leave_to_other_workers(work_item, job, services)
+        services.unknown_in_a_row = 0
+        requested_at = asyncio.get_running_loop().time()
+        with records.reading(f"Chunk {work_item.ref}"):
+            claim = await claim_chunk(work_item, pipeline, services)
+        if not isinstance(claim, Claim):
+            return await handle_refusal(claim, work_item, job, services)
+        ref, received = work_item.ref, work_item.received
+        log = services.log.bind(job=ref.job, chunk=ref.chunk, fence=claim.fence)
+        telemetry.emit(
+            log,
+            "chunk.claimed",
+            chunk=ref.chunk,
+            fence=claim.fence,
+            attempt=claim.attempt,
+            receive_count=received,
         )
-    cancelled = chunk_run.calls_after_cancel is not None
-    return MessageAction.ACK_CANCELLED if cancelled else MessageAction.ACK
+        receipt = work_item.receipt
+        with services.lease_renewer.maintain(claim, receipt, requested_at) as lease:
+            try:
+                chunk_run = build_run(lease, job, pipeline, services, log)
+                await run_claim(chunk_run, job, services)
+                delay = await settle(chunk_run, job, services)
+            except ClaimLostError:
+                telemetry.emit(log, "lease.lost", reason=str(lease.reason or "refused"))
+                return MessageAction.KEEP
+        if job.tolerated_chunks and isinstance(chunk_run.outcome, DeadLettered):
+            await stop_if_exceeded(services.rt, job.ref)
+        if isinstance(chunk_run.outcome, Succeeded):
+            following = await unblock_next(services.rt, claim.chunk)
+            if following is not None:
+                await services.next_chunks.add(services.rt, job, following)
+        if delay is not None:
+            paused = isinstance(chunk_run.outcome, Paused)
+            return await keep_for_next_attempt(
+                work_item, delay, job, services, paused=paused
+            )
+        cancelled = chunk_run.calls_after_cancel is not None
+        return MessageAction.ACK_CANCELLED if cancelled else MessageAction.ACK
 
 
 async def claim_chunk(
@@ -164,6 +169,8 @@ async def release_expired(chunk: Chunk, services: WorkerServices) -> None:
             claimed_by=chunk.claimed_by,
             takeovers=chunk.takeovers + 1,
         )
+        with suppress(StoreError):  # a hint for operators
+            await note_takeover(rt.table, chunk.claimed_by, rt.clock())
 
 
 async def set_unclaimed_direction(

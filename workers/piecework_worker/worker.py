@@ -221,12 +221,11 @@ class Worker:
         if free_slot is None:
             return await leave_until_slot(work_item, job, services)
         try:
-            async with services.exclusive.shared():
-                with (
-                    services.rt.cost.working(job.ref, ends=work_item.ref.is_join),
-                    services.tracing(work_item.ref, job, work_item.message_id),
-                ):
-                    action = await execute(work_item, job, services)
+            with (
+                services.rt.cost.working(job.ref, ends=work_item.ref.is_join),
+                services.tracing(work_item.ref, job, work_item.message_id),
+            ):
+                action = await execute(work_item, job, services)
         finally:
             free_slot()
         if job.has_ladder and action in WITHOUT_CLAIM:

@@ -288,14 +288,17 @@ def worker_document(row: WorkerRow, now: float) -> Document:
         "state": worker_state(row, now),
         "pipelines": sorted(row.pipelines),
         "queues": sorted(row.queues),
-        "in_progress": row.in_progress,
+        "in_progress": row.in_progress if row.is_live(now) else 0,
+        "taken_over": row.taken_over,
         "max_chunks": row.max_chunks,
         "reported_at": row.reported_at,
     }
 
 
 def worker_state(row: WorkerRow, now: float) -> str:
-    """Return whether a worker is alive, late with its report, or stopped."""
+    """Return whether a worker is alive, late with its report, lost, or stopped."""
     if row.has_stopped:
         return "STOPPED"
+    if row.is_lost(now):
+        return "LOST"
     return "LATE" if row.is_late(now) else "ALIVE"

@@ -29,6 +29,7 @@ from piecework.settings import Settings
 from piecework.store.table import Refused, Written
 from piecework.store.takeovers import Takeovers
 from piecework_worker import executor, refusals
+from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.executor import (
     execute,
 )
@@ -63,6 +64,7 @@ class World:
     settings: Settings = field(default_factory=Settings)
     unknown_in_a_row: int = 0
     job: Any = None
+    exclusive: ExclusiveClaims = field(default_factory=ExclusiveClaims)
 
     rt = property(lambda self: self)
     work = claims = lease_renewer = table = cancelled_groups = jobs = rt
@@ -143,7 +145,8 @@ async def test_an_expired_lease_is_released_before_the_next_claim(
 ) -> None:
     """Another process may be faster: then this one does not tell of it."""
     lost = chunk(2, status="RUNNING", fence=4, claimed_by="w0", takeovers=1)
-    here = world(LeaseExpired(lost), written, AlreadyEnded(chunk(2)))
+    noted = [Written({})] * events  # on the report of the lost worker
+    here = world(LeaseExpired(lost), written, *noted, AlreadyEnded(chunk(2)))
     await execute(TURN, JOB, here)
     assert [("acquire", 2, 3), ("acquire", 2, 3, 4)] == here.said
     told = [facts for name, facts in here.log.said if name == "chunk.lease_expired"]

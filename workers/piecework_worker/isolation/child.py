@@ -77,6 +77,7 @@ def main() -> None:
         signal.signal(number, lambda *_: None)
     ignore_signals_in_forks()
     faulthandler.enable()
+    telemetry.tolerate_output()
     telemetry.configure(os.environ.get("PIECEWORK_LOG_LEVEL", "info"))
     telemetry.guard_process()
     try:

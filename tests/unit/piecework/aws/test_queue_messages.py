@@ -115,3 +115,29 @@ def test_a_delivery_keeps_what_is_needed_to_set_it_aside() -> None:
     assert (delivery.message, delivery.body) == (None, "not ours")
     assert delivery.receipt == ("r", "slow")
     assert (delivery.message_id, delivery.received) == ("m", 4)
+
+
+@pytest.mark.parametrize(
+    ("version", "newer"),
+    [
+        (2, True),
+        (1_001, True),
+        (1_002, False),
+        (10**30, False),
+        (0, False),
+        (-1, False),
+        ("2", False),
+        (True, False),
+        (2.0, False),
+        ([2], False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_only_a_version_that_may_exist_waits_for_a_newer_worker(
+    version: object,
+    newer: bool,  # noqa: FBT001
+) -> None:
+    body = json.dumps(GOOD | {"v": version})
+    found = read({"Body": body, "ReceiptHandle": "r", "MessageId": "m"})
+    assert (None, newer) == (found.message, found.newer)

@@ -46,6 +46,7 @@ from verification.drill.exercises import (
     deferred,
     ends,
     in_order,
+    message_lost,
     runs,
 )
 from verification.drill.fleet import REF, Fleet, exercise
@@ -418,3 +419,19 @@ def test_a_large_job_is_explained_from_a_sample_in_few_requests() -> None:
 def test_a_sample_has_both_ends() -> None:
     assert spread(range(100, 200), 4) == [100, 133, 166, 199]
     assert spread([1, 2], 4) == [1, 2]
+
+
+def test_an_idle_worker_is_not_missing_because_others_receive_its_messages() -> None:
+    """A worker of another pipeline on the queue gives the message back each time."""
+    whole = situation_after(message_lost)
+    (worker,) = whole.workers or ()
+    silent = {"reported_at": iso(whole.now - 100), "due_at": iso(whole.now + 5)}
+    idle = WorkerRow({**worker.item, **silent})
+    other = WorkerRow({**idle.item, "worker": "w9", "pipelines": ["another"]})
+
+    def first_of(*workers: WorkerRow) -> str:
+        return find(replace(whole, workers=workers))[0].kind.code
+
+    assert "workers.none" == first_of(idle)
+    assert "chunks.unclaimed" == first_of(idle, other)
+    assert "workers.pipeline_missing" == first_of(other)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,3 +167,21 @@ def test_what_is_contention_and_what_is_not() -> None:
     assert contended(error(CANCELLED, "None", "TransactionConflict")) is True
     assert contended(error(CANCELLED, "None", "ValidationError")) is False
     assert contended(error("ValidationException")) is False
+
+
+@pytest.mark.parametrize("answer", [{}, {"Items": None}, {"Items": {}}, [], "<html>"])
+async def test_an_answer_without_its_items_is_an_outage(answer: Any) -> None:
+    async def read(**_: Any) -> Any:
+        return answer
+
+    client: Any = SimpleNamespace(query=read, scan=read)
+    here = Table(client, "t", Lowest())  # type: ignore[arg-type]
+    for reading in (
+        here.first("p", 1),
+        here.count("p", "s"),
+        anext(here.query("p")),
+        anext(here.scan()),
+    ):
+        with pytest.raises(StoreError) as raised:
+            await reading
+        assert raised.value.is_outage

@@ -84,7 +84,8 @@ def test_an_unwritable_health_file_is_emitted_once_and_stops_nothing(
     log = Log()
 
     async def story() -> None:
-        file = str(tmp_path / "missing" / "health")
+        (tmp_path / "file").touch()
+        file = str(tmp_path / "file" / "health")
         showing = asyncio.create_task(write_health_file(Liveness(), file, LEASE, log))
         await asyncio.sleep(5.5)
         assert not showing.done()
@@ -96,3 +97,26 @@ def test_an_unwritable_health_file_is_emitted_once_and_stops_nothing(
 
 def test_without_a_file_there_is_nothing_to_do() -> None:
     run(write_health_file(Liveness(), "", LEASE, Log()))
+
+
+def test_the_file_is_written_again_when_its_folder_is_there(tmp_path: Path) -> None:
+    async def story() -> None:
+        log, folder = Log(), tmp_path / "run"
+        path = folder / "health"
+        writing = asyncio.create_task(
+            write_health_file(Liveness(), str(path), LEASE, log)
+        )
+        await asyncio.sleep(1.5)
+        assert path.exists()
+        for _ in range(2):
+            path.unlink()
+            folder.rmdir()
+            folder.touch()  # as good as a full disk
+            await asyncio.sleep(3)
+            folder.unlink()
+            await asyncio.sleep(1.5)
+            assert path.exists()
+        writing.cancel()
+        assert ["health.unwritable"] * 2 == log.names()
+
+    run(story())

@@ -114,6 +114,8 @@ def compensate(v: View) -> Iterator[Step]:
         yield v.to("finds the stage compensated", stage=v.w.stage - 1)
     elif v.has_stopped:
         yield v.end("stops by its own clock")
+    elif v.w.stage >= v.c.cursor and row.ledger in {Ledger.NONE, Ledger.COMPENSATED}:
+        yield v.to("finds that nothing happened", stage=v.w.stage - 1)
     elif row.compensation_keys & bit and v.cfg.has("compensation key"):
         yield v.to("repeats the compensation", pc=Pc.COMPENSATED)
     else:

@@ -20,6 +20,8 @@ from piecework.declared import PipelineFunction, as_pipeline
 from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
 
+#: The `-X` option of a program that searches the working directory last.
+WORKING_DIRECTORY = "piecework_folder"
 #: Both forms of a declaration.
 KINDS = (Pipeline, PipelineFunction)
 
@@ -117,9 +119,11 @@ def search_working_directory() -> None:
 
     `python -m` searches it first; a console script does not search it. The directory
     often holds documents of strangers, so a `docx.py` in it must not replace a library.
-    Python's own switch for that, `-P` or `PYTHONSAFEPATH`, is kept.
+    Python's own switch for that, `-P` or `PYTHONSAFEPATH`, is kept, unless the command
+    `piecework` set it for this program.
     """
-    if "" not in sys.path and not sys.flags.safe_path:
+    ours = WORKING_DIRECTORY in sys._xoptions  # noqa: SLF001 -- a documented name
+    if "" not in sys.path and (ours or not sys.flags.safe_path):
         sys.path.append("")
 
 

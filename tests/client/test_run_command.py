@@ -319,6 +319,26 @@ def test_a_spent_budget_says_what_is_done_and_what_is_left(project: Path) -> Non
     assert "CANCELLED" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("name", ["types", "logging"])
+def test_a_file_with_the_name_of_a_module_of_python_does_no_harm(
+    project: Path, name: str
+) -> None:
+    (project / f"{name}.py").write_text("x = 1\n", encoding="utf-8")
+    (project / "rows.jsonl").write_text('{"text": "one two"}\n', encoding="utf-8")
+    command = Path(sys.executable).with_name("piecework")
+
+    done = subprocess.run(
+        [command, "run", "app:words", "rows.jsonl"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+    assert (done.returncode, json.loads(done.stdout)["value"]) == (0, 2), done.stderr
+
+
 BROKEN = """
 import __main__ as command
 async def broken(*_): raise OSError("the watch has failed")

@@ -15,6 +15,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand
 
+from piecework.loading import WORKING_DIRECTORY
 from piecework_orchestrator.cli.global_options import (
     CONTEXT,
     Group,
@@ -299,7 +300,10 @@ class Program(WithCommon, TyperCommand):
 
     def invoke(self, ctx: Any) -> None:
         """Replace this process by the program."""
-        words = [sys.executable, "-m", self.module, *ctx.args]
+        # `-m` alone searches the working directory first: a user's `types.py` there
+        # would replace that of Python. See `search_working_directory`.
+        safe = ["-P", "-X", WORKING_DIRECTORY] if not sys.flags.safe_path else []
+        words = [sys.executable, *safe, "-m", self.module, *ctx.args]
         os.execv(sys.executable, words)  # noqa: S606, TID251 -- our program, no shell
 
 

@@ -173,7 +173,13 @@ def answer_approval(  # noqa: PLR0913, PLR0917 -- the options of one command
         )
         out.document(document, lambda console: draw(console, document))
 
-    run_client(run, output)
+    def check() -> None:
+        read_answer(value, approve=approve, reject=reject, reason=reason)
+        parse_chunk(chunk)
+        if pipeline:
+            load_pipeline(pipeline)
+
+    run_client(run, output, before=check)
 
 
 def read_answer(value: str, *, approve: bool, reject: bool, reason: str) -> Any:

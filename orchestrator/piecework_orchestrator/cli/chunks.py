@@ -73,7 +73,11 @@ def list_chunks(
         if more and out.table:
             out.say(f"only the first {most} are listed; --limit 0 lists all")
 
-    run_reading(run, output)
+    run_reading(
+        run,
+        output,
+        before=lambda: [parse_status(each, ChunkStatus) for each in status or ()],
+    )
 
 
 def show_chunk(
@@ -87,4 +91,4 @@ def show_chunk(
         document |= await result_document(rt, record, number)
         out.document(document, chunk_view(document, rt.clock()))
 
-    run_reading(run, output)
+    run_reading(run, output, before=lambda: parse_chunk(chunk))

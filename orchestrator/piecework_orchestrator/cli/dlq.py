@@ -59,9 +59,9 @@ def list_letters(
     output: OutputOption = Format.TABLE,
 ) -> None:
     """List dead letters, the newest first."""
+    wanted = Filter(job, code, fingerprint, stage, since, closed=every)
 
     async def run(rt: Runtime, out: Output) -> None:
-        wanted = Filter(job, code, fingerprint, stage, since, closed=every)
         found = await select_readable(rt, wanted, out)
         shown = found[:limit] if limit else found
         lines = [letter_line(letter) for letter in shown]
@@ -74,7 +74,7 @@ def list_letters(
             job_id = shown[0].ref.job
             out.say(f"next: piecework dlq show {job_id} {lines[0]['chunk']}")
 
-    run_connected(run, output)
+    run_connected(run, output, before=wanted.check)
 
 
 async def select_readable(
@@ -109,7 +109,7 @@ def show_letter(
         document = await dead_letter_document(rt, record.ref.chunk(parse_chunk(chunk)))
         out.document(document, letter_view(document, rt.clock()))
 
-    run_connected(run, output)
+    run_connected(run, output, before=lambda: parse_chunk(chunk))
 
 
 def count_letters(
@@ -123,9 +123,9 @@ def count_letters(
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Count dead letters by cause, the most frequent first."""
+    wanted = Filter(job, code, fingerprint, stage, since, closed=every)
 
     async def run(rt: Runtime, out: Output) -> None:
-        wanted = Filter(job, code, fingerprint, stage, since, closed=every)
         found = group_by_cause(await select_readable(rt, wanted, out))
         shown = found[:limit] if limit else found
         out.rows(shown, group_columns(rt.clock()), "no dead letter matches")
@@ -134,7 +134,7 @@ def count_letters(
                 out.say(f"only the first {limit} of {len(found)}; --limit 0 lists all")
             out.say(f"next: {shown[0]['next']}")
 
-    run_connected(run, output)
+    run_connected(run, output, before=wanted.check)
 
 
 def export_letters(  # noqa: PLR0913, PLR0917 -- filters, each wanted alone
@@ -159,10 +159,10 @@ def export_letters(  # noqa: PLR0913, PLR0917 -- filters, each wanted alone
     ] = "",
 ) -> None:
     """Export dead letters completely, one JSON document per line."""
+    wanted = Filter(job, code, fingerprint, stage, since, chunk, closed=every)
 
     async def run(rt: Runtime, out: Output) -> int:
         unreadable = list[ChunkRef]()
-        wanted = Filter(job, code, fingerprint, stage, since, chunk, closed=every)
         found = await select(rt, wanted, unreadable)
         found = found[:limit] if limit else found
         if to:
@@ -177,4 +177,4 @@ def export_letters(  # noqa: PLR0913, PLR0917 -- filters, each wanted alone
                 out.stdout.write(line)
         return tell_unreadable(out, unreadable)
 
-    run_connected(run, Format.JSONL, plain_errors=True)
+    run_connected(run, Format.JSONL, plain_errors=True, before=wanted.check)

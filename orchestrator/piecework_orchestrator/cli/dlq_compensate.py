@@ -68,9 +68,9 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
     command skips a job that cannot be reopened now, and a dead letter that cannot be
     read. The exit code is then 5.
     """
+    wanted = Filter(job, code, fingerprint, stage, since, chunk, uncompensated=True)
 
     async def run(client: Client, out: Output) -> int:
-        wanted = Filter(job, code, fingerprint, stage, since, chunk, uncompensated=True)
         damaged: list[ChunkRef] = []
         selection = await select_open(client.runtime, wanted, damaged, limit)
         if dry_run:
@@ -99,4 +99,4 @@ def compensate_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, eac
         left = tell_unreadable(out, damaged)
         return DEAD_LETTERS_LEFT if len(done) < len(selection.by_job) else left
 
-    run_client(run, output)
+    run_client(run, output, before=wanted.check)

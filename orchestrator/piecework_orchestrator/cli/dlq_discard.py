@@ -43,9 +43,9 @@ def discard_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
     Later redrives and retries leave these chunks out. A dead letter that cannot be read
     is skipped, and the exit code is 5.
     """
+    wanted = Filter(job, code, fingerprint, stage, since, chunk)
 
     async def run(client: Client, out: Output) -> int:
-        wanted = Filter(job, code, fingerprint, stage, since, chunk)
         damaged: list[ChunkRef] = []
         selection = await select_open(client.runtime, wanted, damaged, limit)
         if dry_run:
@@ -63,4 +63,4 @@ def discard_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
             out.say(f"next: piecework dlq list --job {done[0]['job']} --all")
         return tell_unreadable(out, damaged)
 
-    run_client(run, output)
+    run_client(run, output, before=wanted.check)

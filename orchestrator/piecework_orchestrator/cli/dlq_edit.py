@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,13 +30,13 @@ NOT_COMPENSATED = {
 NewPayloads: TypeAlias = dict[int, Any]
 
 
-async def make_edit(file: str, patch: str, pipeline: str) -> Edit | None:
+def make_edit(file: str, patch: str, pipeline: str) -> Edit | None:
     """Return the change of payloads that was typed; None: the payloads stay.
 
     Raises:
         UsageError: `cli.usage.invalid`; `redrive.payload.invalid`.
     """
-    value = await read_edit(file, patch)
+    value = read_edit(file, patch)
     if value is None:
         if pipeline:
             message = "--pipeline checks new payloads, and requires --edit or --patch."
@@ -47,7 +46,7 @@ async def make_edit(file: str, patch: str, pipeline: str) -> Edit | None:
     return Edit(value, whole=bool(file), pipeline=checked_by)
 
 
-async def read_edit(file: str, patch: str) -> dict[str, Any] | None:
+def read_edit(file: str, patch: str) -> dict[str, Any] | None:
     """Return the JSON object of `--edit FILE` or `--patch JSON`; None without either.
 
     Raises:
@@ -58,7 +57,7 @@ async def read_edit(file: str, patch: str) -> dict[str, Any] | None:
         raise UsageError(message, next_step="Remove --edit or --patch.")
     if not (file or patch):
         return None
-    text = await asyncio.to_thread(read_text, Path(file)) if file else patch
+    text = read_text(Path(file)) if file else patch
     try:
         found = read_json(text, Bounds(MOST_BYTES))
     except JsonRefusedError as error:
@@ -108,8 +107,14 @@ async def preview_payloads(
     return payloads
 
 
-def warn_of_edit(out: Output, selection: Selection, payloads: NewPayloads) -> None:
+def warn_of_edit(
+    out: Output, selection: Selection, payloads: NewPayloads, edit: Edit | None
+) -> None:
     """Write what a new payload does not change, and which effects it may repeat."""
+    with_payload = sum(not letter.ref.is_join for letter in selection.letters)
+    if edit is not None and (same := with_payload - len(payloads)) > 0:
+        word = "--edit" if edit.whole else "--patch"
+        out.tell(f"{word} changes nothing in {same} of {with_payload} payloads")
     if not payloads:
         return
     out.say(

@@ -132,19 +132,16 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
     skips a job that cannot be reopened now, and a dead letter that cannot be read. The
     exit code is then 5.
     """
+    wanted = Filter(job, code, fingerprint, stage, since, chunk)
 
     async def run(client: Client, out: Output) -> int:
-        edit_ = await make_edit(edit, patch, pipeline)
-        if timeout and not canary:
-            message = "--timeout is valid only with --canary."
-            raise UsageError(message, next_step="Add --canary K.")
+        edit_ = make_edit(edit, patch, pipeline)
         options = RedriveOptions(edit_, rate, canary, parse_limit(timeout))
         rt = client.runtime
-        wanted = Filter(job, code, fingerprint, stage, since, chunk)
         damaged: list[ChunkRef] = []
         selection = await select_open(rt, wanted, damaged, limit)
         payloads = await preview_payloads(rt, selection.letters, edit_)
-        warn_of_edit(out, selection, payloads)
+        warn_of_edit(out, selection, payloads, edit_)
         await warn_of_effects(rt, out, selection)
         if dry_run:
             await remark_on_skipped(rt, selection, out.tell)
@@ -157,7 +154,15 @@ def redrive_letters(  # noqa: PLR0913, PLR0917 -- filters and safeguards, each w
         left = tell_unreadable(out, damaged)
         return ended or left
 
-    run_client(run, output)
+    def check() -> None:
+        wanted.check()
+        make_edit(edit, patch, pipeline)
+        if timeout and not canary:
+            message = "--timeout is valid only with --canary."
+            raise UsageError(message, next_step="Add --canary K.")
+        parse_limit(timeout)
+
+    run_client(run, output, before=check)
 
 
 async def warn_of_effects(rt: Runtime, out: Output, selection: Selection) -> None:

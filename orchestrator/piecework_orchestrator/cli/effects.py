@@ -127,7 +127,12 @@ def resolve_effect(  # noqa: PLR0913, PLR0917 -- the options of one command
         if out.table:
             out.say(f"next: {next_command(resolved, chunk)}")
 
-    run_client(run, output)
+    def check() -> None:
+        read_answer(answer, outcome)
+        require_reason(reason)
+        parse_chunk(chunk)
+
+    run_client(run, output, before=check)
 
 
 def next_command(resolved: Mapping[str, Any], chunk: str) -> str:

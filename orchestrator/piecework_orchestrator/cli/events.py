@@ -13,6 +13,7 @@ from piecework_orchestrator.cli.run import run_reading
 from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.cli.views.jobs import event_facts_text
 from piecework_orchestrator.reading.events import fleet_documents
+from piecework_orchestrator.reading.times import parse_limit
 
 SinceOption = Annotated[
     str,
@@ -39,4 +40,4 @@ def list_events(since: SinceOption = "", output: OutputOption = Format.TABLE) ->
         ]
         out.rows(await fleet_documents(rt, since), columns, "there are no events")
 
-    run_reading(run, output)
+    run_reading(run, output, before=lambda: parse_limit(since))

@@ -88,7 +88,11 @@ def list_jobs(
         wanted = JobFilter.parse(status or (), pipeline, since)
         await JobList(rt, out, wanted, sort, limit).write(watch=follow)
 
-    run_reading(run, output)
+    run_reading(
+        run,
+        output,
+        before=lambda: JobFilter.parse(status or (), pipeline, since),
+    )
 
 
 def show_job(
@@ -133,7 +137,7 @@ def watch_job(
         limit_s = parse_limit(timeout)
         return await wait_for(rt, out, job, module="MODULE", limit_s=limit_s)
 
-    run_reading(run, output)
+    run_reading(run, output, before=lambda: parse_limit(timeout))
 
 
 def explain_job(job: JobArgument, output: OutputOption = Format.TABLE) -> None:

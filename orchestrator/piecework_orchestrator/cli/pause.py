@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from piecework.domain.budget import parse_cap
 from piecework.domain.job_row import PauseCode
+from piecework.domain.priority import parse_priority
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,
     BudgetUsdOption,
@@ -84,7 +86,7 @@ def set_budget(
             )
         show_facts(out, changed)
 
-    run_client(run, output)
+    run_client(run, output, before=lambda: parse_cap(budget_usd, budget_tokens))
 
 
 def set_priority(
@@ -104,4 +106,4 @@ def set_priority(
     async def run(client: Client, out: Output) -> None:
         show_facts(out, await client.job(job).set_priority(priority, reason))
 
-    run_client(run, output)
+    run_client(run, output, before=lambda: parse_priority(priority))

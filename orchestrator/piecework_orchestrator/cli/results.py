@@ -23,7 +23,7 @@ from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.reading.job_documents import dead_letters_of, require_job
 from piecework_orchestrator.reading.watch import POLL_S, Watcher, watch
 from piecework_orchestrator.results.artifacts import save_artifacts
-from piecework_orchestrator.results.export import export
+from piecework_orchestrator.results.export import export, writer_of
 from piecework_orchestrator.results.results import (
     EndedChunk,
     Follower,
@@ -51,6 +51,14 @@ def results(
             show_default=False,
         ),
     ] = "",
+    escape_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--escape-formulas",
+            help="With --to FILE.csv: begin texts that a spreadsheet would compute "
+            "(=, +, -, @, tab) with an apostrophe.",
+        ),
+    ] = False,
     output: Annotated[
         Format | None,
         typer.Option(
@@ -64,20 +72,11 @@ def results(
     """
 
     async def run(rt: Runtime, out: Output) -> int:
-        if to and follow:
-            message = "--follow prints results as they come, and --to writes a file."
-            raise UsageError(message, next_step="Remove one of the two options.")
-        if to and output is not None:
-            message = "--to writes a file, and its ending gives the format."
-            raise UsageError(message, next_step="Remove -o.")
-        if follow and out.format is not Format.JSONL:
-            message = "--follow writes one line per chunk, and requires -o jsonl."
-            raise UsageError(message, next_step="Remove -o, or use -o jsonl.")
         record = await require_job(rt, job)
         errors = ResultErrors(out)
         code = 0
         if to:
-            count = await export(rt, record, to)
+            count = await export(rt, record, to, escape_formulas=escape_formulas)
             out.say(f"{count} of {record.chunks} chunks are in {to}")
         elif follow:
             hint = (
@@ -95,7 +94,38 @@ def results(
         return errors.code or code
 
     form = output or Format.JSONL
-    run_connected(run, form, plain_errors=output is None)
+    run_connected(
+        run,
+        form,
+        plain_errors=output is None,
+        before=lambda: check_options(
+            to, output, follow=follow, escape_formulas=escape_formulas
+        ),
+    )
+
+
+def check_options(
+    to: str, output: Format | None, *, follow: bool, escape_formulas: bool
+) -> None:
+    """Refuse options that exclude each other, and a file of an unknown kind.
+
+    Raises:
+        UsageError: `cli.usage.invalid`, `cli.extra.missing`.
+    """
+    if to and follow:
+        message = "--follow prints results as they come, and --to writes a file."
+        raise UsageError(message, next_step="Remove one of the two options.")
+    if to and output is not None:
+        message = "--to writes a file, and its ending gives the format."
+        raise UsageError(message, next_step="Remove -o.")
+    if follow and output not in (None, Format.JSONL):
+        message = "--follow writes one line per chunk, and requires -o jsonl."
+        raise UsageError(message, next_step="Remove -o, or use -o jsonl.")
+    if to:
+        writer_of(to, escape_formulas=escape_formulas)
+    elif escape_formulas:
+        message = "--escape-formulas is valid only with --to FILE.csv."
+        raise UsageError(message, next_step="Add --to, or remove the option.")
 
 
 @dataclass(slots=True)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from typing import Annotated
+
+import typer
+
 from piecework.domain.model import ChunkRef
 from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.options import (
@@ -16,13 +21,16 @@ from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
 from piecework_orchestrator.client import Client
-from piecework_orchestrator.reading.times import count
+from piecework_orchestrator.reading.times import count, parse_deadline
 
 
 def retry_job(
     job: JobArgument,
     reason: ReasonOption = "",
     deadline: DeadlineOption = "",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="For scripts: a retry never asks.")
+    ] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Retry a job that ended PARTIAL, FAILED or CANCELLED.
@@ -33,6 +41,11 @@ def retry_job(
     removed. If the command is interrupted, repeat it with the same reason. A chunk
     whose dead letter cannot be read stays dead: the exit code is 5.
     """
+    del yes  # operators type it, as after a redrive
+
+    def check() -> None:
+        if deadline:
+            parse_deadline(deadline, time.time())
 
     async def run(client: Client, out: Output) -> int:
         handle, damaged = client.job(job), list[ChunkRef]()
@@ -48,4 +61,4 @@ def retry_job(
         show_facts(out, facts)
         return tell_unreadable(out, damaged)
 
-    run_client(run, output)
+    run_client(run, output, before=check)

@@ -56,6 +56,18 @@ class Filter:
     closed: bool = False
     uncompensated: bool = False
 
+    def check(self) -> None:
+        """Refuse words that no dead letter can match; nothing is read.
+
+        Raises:
+            UsageError: `cli.usage.invalid`: `--chunk` without `--job`, or a wrong span.
+        """
+        if self.chunks and self.job is None:
+            message = "--chunk is valid only with --job."
+            raise UsageError(message, next_step="Add --job JOB.")
+        if self.since is not None:
+            parse_span(self.since)
+
     def matches(
         self, letter: DeadLetterRow, after: str, *, is_damaged: bool = False
     ) -> bool:
@@ -100,9 +112,7 @@ async def select(
         PermanentError: `runtime.record.unreadable`: one, and `unreadable` is None.
         UsageError: `cli.usage.invalid`: `--chunk` without `--job`.
     """
-    if wanted.chunks and wanted.job is None:
-        message = "--chunk is valid only with --job."
-        raise UsageError(message, next_step="Add --job JOB.")
+    wanted.check()
     after = iso(rt.clock() - parse_span(s)) if (s := wanted.since) is not None else ""
     damaged: list[DeadLetterRow] = []
     if wanted.job is None:

@@ -11,6 +11,7 @@ import io
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
@@ -26,12 +27,19 @@ from piecework_orchestrator.results.destination import (
 from piecework_orchestrator.results.json_text import encode_json
 from piecework_orchestrator.results.results import ended_chunks, result_json
 
+#: A text that begins with one of these is a formula to a spreadsheet.
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 #: The columns before those of the value.
 FACTS = ("chunk", "label", "status", "error_code")
 
 
-async def export(rt: Runtime, job: Job, to: str | Path) -> int:
+async def export(
+    rt: Runtime, job: Job, to: str | Path, *, escape_formulas: bool = False
+) -> int:
     """Write every chunk that has ended, in order; return how many.
+
+    `escape_formulas`: a cell of a .csv file that a spreadsheet would compute begins
+    with an apostrophe.
 
     The rows are spooled on disk first, because the columns are known only at the end.
 
@@ -40,7 +48,7 @@ async def export(rt: Runtime, job: Job, to: str | Path) -> int:
         StateError, PermanentError: A stored result cannot be read.
         StoreError: S3 cannot be reached.
     """
-    write = writer_of(to)
+    write = writer_of(to, escape_formulas=escape_formulas)
     count = 0
     with tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
         columns = dict.fromkeys(FACTS)
@@ -85,13 +93,17 @@ def write_jsonl(file: BinaryIO, _: list[str], rows: Iterator[dict[str, Any]]) ->
 
 
 def write_csv(
-    file: BinaryIO, columns: list[str], rows: Iterator[dict[str, Any]]
+    file: BinaryIO,
+    columns: list[str],
+    rows: Iterator[dict[str, Any]],
+    as_cell: Callable[[Any], Any] | None = None,
 ) -> None:
     """Write a header and the rows; a list or an object becomes JSON in its cell."""
+    as_cell = as_cell or cell
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    table = csv.DictWriter(text, columns)
-    table.writeheader()
-    table.writerows({n: cell(v) for n, v in row.items()} for row in rows)
+    table = csv.writer(text)
+    table.writerow(map(as_cell, columns))
+    table.writerows([as_cell(row.get(n, "")) for n in columns] for row in rows)
     text.detach()  # flushes, and leaves the file to its owner
 
 
@@ -99,6 +111,14 @@ def cell(value: Any) -> Any:
     """Return a value as a cell of a CSV file."""
     if isinstance(value, dict | list):
         return encode_json(value)
+    return value
+
+
+def escaped_cell(value: Any) -> Any:
+    """Return a cell that no spreadsheet computes; numbers stay numbers."""
+    value = cell(value)
+    if isinstance(value, str) and value.startswith(FORMULAS):
+        return f"'{value}"
     return value
 
 
@@ -126,7 +146,7 @@ WRITERS: Mapping[str, Writer] = {
 }
 
 
-def writer_of(to: str | Path) -> Writer:
+def writer_of(to: str | Path, *, escape_formulas: bool = False) -> Writer:
     """Return the writer for a suffix.
 
     Raises:
@@ -139,6 +159,11 @@ def writer_of(to: str | Path) -> Writer:
     if suffix not in WRITERS:
         message = f"{path.name} does not end with {', '.join(WRITERS)}."
         raise UsageError(message, next_step="Name a file with one of these suffixes.")
+    if escape_formulas:
+        if suffix != ".csv":
+            message = f"--escape-formulas is for .csv files, not for {path.name}."
+            raise UsageError(message, next_step="Remove the option.")
+        return partial(write_csv, as_cell=escaped_cell)
     if suffix == ".parquet":
         with naming_extras():
             import pyarrow as pa  # noqa: F401 -- before the results are read

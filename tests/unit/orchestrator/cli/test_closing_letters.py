@@ -180,6 +180,16 @@ def test_a_patch_is_part_of_the_redrive(
     )
 
 
+def test_a_patch_that_changes_nothing_says_so(
+    run: Run, redriven: list[RedriveRequest]
+) -> None:
+    same = run("dlq", "redrive", "--patch", "{}", "--dry-run")
+    other = run("dlq", "redrive", "--patch", '{"n": 1}', "--dry-run")
+    assert "--patch changes nothing in 3 of 3 payloads" in same.stderr
+    assert "changes nothing" not in other.stderr
+    assert [] == redriven
+
+
 def test_edit_sets_the_payload_of_only_one_letter(
     run: Run, redriven: list[RedriveRequest], tmp_path: Path
 ) -> None:

@@ -36,7 +36,9 @@ def test_an_option_of_every_command_is_valid_at_each_place_and_ends_with_it(
     run: Run, monkeypatch: pytest.MonkeyPatch, option: str, place: str
 ) -> None:
     seen: list[dict[str, str]] = []
-    monkeypatch.setattr(jobs, "run_reading", lambda *_: seen.append(dict(os.environ)))
+    monkeypatch.setattr(
+        jobs, "run_reading", lambda *_, **__: seen.append(dict(os.environ))
+    )
     before = dict(os.environ)
 
     done = run(*place.format(option).split())
@@ -52,7 +54,7 @@ def test_every_command_takes_every_option(
     """A program gets its own words, and the options in its environment."""
     started: list[tuple[list[str], dict[str, str]]] = []
     monkeypatch.setattr(
-        os, "execv", lambda _, argv: started.append((argv[3:], dict(os.environ)))
+        os, "execv", lambda _, argv: started.append((argv[6:], dict(os.environ)))
     )
     before = dict(os.environ)
 

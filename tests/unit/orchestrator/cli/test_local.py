@@ -88,7 +88,8 @@ def test_a_command_becomes_the_program_of_that_name(
     became: list[object] = []
     monkeypatch.setattr(os, "execv", lambda *words: became.extend(words))
     run(command, "--pipelines", "mine", "--help")
-    words = [sys.executable, "-m", module, "--pipelines", "mine", "--help"]
+    last = ["-P", "-X", "piecework_folder"]  # the working directory is searched last
+    words = [sys.executable, *last, "-m", module, "--pipelines", "mine", "--help"]
     assert [sys.executable, words] == became
 
 

@@ -33,10 +33,10 @@ lowest() {
     # The tools of the tests have their newest versions; they are not what is tested.
     install --constraint "$tools/lowest/constraints.txt" \
         pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis "moto[server]" \
-        localstack-client types-aiobotocore grimp "opentelemetry-sdk<1.28"
+        localstack-client types-aiobotocore grimp pypdf "opentelemetry-sdk<1.28"
     "$UV" pip list --quiet --python "$python" |
-        grep -E '^(aio|boto|jinja2|opentelemetry|prometheus|pydantic|pypdf|python-docx|pyyaml|rich|structlog|typer)'
-    # pypdf 4 imports a cipher that cryptography is about to move. The tests left out
+        grep -E '^(aio|boto|jinja2|opentelemetry|prometheus|pydantic|pypdfium2|python-docx|pyyaml|rich|structlog|typer)'
+    # pypdf imports a cipher that cryptography is about to move. The tests left out
     # hold how rich 14 spaces a table, how Typer 0.29 loads and refuses, and what the
     # runner of click 8.2 flushes.
     cli=tests/unit/orchestrator/cli

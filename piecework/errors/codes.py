@@ -884,6 +884,12 @@ ROWS: Final = (
         "Split it into several files, or submit a .jsonl file, which is streamed.",
     ),
     Code(
+        "input.file.too_slow",
+        PERMANENT,
+        "Reading the document took more CPU time than the limit.",
+        "Open it in a viewer and print it to a new PDF, or divide it.",
+    ),
+    Code(
         "input.file.unreadable",
         PERMANENT,
         "The file cannot be opened, or its content is damaged.",
@@ -987,6 +993,13 @@ ROWS: Final = (
         f"Check that the document contains what `split` expects, {_DRY_RUN}",
     ),
     # pipeline
+    Code(
+        "input.text.doubtful",
+        PERMANENT,
+        "The text in the PDF is not what a reader sees: its fonts name other "
+        "characters, or it has no spaces.",
+        "Run OCR over its pages, or check the text and submit it as .txt.",
+    ),
     Code(
         "pipeline.artifact.bad_name",
         PERMANENT,

@@ -22,7 +22,7 @@ EXTRAS: Final = {
     "opentelemetry": "otel",
     "prometheus_client": "prometheus",
     "pyarrow": "data",
-    "pypdf": "documents",
+    "pypdfium2": "documents",
     "rich": "cli",
     "starlette": "ui",
     "typer": "cli",
@@ -35,7 +35,7 @@ EXTRAS: Final = {
 def naming_extras() -> Iterator[None]:
     """Name the extra if an import inside finds no package.
 
-    The working directory is not searched. A file `pypdf.py` beside documents must not
+    The working directory is not searched. A file `docx.py` beside documents must not
     run in place of a package that is not installed.
 
     Raises:

@@ -54,6 +54,11 @@ _JOB: Final = {
         "directory count files",
         "warning",
     ),
+    "input.pages.doubtful": event(
+        "the text of some pages of a PDF is perhaps not what a reader sees",
+        "file reason count pages",
+        "warning",
+    ),
     "input.pages.without_text": event(
         "some pages of a PDF hold no text", "file count pages", "warning"
     ),

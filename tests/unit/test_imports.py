@@ -27,7 +27,7 @@ SLOW = {
     "jinja2",
     "pyarrow",
     "pydantic",
-    "pypdf",
+    "pypdfium2",
     "rich",
     "structlog",
     "typer",

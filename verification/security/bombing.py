@@ -117,7 +117,7 @@ def pdf_bomb(path: Path) -> None:
 
 
 READING = """
-import json, os, sys
+import json, os, resource, sys
 from pathlib import Path
 from piecework_orchestrator.submit.intake.documents import read_document
 from piecework_orchestrator.submit.intake.limits import DEFAULT_INTAKE_LIMITS
@@ -129,7 +129,9 @@ try:
     code = f"{len(document.text)} characters"
 except PieceworkError as error:
     code = error.code
-print(json.dumps([code, peak_mb(os.getpid())]))
+# A PDF is read in a process of its own.
+apart = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+print(json.dumps([code, max(peak_mb(os.getpid()), apart)]))
 """
 
 

@@ -84,13 +84,12 @@ def read(data: bytes, name: str, limits: IntakeLimits) -> str:
             `input.file.too_large`, `cli.extra.missing`.
     """
     check_container(data, name, limits)
-    data = transitional(data, name)
     with naming_extras():
         from docx import Document
         from docx.opc.constants import RELATIONSHIP_TYPE
 
     try:
-        part = Document(io.BytesIO(data)).part
+        part = Document(io.BytesIO(transitional(data, name))).part
         related = {
             r.reltype: r.target_part for r in part.rels.values() if not r.is_external
         }

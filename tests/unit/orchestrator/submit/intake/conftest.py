@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -104,26 +104,46 @@ def encrypt_pdf() -> Callable[..., bytes]:
     return encrypt
 
 
-def written_pdf(*pages: str) -> bytes:
-    """Return a minimal PDF: a catalogue, a font, and a page for each text."""
+def written_pdf(
+    *pages: str, font: str = "", annotations: str = "", more: Sequence[bytes] = ()
+) -> bytes:
+    """Return a minimal PDF: a catalogue, a font, and a page for each text.
+
+    Args:
+        pages: Each is a text, or a content stream that starts with `BT`.
+        font: More of the font's dictionary.
+        annotations: The fields of a form on the first page, as references.
+        more: More objects; the first has the number 4 + 2 * pages.
+    """
     kids = " ".join(f"{4 + 2 * i} 0 R" for i in range(len(pages)))
+    form = f" /AcroForm << /Fields [{annotations}] >>" if annotations else ""
     objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        f"<< /Type /Catalog /Pages 2 0 R{form} >>".encode(),
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>".encode(),
+        f"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica {font} >>".encode(),
     ]
     for i, text in enumerate(pages):
         shown = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET" if text else ""
+        shown = text if text.startswith("BT") else shown
+        on_page = f"/Annots [{annotations}]" if i == 0 else ""
         objects.append(
-            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] "
-            f"/Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * i} 0 R >>"
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources "
+            f"<< /Font << /F1 3 0 R >> /XObject << /X {len(pages) * 2 + 4} 0 R >> >> "
+            f"{on_page} /Contents {5 + 2 * i} 0 R >>".encode()
         )
-        objects.append(f"<< /Length {len(shown)} >>\nstream\n{shown}\nendstream")
+        objects.append(stream_object("", shown.encode()))
+    objects += more
     out, offsets = b"%PDF-1.4\n", []
     for number, content in enumerate(objects, start=1):
         offsets.append(len(out))
-        out += f"{number} 0 obj\n{content}\nendobj\n".encode()
+        out += b"%d 0 obj\n" % number + content + b"\nendobj\n"
     size = len(objects) + 1
     table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
     trailer = f"trailer\n<< /Size {size} /Root 1 0 R >>\nstartxref\n{len(out)}\n%%EOF\n"
     return out + f"xref\n0 {size}\n0000000000 65535 f \n{table}{trailer}".encode()
+
+
+def stream_object(entries: str, content: bytes) -> bytes:
+    """Return an object with a stream."""
+    head = f"<< {entries} /Length {len(content)} >>\nstream\n".encode()
+    return head + content + b"\nendstream"

@@ -22,7 +22,7 @@ from piecework.jobs.tolerance import (
     has_not_started,
     stop_exceeded,
 )
-from piecework.reconciler.pass_state import PassContext
+from piecework.reconciler.pass_state import PassContext, draw_lost_s
 from piecework.runtime import Runtime
 from piecework.store.completion import Tallies, chunks_of_group
 from piecework.store.workers import note_takeover
@@ -191,7 +191,8 @@ async def note_backlog(context: PassContext, job: Job) -> None:
         context.drawn.forget(job.ref)
         return
     drawn = job.chunks if backlog is None else min(backlog.next, job.chunks)
-    context.drawn.note(job, drawn, asyncio.get_running_loop().time())
+    now, lost_s = asyncio.get_running_loop().time(), draw_lost_s(context.rt.settings)
+    context.drawn.note(job, drawn, now, lost_s)
 
 
 async def reconcile_chunk(context: PassContext, job: Job, chunk: Chunk) -> Counter[str]:
@@ -218,13 +219,16 @@ def due(chunk: Chunk, job: Job, context: PassContext) -> bool:
     if chunk.redispatch_at:
         return moment(chunk.redispatch_at) <= rt.clock()
     if in_backlog(chunk, job) and context.drawn.knows(job.ref):
-        return context.drawn.is_lost(chunk, asyncio.get_running_loop().time())
+        now, lost_s = asyncio.get_running_loop().time(), draw_lost_s(rt.settings)
+        return context.drawn.is_lost(chunk, now, lost_s)
     # A reopened chunk may never have been sent; a join is sent once. Both are sent
-    # again soon.
-    soon = bool(job.reopened_at) or chunk.ref.is_join
-    return seconds_since_progress(rt, job) >= (
-        SUBMIT_TIMEOUT_S if soon else rt.settings.redispatch_s
-    )
+    # again soon, the join as a chunk of its dead worker would be.
+    after_s = rt.settings.redispatch_s
+    if job.reopened_at:
+        after_s = SUBMIT_TIMEOUT_S
+    if chunk.ref.is_join:
+        after_s = min(SUBMIT_TIMEOUT_S, rt.settings.lease_s)
+    return seconds_since_progress(rt, job) >= after_s
 
 
 def in_backlog(chunk: Chunk, job: Job) -> bool:

@@ -19,6 +19,7 @@ from piecework.domain.model import (
 from piecework.jobs.fan_out import Progress
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.runtime import Runtime
+from piecework.settings import Settings
 
 # ── longest time that a chunk has been due without a worker ───────────────────
 #
@@ -68,9 +69,14 @@ def overdue_since(job: Job, chunk: Chunk) -> str:
 
 # ── chunks that a worker drew from a backlog and did not claim ────────────────
 
-#: Seconds after which a drawn chunk that was never claimed counts as lost. A worker
-#: claims a chunk as soon as it has drawn it.
-DRAW_LOST_S = 30.0
+
+def draw_lost_s(settings: Settings) -> float:
+    """Return after how many seconds a drawn chunk without a claim counts as lost.
+
+    A worker claims a chunk as soon as it has drawn it. After half a lease, a chunk of a
+    killed worker is sent before the leases of its other chunks expire.
+    """
+    return settings.lease_s / 2
 
 
 @dataclass(slots=True)
@@ -85,10 +91,10 @@ class DrawnChunks:
         """The chunks of all backlogs."""
         return sum(self._left.values())
 
-    def note(self, job: Job, next_chunk: int, now: float) -> None:
+    def note(self, job: Job, next_chunk: int, now: float, lost_s: float) -> None:
         """Record the next chunk of a job's backlog at a time of the loop."""
         seen = self._seen.setdefault(job.ref, [])
-        long_ago = [each for each in seen if each[0] <= now - DRAW_LOST_S]
+        long_ago = [each for each in seen if each[0] <= now - lost_s]
         self._seen[job.ref] = [
             *long_ago[-1:],
             *seen[len(long_ago) :],
@@ -100,10 +106,10 @@ class DrawnChunks:
         """Return whether the job has, or had, a backlog."""
         return ref in self._seen
 
-    def is_lost(self, chunk: Chunk, now: float) -> bool:
-        """Return whether a chunk without a claim was drawn long ago."""
+    def is_lost(self, chunk: Chunk, now: float, lost_s: float) -> bool:
+        """Return whether a chunk without a claim was drawn so long ago."""
         at, next_chunk = self._seen[chunk.ref.of][0]
-        return at <= now - DRAW_LOST_S and chunk.ref.chunk < next_chunk
+        return at <= now - lost_s and chunk.ref.chunk < next_chunk
 
     def forget(self, ref: JobRef) -> None:
         """Drop a job that has ended."""

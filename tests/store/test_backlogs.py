@@ -11,8 +11,10 @@ import pytest
 from piecework.aws.queue import Message
 from piecework.domain.model import Job, JobStatus, iso
 from piecework.domain.priority import Priority, backlog_start
-from piecework.reconciler import pass_state
+from piecework.reconciler import chunks
 from piecework.reconciler.chunks import reconcile_chunks
+from piecework.reconciler.pass_state import DrawnChunks, draw_lost_s
+from piecework.settings import Settings
 from piecework.store.backlogs import Backlog, Backlogs, closing
 from tests.store.conftest import NOW, Store
 from tests.store.deployment import pass_context, sent
@@ -68,6 +70,21 @@ async def test_a_submit_that_is_repeated_opens_no_second_backlog(store: Store) -
     assert (range(0), None) == await backlogs.draw(backlog, 1), "of an earlier gen"
 
 
+@pytest.mark.parametrize(("lease_s", "lost_s"), [(60.0, 30.0), (5.0, 2.5)])
+async def test_a_drawn_chunk_is_lost_after_half_a_lease(
+    store: Store, lease_s: float, lost_s: float
+) -> None:
+    """So a chunk of a killed worker starts no later than those that it had claimed."""
+    job, drawn = await store.put_job(JobStatus.RUNNING), DrawnChunks()
+    chunk = await store.put_chunk()  # chunk 3
+    assert lost_s == draw_lost_s(Settings(lease_s=lease_s))
+    passes = [(100.0, 3), (101.0, 4), (101.0 + lost_s, 5)]
+    for now, following in passes:
+        drawn.note(job, following, now, lost_s)
+        lost = now == passes[-1][0]
+        assert lost is drawn.is_lost(chunk, now, lost_s)
+
+
 async def test_a_priority_is_changed_only_with_a_backlog(store: Store) -> None:
     job, backlogs = await opened(store)
     assert await backlogs.set_priority(job, Priority.LOW)
@@ -79,23 +96,23 @@ async def test_a_priority_is_changed_only_with_a_backlog(store: Store) -> None:
     assert not await backlogs.set_priority(job, Priority.HIGH)
 
 
-async def test_a_drawn_chunk_that_no_worker_claims_is_sent_after_half_a_minute(
+async def test_a_drawn_chunk_that_no_worker_claims_is_sent_after_half_a_lease(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, backlogs = await opened(store, sent_at=ALREADY_SENT)
     [backlog] = await known(store)
     await store.put_chunk()  # chunk 3
     context = pass_context(store)
-    monkeypatch.setattr(pass_state, "DRAW_LOST_S", 0.0)
+    monkeypatch.setattr(chunks, "draw_lost_s", lambda _: 0.0)
     await reconcile_chunks(context, job)
     assert [] == sent(context.rt), "it was not drawn"
 
     await backlogs.draw(backlog, 2)
-    monkeypatch.setattr(pass_state, "DRAW_LOST_S", 30.0)
+    monkeypatch.setattr(chunks, "draw_lost_s", draw_lost_s)
     await reconcile_chunks(context, job)
     assert [] == sent(context.rt), "a worker may be about to claim it"
 
-    monkeypatch.setattr(pass_state, "DRAW_LOST_S", 0.0)
+    monkeypatch.setattr(chunks, "draw_lost_s", lambda _: 0.0)
     await reconcile_chunks(context, job)
     await context.send()
     assert [Message.about(store.chunk, 2)] == sent(context.rt)

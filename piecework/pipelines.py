@@ -20,7 +20,12 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import KW_ONLY, dataclass, field
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from inspect import (
+    isasyncgenfunction,
+    iscoroutinefunction,
+    isgeneratorfunction,
+    unwrap,
+)
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, get_args
 
 from typing_extensions import TypeVar
@@ -311,7 +316,30 @@ def lint_stage_order(pipeline: Pipeline) -> list[str]:
     return [
         *hard_before_easy(before_the_pivot),
         *without_compensation(before_the_pivot, *pivot),
+        *numbers_without_order(pipeline),
     ]
+
+
+def numbers_without_order(pipeline: Pipeline) -> Iterator[str]:
+    """Yield a sentence for each stage that numbers its calls, without an order key.
+
+    Only the globals that a stage names are known: what these call is not seen.
+    """
+    from piecework.dependency import DeclaredCall, Dependency
+    from piecework.idempotency.strategies import SequenceNumbers
+
+    for stage in pipeline.stages if pipeline.ordered_by is None else ():
+        function = unwrap(stage.run)
+        names = getattr(getattr(function, "__code__", None), "co_names", ())
+        for name in names:
+            found = getattr(function, "__globals__", {}).get(name)
+            known = found.dependency if isinstance(found, DeclaredCall) else found
+            if isinstance(known, Dependency) and isinstance(known.by, SequenceNumbers):
+                yield (
+                    f"{stage.name!r} numbers its calls of {known.name!r}: add "
+                    "`ordered_by=`, so that no chunk waits for an earlier number."
+                )
+                break
 
 
 def missing_contacts(pipeline: Pipeline) -> list[str]:

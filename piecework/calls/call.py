@@ -57,6 +57,8 @@ class CallCounts:
     breaker_since: float = 0.0
     #: Deferrals among these for an exhausted retry budget.
     budget_deferrals: int = 0
+    #: Deferrals among these because earlier numbers of a stream were missing.
+    early_deferrals: int = 0
     #: The failed probes of open breakers in earlier claims of the chunk. The failure of
     #: the probe in this claim.
     failed_probes: int = 0

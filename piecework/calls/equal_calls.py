@@ -36,12 +36,13 @@ from piecework.idempotency.record import (
     Granted,
     InProgress,
     OperationRef,
+    OutOfOrder,
     State,
     Verdict,
 )
 from piecework.idempotency.stores import IdempotencyStore, MemoryIdempotency
 from piecework.idempotency.strategies import KnownOperation, operation_of, unusable_key
-from piecework.resilience.retry import IN_PROGRESS_CODE, Answered, Failed
+from piecework.resilience.retry import EARLY_CODE, IN_PROGRESS_CODE, Answered, Failed
 
 if TYPE_CHECKING:
     from piecework.domain.protocols import Ledger
@@ -54,6 +55,9 @@ WAIT_S: Final = 7.5
 #: Seconds for which the chunk is deferred then. They grow with each deferral, because
 #: many chunks may wait for one long call.
 DEFERRED_S, MAX_DEFERRED_S = 10.0, 60.0
+#: How often a chunk is deferred for earlier numbers. Each wait is two seconds longer,
+#: up to a minute: 45 to 70 minutes in all.
+MAX_EARLY_DEFERRALS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,8 @@ class EqualCalls:
                 return self._answered(call, request, value, own=own)
             case InProgress(seconds):
                 return self._in_progress(call, ref, seconds)
+            case OutOfOrder(expected) if self._may_wait:
+                return self._early(call, ref, expected)
         return self.attempts.own_failure(CallAttempts(call, ""), refusal(verdict, ref))
 
     def _in_progress(self, call: Call, ref: OperationRef, seconds: float) -> Failed:
@@ -108,6 +114,26 @@ class EqualCalls:
             f"{ref.operation} is in progress in an equal call.",
             code=IN_PROGRESS_CODE,
             retry_after=min(seconds, longest, MAX_DEFERRED_S),
+            dependency=call.dependency.name,
+        )
+        return self.attempts.own_failure(CallAttempts(call, ""), error)
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether the chunk may be deferred again for the numbers before its own."""
+        return self.attempts.counts.early_deferrals < MAX_EARLY_DEFERRALS
+
+    def _early(self, call: Call, ref: OperationRef, expected: int) -> Failed:
+        """Return the end that defers a chunk until the numbers before its own are done.
+
+        The wait has an end: a number before it may never come.
+        """
+        times = self.attempts.counts.early_deferrals
+        error = TransientError(
+            f"{ref.operation}, number {ref.number}, waits: the next number is"
+            f" {expected}.",
+            code=EARLY_CODE,
+            retry_after=min(ref.number - expected + 2.0 * times, MAX_DEFERRED_S),
             dependency=call.dependency.name,
         )
         return self.attempts.own_failure(CallAttempts(call, ""), error)

@@ -212,6 +212,11 @@ class ChunkRow:
         return int(self.item.get("budget_deferrals", 0))
 
     @property
+    def early_deferrals(self) -> int:
+        """Deferrals among these because earlier numbers of a stream were missing."""
+        return int(self.item.get("early_deferrals", 0))
+
+    @property
     def stage_deferrals(self) -> int:
         """Deferrals among these because the worker's pipeline lacked the stage."""
         return int(self.item.get("stage_deferrals", 0))

@@ -21,6 +21,7 @@ COUNTS = frozenset(
         "breaker_deferrals",
         "budget_deferrals",
         "deferrals",
+        "early_deferrals",
         "exhaustions",
         "failed_probes",
         "fence",

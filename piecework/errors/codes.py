@@ -1366,9 +1366,17 @@ ROWS: Final = (
         "at 1.",
     ),
     Code(
+        "idempotency.sequence.early",
+        TRANSIENT,
+        "A number of a stream came before the next expected number.",
+        "None; the chunk is deferred up to 60 times, and no attempt is spent. To wait "
+        "for nothing, let `ordered_by` keep the order.",
+    ),
+    Code(
         "idempotency.sequence.gap",
         PERMANENT,
-        "A number of a stream came before the next expected number.",
+        "A number of a stream came before the next expected number. In a pipeline, the "
+        "numbers before it did not come while its chunk was deferred 60 times.",
         "Send the number that the message names first. In a pipeline, redrive the dead "
         "letter after it, or let `ordered_by` keep the order.",
     ),

@@ -100,7 +100,8 @@ def limits_used(view: View) -> Iterator[Finding]:
 def equal_calls(view: View) -> Iterator[Finding]:
     """Find chunks that wait for an equal call of another chunk, by dependency."""
     for name, chunks in by_blocker(view, WaitReason.EQUAL_CALL).items():
-        message = f"Equal calls to dependency {name} are in progress for other chunks."
+        message = f"Equal calls to dependency {name}, or calls with earlier numbers,"
+        message += " are in progress or due for other chunks."
         until = first(chunk.retry_at for chunk in chunks)
         yield view.finding("call.in_progress", message, chunks, until=until)
 

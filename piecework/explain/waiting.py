@@ -11,7 +11,7 @@ from piecework.domain.model import Chunk, ChunkStatus, iso, moment
 from piecework.domain.outcome import ANSWER, NEWER_WORKERS, PAUSE, STORE, TIMER, WORKER
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
-from piecework.resilience.retry import IN_PROGRESS_CODE
+from piecework.resilience.retry import EARLY_CODE, IN_PROGRESS_CODE
 
 
 class WaitReason(StrEnum):
@@ -59,6 +59,7 @@ BY_CODE: Final = {
     QUOTA_CODE: WaitReason.QUOTA,
     DEPENDENCY_PAUSED_CODE: WaitReason.PAUSED,
     IN_PROGRESS_CODE: WaitReason.EQUAL_CALL,
+    EARLY_CODE: WaitReason.EQUAL_CALL,
     **dict.fromkeys(RATE_LIMIT_CODES, WaitReason.RATE_LIMIT),
 }
 

@@ -36,10 +36,13 @@ UNKNOWN_TRIES: Final = 2
 #: The code of a call that was not made because an equal one is in progress.
 IN_PROGRESS_CODE: Final = "idempotency.key.in_progress"
 
+#: The code of a call that was not made because earlier numbers are still missing.
+EARLY_CODE: Final = "idempotency.sequence.early"
+
 #: Codes of calls that were not made because of what the whole fleet does. The chunk
 #: waits without a worker: a retry in the worker would find the same.
 WAITS_FOR_THE_FLEET: Final = frozenset(
-    {OPEN_CODE, QUOTA_CODE, DEPENDENCY_PAUSED_CODE, IN_PROGRESS_CODE}
+    {OPEN_CODE, QUOTA_CODE, DEPENDENCY_PAUSED_CODE, IN_PROGRESS_CODE, EARLY_CODE}
     | {RESERVED_CODE, DAY_RESERVED_CODE}
 )
 

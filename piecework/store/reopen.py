@@ -92,8 +92,8 @@ def reopening(table: Table, chunk: Chunk, gen: int, how: Reopening) -> ItemWrite
     removed += "" if how.compensation else " direction,"
     removed += (
         " recoveries, releases, takeovers, deferrals, breaker_deferrals,"
-        " breaker_since, budget_deferrals, stage_deferrals, failed_probes, outages,"
-        " exhaustions, redispatches, lease_released_at,"
+        " breaker_since, budget_deferrals, stage_deferrals, early_deferrals,"
+        " failed_probes, outages, exhaustions, redispatches, lease_released_at,"
         " cancelled_at_stage, cancel_requested_at, compensate_requested,"
         " calls_after_cancel"
     )

@@ -34,7 +34,7 @@ from piecework.domain.outcome import (
     leaves_queue,
 )
 from piecework.resilience.breaker import OPEN_CODE
-from piecework.resilience.retry import BUDGET_CODE
+from piecework.resilience.retry import BUDGET_CODE, EARLY_CODE
 from piecework.settings import Settings
 from piecework.store.cancellation import cancelled_at_stage
 from piecework.store.claims import OWNED, ownership_values
@@ -54,7 +54,11 @@ CLEAR_OWNER = "REMOVE claimed_by, claim_expires_at"
 
 #: The counters of deferrals that have their own limit, by their code. `defer` sets the
 #: counter of an open breaker, together with the time of the first one.
-OWN_COUNTERS = {BUDGET_CODE: "budget_deferrals", NO_STAGE_CODE: "stage_deferrals"}
+OWN_COUNTERS = {
+    BUDGET_CODE: "budget_deferrals",
+    NO_STAGE_CODE: "stage_deferrals",
+    EARLY_CODE: "early_deferrals",
+}
 #: The counters of outages, by what they block.
 OUTAGE_COUNTERS = {STORE: "outages", WORKER: "exhaustions"}
 #: The ends of claims that wait for something other than a breaker or another attempt.

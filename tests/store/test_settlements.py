@@ -23,7 +23,7 @@ from piecework.domain.outcome import (
 from piecework.domain.protocols import ClaimLostError
 from piecework.domain.rows import EffectRow, StageRow
 from piecework.questions import Approval, declare
-from piecework.resilience.retry import BUDGET_CODE
+from piecework.resilience.retry import BUDGET_CODE, EARLY_CODE
 from piecework.store.checkpoints import Work
 from piecework.store.settlements import Calls
 from tests.store.conftest import NOW, Store
@@ -49,6 +49,7 @@ from tests.store.writes import (
 
 EXHAUSTED = FAILURE.model_copy(update={"code": BUDGET_CODE})
 LACKED = FAILURE.model_copy(update={"code": NO_STAGE_CODE})
+EARLY = FAILURE.model_copy(update={"code": EARLY_CODE})
 
 
 async def test_a_complete_stage_moves_the_cursor_and_keeps_its_value(
@@ -267,6 +268,7 @@ async def test_a_chunk_that_waits_for_a_dependency_never_pays_for_it(
         ({}, {"failure": FAILURE, "blocked_on": WORKER}, (None, None)),
         ({"budget_deferrals": 9}, {"failure": EXHAUSTED}, (None, None)),
         ({"stage_deferrals": 9}, {"failure": LACKED}, (None, None)),
+        ({"early_deferrals": 9}, {"failure": EARLY}, (None, None)),
     ],
 )
 async def test_a_deferral_keeps_when_the_chunk_began_to_wait(
@@ -286,7 +288,7 @@ async def test_a_deferral_keeps_when_the_chunk_began_to_wait(
         facts.get("failure") is EXHAUSTED
     )
     assert item.get("exhaustions", 0) == (facts.get("blocked_on") == WORKER)
-    for name in ("budget_deferrals", "stage_deferrals"):
+    for name in ("budget_deferrals", "stage_deferrals", "early_deferrals"):
         assert item.get(name, 0) == 10 * (name in known)
 
 

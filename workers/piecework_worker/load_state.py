@@ -57,6 +57,7 @@ async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
     counts.deferrals, counts.failed_probes = chunk.deferrals, chunk.failed_probes
     counts.breaker_deferrals = chunk.breaker_deferrals
     counts.budget_deferrals = chunk.budget_deferrals
+    counts.early_deferrals = chunk.early_deferrals
     if chunk.breaker_since:
         counts.breaker_since = moment(chunk.breaker_since)
     if chunk.pivot_untried_fence == chunk_run.claim.fence - 1:

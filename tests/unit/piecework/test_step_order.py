@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from piecework import Context, Pipeline, Stage
+from piecework import Context, Dependency, Effect, Pipeline, SequenceNumbers, Stage
 from piecework.errors import UsageError
 from piecework.pipelines import lint_stage_order
 
@@ -119,3 +120,32 @@ def test_a_contradictory_reversibility_is_refused(stage: Stage, said: str) -> No
     with pytest.raises(UsageError, match=said) as refused:
         order(stage)
     assert "pipeline.declaration.invalid" == refused.value.code
+
+
+steps = Dependency(
+    "steps",
+    effect=Effect.PROVIDER_IDEMPOTENT,
+    by=SequenceNumbers(of=lambda n, **_: n),
+    scope="ann",
+)
+
+
+@steps.call
+async def step(n: int, *, idempotency_key: str = "") -> int:
+    return n
+
+
+async def through_the_call(ctx: Context[Any]) -> int:
+    return await step(1)
+
+
+async def through_the_dependency(ctx: Context[Any]) -> Any:
+    return await ctx.call(steps, step, 1)
+
+
+@pytest.mark.parametrize("run", [through_the_call, through_the_dependency])
+def test_numbers_need_an_order_key(run: Any) -> None:
+    numbered = Pipeline("numbered", payload=Order, stages=[Stage(run)])
+    [advice] = lint_stage_order(numbered)
+    assert "'steps': add `ordered_by=`" in advice
+    assert [] == lint_stage_order(replace(numbered, ordered_by=lambda _: "ann"))

@@ -11,7 +11,7 @@ import pytest
 
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
-from piecework.calls.equal_calls import DEFERRED_S, WAIT_S
+from piecework.calls.equal_calls import DEFERRED_S, MAX_EARLY_DEFERRALS, WAIT_S
 from piecework.dependency import Dependency, Fallback
 from piecework.domain.model import Effect
 from piecework.errors import PieceworkError, StoreError, TransientError, UsageError
@@ -218,8 +218,13 @@ async def test_a_death_after_the_settlement_repeats_no_call(args: Any) -> None:
 
 async def test_a_number_is_made_once_in_its_order() -> None:
     world, provider = World(), Provider()
+    early = world.chunk()
+    assert "idempotency.sequence.early" == await code_of(
+        call(early, NUMBERED, provider, 2, "account-1")
+    )
+    early.counts.early_deferrals = MAX_EARLY_DEFERRALS
     assert "idempotency.sequence.gap" == await code_of(
-        call(world.chunk(), NUMBERED, provider, 2, "account-1")
+        call(early, NUMBERED, provider, 2, "account-1")
     )
     for number in (1, 2, 2, 1):
         await call(world.chunk(), NUMBERED, provider, number, "account-1", scope=OTHER)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from piecework.domain.notification import Notification
     from piecework.domain.protocols import MissingChunk
     from piecework.errors import (
+        AnswerTimeoutError,
         ErrorEnvelope,
         NotFoundError,
         PermanentError,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         WaitTimeoutError,
     )
     from piecework.errors.classify import envelope_of
+    from piecework.errors.codes import Code, ErrorClass
     from piecework.errors.stop_reasons import raise_for_stop_reason
     from piecework.idempotency.strategies import SequenceNumbers, TimeWindow
     from piecework.pipelines import Document, Pipeline, Stage
@@ -49,14 +51,17 @@ if TYPE_CHECKING:
     from piecework.resilience.retry import RetryPolicy, RetryTime
 
 __all__ = [
+    "AnswerTimeoutError",
     "Approval",
     "ChunkResult",
     "CircuitBreaker",
+    "Code",
     "Context",
     "DeclaredCall",
     "Dependency",
     "Document",
     "Effect",
+    "ErrorClass",
     "ErrorEnvelope",
     "Escalate",
     "Escalation",
@@ -99,14 +104,17 @@ __all__ = [
 
 #: The module of each name. A program imports only the modules of the names it uses.
 _MODULES = {
+    "AnswerTimeoutError": "piecework.errors",
     "Approval": "piecework.questions",
     "ChunkResult": "piecework.context",
     "CircuitBreaker": "piecework.resilience.breaker",
+    "Code": "piecework.errors.codes",
     "Context": "piecework.context",
     "DeclaredCall": "piecework.dependency",
     "Dependency": "piecework.dependency",
     "Document": "piecework.pipelines",
     "Effect": "piecework.domain.model",
+    "ErrorClass": "piecework.errors.codes",
     "ErrorEnvelope": "piecework.errors",
     "Escalate": "piecework.questions",
     "Fallback": "piecework.dependency",

@@ -290,8 +290,10 @@ class Context(Generic[P]):
             default: The answer when the time is over; without it the stage fails.
 
         Raises:
-            PermanentError: `runtime.wait.timed_out`; `runtime.answer.invalid`: the
-                model refuses the stored answer. A redrive asks again.
+            AnswerTimeoutError: `runtime.wait.timed_out`: its time is over. It is a
+                `WaitTimeoutError` and a `PermanentError`.
+            PermanentError: `runtime.answer.invalid`: the model refuses the stored
+                answer. A redrive asks again.
             UsageError: `pipeline.wait.invalid`; `pipeline.call.in_thread`.
             RuntimeError: The stage has ended, and code that it left behind asks.
         """

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, overload
 
 from pydantic import BaseModel
@@ -24,6 +24,7 @@ from piecework.context import Context, Results
 from piecework.domain.ladder import Ladder
 from piecework.domain.notification import NotifyFunction
 from piecework.errors import UsageError
+from piecework.errors.codes import Code
 from piecework.pipelines import Document, Pipeline, Stage, StageFunction
 
 P = TypeVar("P", bound=BaseModel, default=Any)
@@ -124,6 +125,7 @@ def pipeline(
     ordered_by: Callable[[Any], str | int | None] | None = None,
     queue: str = "",
     ladder: Ladder | None = None,
+    codes: Sequence[Code] = (),
     timeout: float | None = None,
     isolate: bool = False,
     memory_mb: int | None = None,
@@ -139,6 +141,7 @@ def pipeline(  # noqa: PLR0913 -- facts of the pipeline, and of its stage
     ordered_by: Callable[[Any], str | int | None] | None = None,
     queue: str = "",
     ladder: Ladder | None = None,
+    codes: Sequence[Code] = (),
     timeout: float | None = None,
     isolate: bool = False,
     memory_mb: int | None = None,
@@ -158,6 +161,7 @@ def pipeline(  # noqa: PLR0913 -- facts of the pipeline, and of its stage
         ordered_by: As for `Pipeline`.
         queue: As for `Pipeline`.
         ladder: As for `Pipeline`.
+        codes: As for `Pipeline`.
         timeout: As for `Stage`.
         isolate: As for `Stage`.
         memory_mb: As for `Stage`.
@@ -176,6 +180,7 @@ def pipeline(  # noqa: PLR0913 -- facts of the pipeline, and of its stage
             "ordered_by": ordered_by,
             "queue": queue,
             "ladder": ladder,
+            "codes": codes,
         }
         stage = Stage(
             as_stage_function(function),

@@ -32,6 +32,7 @@ from typing_extensions import TypeVar
 
 from piecework.domain.keys import DEFAULT_QUEUE, is_name, is_queue_name
 from piecework.errors import UsageError
+from piecework.errors.codes import Code, row_errors
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -152,6 +153,8 @@ class Pipeline(Generic[P]):
             that of the deployment.
         runbook: The address of the instructions for dead letters; each one has it.
             Empty: that of the deployment.
+        codes: The rows of the error codes that its functions raise. A dead letter of
+            one stores its cause and recovery; of a code without a row it says so.
         ladder: What happens to a chunk that fails, and when. It has the delays of the
             attempts, and the rungs that an open dead letter reaches. A job that was
             submitted without rungs never has them.
@@ -178,6 +181,7 @@ class Pipeline(Generic[P]):
     runbook: str = ""
     notify: NotifyFunction | None = None
     ladder: Ladder | None = None
+    codes: Sequence[Code] = ()
     _by_function: dict[StageFunction, int] = field(
         init=False, repr=False, default_factory=dict
     )
@@ -185,6 +189,7 @@ class Pipeline(Generic[P]):
     def __post_init__(self) -> None:
         """Validate the declaration, so that a mistake shows at import."""
         object.__setattr__(self, "stages", tuple(self.stages))
+        object.__setattr__(self, "codes", tuple(self.codes))
         for problem in validation_errors(self):
             message = f"Pipeline {self.name!r}: {problem}."
             raise UsageError(
@@ -281,7 +286,7 @@ def validation_errors(pipeline: Pipeline) -> list[str]:
         found.append("its notify hook is not an `async def`")
     if pipeline.ladder is not None:
         found += pipeline.ladder.errors()
-    return found
+    return found + row_errors(pipeline.codes)
 
 
 def queue_errors(queue: str) -> list[str]:

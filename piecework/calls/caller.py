@@ -54,8 +54,8 @@ from piecework.domain.protocols import (
     ResponseCache,
     WaitRequestedError,
 )
-from piecework.domain.question import TIMED_OUT_CODE, Ask, QuestionState
-from piecework.errors import PermanentError, StoreError
+from piecework.domain.question import Ask, QuestionState
+from piecework.errors import AnswerTimeoutError, PermanentError, StoreError
 from piecework.resilience.retry import Answered, Failed
 
 R = TypeVar("R")
@@ -223,7 +223,7 @@ class Caller:
 
         Raises:
             WaitRequestedError: The chunk gives up its worker.
-            PermanentError: `runtime.wait.timed_out`.
+            AnswerTimeoutError: `runtime.wait.timed_out`.
         """
         if self.stop_reason is not None:
             raise self.stop_reason
@@ -243,7 +243,7 @@ class Caller:
             row = await self.questions.close(row)
         if row.value is None:
             message = f"Question {name!r} was not answered until {row.until}."
-            raise PermanentError(message, code=TIMED_OUT_CODE)
+            raise AnswerTimeoutError(message)
         return row.value
 
     async def _end_in_flight(self, shared: str) -> Answered[str] | Failed | None:

@@ -14,13 +14,14 @@ PieceworkError
 ├── NotFoundError         exit 3
 ├── UnreachableError      exit 6
 └── WaitTimeoutError      exit 7
+    └── AnswerTimeoutError   and PermanentError: raised by `ctx.wait_for`
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from piecework.errors.codes import REGISTRY, ErrorClass, lookup, own_code
+from piecework.errors.codes import REGISTRY, Code, ErrorClass, lookup, own_code
 
 if TYPE_CHECKING:
     from piecework.errors.envelope import ErrorEnvelope as ErrorEnvelope
@@ -61,7 +62,7 @@ class PieceworkError(Exception):
         self,
         message: str,
         *,
-        code: str | None = None,
+        code: str | Code | None = None,
         next_step: str = "",
         retry_after: float | None = None,
         **facts: object,
@@ -69,8 +70,10 @@ class PieceworkError(Exception):
         """Store the arguments; the default next step is the recovery of the code."""
         super().__init__(message)
         self.message = message
-        self.code = self.code if code is None else code
+        self.code = self.code if code is None else str(code)
         self.error_class, recovery = self._meaning()
+        if isinstance(code, Code):
+            recovery = code.recovery
         self.next_step = next_step or recovery
         self.retry_after = retry_after
         self.facts = facts
@@ -89,8 +92,9 @@ class StageError(PieceworkError):
     A function of a call may say with `sent=False` that it sent nothing, or with
     `sent=True` that it did. Without that, the type of the cause decides.
 
-    A stage may use a code of its own. It is stored unchanged in the form
-    `layer.kind.detail`, and as `app.<code>` in any other form.
+    A stage may use a code of its own: a `Code` of `Pipeline(codes=[…])`, or its text.
+    It is stored unchanged in the form `layer.kind.detail`, and as `app.<code>` in any
+    other form.
     """
 
     stage_class: ClassVar[ErrorClass]
@@ -168,10 +172,23 @@ class UnreachableError(PieceworkError):
 
 
 class WaitTimeoutError(PieceworkError):
-    """The time to wait is over; the job goes on."""
+    """The time to wait is over: of a program, whose job goes on, or of a question.
+
+    It is no `TimeoutError`: that is an `OSError`, which code around files catches.
+    """
 
     code = "cli.wait.timeout"
     exit_code = 7
+
+
+class AnswerTimeoutError(WaitTimeoutError, PermanentError):
+    """The time of a question is over without an answer, and it has no default.
+
+    `ctx.wait_for` raises it in the stage that asked, which fails unless it goes on.
+    """
+
+    code = "runtime.wait.timed_out"
+    exit_code = 1
 
 
 class StoreError(PieceworkError):

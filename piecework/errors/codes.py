@@ -19,7 +19,7 @@ because a reader looks a code up here. The layers:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -56,12 +56,27 @@ BEHAVIOUR: Final[Mapping[ErrorClass, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A stable code with its class, its cause and the next step for the user."""
+    """A stable code with its class, its cause and the next step for the user.
+
+    A pipeline declares its own in `Pipeline(codes=[…])`, and raises an error with it:
+    `PermanentError("The card was declined.", code=CARD_DECLINED)`.
+
+    Attributes:
+        code: `layer.kind.detail` in lower case.
+        error_class: What an error with this code usually is. The type of the raised
+            error decides.
+        cause: One sentence: what has happened.
+        recovery: What a person does next; a dead letter of the code shows both.
+    """
 
     code: str
-    error_class: ErrorClass
-    cause: str
-    recovery: str
+    error_class: ErrorClass = ErrorClass.PERMANENT
+    cause: str = ""
+    recovery: str = ""
+
+    def __str__(self) -> str:
+        """Return the code as rows, events and messages have it."""
+        return self.code
 
     @property
     def layer(self) -> str:
@@ -1774,6 +1789,51 @@ def lookup(code: str) -> Code:
 def is_well_formed(code: str) -> bool:
     """Return whether a code has the form `layer.kind.detail` in lower case."""
     return _WELL_FORMED.fullmatch(code) is not None
+
+
+# ── the rows of a pipeline's own codes ────────────────────────────────────────
+
+#: Characters of a cause and of a recovery: each dead letter of the code stores both.
+MOST_TEXT: Final = 1_000
+
+
+def row_errors(rows: Sequence[object]) -> list[str]:
+    """Return a clause for each rule that the rows of a pipeline's own codes break."""
+    others = [row for row in rows if not isinstance(row, Code)]
+    found = [f"{row!r} in its codes is not a `Code`" for row in others]
+    own = [row for row in rows if isinstance(row, Code)]
+    names = [row.code for row in own]
+    for row in own:
+        name = f"its code {row.code!r}"
+        if not is_well_formed(row.code):
+            found.append(f"{name} is not of the form `layer.kind.detail`")
+        if row.code in REGISTRY:
+            found.append(f"{name} is one of Piecework's: take a layer of your own")
+        if row.error_class not in [*ErrorClass]:
+            found.append(f"{name} has the class {row.error_class!r}, not an ErrorClass")
+        for what, text in (("cause", row.cause), ("recovery", row.recovery)):
+            if not text.strip():
+                found.append(f"{name} has no {what}")
+            if len(text) > MOST_TEXT:
+                found.append(f"{name} has a {what} of more than {MOST_TEXT:,} letters")
+    doubled = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    return found + [f"two of its codes are {name!r}" for name in doubled]
+
+
+def own_meaning(code: str, rows: Iterable[Code]) -> dict[str, str]:
+    """Return cause and recovery of a pipeline's own code, of which a chunk died.
+
+    Without a row the recovery says so. Empty: the code is one of Piecework's.
+    """
+    if code in REGISTRY:
+        return {}
+    row = next((row for row in rows if row.code == code), None)
+    if row is not None:
+        return {"cause": row.cause, "recovery": row.recovery}
+    step = "declare it in `Pipeline(codes=[…])`"
+    if not is_well_formed(code):
+        step = f"give it the form `layer.kind.detail`, and {step}"
+    return {"recovery": f"The code {code} has no row: {step}."}
 
 
 #: Characters of a user's own code that are kept.

@@ -22,6 +22,10 @@ decides the class. A code in another form than `layer.kind.detail` is stored as
 `app.<code>`: a `TransientError` with the code `busy` is retried, and its code is stored
 as `app.busy`.
 
+A pipeline declares the rows of its own codes: `Pipeline(codes=[Code(…)])`, see
+[dead letters](dead-letters.md#codes-of-your-own). `piecework explain-code --pipelines
+MODULE` lists them.
+
 The class of a code alone decides what the runtime does:
 
 | class | the runtime |

@@ -27,6 +27,7 @@ from piecework.domain.records import (
 )
 from piecework.domain.rows import ErrorRow, told_once
 from piecework.errors import PermanentError
+from piecework.errors.codes import Code, own_meaning
 from piecework.errors.fingerprint import fingerprint
 from piecework.settings import Settings
 from piecework.store.reopen import Patched
@@ -69,6 +70,7 @@ class DeadLetters:
         pipeline: str,
         owner: str,
         runbook: str = "",
+        codes: Iterable[Code] = (),
         compensated: Mapping[str, ErrorEnvelope | None] | None = None,
     ) -> dict[str, Any]:
         """Return the item that is written when a chunk is dead-lettered."""
@@ -97,6 +99,7 @@ class DeadLetters:
             "error_code": failure.code,
             "error_class": failure.error_class,
             "error": failure.message,
+            **own_meaning(failure.code, codes),
             "raised": failure.raised or None,
             "fingerprint": fingerprint(failure.code, stage or "", failure.message),
             "attempts": claim.attempt,

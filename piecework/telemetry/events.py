@@ -113,7 +113,8 @@ _CHUNK: Final = {
     "chunk.cancelled": event("a claim ended: its job was cancelled", _CLAIM_END),
     "chunk.dead_lettered": event(
         "a claim ended: the chunk failed for good, and its dead letter is written",
-        f"{_CLAIM_END} error_code stage attempts compensation envelope raised",
+        f"{_CLAIM_END} error_code stage attempts compensation envelope raised"
+        " cause recovery",
         "error",
     ),
     "chunk.store_failed": event(

@@ -251,6 +251,46 @@ def test_an_option_answers_each_question_that_accepts_it(project: Path) -> None:
     assert (odd.returncode, "is not NAME=JSON" in odd.stderr) == (2, True)
 
 
+LATE = """
+from pydantic import BaseModel
+
+from piecework import Context, PermanentError, Pipeline, Stage, WaitTimeoutError
+
+
+class Refund(BaseModel):
+    euros: int
+
+
+async def ask(ctx: Context[Refund]) -> str:
+    try:
+        await ctx.wait_for("approval", ask="?", timeout=1)
+    except WaitTimeoutError as late:
+        return f"{isinstance(late, PermanentError)} {late.code}"
+    return "answered"
+
+
+async def ask_apart(ctx: Context[Refund]) -> str:
+    return f"{ctx.result(ask)} {await ask(ctx)}"
+
+
+stages = [Stage(ask), Stage(ask_apart, isolate=True)]
+refunds = Pipeline("refunds", payload=Refund, stages=stages)
+"""
+
+
+def test_the_end_of_a_question_is_an_error_that_both_kinds_of_stages_can_name(
+    project: Path,
+) -> None:
+    (project / "late.py").write_text(LATE, encoding="utf-8")
+    (project / "rows.jsonl").write_text('{"euros": 1}\n', "utf-8")
+
+    done = run_command(project, "late:refunds", "rows.jsonl")
+
+    told = "True runtime.wait.timed_out"
+    assert done.returncode == 0, done.stderr
+    assert f'"value": "{told} {told}"' in done.stdout
+
+
 ODD = """
 import asyncio, os, subprocess, sys
 

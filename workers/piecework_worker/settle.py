@@ -27,6 +27,7 @@ from piecework.domain.outcome import (
 )
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import StoreError
+from piecework.errors.codes import own_meaning
 from piecework.jobs.fan_in import Certificate, certify, store_certificate
 from piecework.store.completion import take_snapshot
 from piecework.store.ladders import start_writes
@@ -188,6 +189,7 @@ async def dead_letter(
         pipeline=chunk_run.pipeline.name,
         owner=chunk_run.pipeline.owner,
         runbook=chunk_run.pipeline.runbook,
+        codes=chunk_run.pipeline.codes,
         compensated=chunk_run.checkpoints.compensated,
     )
     also = await job_end(chunk_run, job, services, join_error=dead.failure.code)
@@ -249,6 +251,10 @@ def emit_end(chunk_run: ChunkRun, seconds: float) -> None:
         "cached": counts.cached,
         "retried": counts.retried,
     }
+    if isinstance(chunk_run.outcome, DeadLettered):
+        code = chunk_run.outcome.failure.code
+        own = own_meaning(code, chunk_run.pipeline.codes)
+        facts |= {"cause": own.get("cause", ""), "recovery": own.get("recovery", "")}
     emit_outcome(chunk_run.outcome, chunk_run.claim.attempt, facts, log)
     compensated = chunk_run.checkpoints.compensated
     if compensated and not isinstance(

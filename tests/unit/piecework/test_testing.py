@@ -17,7 +17,13 @@ from piecework.domain.outcome import (
     Succeeded,
 )
 from piecework.domain.protocols import MissingChunk
-from piecework.errors import PermanentError, PolicyError, SemanticError, TransientError
+from piecework.errors import (
+    PermanentError,
+    PolicyError,
+    SemanticError,
+    TransientError,
+    WaitTimeoutError,
+)
 from piecework.pipelines import Pipeline, Stage
 from piecework.resilience.retry import RetryPolicy
 from piecework.standalone import TimeWindow
@@ -132,6 +138,18 @@ async def test_a_join_makes_calls_with_faults_and_waits_as_a_stage_does() -> Non
     assert run.join_value == "sold True"
     assert (run.calls("sell"), run.effects("sell")) == (3, 1)
     assert run.paid == [("shop", Usage(tokens_in=2))]
+
+
+async def test_the_end_of_a_question_is_the_error_that_a_worker_raises() -> None:
+    async def ask(ctx: Any) -> str:
+        try:
+            await ctx.wait_for("approval", ask="?", timeout=60)
+        except WaitTimeoutError as late:
+            return f"{isinstance(late, PermanentError)} {late.code}"
+        return "answered"
+
+    run = await run_in_memory(pipeline(Stage(ask)), CLAUSES[:1])
+    assert run.results == {0: "True runtime.wait.timed_out"}
 
 
 async def test_a_chunk_is_retried_until_its_attempts_are_exhausted() -> None:

@@ -31,6 +31,8 @@ DIED = {
     "attempts": 2,
     "compensation": "COMPENSATED",
     "raised": "",
+    "cause": "",
+    "recovery": "",
     "envelope": {
         "code": FAILURE.code,
         "error_class": "permanent",
@@ -48,6 +50,7 @@ def said(
     run: Any = SimpleNamespace(
         claim=claim(attempts=2),
         outcome=outcome,
+        pipeline=SimpleNamespace(codes=()),
         checkpoints=SimpleNamespace(compensated=dict(compensated)),
         certificate=certificate,
         ctx=SimpleNamespace(

@@ -232,7 +232,7 @@ class ChildCalls:
 
         Raises:
             RuntimeError: The stage has ended; a leftover task of it asks.
-            PermanentError: `runtime.wait.timed_out`.
+            AnswerTimeoutError: `runtime.wait.timed_out`.
         """
         number = self.new_wait()
         self.channel.send(AskPerson(number, ask))

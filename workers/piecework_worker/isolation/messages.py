@@ -31,6 +31,7 @@ from piecework.domain.identity import function_text, path_of
 from piecework.domain.model import Effect
 from piecework.domain.question import Ask
 from piecework.errors import (
+    AnswerTimeoutError,
     ErrorEnvelope,
     PermanentError,
     PieceworkError,
@@ -364,6 +365,7 @@ MESSAGE: TypeAdapter[Message] = TypeAdapter(
 OURS: Mapping[str, type[PieceworkError]] = {
     kind.__name__: kind
     for kind in (
+        AnswerTimeoutError,
         PermanentError,
         PolicyError,
         SemanticError,

@@ -1,6 +1,14 @@
 """Book a trip in stages; a failure before the payment cancels what was booked."""
 
-from piecework import Context, Dependency, Effect, PermanentError, Pipeline, Stage
+from piecework import (
+    Code,
+    Context,
+    Dependency,
+    Effect,
+    PermanentError,
+    Pipeline,
+    Stage,
+)
 from pydantic import BaseModel
 
 
@@ -11,6 +19,18 @@ class Trip(BaseModel):
     city: str
     cents: int
 
+
+# A dead letter shows the cause and the next step of its code.
+NO_CITY = Code(
+    "hotels.city.unknown",
+    cause="The hotels have no room in this city.",
+    recovery="Correct the city: piecework dlq redrive --patch.",
+)
+DECLINED = Code(
+    "bank.card.declined",
+    cause="The bank declined the card; nothing was paid.",
+    recovery="Ask the traveller for another card, then redrive.",
+)
 
 # Each service honours the idempotency key: a repeated request changes nothing.
 hotels = Dependency("hotels", effect=Effect.PROVIDER_IDEMPOTENT)
@@ -23,8 +43,8 @@ async def reserve_room(city: str, *, idempotency_key: str = "") -> str:
     """Stand for a service; send it the key, too. A refusal reserves nothing."""
     del idempotency_key
     if city == "Atlantis":
-        message, code = f"There is no hotel in {city}.", "hotels.city.unknown"
-        raise PermanentError(message, code=code, http_status=422)
+        message = f"There is no hotel in {city}."
+        raise PermanentError(message, code=NO_CITY, http_status=422)
     return f"room in {city}"
 
 
@@ -39,8 +59,7 @@ async def charge_card(traveller: str, cents: int, *, idempotency_key: str = "") 
     """Take the payment; the status of a refusal proves that nothing was paid."""
     del idempotency_key
     if cents > 100_000:
-        message, code = "The card was declined.", "bank.card.declined"
-        raise PermanentError(message, code=code, http_status=402)
+        raise PermanentError("The card was declined.", code=DECLINED, http_status=402)
     return f"{traveller} paid {cents / 100:.2f}"
 
 
@@ -83,4 +102,5 @@ trip = Pipeline(
     label=lambda trip: trip.traveller,
     owner="your team",
     runbook="README.md",
+    codes=[NO_CITY, DECLINED],
 )

@@ -30,6 +30,8 @@ LINE_ATTRIBUTES = (
     "error_code",
     "error_class",
     "error",
+    "cause",
+    "recovery",
     "raised",
     "fingerprint",
     "stage",
@@ -128,6 +130,7 @@ def letter_view(letter: Document, now: float) -> View:
                     ("", letter.get("error")),
                     ("raised", letter.get("raised")),
                     ("means", cause_text(letter)),
+                    ("recovery", letter.get("recovery")),
                     ("stage", letter.get("stage")),
                     ("died", f"{died}, {counters_text(letter)}"),
                     ("compensation", compensation_text(letter, now)),
@@ -274,9 +277,9 @@ def class_text(letter: Document) -> str:
 
 
 def cause_text(letter: Document) -> str:
-    """Return the cause of the code; a pipeline's own code is not in the registry."""
+    """Return the cause of the code; the dead letter has that of a pipeline's own."""
     found = REGISTRY.get(str(letter["error_code"]))
-    return found.cause if found else ""
+    return found.cause if found else str(letter.get("cause", ""))
 
 
 def counters_text(letter: Document) -> str:

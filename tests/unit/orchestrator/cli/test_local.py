@@ -114,7 +114,51 @@ def test_a_code_is_shown_with_the_behaviour_of_the_runtime(run: Run) -> None:
 def test_a_code_of_a_pipeline_is_not_taken_for_a_typing_error(run: Run) -> None:
     done = run("explain-code", "acme.zzz.qqqq")
     assert done.exit_code == 3
-    assert "ask the pipeline's owner" in done.stderr
+    assert "`piecework explain-code acme.zzz.qqqq --pipelines MODULE`" in done.stderr
+
+
+OWN = """
+from pydantic import BaseModel
+from piecework import Code, Pipeline, Stage, pipeline
+
+declined = Code("bank.card.declined", cause="The bank said no.", recovery="Ask Ann.")
+twin = Code("bank.card.declined", cause="CAUSE", recovery="Ask Ann.")
+
+
+class Row(BaseModel):
+    n: int
+
+
+@pipeline(codes=[declined])
+async def one(row: Row) -> int:
+    return row.n
+
+
+@pipeline(codes=[twin])
+async def two(row: Row) -> int:
+    return row.n
+"""
+
+
+def test_the_own_codes_of_pipelines_are_listed_and_explained(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    agreed = OWN.replace("CAUSE", "The bank said no.")
+    (tmp_path / "own_codes.py").write_text(agreed, encoding="utf-8")
+    (tmp_path / "two_meanings.py").write_text(OWN, encoding="utf-8")
+    of = ("--pipelines", "own_codes")
+
+    (row,) = json.loads(run("explain-code", *of, "-o", "json").stdout)
+    assert (row["code"], row["class"]) == ("bank.card.declined", "permanent")
+    assert (row["cause"], row["recovery"]) == ("The bank said no.", "Ask Ann.")
+    assert "Ask Ann." in run("explain-code", "bank.card.declined", *of).stdout
+    assert "bank.card.declined" in run("explain-code", *of, "--layer", "bank").stdout
+    assert "cause" in run("explain-code", "cli.wait.timeout", *of).stdout
+    similar = run("explain-code", "bank.card.declinde", *of)
+    assert "explain-code bank.card.declined --pipelines MODULE" in similar.stderr
+    differ = run("explain-code", "--pipelines", "two_meanings")
+    assert (differ.exit_code, "different rows" in differ.stderr) == (2, True)
 
 
 def test_an_unknown_code_names_similar_codes(run: Run) -> None:

@@ -7,12 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from piecework.domain.budget import parse_cap
 from piecework.errors import UsageError
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.client import Client
+from piecework_orchestrator.client.arguments import require_tenant
 
 TenantArgument = Annotated[
     str, typer.Argument(help="The name of the tenant.", show_default=False)
@@ -65,17 +67,21 @@ def set_budget(
     raised. Workers use the change within seconds; paused jobs are resumed.
     """
 
-    async def run(client: Client, out: Output) -> None:
+    def check() -> None:
         if bool(daily_usd or daily_tokens) == unset:
             message = "Name at least one budget, or --unset."
             step = f"piecework budgets set {tenant} --daily-usd 50"
             raise UsageError(message, next_step=step)
+        parse_cap(daily_usd, daily_tokens)
+        require_tenant(tenant)
+
+    async def run(client: Client, out: Output) -> None:
         document = await client.set_daily_budget(
             tenant, daily_usd, daily_tokens, reason
         )
         out.document(document, lambda console: console.print(facts(document.items())))
 
-    run_client(run, output)
+    run_client(run, output, before=check)
 
 
 def shown(name: str) -> Callable[[Mapping[str, Any]], str]:

@@ -18,6 +18,7 @@ from piecework_orchestrator.cli.pipelines import say_pause, say_unknown
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.client import Client
+from piecework_orchestrator.client.arguments import require_dependency, require_limit_of
 
 DependencyArgument = Annotated[
     str, typer.Argument(help="The name of the dependency, as its code declares it.")
@@ -82,9 +83,9 @@ def set_limits(
     With `tenant:NAME` and `--concurrent`, it is the cap of a tenant: so many of its
     chunks run at once.
     """
+    limits = Limits(requests_per_minute, tokens_per_minute, concurrent)
 
-    async def run(client: Client, out: Output) -> None:
-        limits = Limits(requests_per_minute, tokens_per_minute, concurrent)
+    def check() -> None:
         if bool(limits) == unset:
             message = "Name at least one limit, or --unset."
             if unset:
@@ -93,12 +94,15 @@ def set_limits(
             if dependency.startswith(TENANT_LIMIT):
                 step = f"piecework limits set {dependency} --concurrent 20"
             raise UsageError(message, next_step=step)
+        require_limit_of(dependency, limits)
+
+    async def run(client: Client, out: Output) -> None:
         document = await client.set_limits(dependency, limits, reason)
         show(out, document, seen_text(dependency))
         if "known" in document:
             say_unknown(out, document, knows(dependency))
 
-    run_client(run, output)
+    run_client(run, output, before=check)
 
 
 def pause_dependency(
@@ -119,7 +123,7 @@ def pause_dependency(
         show(out, document, seen)
         say_pause(out, document, document["replaced"], knows(dependency))
 
-    run_client(run, output)
+    run_client(run, output, before=lambda: require_dependency(dependency))
 
 
 def resume_dependency(
@@ -133,7 +137,7 @@ def resume_dependency(
         document = await client.resume_dependency(dependency, reason)
         show(out, document, seen_text(dependency))
 
-    run_client(run, output)
+    run_client(run, output, before=lambda: require_dependency(dependency))
 
 
 def show(out: Output, document: dict[str, Any], seen: str) -> None:

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from piecework.domain.budget import parse_cap
 from piecework.domain.job_row import PauseCode
 from piecework.domain.priority import parse_priority
 from piecework_orchestrator.cli.options import (
@@ -22,6 +21,7 @@ from piecework_orchestrator.cli.progress import show_steps
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.views.jobs import show_facts
 from piecework_orchestrator.client import Client
+from piecework_orchestrator.client.arguments import require_cap
 from piecework_orchestrator.reading.job_documents import pause_command
 
 
@@ -86,7 +86,7 @@ def set_budget(
             )
         show_facts(out, changed)
 
-    run_client(run, output, before=lambda: parse_cap(budget_usd, budget_tokens))
+    run_client(run, output, before=lambda: require_cap(budget_usd, budget_tokens))
 
 
 def set_priority(

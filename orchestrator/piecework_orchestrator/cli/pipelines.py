@@ -12,6 +12,7 @@ from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import run_client
 from piecework_orchestrator.cli.table import Column
 from piecework_orchestrator.client import Client
+from piecework_orchestrator.operate.pipelines import require_name
 from piecework_orchestrator.reading.times import count
 
 PipelineArgument = Annotated[
@@ -57,7 +58,7 @@ def pause_pipeline(
         earlier = pause_text({"pause": replaced}) if replaced else ""
         say_pause(out, document, earlier, f"worker or active job has {pipeline!r}")
 
-    run_client(run, output)
+    run_client(run, output, before=lambda: require_name(pipeline))
 
 
 def resume_pipeline(
@@ -73,7 +74,7 @@ def resume_pipeline(
     async def run(client: Client, out: Output) -> None:
         show(out, await client.resume_pipeline(pipeline, reason), "resumed")
 
-    run_client(run, output)
+    run_client(run, output, before=lambda: require_name(pipeline))
 
 
 def show(out: Output, document: dict[str, Any], verb: str) -> None:

@@ -42,7 +42,7 @@ from piecework_orchestrator.operate.identity import new_job_id, require_job_id
 from piecework_orchestrator.reading.times import parse_deadline, parse_limit
 from piecework_orchestrator.submit.intake.json_lines import SCHEME
 from piecework_orchestrator.submit.intake.refusals import OnInvalid, Refusals
-from piecework_orchestrator.submit.intake.source import chunk_inputs
+from piecework_orchestrator.submit.intake.source import chunk_inputs, require_source
 from piecework_orchestrator.submit.models import require_prices
 from piecework_orchestrator.submit.submit import tolerated_of
 
@@ -114,6 +114,7 @@ def submit(  # noqa: PLR0913, PLR0917 -- options of a command
     def check() -> None:
         check_options(job_id, wait=wait or sample is not None, timeout=timeout)
         load_pipeline(pipeline)
+        require_source(source)
 
     async def run(out: Output) -> int | None:
         waits = wait or sample is not None

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from piecework.domain.budget import Cap, parse_cap
 from piecework.domain.keys import TENANT_LIMIT, is_name
 from piecework.domain.model import iso
 from piecework.errors import UsageError
@@ -136,13 +137,34 @@ def require_limit_of(name: str, limits: Limits) -> None:
         return
     tenant = name.removeprefix(TENANT_LIMIT)
     step = f"piecework limits set {TENANT_LIMIT}NAME --concurrent N"
-    if not is_name(tenant):
-        raise UsageError(
-            f"{tenant[:64]!r} is not the name of a tenant.", next_step=step
-        )
+    require_tenant(tenant, step)
     if limits.requests_per_minute or limits.tokens_per_minute:
         message = "The cap of a tenant is a number of chunks that run at once."
         raise UsageError(message, next_step=step)
+
+
+def require_cap(usd: object, tokens: object) -> Cap:
+    """Return the new budget of a job.
+
+    Raises:
+        UsageError: `submit.budget.invalid`; `cli.usage.invalid`: none was given.
+    """
+    cap = parse_cap(usd, tokens)
+    if not cap:
+        step = "Pass `--budget-usd` or `--budget-tokens`; in Python usd= or tokens=."
+        raise UsageError("No budget was given.", next_step=step)
+    return cap
+
+
+def require_tenant(tenant: str, next_step: str = "piecework budgets list") -> None:
+    """Raise for a text that names no tenant.
+
+    Raises:
+        UsageError: `cli.usage.invalid`.
+    """
+    if not is_name(tenant):
+        message = f"{tenant[:64]!r} is not the name of a tenant."
+        raise UsageError(message, next_step=next_step)
 
 
 def require_dependency(name: str) -> None:

@@ -24,7 +24,7 @@ from typing_extensions import Unpack
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.keys import TENANT_LIMIT, is_name
+from piecework.domain.keys import TENANT_LIMIT
 from piecework.domain.model import ChunkRef, JobRef
 from piecework.domain.priority import parse_priority
 from piecework.errors import UsageError
@@ -47,6 +47,7 @@ from piecework_orchestrator.client.arguments import (
     requested_text,
     require_dependency,
     require_limit_of,
+    require_tenant,
 )
 from piecework_orchestrator.client.job import JobHandle
 from piecework_orchestrator.client.sync import Blocking, BlockingIterator, SyncJob
@@ -588,8 +589,7 @@ class Client:
             UsageError: `submit.budget.invalid`; `cli.usage.invalid`: not a tenant.
         """
         rt, cap = self.runtime, parse_cap(usd, tokens)
-        if not is_name(tenant):
-            raise UsageError(f"{tenant[:64]!r} is not the name of a tenant.")
+        require_tenant(tenant)
         row = await set_tenant_budget(rt, tenant, cap, actor=self._actor, reason=reason)
         return tenant_budget_document(tenant, row, rt.clock())
 

@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 from typing_extensions import Unpack
 
 from piecework.domain import values
-from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef
 from piecework.domain.priority import parse_priority
@@ -29,6 +28,7 @@ from piecework_orchestrator.client.arguments import (
     Deadline,
     Timeout,
     epoch_of,
+    require_cap,
     seconds_of,
 )
 from piecework_orchestrator.client.progress import OnProgress, progress_bar
@@ -407,12 +407,7 @@ class JobHandle(Generic[R]):
             UsageError: `submit.budget.invalid`; `job.budget.none`: the job was
                 submitted without a budget of that kind.
         """
-        cap, job = parse_cap(usd, tokens), await self._record()
-        if not cap:
-            step = (
-                "Pass `--budget-usd` or `--budget-tokens`; in Python usd= or tokens=."
-            )
-            raise UsageError("No budget was given.", next_step=step)
+        cap, job = require_cap(usd, tokens), await self._record()
         who = {"actor": self.actor, "reason": reason}
         await set_budget(self.rt, job, cap, **who, progress=on_progress)
         facts = await self.facts()

@@ -266,7 +266,7 @@ async def object_blocks(
     """
     import aiohttp  # the SDK loads it, too
 
-    bucket, key = _location(source)
+    bucket, key = object_location(source)
     if s3 is None:
         raise UnreachableError(
             f"{source} cannot be read without an S3 client.",
@@ -292,8 +292,12 @@ async def object_blocks(
         ) from error
 
 
-def _location(source: str) -> tuple[str, str]:
-    """Return bucket and key; not with a URL parser, as keys may contain `?` and `#`."""
+def object_location(source: str) -> tuple[str, str]:
+    """Return bucket and key; not with a URL parser, as keys may contain `?` and `#`.
+
+    Raises:
+        UsageError: `input.file.unsupported`.
+    """
     bucket, _, key = source.removeprefix(SCHEME).partition("/")
     readable = is_json_lines(key) or is_table(key)
     if not (BUCKET.fullmatch(bucket) and readable):

@@ -33,6 +33,7 @@ from piecework_orchestrator.submit.intake.json_lines import (
     is_json_lines,
     json_line_chunks,
     object_blocks,
+    object_location,
     open_blocks,
     stream_blocks,
 )
@@ -118,6 +119,18 @@ def _open(
     require_rows(source, refusals)
     name = printable_name(path.name)
     return document_chunks(_without_links(path), name, pipeline, limits)
+
+
+def require_source(source: str) -> None:
+    """Refuse the name of a source that cannot be read, without opening it.
+
+    Raises:
+        UsageError: `input.source.not_found`, `input.file.unsupported`.
+    """
+    if source.startswith(SCHEME):
+        object_location(source)
+    elif source != STDIN:
+        _is_directory(Path(source))
 
 
 def require_rows(source: str, refusals: Refusals) -> None:

@@ -46,6 +46,20 @@ results a --escape-formulas
 results a --follow -o json
 submit no_such:pipeline rows.jsonl
 submit json:loads rows.jsonl --job-id 'a b'
+submit piecework_examples.quickstart no_such_file.jsonl
+submit piecework_examples.quickstart s3://bucket/rows.exe
+pipelines pause 'a b'
+pipelines resume 'a b'
+limits set dep
+limits set dep --unset --concurrent 3
+limits set 'tenant:a b' --concurrent 3
+limits set tenant:a --requests-per-minute 3
+limits pause tenant:a
+limits resume ' '
+jobs set-budget a
+budgets set a
+budgets set a --daily-usd abc
+budgets set 'a b' --daily-usd 5
 """
 
 

@@ -295,7 +295,11 @@ def test_results_and_dead_letters_go_to_s3(
         ("none", "jobs watch JOB", JobHandle.wait),
         ("none", "results JOB --to out.csv", lambda j: j.export("out.csv")),
         ("running", "results JOB --save out", lambda j: j.save("out")),
-        ("none", "results JOB --to s3://b/k", lambda j: j.export("s3://b/k")),
+        (
+            "none",
+            "results JOB --to s3://bucket/k.csv",
+            lambda j: j.export("s3://bucket/k.csv"),
+        ),
         (
             "running",
             "results JOB --to s3://none/a.csv",

@@ -15,7 +15,6 @@ import typer
 import typer.main
 from typer.core import TyperCommand
 
-from piecework.loading import WORKING_DIRECTORY
 from piecework_orchestrator.cli.global_options import (
     CONTEXT,
     Group,
@@ -300,6 +299,8 @@ class Program(WithCommon, TyperCommand):
 
     def invoke(self, ctx: Any) -> None:
         """Replace this process by the program."""
+        from piecework.loading import WORKING_DIRECTORY  # loads pydantic
+
         # `-m` alone searches the working directory first: a user's `types.py` there
         # would replace that of Python. See `search_working_directory`.
         safe = ["-P", "-X", WORKING_DIRECTORY] if not sys.flags.safe_path else []

@@ -306,7 +306,7 @@ ROWS: Final = (
     Code(
         "llm.output.invalid",
         SEMANTIC,
-        "The model's answer does not have the content that the stage requires, or the "
+        "The model's answer does not have the content that the stage requires. Or the "
         "model stopped for a reason that is not the end of an answer.",
         "Read the error with `piecework dlq show JOB CHUNK`, change the prompt, "
         "then run `piecework dlq redrive --job JOB --yes --reason …`.",
@@ -1011,7 +1011,7 @@ ROWS: Final = (
     Code(
         "input.text.doubtful",
         PERMANENT,
-        "The text in the PDF is not what a reader sees: its fonts name other "
+        "The text in the PDF is not what a reader sees. Its fonts name other "
         "characters, or it has no spaces.",
         "Run OCR over its pages, or check the text and submit it as .txt.",
     ),

@@ -229,13 +229,18 @@ def leases_expiring(view: View) -> Iterator[Finding]:
 
 
 def chunks_unclaimed(view: View) -> Iterator[Finding]:
-    """Find due chunks that a worker with free slots has not received."""
+    """Find due chunks that a worker with free slots has not received.
+
+    A worker that reported since then has had the time. On a shared queue another worker
+    may receive the messages, and an idle one reports rarely.
+    """
     overdue = [c for c in view.due if view.at.now - view.due_since(c) > CLAIM_S]
     since = min(map(view.due_since, overdue), default=view.at.now)
     free = [
         worker
         for worker in view.serving
-        if not worker.is_full and moment(worker.reported_at) > since + LATE_S
+        if not worker.is_full
+        and (view.is_queue_shared or moment(worker.reported_at) > since + LATE_S)
     ]
     is_held = view.moves or slots_used(view, view.at.job.ref.tenant)
     if overdue and free and not is_held:

@@ -205,8 +205,14 @@ class View:
             return True
         since = min(map(self.due_since, self.due), default=self.at.now)
         ignored = self.at.now - since > CLAIM_S
-        shared = any(self.passes_on(other) for other in self.at.workers or ())
-        return shared or not (ignored and moment(worker.reported_at) < since)
+        return self.is_queue_shared or not (
+            ignored and moment(worker.reported_at) < since
+        )
+
+    @property
+    def is_queue_shared(self) -> bool:
+        """Whether a worker that cannot run the job receives its messages, too."""
+        return any(self.passes_on(each) for each in self.at.workers or ())
 
     def passes_on(self, worker: WorkerRow) -> bool:
         """Return whether a worker receives messages of the job that it cannot run."""

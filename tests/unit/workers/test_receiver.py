@@ -18,6 +18,7 @@ from piecework.settings import Settings
 from piecework.telemetry.health import Liveness
 from piecework_worker.draws import Draws
 from piecework_worker.exclusive_claims import ExclusiveClaims
+from piecework_worker.exhaustion import Exhaustion
 from piecework_worker.next_chunks import NextChunks
 from piecework_worker.polls import MAX_RECEIVES
 from piecework_worker.receiver import OUTAGE_S, Receiver
@@ -110,6 +111,7 @@ async def receiving(
         unknown_in_a_row=0,
         queues=[""],
         next_chunks=NextChunks(),
+        exhaustion=Exhaustion(Log()),
     )
     one = Receiver(
         services,

@@ -13,7 +13,7 @@ from piecework.dependency import Dependency
 from piecework.domain.identity import named_call
 from piecework.domain.model import Effect
 from piecework.domain.protocols import NoResponseCache
-from piecework.errors import UsageError
+from piecework.errors import PermanentError, UsageError
 from tests.unit.piecework.fakes import SCOPE, caller
 from tests.unit.piecework.provider import PURE, Provider, answer, call
 
@@ -128,8 +128,8 @@ async def test_without_a_cache_a_call_is_made() -> None:
 
 
 async def test_a_failure_is_not_shared() -> None:
-    provider, responses = Provider(ValueError("no")), Responses()
-    with pytest.raises(ValueError, match="no"):
+    provider, responses = Provider(PermanentError("no")), Responses()
+    with pytest.raises(PermanentError, match="no"):
         await asked(another(responses), provider, "a")
     assert responses.kept == {}
 

@@ -101,8 +101,8 @@ class Dependency:
             because that might execute it twice. An operator decides. None: for ever.
         usage: Computes what a call cost from its answer: tokens, and money if the
             answer contains it; see `piecework jobs cost`. None: calls are only counted.
-        limits: What all workers together may use in a minute. A call that does not fit
-            waits for its start; see docs/flow.md. None: no limit.
+        limits: What all workers together may use in a second or a minute. A call that
+            does not fit waits for its start; see docs/flow.md. None: no limit.
         adaptive_rate: Whether an answer 429 slows the whole fleet down, so that it
             finds the rate that the dependency accepts. False: only the refused call
             waits for its `Retry-After`. Use it for dependencies that answer 429 only
@@ -166,6 +166,7 @@ class Dependency:
             *key_ttl_errors(self),
             *strategy_errors(self),
             *function_errors(self),
+            *limit_errors(self),
         ]
         for error in errors:
             message = f"Dependency {self.name!r}: {error}."
@@ -449,6 +450,12 @@ def strategy_errors(dependency: Dependency) -> list[str]:
 
 #: The arguments of a dependency that are functions.
 FUNCTIONS = ("lookup", "classify", "usage", "estimate", "estimate_usd")
+
+
+def limit_errors(dependency: Dependency) -> Iterator[str]:
+    """Yield the error of limits that contradict each other."""
+    if dependency.limits is not None and dependency.limits.contradiction:
+        yield dependency.limits.contradiction
 
 
 def function_errors(dependency: Dependency) -> list[str]:

@@ -100,8 +100,8 @@ class Admission:
             TransientError: `runtime.quota.exhausted`, `runtime.dependency.paused`,
                 `runtime.budget.reserved`, `runtime.budget.day_reserved`.
         """
-        dependency, start = attempts.call.dependency, None
-        attempts.start = None
+        dependency, start, turn = attempts.call.dependency, None, None
+        attempts.start = attempts.turn = None
         limiter = None if self.limits is None else self.limits.of(dependency)
         with self.gate.waiting():
             budgets = None if is_lookup else await self.binding_budgets(dependency)
@@ -126,6 +126,8 @@ class Admission:
                     if limiter is not None:
                         start = await limiter.start(tokens, latest)
                         held.callback(limiter.release)
+                        turn = limiter.turn()
+                        held.callback(turn.give_back)
                     await held.enter_async_context(self.slots)
                     await self._read_breakers(dependency)
                 self.progress()
@@ -134,7 +136,7 @@ class Admission:
                     intent = await attempts.write_intent()
                     if not (self._is_late(start) or self._may_be_cut_off(dependency)):
                         attempts.limiter, attempts.estimate = limiter, tokens
-                        attempts.start = start
+                        attempts.start, attempts.turn = start, turn
                         return held.pop_all()
                     if intent is not None:
                         await intent.mark_refused(attempts.call.key, sent=False)

@@ -209,6 +209,8 @@ class Attempts:
                 async with asyncio.timeout(dependency.timeout_s), execution(call, key):
                     self.check_lease()
                     with outside_chunk():
+                        if attempts.turn is not None:
+                            attempts.turn.note_sent()
                         answer = await bound(**key_argument(bound.func, key))
                 health = Health.SUCCESS
                 self.admission.note_answer(dependency)

@@ -25,6 +25,7 @@ from piecework.resilience.retry import not_executed, not_sent
 if TYPE_CHECKING:
     from piecework.calls.fleet_budgets import Reservation
     from piecework.calls.limiter import Limiter
+    from piecework.calls.portion import Turn
     from piecework.domain.budget import Amount
     from piecework.domain.protocols import Ledger
     from piecework.errors import ErrorEnvelope
@@ -243,6 +244,7 @@ class CallAttempts:
         began_at: Loop time of the attempt that has not ended yet.
         retry_budget_exhausted: Whether the retry budget refused a retry.
         retried: The failures of the attempts that were retried.
+        turn: The part of a second's requests that the last execution uses.
         limiter, estimate: The limits that the last execution kept to, and its tokens.
         start: The start that these limits gave it; None: it needs none.
         reservation: What the last execution has reserved of budgets; None: nothing.
@@ -255,6 +257,7 @@ class CallAttempts:
     began_at: float | None = None
     retry_budget_exhausted: bool = False
     retried: tuple[ErrorEnvelope, ...] = ()
+    turn: Turn | None = None
     limiter: Limiter | None = None
     estimate: int = 0
     start: Start | None = None

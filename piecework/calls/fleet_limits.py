@@ -19,7 +19,9 @@ from piecework.resilience.limits import NO_LIMITS, Quota, micros
 #: The most answered calls of a dependency that a process counts.
 KNOWN_ANSWERS: Final = 1_000
 #: What keeps the calls of a dependency below the rate that it allows.
-WHAT_TO_DECLARE: Final = "declare limits=Limits(requests_per_minute=…)"
+WHAT_TO_DECLARE: Final = (
+    "declare limits=Limits(requests_per_minute=…), or requests_per_second=…"
+)
 
 
 @dataclass(slots=True)

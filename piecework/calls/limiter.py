@@ -2,6 +2,7 @@
 
     start         a call waits for its start
     note_refusal  the dependency answered a call with 429
+    turn          what a call holds from its start until a second after its request
     release       a call has ended: another one may be in flight
     correct       the tokens that the call used, once it was answered
     adopt         a record that the process has read
@@ -18,13 +19,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from piecework import telemetry
+from piecework.calls.portion import LEFT, TURN_S, Portion, Turn
 from piecework.calls.serving_task import (
     RECORD_TIMEOUT_S,
     WRITE_S,
@@ -46,13 +48,7 @@ from piecework.resilience.limits import (
     require_possible,
 )
 from piecework.resilience.pace import after_refusal
-from piecework.resilience.shares import (
-    NO_SHARE,
-    RENEW_AFTER,
-    SHARE_LASTS,
-    Share,
-    divide,
-)
+from piecework.resilience.shares import NO_SHARE
 
 #: Writes of the whole fleet in a second. In a larger fleet each worker writes less
 #: often, so that few of its writes lose a race.
@@ -65,8 +61,6 @@ MOST_DELAY: Final = round(0.2 * MICROS)
 REREAD_S: Final = 3.0
 #: The microseconds over which a process counts answered calls.
 RECENT: Final = 5 * MICROS
-#: What is left of a share when its worker renews it.
-LEFT: Final = SHARE_LASTS - RENEW_AFTER
 #: The most seconds for which a call that had no quota is deferred.
 MOST_BACKLOG_S: Final = 120.0
 #: Starts are reserved before their calls come only if the fleet leaves that much of the
@@ -102,8 +96,8 @@ class Limiter:
         held: The reserved starts that no call has used yet, in order of time.
         correction: The tokens that calls used above those of their starts, until the
             next write.
-        in_flight, most: The calls in flight, and up to how many others may start.
-        peak: The most that were wanted at once since the last reservation.
+        flight: The calls in flight.
+        turns: The requests of the last second.
         refusals: The refused calls that the record does not have yet, by their start,
             each with the seconds of its Retry-After.
         answers: The times of the last answers.
@@ -127,9 +121,8 @@ class Limiter:
     waiting: deque[Waiting] = field(default_factory=deque)
     held: deque[Start] = field(default_factory=deque)
     correction: int = 0
-    in_flight: int = 0
-    most: int = 0
-    peak: int = 0
+    flight: Portion = field(default_factory=Portion)
+    turns: Portion = field(default_factory=lambda: Portion(TURN_S))
     refusals: list[tuple[int, float]] = field(default_factory=list)
     arrived: int = 0
     arrived_tokens: int = 0
@@ -157,7 +150,7 @@ class Limiter:
     def adopt(self, quota: Quota) -> None:
         """Take a record that was read, unless this process knows a later one."""
         if quota.seq >= self.quota.seq:
-            self.quota = quota
+            self._take(quota)
             self._task.wake()
 
     async def start(self, tokens: int, until: float) -> Start:
@@ -172,7 +165,8 @@ class Limiter:
         self.arrived_tokens += tokens
         future: asyncio.Future[Start] = asyncio.get_running_loop().create_future()
         self.waiting.append(Waiting(tokens, future))
-        self.peak = max(self.peak, self.in_flight + len(self.waiting))
+        for _, part, _ in self._divided_limits():
+            part.peak = max(part.peak, part.in_use() + len(self.waiting))
         self._hand_out(self._now())
         self._task.ensure_running()
         try:
@@ -185,13 +179,18 @@ class Limiter:
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
                 self.held.appendleft(future.result())
+                self.turn().give_back()
                 self.release()
             raise
 
+    def turn(self) -> Turn:
+        """Return what a call with a start holds until its request was sent."""
+        return Turn(self.turns, self._task.wake)
+
     def release(self) -> None:
         """Note that a call has ended that had received a start."""
-        self.in_flight -= 1
-        if self.limits.concurrent is not None:
+        self.flight.release()
+        if self.limits.are_divided:
             self._task.ensure_running()
 
     def note_refusal(self, started: int, retry_after: float | None) -> None:
@@ -217,7 +216,9 @@ class Limiter:
             if writing is not None and writing.done():
                 writing = writing.result()
             wants = self._wants_write()
-            if not (self.waiting or wants or writing or self._share().calls):
+            divided = [part for _, part, _ in self._divided_limits()]
+            shares = [part.share for part in divided if part.share.calls]
+            if not (self.waiting or wants or writing or shares):
                 return
             if wants and writing is None and self._until_write_s() <= 0:
                 writing = asyncio.create_task(self._write())
@@ -225,50 +226,60 @@ class Limiter:
             waits = []
             if wants and writing is None:
                 waits.append(self._until_write_s())
-            elif writing is None and self._share().calls:
-                waits.append((self._share().until - LEFT - self._now()) / MICROS)
+            elif writing is None:
+                now = self._now()
+                waits += [(share.until - LEFT - now) / MICROS for share in shares]
+            waits += [part.next_change_s() for part in divided]
             if self.waiting and self._may_start():
                 now = self._now()
                 waits += [
                     (each.at - now) / MICROS for each in self.held if each.at > now
                 ][:1]
-            await self._task.wait(max(0.0, min(waits)) if waits else None)
+            soonest = min(waits, default=inf)
+            await self._task.wait(None if soonest == inf else max(0.0, soonest))
 
     def _wants_write(self) -> bool:
         """Return whether there is something to reserve, to renew or to report."""
+        waiting, now = len(self.waiting), self._now()
+        if any(part.wants_write(waiting, now) for _, part, _ in self._divided_limits()):
+            return True
         missing = any(True for _ in self._without_start())
-        if self.limits.concurrent is not None:
-            share, wanted = self._share(), self.in_flight + len(self.waiting)
-            renews = share.calls > 0 and share.until - self._now() <= LEFT
-            if renews or wanted > share.calls or (share.calls and not wanted):
-                return True
         missing = missing and self._is_paced()
         return missing or self._ahead() > 0 or bool(self.correction or self.refusals)
 
-    def _share(self) -> Share:
-        """Return the calls that this worker may have in flight."""
-        if self.limits.concurrent is None:
-            return NO_SHARE
-        return self.quota.shares.get(self.worker, NO_SHARE)
+    def _divided_limits(self) -> list[tuple[str, Portion, int]]:
+        """Return the limits that are divided, with the parts of this process.
+
+        Each has the name of its shares in the record.
+        """
+        limits = self.limits
+        both = (
+            ("shares", self.flight, limits.concurrent),
+            ("turns", self.turns, limits.requests_per_second),
+        )
+        return [(name, part, most) for name, part, most in both if most is not None]
 
     def free_slots(self) -> int:
         """Return how many calls may start at once, beside those that wait."""
-        if self._now() >= self._share().until:
-            return 0
-        return max(0, self.most - self.in_flight - len(self.waiting))
+        free = self.flight.free(self.limits.concurrent or 0, self._now())
+        return max(0, int(free) - len(self.waiting))
 
     def _may_start(self) -> bool:
-        """Return whether one more call may be in flight."""
-        has_slot = self.in_flight < self.most and self._now() < self._share().until
-        return self.limits.concurrent is None or has_slot
+        """Return whether one more call may start, if its time has come."""
+        now = self._now()
+        return all(
+            part.may_take(limit, now) for _, part, limit in self._divided_limits()
+        )
 
     def _room(self) -> int:
-        """Return how many more calls can be in flight before the next reservation."""
-        if self.limits.concurrent is None:
-            return len(self.waiting)
-        now = self._now()
-        ended = sum(now - at < AHEAD for at in self.answers)
-        return max(0, self.most - self.in_flight) + ended
+        """Return how many more calls can start before the next reservation."""
+        room, now = len(self.waiting), self._now()
+        if self.limits.concurrent is not None:
+            ended = sum(now - at < AHEAD for at in self.answers)
+            room = min(room, max(0, self.flight.most - self.flight.in_use()) + ended)
+        if self.limits.requests_per_second is not None:
+            room = min(room, self.turns.most * 2)  # within `AHEAD` seconds
+        return room
 
     def _is_paced(self) -> bool:
         """Return whether a call needs a start at a time."""
@@ -329,7 +340,8 @@ class Limiter:
     def _let_start(self, start: Start, call: Waiting) -> None:
         """Let a call go at its start."""
         self.waiting.remove(call)
-        self.in_flight += 1
+        self.flight.take()
+        self.turns.take()
         call.granted.set_result(start)
 
     def _wanted(self) -> Iterator[int]:
@@ -370,7 +382,8 @@ class Limiter:
                 error=type(error).__name__,
             )
         self.arrived = self.arrived_tokens = 0
-        self.peak = self.in_flight + len(self.waiting)
+        for part in (self.flight, self.turns):
+            part.peak = part.in_use() + len(self.waiting)
         self.reserved_at = loop_time()
         self._write_at = self.reserved_at + self.write_every_s * self.rng.uniform(
             0.9, 1.1
@@ -380,18 +393,21 @@ class Limiter:
         """Write one reservation; False: another worker was faster."""
         now, loop_time = self._now(), asyncio.get_running_loop().time()
         seen, correction = self.quota.seq, self.correction
-        refusals, most = len(self.refusals), 0
+        refusals, waiting = len(self.refusals), len(self.waiting)
         stored = self._slowed(replace(self.quota, declared=self.declared))
         quota, starts = plan_starts(
             stored, self._wanted(), now, correction=correction, delay=self.delay
         )
         if not self._is_paced():
             quota, starts = replace(stored, seq=stored.seq + 1), ()
-        if self.limits.concurrent is not None:
-            shares, most = self._divided(quota.shares, now)
-            quota = replace(quota, shares=shares)
+        most, divided = dict[str, int](), dict[str, Any]()
+        for name, part, limit in self._divided_limits():
+            divided[name], most[name] = part.divided(
+                getattr(quota, name), self.worker, waiting=waiting, limit=limit, now=now
+            )
+        quota = replace(quota, **divided)
         is_new = starts or correction or stored.pace != self.quota.pace
-        is_new = is_new or quota.shares != stored.shares
+        is_new = is_new or quota.are_divided_otherwise(stored)
         if not is_new and loop_time - self.read_at < REREAD_S:
             return True
         if self.record is None:
@@ -402,24 +418,11 @@ class Limiter:
         self._note_read(reply.quota, ours=reply.ours)
         if reply.ours:
             self.held.extend(starts)
-            self.most = most
+            for name, part, _ in self._divided_limits():
+                part.most = most.get(name, 0)
             self.correction -= correction
             del self.refusals[:refusals]
         return reply.ours
-
-    def _divided(
-        self, shares: Mapping[str, Share], now: int
-    ) -> tuple[Mapping[str, Share], int]:
-        """Return the shares of the calls in flight with what this worker wants."""
-        wanted = max(self.peak, self.in_flight + len(self.waiting))
-        return divide(
-            shares,
-            self.worker,
-            wanted=wanted,
-            in_flight=self.in_flight,
-            limit=self.limits.concurrent or 0,
-            now=now,
-        )
 
     def _slowed(self, quota: Quota) -> Quota:
         """Return the quota after the refusals that the record does not have yet."""
@@ -433,7 +436,7 @@ class Limiter:
                 now=now,
                 retry_after_s=retry_after,
                 accepted=accepted,
-                limit=quota.limits.requests_per_minute,
+                limit=quota.limits.requests_a_minute,
                 delay=AHEAD,
             )
         return replace(quota, pace=pace)
@@ -448,7 +451,20 @@ class Limiter:
             self.write_every_s = max(
                 WRITE_S, self.write_every_s * others / seconds / FLEET_WRITES
             )
-        self.quota, self.read_at = quota, now
+        self._take(quota)
+        self.read_at = now
+
+    def _take(self, quota: Quota) -> None:
+        """Take a record, and the shares of this process in it."""
+        self.quota = quota
+        self.flight.share = quota.shares.get(self.worker, NO_SHARE)
+        self.turns.share = quota.turns.get(self.worker, NO_SHARE)
+        now = self._now()
+        self.turns.others_want = any(
+            share.wants and share.until > now
+            for name, share in quota.turns.items()
+            if name != self.worker
+        )
 
     def _backlog_s(self) -> float:
         """Return after how many seconds the calls that wait now have started.
@@ -458,7 +474,9 @@ class Limiter:
         now = self._now()
         quota = replace(self.quota, declared=self.declared)
         tokens = sum(call.tokens for call in self.waiting)
-        spans = quota.request_span(now) * len(self.waiting), quota.token_span(tokens)
+        waiting, a_second = len(self.waiting), quota.limits.requests_per_second
+        turns = 0 if a_second is None else -(-waiting * micros(TURN_S) // a_second)
+        spans = quota.request_span(now) * waiting, quota.token_span(tokens), turns
         return min(MOST_BACKLOG_S, (AHEAD + max(spans)) / MICROS)
 
     def _now(self) -> int:

@@ -91,6 +91,11 @@ def limits_used(view: View) -> Iterator[Finding]:
     for name, quota in fleet.quotas.items() if fleet and view.running else ():
         next_start = quota.next_start(now)
         called = any(name in worker.dependencies for worker in view.serving)
+        turns = [share for share in quota.turns.values() if share.until > now]
+        wanted = sum(share.calls + share.wants for share in turns)
+        a_second = quota.limits.requests_per_second
+        if called and a_second is not None and wanted > 2 * a_second:
+            next_start = max(next_start, now + wanted * MICROS // a_second)
         if called and next_start - now > AHEAD / 2:
             message = f"The limits of dependency {name} are fully used."
             until = iso(next_start / MICROS)

@@ -50,6 +50,7 @@ class Limits:
         requests_per_minute: Attempts that start in any 60 seconds.
         tokens_per_minute: Tokens, in and out, of the calls that start in 60 seconds.
         concurrent: Calls in flight.
+        requests_per_second: Attempts that start in any second.
 
     Raises:
         UsageError: `pipeline.declaration.invalid`.
@@ -58,14 +59,16 @@ class Limits:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrent: int | None = None
+    requests_per_second: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a limit that no call could keep."""
         for each in fields(self):
             value = getattr(self, each.name)
-            if value is not None and not (type(value) is int and 1 <= value <= MOST):
+            most = MOST_A_SECOND if each.name == "requests_per_second" else MOST
+            if value is not None and not (type(value) is int and 1 <= value <= most):
                 raise UsageError(
-                    f"The limit {each.name} must be a whole number from 1 to {MOST}.",
+                    f"The limit {each.name} must be a whole number from 1 to {most}.",
                     code="pipeline.declaration.invalid",
                 )
 
@@ -76,7 +79,33 @@ class Limits:
     @property
     def have_rate(self) -> bool:
         """Whether the starts of calls are limited, not only those in flight."""
-        return not (self.requests_per_minute is self.tokens_per_minute is None)
+        return not (self.scheduled_requests is self.tokens_per_minute is None)
+
+    @property
+    def scheduled_requests(self) -> int | None:
+        """The requests of a minute, unless the limit of a second implies them."""
+        implied = self.requests_a_minute != self.requests_per_minute
+        return None if implied else self.requests_per_minute
+
+    @property
+    def are_divided(self) -> bool:
+        """Whether each worker has a share of a limit."""
+        return not (self.concurrent is self.requests_per_second is None)
+
+    @property
+    def requests_a_minute(self) -> int | None:
+        """The requests that a minute may hold, by both limits of requests."""
+        a_second = self.requests_per_second
+        most = [self.requests_per_minute, a_second and a_second * SECONDS]
+        return min((each for each in most if each is not None), default=None)
+
+    @property
+    def contradiction(self) -> str:
+        """Why the limits, as they were given together, cannot be meant; or empty."""
+        second, minute = self.requests_per_second or 0, self.requests_per_minute or MOST
+        if second <= minute:
+            return ""
+        return f"{second:,} requests a second are more than {minute:,} a minute"
 
     def changed_by(self, other: Limits) -> Limits:
         """Return these limits, each replaced by the other's if that has one."""
@@ -86,6 +115,10 @@ class Limits:
 
 #: The largest limit: a longer product would not be a safe integer in JSON.
 MOST: Final = 1_000_000_000
+#: The most requests in a second that one process could start.
+MOST_A_SECOND: Final = 10_000
+#: Seconds of a minute.
+SECONDS: Final = 60
 NO_LIMITS: Final = Limits()
 
 
@@ -112,6 +145,7 @@ class Quota:
         requests_next, tokens_next: The earliest time of the next start.
         pace: The rate that the dependency's refusals allow.
         shares: The calls in flight that each worker may have.
+        turns: The requests of a second that each worker may send.
         paused: Why and by whom the dependency is paused; empty: it is not.
     """
 
@@ -122,6 +156,7 @@ class Quota:
     tokens_next: int = 0
     pace: Pace = field(default=UNPACED)
     shares: Mapping[str, Share] = field(default_factory=dict)
+    turns: Mapping[str, Share] = field(default_factory=dict)
     paused: str = ""
 
     @property
@@ -134,9 +169,13 @@ class Quota:
         """The limits in force."""
         return self.declared.changed_by(self.operator)
 
+    def are_divided_otherwise(self, other: Quota) -> bool:
+        """Return whether a worker has another share than in the other quota."""
+        return (self.shares, self.turns) != (other.shares, other.turns)
+
     def request_span(self, now: int) -> int:
         """Return how much of the schedule a request takes."""
-        limit = self.limits.requests_per_minute
+        limit = self.limits.scheduled_requests
         paced = self.pace.interval(now)
         return max(paced, 0 if limit is None else -(-SPAN // limit))
 

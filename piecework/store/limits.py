@@ -28,7 +28,12 @@ FIRST_OR_SEEN: Final = "attribute_not_exists(seq) OR seq = :seen"
 #: The row was not written by a newer version.
 KNOWN_VERSION: Final = "attribute_not_exists(v) OR v <= :v"
 #: The limits of a row: those that the code declares and those that an operator has set.
-NAMES: Final = ("requests_per_minute", "tokens_per_minute", "concurrent")
+NAMES: Final = (
+    "requests_per_second",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "concurrent",
+)
 #: The attributes of the pause of a dependency.
 PAUSE: Final = ("pause_code", "pause_message", "paused_by", "paused_at")
 OPERATORS: Final = tuple(f"operator_{name}" for name in NAMES)
@@ -62,10 +67,8 @@ class Quotas:
             "refused_at": quota.pace.refused_at,
             "paused_until": quota.pace.paused_until,
             "doubles": int(quota.pace.doubles),
-            "shares": {
-                worker: {"calls": s.calls, "wants": s.wants, "until": s.until}
-                for worker, s in quota.shares.items()
-            },
+            "shares": stored_shares(quota.shares),
+            "turns": stored_shares(quota.turns),
         }
         declared = {name: getattr(quota.declared, name) for name in NAMES}
         facts |= {name: value or 0 for name, value in declared.items()}
@@ -165,6 +168,27 @@ def read_pause(row: Item, what: str = "A limit") -> Pause | None:
     return Pause(*(read_text(row, each, what) for each in PAUSE))
 
 
+def read_limits(row: Item, prefix: str = "") -> Limits:
+    """Return the limits of a row whose attributes have a prefix; 0: no limit."""
+    return Limits(**{name: read_number(row, prefix + name) or None for name in NAMES})
+
+
+def stored_shares(shares: Mapping[str, Share]) -> Mapping[str, Any]:
+    """Return the shares of the workers as a row has them."""
+    return {
+        worker: {"calls": each.calls, "wants": each.wants, "until": each.until}
+        for worker, each in shares.items()
+    }
+
+
+def read_shares(stored: Mapping[str, Any]) -> Mapping[str, Share]:
+    """Return the shares of the workers from a row."""
+    return {
+        worker: Share(*(read_number(each, n) for n in ("calls", "wants", "until")))
+        for worker, each in stored.items()
+    }
+
+
 def read_quota(row: Item) -> Quota:
     """Return the quota of a row; a malformed one counts as new.
 
@@ -176,8 +200,8 @@ def read_quota(row: Item) -> Quota:
         pause = read_pause(row)
         return Quota(
             seq=read_number(row, "seq"),
-            declared=Limits(*(read_number(row, name) or None for name in NAMES)),
-            operator=Limits(*(read_number(row, name) or None for name in OPERATORS)),
+            declared=read_limits(row),
+            operator=read_limits(row, "operator_"),
             requests_next=read_number(row, "requests_next"),
             tokens_next=read_number(row, "tokens_next"),
             pace=Pace(
@@ -186,12 +210,8 @@ def read_quota(row: Item) -> Quota:
                 read_number(row, "paused_until"),
                 doubles=bool(read_number(row, "doubles")),
             ),
-            shares={
-                worker: Share(
-                    *(read_number(each, n) for n in ("calls", "wants", "until"))
-                )
-                for worker, each in row.get("shares", {}).items()
-            },
+            shares=read_shares(row.get("shares", {})),
+            turns=read_shares(row.get("turns", {})),
             paused="" if pause is None else f"{pause.why} (by {pause.actor})",
         )
     except (PermanentError, UsageError, AttributeError, TypeError):

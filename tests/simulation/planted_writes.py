@@ -92,8 +92,10 @@ def undo_twice(story: Story) -> None:
         story.provider.check_compensation(scope, undo_twice, (1,))
 
 
-def start_calls(requests: int | None = None, tokens: int | None = None) -> Step:
-    limits = Limits(requests_per_minute=requests, tokens_per_minute=tokens)
+def start_calls(
+    requests: int | None = None, tokens: int | None = None, second: int | None = None
+) -> Step:
+    limits = Limits(requests, tokens, requests_per_second=second)
     shop = Dependency("shop", limits=limits, estimate=lambda: 101)
 
     def start(story: Story) -> None:
@@ -294,6 +296,7 @@ WRITES: dict[str, tuple[Step, ...]] = {
         lambda story: story.show_limits({"seq": 3}, {"seq": 1}),
     ),
     "I17: {name} started {len(starts)} of {requests}": (start_calls(requests=2),),
+    "I17: {name} started {last} of {a_second} a second": (start_calls(second=2),),
     "I17: {name} used {used} of {limited_tokens} tokens": (start_calls(tokens=200),),
     "I26: {name} moved to number {due}": (
         lambda story: story.write(keys.HEAD_SK, pk=STREAM, due_number=3),

@@ -11,6 +11,7 @@ from piecework.domain import keys
 from piecework.errors import SchemaTooNewError
 from piecework.resilience.limits import Limits, Quota, Reply
 from piecework.resilience.pace import Pace
+from piecework.resilience.shares import Share
 from piecework.store.breakers import Breakers
 from piecework.store.limits import Quotas, read_quota
 from piecework.store.table import Table
@@ -18,9 +19,10 @@ from tests.store.conftest import SETTINGS, Store, Stutter
 
 QUOTA = Quota(
     seq=1,
-    declared=Limits(requests_per_minute=600, tokens_per_minute=200_000),
+    declared=Limits(600, 200_000, requests_per_second=10),
     requests_next=1_700_000_000_000_000,
     tokens_next=1_700_000_000_500_000,
+    turns={"w1": Share(4, 7, 1_700_000_009_000_000)},
     pace=Pace(300_000, 1_700_000_000_000_000, 1_700_000_001_000_000, doubles=True),
 )
 
@@ -71,8 +73,9 @@ async def test_an_operators_limits_survive_reservations_until_they_are_removed(
     reply = await at.write(of, 0, QUOTA)
     assert (True, limits) == (reply.ours, reply.quota.operator)
     assert 30 == reply.quota.limits.requests_per_minute
-    both = await at.set_limits(of, Limits(tokens_per_minute=7))
-    assert Limits(30, 7) == read_quota(both).operator
+    further = Limits(tokens_per_minute=7, requests_per_second=2)
+    both = await at.set_limits(of, further)
+    assert Limits(30, 7, None, 2) == read_quota(both).operator
     assert Limits() == read_quota(await at.set_limits(of, Limits())).operator
     assert QUOTA == await at.read(of)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from piecework import telemetry
@@ -76,6 +77,27 @@ FIGURES: Final = (
     Figure("processes_refused_percent", processes.refused_percent, 0.1),
     Figure("processes_settle_s", processes.settle_s, 30),
     Figure("processes_example_by_ideal", processes.example_by_ideal, 1.15),
+    # The workers beside two processes that only compute, and without these.
+    Figure(
+        "second_busy_refused_percent",
+        partial(processes.second_refused_percent, busy=True),
+        0.5,
+    ),
+    Figure(
+        "second_busy_unused_percent",
+        partial(processes.second_unused_percent, busy=True),
+        5,
+    ),
+    Figure(
+        "second_refused_percent",
+        partial(processes.second_refused_percent, busy=False),
+        0.5,
+    ),
+    Figure(
+        "second_unused_percent",
+        partial(processes.second_unused_percent, busy=False),
+        5,
+    ),
     # From two fleets of worker processes, with a pipeline and a queue each.
     Figure("unknown_received", queues.unknown_received, 0),
 )

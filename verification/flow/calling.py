@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+from dataclasses import replace
 
 import aiohttp
 from pydantic import BaseModel
@@ -21,6 +22,13 @@ metered = Dependency(
     layer="llm",
     retry=RetryPolicy(attempts=10, retry_time=600.0),
     limits=Limits(requests_per_minute=REQUESTS),
+)
+
+
+#: A dependency that allows so many requests in any second, and its limit.
+A_SECOND = 10
+brisk = replace(
+    metered, name="brisk", limits=Limits(requests_per_second=A_SECOND), breaker=None
 )
 
 
@@ -54,6 +62,11 @@ async def ask_limited(ctx: Context[Batch]) -> int:
     return await ask_all(ctx, metered)
 
 
+async def ask_briskly(ctx: Context[Batch]) -> int:
+    """Make all calls of the chunk under a limit for each second."""
+    return await ask_all(ctx, brisk)
+
+
 async def ask_freely(ctx: Context[Batch]) -> int:
     """Make all calls of the chunk."""
     return await ask_all(ctx, free)
@@ -67,4 +80,5 @@ async def ask_all(ctx: Context[Batch], dependency: Dependency) -> int:
 
 
 limited = Pipeline("limited", payload=Batch, stages=[Stage(ask_limited)])
+each_second = Pipeline("each-second", payload=Batch, stages=[Stage(ask_briskly)])
 unlimited = Pipeline("unlimited", payload=Batch, stages=[Stage(ask_freely)])

@@ -35,9 +35,11 @@ from piecework_orchestrator.embedded import deploy, environment, server
 from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from verification.flow.calling import (
+    A_SECOND,
     PROVIDER_VARIABLE,
     REQUESTS,
     Batch,
+    each_second,
     limited,
     metered,
     unlimited,
@@ -287,6 +289,52 @@ def example() -> tuple[float, Provider]:
 def example_by_ideal() -> float:
     """Return the makespan of the example by the ideal one."""
     return example()[0] / EXAMPLE_IDEAL_S
+
+
+@functools.cache
+def second(*, busy: bool) -> Provider:
+    """Run 400 calls under 10 a second through two workers; return the provider.
+
+    `busy`: beside as many processes that only compute.
+    """
+
+    async def act(deployment: Deployment) -> Provider:
+        async with burners(EXAMPLE_WORKERS if busy else 0):
+            ref = await deployment.submit(each_second, "second", EXAMPLE_CALLS)
+            status = await deployment.ended(ref)
+        assert status is JobStatus.SUCCEEDED, status
+        return deployment.provider
+
+    found = on_deployment(act, EXAMPLE_WORKERS, requests=A_SECOND)
+    assert isinstance(found, Provider)
+    return found
+
+
+@asynccontextmanager
+async def burners(number: int) -> AsyncIterator[None]:
+    """Keep so many processors busy."""
+    burn = [sys.executable, "-c", "while True: pass"]
+    running = [await asyncio.create_subprocess_exec(*burn) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for burner in running:
+            burner.kill()
+        await asyncio.gather(*(burner.wait() for burner in running))
+
+
+def second_refused_percent(*, busy: bool) -> float:
+    """Return the refusals for each 100 answers under a limit for each second."""
+    book = second(busy=busy).book
+    return 100 * len(book.refused) / len(book.admitted)
+
+
+def second_unused_percent(*, busy: bool) -> float:
+    """Return the unused part of the limit, from 10 % to 90 % of the answers."""
+    times = [at for at, _ in second(busy=busy).book.admitted]
+    first, last = times[len(times) // 10], times[len(times) * 9 // 10]
+    used = sum(first <= at < last for at in times)
+    return 100 * (1 - used / (A_SECOND * (last - first)))
 
 
 def refused_percent() -> float:

@@ -49,7 +49,8 @@ class TenantCaps:
     def want(self, tenant: str, chunks: int) -> None:
         """Ask for slots for so many more chunks with the next reservation."""
         if limiter := self._limiter(tenant):
-            limiter.peak = max(limiter.peak, limiter.in_flight + chunks)
+            flight = limiter.flight
+            flight.peak = max(flight.peak, flight.in_use() + chunks)
 
     async def admit(
         self, tenant: str, stop: asyncio.Event
@@ -63,7 +64,7 @@ class TenantCaps:
         if limiter is None:
             return _nothing
         if not self.room(tenant):
-            limiter.peak += 1
+            limiter.flight.peak += 1
             return None
         until = asyncio.get_running_loop().time() + WAIT_S
         starting = asyncio.ensure_future(limiter.start(0, until))

@@ -10,7 +10,7 @@ import typer
 from piecework.calls.fleet_breaker import WITHOUT_CALLS_S
 from piecework.domain.keys import TENANT_LIMIT
 from piecework.errors import UsageError
-from piecework.resilience.limits import MOST, Limits
+from piecework.resilience.limits import MOST, MOST_A_SECOND, Limits
 from piecework.store.limits import NAMES
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Output, facts
@@ -47,6 +47,15 @@ def list_limits(output: OutputOption = Format.TABLE) -> None:
 
 def set_limits(
     dependency: DependencyArgument,
+    requests_per_second: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Requests of the fleet in any second.",
+            min=1,
+            max=MOST_A_SECOND,
+        ),
+    ] = None,
     requests_per_minute: Annotated[
         int | None,
         typer.Option(
@@ -83,7 +92,9 @@ def set_limits(
     With `tenant:NAME` and `--concurrent`, it is the cap of a tenant: so many of its
     chunks run at once.
     """
-    limits = Limits(requests_per_minute, tokens_per_minute, concurrent)
+    limits = Limits(
+        requests_per_minute, tokens_per_minute, concurrent, requests_per_second
+    )
 
     def check() -> None:
         if bool(limits) == unset:
@@ -163,9 +174,7 @@ def knows(dependency: str) -> str:
 
 def title(name: str) -> str:
     """Return the title of a limit's column."""
-    return name.removesuffix("_per_minute").upper() + (
-        "/MIN" if name.endswith("_per_minute") else ""
-    )
+    return name.upper().replace("_PER_MINUTE", "/MIN").replace("_PER_SECOND", "/S")
 
 
 def shown(name: str) -> Callable[[Mapping[str, Any]], str]:

@@ -134,11 +134,14 @@ def require_limit_of(name: str, limits: Limits) -> None:
     """
     if not name.casefold().startswith(TENANT_LIMIT):
         require_dependency(name)
+        if limits.contradiction:
+            step = f"piecework limits set {name} --requests-per-second 10"
+            raise UsageError(f"{limits.contradiction}.", next_step=step)
         return
     tenant = name.removeprefix(TENANT_LIMIT)
     step = f"piecework limits set {TENANT_LIMIT}NAME --concurrent N"
     require_tenant(tenant, step)
-    if limits.requests_per_minute or limits.tokens_per_minute:
+    if limits.requests_a_minute or limits.tokens_per_minute:
         message = "The cap of a tenant is a number of chunks that run at once."
         raise UsageError(message, next_step=step)
 

@@ -228,7 +228,7 @@ def bounds_of(sample: Sequence[Sampled], limits: Mapping[str, Limits]) -> list[B
     for name, models in models_by_dependency(sample, limits).items():
         limit = limits[name]
         for names, most in (
-            (("calls",), limit.requests_per_minute),
+            (("calls",), limit.requests_a_minute),
             (("tokens_in", "tokens_out"), limit.tokens_per_minute),
         ):
             if most and models:

@@ -40,7 +40,7 @@ meter = replace(mill, name="meter", limits=Limits(requests_per_minute=16, concur
 scale = replace(
     mill,
     name="scale",
-    limits=Limits(tokens_per_minute=400),
+    limits=Limits(tokens_per_minute=400, requests_per_second=2),
     estimate=weigh,
     usage=None,
 )

@@ -71,7 +71,7 @@ LIMIT_CHANGES = (
     ("meter", Limits(requests_per_minute=32, concurrent=6)),
     ("meter", Limits()),
     ("scale", Limits(tokens_per_minute=200)),
-    ("scale", Limits(requests_per_minute=30)),
+    ("scale", Limits(requests_per_minute=30, requests_per_second=1)),
     ("cable", Limits(requests_per_minute=24)),
     ("mill", Limits(requests_per_minute=30)),
     (TENANT_LIMIT, Limits(concurrent=1)),

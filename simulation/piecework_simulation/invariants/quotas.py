@@ -1,4 +1,4 @@
-"""Check that no minute holds more starts of calls than the limit of their dependency.
+"""Check that no minute or second holds more starts of calls than the limits.
 
 The checker counts the starts that the provider sees, of all workers. It knows of the
 limits that an operator sets from the writes to their rows.
@@ -73,7 +73,10 @@ class QuotaInvariants:
         starts.append((now, tokens))
         while starts[0][0] <= now - self.minute_s:
             starts.popleft()
-        requests, limited_tokens = self.most(dependency, now)
+        requests, limited_tokens, a_second = self.most(dependency, now)
+        last = sum(at > now - 1.0 for at, _ in starts)
+        if a_second is not None and last > a_second:
+            self.report_violation(f"I17: {name} started {last} of {a_second} a second")
         if requests is not None and len(starts) > requests:
             self.report_violation(f"I17: {name} started {len(starts)} of {requests}")
         # The tokens of one call may come on top: docs/flow.md, "Tokens".
@@ -87,8 +90,11 @@ class QuotaInvariants:
         has_offsets = "clock.offset" in self.world.faults.rates
         return MINUTE_S - WRONG_CLOCKS_S * has_offsets
 
-    def most(self, dependency: Dependency, now: float) -> tuple[int | None, int | None]:
-        """Return the highest limits that were in force in the last minute."""
+    def most(self, dependency: Dependency, now: float) -> tuple[int | None, ...]:
+        """Return the highest limits that were in force in the last minute.
+
+        They are those of requests and of tokens, then the requests of a second.
+        """
         declared = dependency.limits or Limits()
         history = [(0.0, Limits()), *self.operators[dependency.name]]
         since = now - MINUTE_S - NOTICED_S
@@ -97,6 +103,7 @@ class QuotaInvariants:
         return (
             highest([each.requests_per_minute for each in found]),
             highest([each.tokens_per_minute for each in found]),
+            highest([each.requests_per_second for each in found]),
         )
 
 

@@ -341,7 +341,7 @@ async def test_a_start_that_is_given_as_the_wait_ends_is_used() -> None:
 
     asyncio.get_running_loop().call_later(2.0, let_start)
     assert await start(process, within=2.0) == pytest.approx(2.0)
-    assert 1 == process.in_flight
+    assert 1 == process.flight.taken
 
 
 @virtually

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from piecework import Dependency
 from piecework.domain.model import MICROS
 from piecework.errors import PermanentError, UsageError
 from piecework.resilience.limits import (
@@ -25,7 +26,12 @@ from piecework.resilience.limits import (
 
 NOW = 1_700_000_000 * MICROS
 MINUTE = 60 * MICROS
-LIMITS = ["requests_per_minute", "tokens_per_minute", "concurrent"]
+LIMITS = [
+    "requests_per_minute",
+    "tokens_per_minute",
+    "concurrent",
+    "requests_per_second",
+]
 #: What one worker does: its clock's error, the time until then and its calls' tokens.
 #: Also how late it uses each start, and whether another worker writes between.
 TURNS = st.lists(
@@ -124,8 +130,31 @@ def test_a_limit_is_a_whole_number_above_zero(name: str, wrong: int) -> None:
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_an_operator_replaces_a_limit_and_keeps_the_others(name: str) -> None:
-    changed = Limits(1, 2, 3).changed_by(Limits(**{name: 10**9}))
-    assert replace(Limits(1, 2, 3), **{name: 10**9}) == changed
+    changed = Limits(1, 2, 3, 4).changed_by(Limits(**{name: 10**4}))
+    assert replace(Limits(1, 2, 3, 4), **{name: 10**4}) == changed
+
+
+@pytest.mark.parametrize(
+    ("limits", "a_minute", "contradicts"),
+    [
+        (Limits(600), 600, False),
+        (Limits(requests_per_second=10), 600, False),
+        (Limits(300, requests_per_second=10), 300, False),
+        (Limits(9_000, requests_per_second=10), 600, False),
+        (Limits(10, requests_per_second=10), 10, False),
+        (Limits(9, requests_per_second=10), 9, True),
+        (Limits(tokens_per_minute=9), None, False),
+    ],
+)
+def test_the_stricter_limit_of_requests_counts_and_a_contradiction_is_refused(
+    limits: Limits, a_minute: int | None, *, contradicts: bool
+) -> None:
+    assert a_minute == limits.requests_a_minute
+    if contradicts:
+        with pytest.raises(UsageError, match="10 requests a second are more than 9"):
+            Dependency("shop", limits=limits)
+    else:
+        Dependency("shop", limits=limits)
 
 
 def test_all_calls_that_fit_receive_a_start() -> None:

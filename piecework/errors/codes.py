@@ -708,8 +708,8 @@ ROWS: Final = (
         TRANSIENT,
         "The child process of a stage died; the message names the signal or the "
         "exit code.",
-        "Wait: the chunk is retried. The kernel usually sends SIGKILL when memory "
-        f"runs out. Correct the stage, then run {REDRIVE}.",
+        "The kernel usually sends SIGKILL when memory runs out. Correct the stage. "
+        f"After the last attempt of the chunk, run {REDRIVE}.",
     ),
     Code(
         "runtime.stage.not_found",

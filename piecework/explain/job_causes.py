@@ -212,7 +212,7 @@ def letters_open(view: View) -> Iterator[Finding]:
             )
         if letters.resolved:
             message += (
-                f" The effects in doubt of {letters.resolved} are resolved: "
+                f" No effect of {letters.resolved} is in doubt any more: "
                 f"`piecework dlq redrive --job {job} --reason WHY` continues."
             )
         if letters.without_effect:

@@ -1,8 +1,9 @@
 """Find the JSON in what a model wrote.
 
 Models put JSON into a fence of Markdown, after a thought, or between sentences. Text
-around a value is dropped. A value that is broken, or a part of a broken one, is not
-read: what is missing there cannot be known.
+around a value is dropped. A value inside a thought is a draft, and is not read. A value
+that is broken, or a part of a broken one, is not read: what is missing there cannot be
+known.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any, Final
 #: White space, and the mark of a byte order.
 _AROUND: Final = " \t\r\n\ufeff"
 _FENCE: Final = re.compile(r"\A```(?:json)?\s*|\s*```\Z", re.IGNORECASE)
-#: All up to the end of the last thought; some servers drop the tag at its start.
-_THOUGHT: Final = re.compile(
-    r"\A.*</(?:think|thinking|thought|reasoning)>", re.DOTALL | re.IGNORECASE
+#: The start of a value, or a tag of a thought. A thought ends at the tag of its name.
+_MARK: Final = re.compile(
+    r"[{\[]|<(?P<end>/?)(?P<name>think|thinking|thought|reasoning)(?:\s[^<>]*)?>",
+    re.IGNORECASE,
 )
 #: An escape of a JSON text: a pair of halves of a character, one half, or any other.
 _ESCAPE: Final = re.compile(
@@ -25,7 +27,7 @@ _ESCAPE: Final = re.compile(
     re.DOTALL,
 )
 #: Brackets that may be no JSON, such as in `[1` or `[sic]`; a text has few of them.
-_MOST_BRACKETS: Final = 100
+_MOST_BRACKETS: Final = 1_000
 
 
 def without_fence(text: str) -> str:
@@ -40,36 +42,39 @@ def has_half(text: str) -> bool:
 
 
 def values_in(text: str) -> list[str]:
-    """Return the texts of the objects and lists in a text; empty: none, or a doubt."""
-    thought = _THOUGHT.match(text)
-    after = _values(text[thought.end() :]) if thought else []
-    return after or _values(text)
+    """Return the outermost objects and lists outside of thoughts.
 
-
-def _values(text: str) -> list[str]:
-    """Return the outermost values, unless a bracket outside of them is left open."""
+    Empty: there are none, or a bracket outside of them is left open.
+    """
     decoder = json.JSONDecoder(parse_int=str, parse_float=str)
-    found, outside, at = [], [], 0
-    for _ in range(_MOST_BRACKETS):
-        starts = [where for each in "{[" if (where := text.find(each, at)) >= 0]
-        if not starts:
-            break
-        start = min(starts)
-        try:
-            _, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            if text[start] == "{":
-                return []
-            end = start + 1
-            outside.append(text[at:end])
-        else:
-            found.append(text[start:end])
-            outside.append(text[at:start])
+    found: list[str] = []
+    outside, at, misses = "", 0, 0
+    while mark := _MARK.search(text, at):
+        start, end = mark.span()
+        outside += text[at:start]
         at = end
-    outside.append(text[at:])
-    rest = "".join(outside)
-    is_closed = rest.count("[") == rest.count("]")
-    return found if is_closed and not {"{", "}"} & {*rest} else []
+        if mark["end"]:  # some servers drop the tag at the start of a thought
+            found, outside = [], ""
+        elif mark["name"]:
+            at = _end_of_thought(text, end, mark["name"])
+        elif "{" in outside or misses == _MOST_BRACKETS:
+            outside += mark[0]
+        else:
+            try:
+                _, at = decoder.raw_decode(text, start)
+                found.append(text[start:at])
+            except (ValueError, RecursionError):
+                outside += mark[0]
+                misses += 1
+    outside += text[at:]
+    is_closed = outside.count("[") == outside.count("]")
+    return found if is_closed and not {"{", "}"} & {*outside} else []
+
+
+def _end_of_thought(text: str, at: int, name: str) -> int:
+    """Return where a thought ends; one without a tag at its end ends with the text."""
+    end = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(text, at)
+    return end.end() if end else len(text)
 
 
 class _DoubledKeyError(Exception):

@@ -46,6 +46,7 @@ class Invoice(BaseModel):
 
 
 GOOD = '{"number": "A-1", "total_cents": 5}'
+OTHER = '{"number": "B-2", "total_cents": 7}'
 READ = Invoice(number="A-1", total_cents=5)
 
 
@@ -320,6 +321,14 @@ TYPED = {
     "a thought": f'<think>hm {{"number": 1}}</think>{GOOD}',
     "a thought that looks like it": f"<think>{GOOD.replace('5', '6')}</think>\n{GOOD}",
     "the end of a thought": f"it is 5, so …</think>{GOOD}",
+    "a broken draft in a thought": f'<thinking>{{"number": [[</thinking>{GOOD}',
+    "a broken draft before its end": f'so {{"number": [</THINK>{GOOD}',
+    "many drafts in a thought": f"<think>{OTHER * 120}</think>{GOOD}",
+    "many drafts before its end": f"{OTHER * 120}</think>{GOOD}",
+    "two thoughts": f"<think>{OTHER}</think><reasoning>{OTHER}</reasoning>{GOOD}",
+    "a thought after it": f"{GOOD}<think>or {OTHER}?</think>",
+    "an open thought after it": f"{GOOD}\n<Reasoning effort='low'>or {OTHER}?",
+    "the tag of a thought in it": f"So: {GOOD[:-1]}, \"x\": \"<think></think>\"}}.",
     "a fence": f"```json\n{GOOD}\n```",
     "a fence in sentences": f"Sure [1]:\n```JSON\n{GOOD}\n```\nDone.",
     "a mark": f"\ufeff{GOOD}",
@@ -351,6 +360,15 @@ DOUBTS = {
     "a part of a broken list": f"[{GOOD}, {GOOD[:-1]}",
     "an open list": f"[{GOOD}",
     "inside of a broken object": f'{{"invoice": {GOOD}, oops}}',
+    "only in a thought": f"<think>{GOOD}</think>I cannot find it.",
+    "only in a thought, with another form": f'<think>{GOOD}</think>{{"a": 1}}',
+    "in an open thought": f"<think>maybe {GOOD} no wait",
+    "in a thought of another name": f"Hm. <THINKING>{GOOD}</Thinking>\nNo.",
+    "in an open thought with a thought": f"<reasoning><think></think>{GOOD}",
+    "in a thought within a thought": f"<think><think></think>{GOOD}</think>No.",
+    "before the end of a thought": f"maybe {GOOD}, no</think>I cannot find it.",
+    "in a fence in a thought": f"<think>\n```json\n{GOOD}\n```\n</think>\nNo.",
+    "a thought in the middle of it": GOOD.replace(",", "<think>hm</think>,"),
     "no number": GOOD.replace("5", "NaN"),
     "no JSON": "I found nothing.",
     "nothing": "",

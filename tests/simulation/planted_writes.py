@@ -265,6 +265,9 @@ WRITES: dict[str, tuple[Step, ...]] = {
     "I11: {self.name} was claimed after its cancel": (
         *(SUBMIT, write(cancel_requested_at=True), claim()),
     ),
+    "I8: {key[:12]} was refused, and is COMPENSATED": (
+        *(*CLAIMED, effect("REFUSED"), effect("COMPENSATED")),
+    ),
     "I11: {key[:12]} began after its job was cancelled": (
         *(*CANCELLED, *meta("CANCELLING", "CANCELLED"), effect("INTENT")),
     ),

@@ -102,7 +102,7 @@ def read_answer(text: str, returns: type[M], context: Mapping[str, Any] | None) 
 
     A text that is not JSON may contain it: in a fence, after a thought, between
     sentences. It is read without a further request if one value in it fits the class.
-    A value inside a thought is no answer.
+    JSON inside a thought is a draft.
 
     Raises:
         ValidationError: The answer does not fit the class, or has two values that do.

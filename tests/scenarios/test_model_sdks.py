@@ -328,7 +328,7 @@ TYPED = {
     "two thoughts": f"<think>{OTHER}</think><reasoning>{OTHER}</reasoning>{GOOD}",
     "a thought after it": f"{GOOD}<think>or {OTHER}?</think>",
     "an open thought after it": f"{GOOD}\n<Reasoning effort='low'>or {OTHER}?",
-    "the tag of a thought in it": f"So: {GOOD[:-1]}, \"x\": \"<think></think>\"}}.",
+    "the tag of a thought in it": f'So: {GOOD[:-1]}, "x": "<think></think>"}}.',
     "a fence": f"```json\n{GOOD}\n```",
     "a fence in sentences": f"Sure [1]:\n```JSON\n{GOOD}\n```\nDone.",
     "a mark": f"\ufeff{GOOD}",

@@ -301,6 +301,11 @@ class DeclaredCall(Generic[P, R]):
         return declare_text(call, function_text(function), call)
 
 
+def bare(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function without its declaration as a call."""
+    return function.function if isinstance(function, DeclaredCall) else function
+
+
 #: The parameter that receives the idempotency key.
 KEY: Final = "idempotency_key"
 #: Functions whose signature is cached; bounded, because a stage may create functions.

@@ -1095,7 +1095,7 @@ ROWS: Final = (
         "pipeline.simulation.out_of_reach",
         PERMANENT,
         "A function of a simulated pipeline tried to use the network.",
-        'Replace it in the simulation; see the README, "Simulate your own".',
+        "Replace it by a stub with `--stubs`; see docs/simulate.md.",
     ),
     Code(
         "pipeline.wait.invalid",

@@ -65,8 +65,8 @@ def simulate(
     """Run a pipeline under crashes, lost replies and duplicate messages, many times.
 
     The first line says how many invariants were violated. With `-v`, counts of jobs,
-    faults and transitions follow. The exit code is 1 if an invariant was violated, or
-    if no job succeeded.
+    faults and transitions follow. The exit code is 1 if an invariant was violated, if
+    no job succeeded, or if a stub was never used.
     """
     inputs = Inputs(pipeline, source, stubs)
     try:
@@ -110,6 +110,11 @@ def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
         sys.stdout.write("\nNo job succeeded, so little was tried. The trace shows the")
         sys.stdout.write(" errors of the stages, at `chunk.dead_lettered`: ")
         sys.stdout.write(f"{replay(inputs, seed)}\n")
+    unstubbed = sorted(total.unstubbed or ())
+    for name in unstubbed:
+        sys.stdout.write(
+            f"\nNo schedule called {name}, so its stub replaced nothing.\n"
+        )
     own = not inputs.pipeline and total.schedules >= FULL_COVERAGE_SCHEDULES
     missing = [*total.never_taken, *total.never_fired] if own else []
     if missing:
@@ -119,7 +124,8 @@ def run(inputs: Inputs, seed: int, schedules: int, processes: int) -> int:
     if os.environ.get(VERBOSITY) == VERBOSE:
         sys.stdout.write(f"\n{summary(total)}")
         sys.stdout.write(last_line(total, seed, time.monotonic() - began))
-    return 1 if total.violations or missing or fruitless else stop.code
+    failed = total.violations or missing or fruitless or unstubbed
+    return 1 if failed else stop.code
 
 
 if __name__ == "__main__":

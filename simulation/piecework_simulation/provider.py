@@ -8,6 +8,7 @@ twice against its declaration is a violation.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from piecework.calls.call import CallScope
-from piecework.dependency import Dependency, key_argument
+from piecework.dependency import Dependency, bare, key_argument
 from piecework.domain import keys
 from piecework.domain.model import Effect
 from piecework.idempotency.record import OperationRef
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from piecework_simulation.engine.world import World
 
 #: Maximum seconds that a request to a provider is in transit. It is shorter than the
-#: lease time that remains when an owner gives up: docs/protocol.md, "Limits".
+#: lease time that remains when an owner gives up: docs/protocol.md, "Limits". It ends
+#: before the timeout of its call, too: a later execution is beyond the protocol.
 DELIVERY_S = 4.0
 #: The rate at which a provider's policy refuses a call, where it has one.
 REFUSAL_RATE = 0.3
@@ -126,7 +128,10 @@ class Provider:
     """The simulated providers, and their records.
 
     Attributes:
-        delivery_s: Maximum seconds that a request is in transit.
+        stubs: What is executed in place of a function.
+        stubbed: The functions whose stub was executed.
+        delivery_s: Maximum seconds that a request is in transit, if the timeout of the
+            call is not shorter.
         intended: The idempotency keys for which the ledger has an intent.
         chains: The calls that were executed for a call, as itself or as a fallback, by
             call.
@@ -149,6 +154,7 @@ class Provider:
     world: World
     report_violation: Callable[[str], None]
     stubs: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+    stubbed: set[Callable[..., Any]] = field(default_factory=set)
     delivery_s: float = DELIVERY_S
     records: dict[str, CallRecord] = field(default_factory=dict)
     intended: set[str] = field(default_factory=set)
@@ -236,8 +242,12 @@ class Provider:
     ) -> None:
         """Execute the call, unless the provider already did so under this key."""
         rng, effect = self.world.rng, outgoing.dependency.effect
-        carry_out: Callable[..., Any] = self.stubs.get(function) or function
-        await asyncio.sleep(rng.random() * self.delivery_s)
+        carry_out: Callable[..., Any] = function
+        if (replaced := bare(function)) in self.stubs:
+            carry_out = bare(self.stubs[replaced])
+            self.stubbed.add(replaced)
+        transit = min(self.delivery_s, outgoing.dependency.timeout_s)
+        await asyncio.sleep(rng.random() * transit)
         name = outgoing.stream or outgoing.identity
         entry = self.records.setdefault(name, CallRecord(effect))
         if not outgoing.stream:
@@ -247,7 +257,8 @@ class Provider:
             value: Any = entry.answers[key]
         else:
             try:
-                value = await carry_out(*args, **kwargs, **key_argument(carry_out, key))
+                value = carry_out(*args, **kwargs, **key_argument(carry_out, key))
+                value = await value if inspect.isawaitable(value) else value
             except Exception as error:  # noqa: BLE001 -- it is the pipeline's own
                 if not answer.done():
                     answer.set_exception(error)

@@ -37,6 +37,7 @@ class Totals:
 
     Attributes:
         succeeded: The jobs that were SUCCEEDED at some time; later deletions count not.
+        unstubbed: The functions whose stub no schedule used; None: none has run.
     """
 
     schedules: int = 0
@@ -50,6 +51,7 @@ class Totals:
     paid: int = 0
     paid_twice: int = 0
     seconds: float = 0.0
+    unstubbed: frozenset[str] | None = None
 
     def add(self, verdict: Verdict) -> None:
         """Add a schedule."""
@@ -65,6 +67,9 @@ class Totals:
         self.paid += verdict.paid
         self.paid_twice += verdict.paid_twice
         self.seconds += verdict.seconds
+        before = self.unstubbed
+        unused = verdict.unstubbed
+        self.unstubbed = unused if before is None else before & unused
 
     @property
     def never_fired(self) -> list[str]:

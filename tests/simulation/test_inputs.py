@@ -75,6 +75,53 @@ def test_an_invalid_input_raises_its_error_code(inputs: Inputs, code: str) -> No
     assert code == caught.value.code
 
 
+CARELESS = "tests.simulation.careless_pipelines"
+GATHERING = f"{CARELESS}:gathering"
+
+
+@pytest.mark.parametrize("name", ["DECLARED", "BARE"])
+def test_a_stub_replaces_a_function_however_it_is_called(name: str) -> None:
+    workloads = load_workloads(Inputs(GATHERING, "README.md", f"{CARELESS}:{name}"))
+    verdicts = [run_schedule(seed, workloads) for seed in range(1, 6)]
+    assert NETWORK_REFUSED not in {code for v in verdicts for code in v.codes}
+    assert any(verdict.succeeded for verdict in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("OF_A_TEXT", "'fetch' is a key of"),
+        ("TO_A_TEXT", "'fetched' is a stub of"),
+        ("OF_A_LAMBDA", "lambda .* It is a key of"),
+        ("NO_MAPPING", "is a list"),
+    ],
+)
+def test_a_stub_that_no_call_can_use_is_refused(name: str, said: str) -> None:
+    with pytest.raises(PieceworkError, match=said) as caught:
+        load_workloads(Inputs(GATHERING, "README.md", f"{CARELESS}:{name}"))
+    assert caught.value.next_step
+
+
+def test_a_stub_of_a_function_that_is_never_called_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    inputs = Inputs(GATHERING, "README.md", f"{CARELESS}:SPARE")
+    assert 1 == run(inputs, seed=1, schedules=5, processes=1)
+    said = capsys.readouterr().out
+    assert said.startswith("0 violations in 5 schedules")
+    assert f"No schedule called {CARELESS}.send, so its stub replaced nothing." in said
+    used = Inputs(GATHERING, "README.md", f"{CARELESS}:DECLARED")
+    assert 0 == run(used, seed=1, schedules=5, processes=1)
+
+
+def test_an_effect_with_a_short_timeout_happens_once() -> None:
+    workloads = load_workloads(Inputs(f"{CARELESS}:hasty", "README.md"))
+    verdicts = [run_schedule(seed, workloads) for seed in range(1, 41)]
+    assert [] == [v.violations for v in verdicts if v.violations]
+    assert any(verdict.fired["call.slow"] for verdict in verdicts)
+    assert any(verdict.succeeded for verdict in verdicts)
+
+
 @pytest.mark.parametrize("name", ["asking", "running"])
 def test_a_blocking_client_cannot_reach_the_network(name: str) -> None:
     workloads = load_workloads(

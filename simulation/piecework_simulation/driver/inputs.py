@@ -12,7 +12,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from piecework.aws.objects import INLINE_LIMIT
+from piecework.dependency import bare
 from piecework.domain import values
+from piecework.domain.identity import function_text
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline
@@ -50,7 +52,9 @@ def load_workloads(inputs: Inputs) -> Sequence[Workload]:
 
     Raises:
         PieceworkError: Loading the pipeline or reading its input failed.
-        UsageError: `cli.usage.invalid`: the stub mapping was not found.
+        UsageError: `cli.usage.invalid`: the stub mapping was not found, or has
+            something other than functions; `pipeline.call.indistinct`: no call can be
+            of one of its functions.
     """
     if not inputs.pipeline:
         return WORKLOADS
@@ -75,15 +79,28 @@ async def read_payloads(pipeline: Pipeline, source: str) -> list[BaseModel]:
 
 
 def load_stubs(name: str) -> Mapping[Callable[..., Any], Callable[..., Any]]:
-    """Return the mapping from functions to stubs."""
+    """Return the mapping from functions, without their declarations, to stubs."""
     module, _, attribute = name.partition(":")
+    step = "Give --stubs module:MAPPING, from each function to its stub."
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         message = f"No stub mapping was found at {name}: {error}."
-        step = "Give --stubs module:MAPPING, from each function to its stub."
         raise UsageError(message, next_step=step) from error
-    return dict(found)
+    if not isinstance(found, Mapping):
+        message = f"{name} is a {type(found).__name__}, not a mapping."
+        raise UsageError(message, next_step=step)
+    for function, stub in found.items():
+        for each, role in ((function, "key"), (stub, "stub")):
+            if not callable(each):
+                message = f"{each!r} is a {role} of {name}, and not a function."
+                raise UsageError(message, next_step=step)
+        try:
+            function_text(bare(function))
+        except UsageError as error:
+            message = f"{error.message} It is a key of {name}."
+            raise UsageError(message, code=error.code, next_step=step) from error
+    return {bare(function): stub for function, stub in found.items()}
 
 
 # ── default workloads ─────────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from piecework.domain.identity import path_of
 from piecework.settings import Settings
 from piecework_simulation.driver.actions import ScheduleDriver, Workload
 from piecework_simulation.driver.processes import FleetDriver
@@ -26,7 +27,11 @@ TENANT = "tenant"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of one schedule."""
+    """The result of one schedule.
+
+    Attributes:
+        unstubbed: The functions whose stub no call used.
+    """
 
     seed: int
     violations: Sequence[str]
@@ -40,6 +45,7 @@ class Verdict:
     paid_twice: int
     seconds: float
     trace: Sequence[str] = ()
+    unstubbed: frozenset[str] = frozenset()
 
 
 def draw_settings(rng: Random) -> Settings:
@@ -123,6 +129,10 @@ def simulate_seed(seed: int, workloads: Sequence[Workload], *, traced: bool) -> 
             paid_twice=provider.paid_twice,
             seconds=world.loop.moment - began,
             trace=tuple(world.trace),
+            unstubbed=frozenset(
+                f"{each.__module__}.{path_of(each)}"
+                for each in stubs.keys() - provider.stubbed
+            ),
         )
 
 

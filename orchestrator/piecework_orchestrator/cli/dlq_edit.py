@@ -101,7 +101,9 @@ async def preview_payloads(
             new = await edit_payload(rt, letter, edit)
         except UsageError as error:
             message = f"{letter.ref.job}/{chunk_name(letter.chunk)}: {error.message}"
-            raise UsageError(message, code=error.code) from error
+            raise UsageError(
+                message, code=error.code, next_step=error.next_step
+            ) from error
         if new is not None:
             payloads[position] = json.loads(new.content)
     return payloads

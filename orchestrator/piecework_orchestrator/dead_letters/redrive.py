@@ -157,6 +157,8 @@ async def edit_payload(
         )
         raise invalid_payload(message)
     old = await payload_of(rt, letter, required=not edit.whole)
+    if not (edit.whole or isinstance(old, dict)):
+        raise no_object_to_patch(letter, old)
     new = edit.apply(old)
     if is_same_json(new, old):
         return None
@@ -223,6 +225,25 @@ async def store_payload(
 def invalid_payload(message: str) -> UsageError:
     """Return the error that refuses a new payload."""
     return UsageError(message, code="redrive.payload.invalid")
+
+
+def no_object_to_patch(letter: DeadLetterRow, old: Any) -> UsageError:
+    """Return the error of a patch for a payload without fields.
+
+    A merge patch (RFC 7396) would replace it whole, and its row would be lost.
+    """
+    job, chunk = letter.job.job, letter.chunk
+    kind = {str: "a text", list: "a list", bool: "a boolean", type(None): "null"}
+    message = (
+        f"The payload of chunk {chunk} of {job} is {kind.get(type(old), 'a number')}, "
+        "not a JSON object: a patch of fields would replace it whole."
+    )
+    step = f"`piecework dlq redrive --job {job} --chunk {chunk} --edit FILE`"
+    return UsageError(
+        message,
+        code="redrive.payload.invalid",
+        next_step=f"Write the whole row as a JSON object into a file, then {step}.",
+    )
 
 
 #: The code of a redrive whose dead letters others have closed meanwhile.

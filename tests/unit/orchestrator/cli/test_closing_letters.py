@@ -180,6 +180,42 @@ def test_a_patch_is_part_of_the_redrive(
     )
 
 
+@pytest.mark.parametrize("how", [WHY, ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("stored", "kind"),
+    [
+        (b'"sku,qty,broken"', "a text"),
+        (b"[1, 2]", "a list"),
+        (b"7.5", "a number"),
+        (b"true", "a boolean"),
+        (b"null", "null"),
+    ],
+)
+def test_a_payload_without_fields_can_be_replaced_but_not_patched(
+    run: Run,
+    deployment: Deployment,
+    redriven: list[RedriveRequest],
+    tmp_path: Path,
+    stored: bytes,
+    kind: str,
+    how: tuple[str, ...],
+) -> None:
+    deployment.letter(
+        "a", 1, payload=f"p1/0+{len(stored)}", payload_sha256=keys.sha256(stored)
+    )
+    deployment.bucket.stored["tenants/default/jobs/a/payload/p1.jsonl"] = stored
+    one = ("dlq", "redrive", "--job", "a", "--chunk", "1")
+    patched = run(*one, "--patch", '{"qty": 9}', *how)
+    assert (2, []) == (patched.exit_code, redriven)
+    assert "error redrive.payload.invalid" in patched.stderr
+    told = " ".join(patched.stderr.split())
+    assert f"is {kind}, not a JSON object" in told
+    assert "`piecework dlq redrive --job a --chunk 1 --edit FILE`" in told
+    row = tmp_path / "row.json"
+    row.write_text('{"sku": "x", "qty": 9}')
+    assert 0 == run(*one, "--edit", str(row), *how).exit_code
+
+
 def test_a_patch_that_changes_nothing_says_so(
     run: Run, redriven: list[RedriveRequest]
 ) -> None:

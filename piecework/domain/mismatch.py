@@ -5,14 +5,17 @@ The message names fields and types, never values: those are the data of the chun
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 #: Fields that are searched, and levels below the value: more would block the worker.
@@ -28,6 +31,8 @@ SUPPORTED: Final = "a JSON value, a pydantic model, a dataclass, a date or a Dec
 MASK: Final = b'"**********"'
 #: Types of core schemas that JSON cannot read as the key of an object.
 KEYLESS: Final = {"dataclass", "frozenset", "list", "model", "none", "set", "tuple"}
+#: Types of core schemas that only an object in memory fulfils.
+FORMLESS: Final = {"callable", "is-instance", "is-subclass"}
 #: Parts of a core schema that describe no value that is stored.
 UNSTORED: Final = ("computed_fields", "config", "default", "definitions", "metadata")
 
@@ -93,6 +98,40 @@ def unreadable_kind(node: Mapping[str, Any]) -> str:
     if kind == "dict" and keys.get("type") in KEYLESS and "serialization" not in keys:
         return f"has a {keys['type']} as a key, which JSON writes as a text"
     return ""
+
+
+def is_formless(schema: Mapping[str, Any]) -> bool:
+    """Return whether only an object in memory, such as a function, is of a type."""
+    return schema["type"] in FORMLESS and "serialization" not in schema
+
+
+def unbuilt_part(hint: Any) -> Any:
+    """Return the innermost part of a type that pydantic cannot build.
+
+    Only a refused type is searched: each part is built alone.
+    """
+    for part in inner_hints(hint):
+        try:
+            _ = TypeAdapter(part).core_schema
+        except PydanticUserError:
+            return unbuilt_part(part)
+        except (NameError, TypeError, AttributeError):
+            continue
+    return hint
+
+
+def inner_hints(hint: Any) -> Iterable[Any]:
+    """Return the arguments of a generic type, or the types of a dataclass's fields."""
+    if dataclasses.is_dataclass(hint):
+        with contextlib.suppress(NameError, TypeError):
+            return typing.get_type_hints(hint, include_extras=True).values()
+    return typing.get_args(hint)
+
+
+def hint_name(hint: Any) -> str:
+    """Return the name of a type, as a message has it."""
+    name = hint.__qualname__ if isinstance(hint, type) else str(hint)
+    return str(name)
 
 
 def crossing_alias(node: Mapping[str, Any]) -> str:

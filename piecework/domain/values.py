@@ -18,16 +18,19 @@ import types
 import typing
 from collections.abc import Callable, Iterable
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, Never, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from piecework.domain.mismatch import (
     describe_mismatch,
+    hint_name,
+    is_formless,
     loss_of,
     masked,
     name_of,
+    unbuilt_part,
     unfinished,
 )
 from piecework.domain.records import DEPTH, KIB, MIB, Bounds, require_bounded
@@ -44,6 +47,10 @@ BOUNDS = Bounds(VALUE_LIMIT, depth=DEPTH, nodes=4_000_000)
 SCHEMA_LIMIT = 32 * KIB
 #: Functions whose type is cached; bounded, because a stage may create functions.
 FUNCTIONS_KEPT = 1_024
+#: Annotations of a function that only raises.
+NEVER = (NoReturn, Never)
+#: Pydantic's codes for a type of a module that may not be loaded yet.
+NOT_YET_KNOWN = frozenset({"class-not-fully-defined", "undefined-annotation"})
 
 
 def encode(function: Callable[..., Any], value: Any) -> str:
@@ -225,11 +232,17 @@ def result_type(function: Callable[..., Any]) -> TypeAdapter[Any]:
         UsageError: As `require_kept`.
     """
     require_kept(function)
-    return TypeAdapter(result_hint(function))
+    hint = result_hint(function)
+    adapter = TypeAdapter(hint)
+    try:
+        loss_of(adapter.core_schema)
+    except PydanticUserError as error:  # a part of it is still unknown
+        raise refused_type(function, unbuilt_part(hint)) from error
+    return adapter
 
 
 def require_kept(*declared: Any) -> None:
-    """Refuse models, and results of functions, of which JSON would lose a part.
+    """Refuse models, and results of functions, that JSON cannot hold, or not whole.
 
     A type that is not known yet passes, as in modules that import each other.
 
@@ -237,11 +250,19 @@ def require_kept(*declared: Any) -> None:
         UsageError: `pipeline.declaration.invalid`.
     """
     for each in declared:
-        with contextlib.suppress(
-            PydanticUserError, NameError, TypeError, AttributeError
-        ):
+        with contextlib.suppress(NameError, TypeError, AttributeError):
             hint = each if isinstance(each, type) else result_hint(each)
-            found = each is not BaseModel and loss_of(TypeAdapter(hint).core_schema)
+            if each is BaseModel:
+                continue
+            try:
+                schema = TypeAdapter(hint).core_schema
+                found = loss_of(schema)
+            except PydanticUserError as error:
+                if error.code in NOT_YET_KNOWN:
+                    continue
+                raise refused_type(each, unbuilt_part(hint)) from error
+            if is_formless(schema):
+                raise refused_type(each, hint)
             if found:
                 raise UsageError(
                     f"JSON would lose a part of {name_of(each)}: {found}.",
@@ -249,6 +270,16 @@ def require_kept(*declared: Any) -> None:
                     next_step="Name a type that comes back, without `exclude`. "
                     "Replace a secret by its name, or reveal it by a serializer.",
                 )
+
+
+def refused_type(declared: Any, part: Any) -> UsageError:
+    """Return the error of a model or function with a type that has no form in JSON."""
+    return UsageError(
+        f"The type of {name_of(declared)} has no form in JSON: {hint_name(part)}.",
+        code="pipeline.declaration.invalid",
+        next_step="Name a type that pydantic builds: a model, a dataclass, a list, a "
+        "dict, a text or a number. Import `TypedDict` from `typing_extensions`.",
+    )
 
 
 def result_schema(function: Callable[..., Any]) -> str:
@@ -280,9 +311,10 @@ def result_hint(function: Callable[..., Any]) -> Any:
     alone.__annotations__ = {"return": whole.__annotations__["return"]}
     alone.__type_params__ = getattr(whole, "__type_params__", ())
     try:
-        return typing.get_type_hints(alone, include_extras=True)["return"]
+        hint = typing.get_type_hints(alone, include_extras=True)["return"]
     except (NameError, TypeError):  # a type of a function, or no type
         return Any
+    return Any if hint in NEVER else hint
 
 
 @functools.lru_cache(FUNCTIONS_KEPT)

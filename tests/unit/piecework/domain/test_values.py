@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
+import typing
 from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any
@@ -284,6 +286,76 @@ def test_a_serializer_of_the_users_own_is_trusted(reveal: Any) -> None:
     beside = returning(tuple[Annotated[own, plain], str])
     card = own(type=SecretStr("a")), "**********"
     assert card == there_and_back(beside, card)
+
+
+class Row(typing.TypedDict):
+    number: int
+
+
+@dataclasses.dataclass
+class Holding:
+    raw: bytearray
+
+
+class Unfinished(BaseModel):
+    later: NeverDefined  # type: ignore[name-defined]  # noqa: F821
+
+
+#: Types that pydantic cannot build, and the part that a message names.
+UNBUILT = [
+    (bytearray, "bytearray"),
+    (range, "range"),
+    (memoryview, "memoryview"),
+    (ValueError, "ValueError"),
+    (Asks, "Asks"),
+    (typing.Callable[[], int], r"typing.Callable[[], int]"),
+    (type[int], "type[int]"),
+    (dict[str, list[range]], "range"),
+    (tuple[Holding, ...], "bytearray"),
+    pytest.param(
+        list[Row],
+        "Row",
+        marks=pytest.mark.skipif(
+            sys.version_info >= (3, 12), reason="pydantic builds it"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("hint", "part"), UNBUILT)
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda f: Pipeline("p", payload=Base, stages=[Stage(f)]),
+        lambda f: Pipeline("p", payload=Base, stages=[Stage(text)], join=f),
+        Dependency("bank").call(name="pay"),
+        lambda f: Dependency("bank", fallback=[Fallback(None, f)]),
+        idempotent(MemoryIdempotency(), scope="a"),
+        values.result_type,
+    ],
+)
+def test_a_type_that_pydantic_cannot_build_is_refused_where_it_is_declared(
+    declare: Any, hint: Any, part: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        declare(returning(hint))
+    said = f"The type of returning.<locals>.function has no form in JSON: {part}."
+    assert said == caught.value.message
+    assert "pipeline.declaration.invalid" == caught.value.code
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize("hint", [typing.NoReturn, typing.Never])
+def test_a_function_that_never_returns_is_no_fault(hint: Any) -> None:
+    values.result_type(returning(hint))
+
+
+def test_a_type_that_is_still_unknown_is_refused_before_the_call_is_sent() -> None:
+    function = returning(list[Unfinished])
+    values.require_kept(function)
+    with pytest.raises(UsageError, match="Unfinished") as caught:
+        values.result_type(function)
+    assert "pipeline.declaration.invalid" == caught.value.code
 
 
 def test_a_type_of_a_module_that_is_not_loaded_yet_passes() -> None:

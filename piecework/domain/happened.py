@@ -30,7 +30,10 @@ class NotHappened:
 
 @dataclass(frozen=True, slots=True)
 class MayHaveHappened:
-    """The call was sent, and the ledger has no answer of it."""
+    """The call was sent, and the ledger has no answer of it.
+
+    Its answer was lost, or could not be stored (`runtime.value.unserialisable`).
+    """
 
 
 #: The answer of `ctx.happened`.

@@ -27,6 +27,8 @@ MOST_INTEGER: Final = 10**DIGITS
 #: Types by the names that pydantic has for them.
 NAMES: Final = {"string": "str", "none required": "None"}
 SUPPORTED: Final = "a JSON value, a pydantic model, a dataclass, a date or a Decimal"
+#: Bytes for which JSON has no text.
+RAW_BYTES: Final = "bytes that are not UTF-8: annotate `Base64Bytes` of pydantic"
 #: What pydantic writes in place of a secret.
 MASK: Final = b'"**********"'
 #: Types of core schemas that JSON cannot read as the key of an object.
@@ -215,6 +217,8 @@ def strict_error(
         where = at((*path, *first["loc"]))
         if kind == "missing":
             return f"{where} a field is missing"
+        if kind == "finite_number":
+            return f"{where} it has NaN or infinity, the annotation a finite number"
         wanted = context.get("class_name") or context.get("class")
         wanted = wanted or kind.removesuffix("_type").replace("_", " ")
         found = type_name(first["input"])
@@ -223,14 +227,21 @@ def strict_error(
 
 
 def mismatch_of_json(value: Any) -> str:
-    """Return the first field whose type is not supported at all."""
+    """Return the first field whose type, or content, JSON does not support at all.
+
+    Bytes come last: their annotation may write them in base64.
+    """
+    raw = ""
     for path, part in parts(value):
         for each in (part, *part) if isinstance(part, dict) else (part,):
             if found := unwritable(each):
                 return f"{at(path)} it has {found}"
-        if not any(True for _ in children(part)) and not is_supported(part):
+            if isinstance(each, bytes) and not is_supported(each):
+                raw = raw or f"{at(path)} it has {RAW_BYTES}"
+        is_leaf = not any(True for _ in children(part)) and not isinstance(part, bytes)
+        if is_leaf and not is_supported(part):
             return f"{at(path)} it has {type_name(part)}; supported is {SUPPORTED}"
-    return ""
+    return raw
 
 
 def unwritable(leaf: Any) -> str:

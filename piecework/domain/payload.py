@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from pydantic_core.core_schema import ErrorType
 
+from piecework.domain.mismatch import mismatch_of_json
 from piecework.domain.records import KIB, Bounds, JsonRefusedError, read_json
 from piecework.domain.round_trip import NotKeptError
 from piecework.domain.values import keep_payload
@@ -58,7 +59,8 @@ def encode_payload(
         reason = f"a worker would read another payload from its JSON: {error}"
         raise invalid_payload(reason, where, details) from error
     except (PydanticSerializationError, UnicodeEncodeError) as error:
-        reason = "it cannot be encoded as JSON"
+        where_in = mismatch_of_json(payload)
+        reason = "it cannot be encoded as JSON" + (where_in and f": {where_in}")
         raise invalid_payload(reason, where, details) from error
     except Exception as error:
         reason = f"its JSON does not validate: {describe_payload_error(error)}"

@@ -86,7 +86,7 @@ def encode(function: Callable[..., Any], value: Any) -> str:
         ) from error
     except (ValidationError, ValueError, TypeError, RecursionError) as error:
         where = describe_mismatch(adapter, value)
-        message = f"The value of {name} does not match its return annotation"
+        message = f"The value of {name} cannot be stored by its return annotation"
         raise PermanentError(
             f"{message}: {where}." if where else f"{message}.",
             code="runtime.value.unserialisable",

@@ -257,8 +257,8 @@ UNREADABLE = [
     (str, "\ud800", "as a whole it has a text with half a character"),
     (Any, {"a": ["\ud800"]}, "at a.0 it has a text with half a character"),
     (Any, {"a": {"\ud800": 1}}, "at a it has a text with half a character"),
-    (Decimal, Decimal("NaN"), "it has decimal.Decimal, the annotation finite number"),
-    (bytes, b"\xff", "as a whole it has bytes"),
+    (Decimal, Decimal("NaN"), "it has NaN or infinity, the annotation a finite"),
+    (bytes, b"\xff", "as a whole it has bytes that are not"),
     (dict[str, int], {1: 2}, "at 1.[key] it has int, the annotation str"),
 ]
 

@@ -5,13 +5,22 @@ import math
 import sys
 import typing
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import partial
 from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, Json, computed_field
+from pydantic import (
+    AliasPath,
+    Base64Bytes,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Json,
+    computed_field,
+)
 from pydantic.functional_serializers import PlainSerializer
 from pydantic.types import SecretStr
 
@@ -19,6 +28,7 @@ from piecework.answers import misfit
 from piecework.dependency import Dependency, Fallback
 from piecework.domain import values
 from piecework.domain.mismatch import SEARCHED, parts
+from piecework.domain.payload import encode_payload
 from piecework.errors import PermanentError, UsageError
 from piecework.pipelines import Pipeline, Stage
 from piecework.questions import declare
@@ -226,6 +236,64 @@ def test_a_refused_value_names_its_path_and_both_types(
         values.encode(function, value)
     assert "runtime.value.unserialisable" == caught.value.code
     assert said in caught.value.message
+
+
+RAW = b"\xff\x00"
+INFINITE = Annotated[Decimal, Field(allow_inf_nan=True)]
+
+
+class Plainly(BaseModel):
+    raw: bytes
+
+
+class Encoded(BaseModel):
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    raw: bytes
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "said"),
+    [
+        (bytes, RAW, "as a whole it has bytes that are not UTF-8"),
+        (list[bytes], [b"a", RAW], "at 1 it has bytes that are not UTF-8"),
+        (dict[bytes, int], {RAW: 1}, "it has bytes that are not UTF-8"),
+        (Plainly, Plainly(raw=RAW), "at raw it has bytes that are not UTF-8"),
+        (Any, [RAW], "at 0 it has bytes that are not UTF-8"),
+        (Decimal, Decimal("NaN"), "NaN or infinity, the annotation a finite number"),
+        (list[Decimal], [Decimal("-Infinity")], "at 0 it has NaN or infinity"),
+    ],
+)
+def test_bytes_and_decimals_that_json_cannot_hold_are_named(
+    hint: Any, value: Any, said: str
+) -> None:
+    with pytest.raises(PermanentError) as caught:
+        values.encode(returning(hint), value)
+    assert "runtime.value.unserialisable" == caught.value.code
+    assert said in caught.value.message
+    assert "does not match" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (bytes, "é".encode()),
+        (Base64Bytes, RAW),
+        (dict[str, list[Encoded]], {"a": [Encoded(raw=RAW)]}),
+        (INFINITE, Decimal("-Infinity")),
+        (INFINITE, Decimal("NaN")),
+    ],
+)
+def test_what_the_page_advises_for_them_comes_back(hint: Any, value: Any) -> None:
+    function = returning(hint)
+    read = values.decode(function, values.encode(function, value))
+    assert repr(value) == repr(read)
+
+
+def test_a_payload_with_bytes_that_are_not_utf_8_is_refused_with_their_place() -> None:
+    with pytest.raises(UsageError, match="at raw it has bytes that are not UTF-8"):
+        encode_payload(Plainly, Plainly(raw=RAW), "chunk 0")
+    assert encode_payload(Encoded, Encoded(raw=RAW), "chunk 0")
 
 
 class Card(BaseModel):

@@ -53,6 +53,8 @@ def answer(what: str) -> str:
             raise PermanentError("declined", code="bank.declined", http_status=402)
         case "lost":
             raise TransientError("no answer came", code="bank.lost", http_status=504)
+        case "unstorable":
+            return "half a character: \ud800"
     return f"receipt of {what}"
 
 
@@ -220,6 +222,9 @@ def asked(ctx: Context[Any]) -> Any:
         ("fax/5", asked, NotHappened()),
         ("charge/5 fax/5", lambda ctx: ctx.happened(fax), Happened("receipt of 5")),
         ("fax/lost", lambda ctx: ctx.happened(fax), MayHaveHappened()),
+        # The ledger has no answer of it:
+        ("charge/unstorable", asked, MayHaveHappened()),
+        ("fax/unstorable", lambda ctx: ctx.happened(fax), MayHaveHappened()),
         # The only one of several that was not refused:
         ("charge/4 charge/declined", asked, Happened("receipt of 4")),
         (

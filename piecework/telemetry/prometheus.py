@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from piecework.errors import UsageError
 from piecework.errors.extras import naming_extras
@@ -153,14 +153,17 @@ async def publish_metrics(
     settings: PrometheusSettings,
     clock: Callable[[], float],
     gauges: Callable[[], Iterable[Gauge]] = no_gauges,
+    stream: TextIO | None = None,
 ) -> AsyncIterator[None]:
     """Write the metrics of the process and answer Prometheus, as the settings say.
+
+    Without a `stream` the lines go to the process's stdout.
 
     Raises:
         UsageError: As `serve_prometheus`.
     """
     with serve_prometheus(settings, gauges):
-        async with write_metrics(settings, clock, gauges):
+        async with write_metrics(settings, clock, gauges, stream):
             yield
 
 

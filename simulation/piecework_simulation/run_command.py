@@ -49,7 +49,7 @@ from piecework_orchestrator.client import Client, JobHandle
 from piecework_orchestrator.reading.job_documents import dead_letters_of, job_document
 from piecework_orchestrator.results.artifacts import save_artifacts
 from piecework_orchestrator.results.results import EndedChunk
-from piecework_orchestrator.submit.intake.refusals import OnInvalid
+from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
 from piecework_simulation.in_process import (
     InProcessAws,
     RunningWorker,

@@ -79,7 +79,8 @@ def test_the_queues_of_workers_are_found_without_an_option(
         ("dead", {"due_at": before}),
         ("stopped", {"due_at": later, "stopped_at": before}),
     ):
-        row = {"pk": WORKERS_PK, "sk": queue, "queues": ["default", queue], **report}
+        row = {"pk": WORKERS_PK, "sk": queue, "lease_ms": 60_000, **report}
+        row["queues"] = ["default", queue]
         table.put_item(TableName=settings.checkpoints_table, Item=to_item(row))
     found = look({})
     queues = {name: check for name, check in found.items() if "-work_" in name}

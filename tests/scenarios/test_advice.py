@@ -47,5 +47,9 @@ async def test_a_worker_gives_advice_on_the_order_in_one_event(
         (
             "orders: 'ship' cannot be reversed, and runs before the pivot: "
             "move it after 'charge', the pivot."
-        )
+        ),
+        (
+            "booking: 'send_number' numbers its calls of 'account': "
+            "add `ordered_by=`, so that no chunk waits for an earlier number."
+        ),
     ] == said[1]["advice"]

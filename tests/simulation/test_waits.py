@@ -401,7 +401,9 @@ def test_a_deadline_compensates_a_chunk_that_waits() -> None:
         undone.append(ctx.chunk)
 
     pipeline = Pipeline(
-        "undoing", payload=Item, stages=[Stage(decide, compensate=undo)]
+        "undoing",
+        payload=Item,
+        stages=[Stage(decide, compensate=undo, undo_if_failed=True)],
     )
 
     async def act(here: Simulated) -> Job:

@@ -133,7 +133,7 @@ async def test_a_compensated_stage_compensates_any_number_of_effects(
         await store.put(store.chunk.pk, keys.effect_sk(3, f"{n:03d}"), state="DONE")
     stages = ["first"] * 110 + ["second"] * 10
     kept.ledger.load(
-        EffectRow({"effect_key": f"{n:03d}", "stage": stage})
+        EffectRow({"effect_key": f"{n:03d}", "stage": stage, "state": "DONE"})
         for n, stage in enumerate(stages)
     )
     await kept.record_compensation("first", None)
@@ -146,7 +146,9 @@ async def test_a_failed_compensation_leaves_its_effects(store: Store) -> None:
     kept = store.checkpoints(claim)
     sk = keys.effect_sk(3, "key")
     await store.put(store.chunk.pk, sk, state="DONE")
-    kept.ledger.load([EffectRow({"effect_key": "key", "stage": "first"})])
+    kept.ledger.load(
+        [EffectRow({"effect_key": "key", "stage": "first", "state": "DONE"})]
+    )
     await kept.record_compensation("first", FAILURE)
     assert (await store.item(store.chunk.pk, sk))["state"] == "DONE"
 
@@ -154,7 +156,9 @@ async def test_a_failed_compensation_leaves_its_effects(store: Store) -> None:
 async def test_a_missing_effect_refuses_its_compensation(store: Store) -> None:
     claim = await store.running()
     kept = store.checkpoints(claim)
-    kept.ledger.load([EffectRow({"effect_key": "key", "stage": "first"})])
+    kept.ledger.load(
+        [EffectRow({"effect_key": "key", "stage": "first", "state": "DONE"})]
+    )
     with pytest.raises(ClaimLostError):
         await kept.record_compensation("first", None)
     assert await rows(store) == {}

@@ -26,7 +26,6 @@ UNCONDITIONAL = {
         "compensation_put",
     ): "goes with a conditional write on the chunk",
     ("notifications.py", "notification_put"): "goes with the job's transition",
-    ("costs.py", "add"): "what is counted decides nothing; a refused one is dropped",
     ("workers.py", "report"): "a hint for operators; the next report replaces it",
     ("checkpoints.py", "record_compensation"): "goes with a fenced check of the chunk",
     ("dead_letters.py", "quarantine"): "the same message, written again",
@@ -191,7 +190,9 @@ AMBIENT = re.compile(
 #: Where the outside is let in, and why.
 LET_IN = {
     ("runtime.py", "random.Random"): "the edge: both processes start here",
+    ("runtime.py", "time.time"): "the clock that a certificate disagrees with",
     ("health.py", "time.monotonic"): "the edge: a process of its own",
+    ("stopping.py", "time.monotonic"): "a thread that ends a process whose loop hangs",
     ("request.py", "os.urandom"): "a request's id, which nothing here depends on",
     ("dependency.py", "uuid.uuid4"): "the key of a call outside of a chunk",
     ("reading.py", "random.Random"): "the edge: a command that only reads starts here",

@@ -13,7 +13,7 @@ import typer
 from piecework.domain.keys import JOIN_CHUNK
 from piecework.errors import UsageError
 from piecework_orchestrator.cli.completion import complete_job
-from piecework_orchestrator.submit.intake.refusals import OnInvalid
+from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
 
 
 class Format(StrEnum):

@@ -34,7 +34,7 @@ def reconcile(
     async def run(rt: Runtime, out: Output) -> None:
         log = structlog.get_logger().bind(reconciler="cli")
         if loop:
-            async with publish_metrics(rt.settings, rt.clock):
+            async with publish_metrics(rt.settings, rt.clock, stream=out.stdout):
                 await reconcile_until_stopped(rt, log)
             return
         if out.table:

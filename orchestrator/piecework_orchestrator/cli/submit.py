@@ -41,7 +41,8 @@ from piecework_orchestrator.client import Client, JobHandle
 from piecework_orchestrator.operate.identity import new_job_id, require_job_id
 from piecework_orchestrator.reading.times import parse_deadline, parse_limit
 from piecework_orchestrator.submit.intake.json_lines import SCHEME
-from piecework_orchestrator.submit.intake.refusals import OnInvalid, Refusals
+from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
+from piecework_orchestrator.submit.intake.refusals import Refusals
 from piecework_orchestrator.submit.intake.source import chunk_inputs, require_source
 from piecework_orchestrator.submit.models import require_prices
 from piecework_orchestrator.submit.submit import tolerated_of

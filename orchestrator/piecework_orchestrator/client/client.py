@@ -90,8 +90,8 @@ from piecework_orchestrator.reading.events import fleet_documents
 from piecework_orchestrator.reading.job_documents import Document
 from piecework_orchestrator.reading.job_list import JobFilter, read_jobs
 from piecework_orchestrator.reading.selection import Filter, LetterFilter, select
+from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
 from piecework_orchestrator.submit.intake.refusals import (
-    OnInvalid,
     Refusals,
     on_invalid,
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
 from piecework.domain.payload import refused_payload
@@ -19,17 +18,10 @@ from piecework_orchestrator.submit.intake.chunk import (
     clean_label,
 )
 from piecework_orchestrator.submit.intake.limits import IntakeLimits
+from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
 
 #: Refused rows that a message or a record names.
 NAMED: Final = 20
-
-
-class OnInvalid(StrEnum):
-    """The values of `--invalid`: what happens to a row that is refused."""
-
-    REFUSE = "refuse"
-    SKIP = "skip"
-    DEAD = "dead"
 
 
 @dataclass(slots=True)

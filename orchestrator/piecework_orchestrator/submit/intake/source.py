@@ -42,7 +42,8 @@ from piecework_orchestrator.submit.intake.limits import (
     IntakeLimits,
     printable_name,
 )
-from piecework_orchestrator.submit.intake.refusals import OnInvalid, Refusals
+from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
+from piecework_orchestrator.submit.intake.refusals import Refusals
 from piecework_orchestrator.submit.intake.tables import is_table, table_chunks
 
 STDIN = "-"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -137,8 +136,14 @@ def bomb(levels: int) -> bytes:
     return written_pdf("BT /F1 12 Tf (Term) Tj ET /X Do", more=forms)
 
 
+def children() -> set[str]:
+    """Return the children of this process; a test process may have an emulator."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {pid for each in tasks for pid in each.read_text("utf-8").split()}
+
+
 def test_a_small_file_that_takes_cpu_without_end_is_ended_by_its_limit() -> None:
-    data = bomb(12)
+    data, before = bomb(12), children()
     assert len(data) < 35_000
     began = time.perf_counter()
     refused = refusal(data, IntakeLimits(pdf_cpu_s=1, pdf_memory_bytes=2**32))
@@ -146,8 +151,7 @@ def test_a_small_file_that_takes_cpu_without_end_is_ended_by_its_limit() -> None
     assert "1 s of CPU" in refused.message
     assert refused.next_step
     assert time.perf_counter() - began < 15
-    with pytest.raises(ChildProcessError):  # no process is left, not even a dead one
-        os.waitpid(-1, os.WNOHANG)
+    assert children() <= before  # no process is left, not even a dead one
 
 
 def test_a_file_that_needs_more_memory_than_the_limit_is_refused(

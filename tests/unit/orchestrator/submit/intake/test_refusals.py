@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from piecework import Context, Pipeline, Stage
 from piecework.domain.payload import refusal_of, row_of
 from piecework.errors import PermanentError, UsageError
-from piecework_orchestrator.submit.intake.refusals import OnInvalid, Refusals
+from piecework_orchestrator.submit.intake.on_invalid import OnInvalid
+from piecework_orchestrator.submit.intake.refusals import Refusals
 from piecework_orchestrator.submit.intake.rows import row_chunks
 from piecework_orchestrator.submit.intake.source import chunk_inputs
 

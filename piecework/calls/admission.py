@@ -207,7 +207,7 @@ class Admission:
         return start is not None and start.is_late(micros(self.clock()))
 
     async def request_permit(
-        self, dependency: Dependency, start: Start | None
+        self, call: Call, start: Start | None
     ) -> Permit | PieceworkError | None:
         """Return the breaker's permit, or the error of a call that gets no permit.
 
@@ -216,7 +216,8 @@ class Admission:
         """
         if self.breakers is None:
             return None
-        permit = await self.breakers.request_permit(dependency)
+        dependency = call.dependency
+        permit = await self.breakers.request_permit(dependency, call.scope.chunk_name)
         if isinstance(permit, Rejected):
             return self.open_error(dependency.name, permit.seconds)
         if not self._is_late(start):
@@ -230,9 +231,12 @@ class Admission:
         if self.breakers is not None and dependency.breaker is not None:
             await self.breakers.refresh()
 
-    def rejected_for_s(self, name: str) -> float | None:
-        """Return for how many seconds the breaker rejects calls; None: it admits."""
-        return None if self.breakers is None else self.breakers.rejected_for_s(name)
+    def rejected_for_s(self, call: Call) -> float | None:
+        """Return for how many seconds the breaker rejects a call; None: it admits."""
+        if self.breakers is None:
+            return None
+        chunk = call.scope.chunk_name
+        return self.breakers.rejected_for_s(call.dependency.name, chunk)
 
     def open_error(self, name: str, seconds: float) -> TransientError:
         """Return the error of a call that the breaker rejects."""
@@ -257,11 +261,17 @@ class Admission:
         health: Health,
         failure: ErrorEnvelope | None,
         started: int,
+        failed_at: float = 0.0,
     ) -> None:
-        """Let breaker and limits learn the end of an execution, and its start."""
+        """Let breaker and limits learn the end of an execution, and its start.
+
+        `failed_at`: since when calls of the chunk failed before this claim; or 0.0.
+        """
         dependency = call.dependency
         if self.breakers is not None and permit is not None:
             chunk = call.scope.chunk_name
-            self.breakers.record_end(dependency, permit, health, failure, chunk=chunk)
+            self.breakers.record_end(
+                dependency, permit, health, failure, chunk=chunk, failed_at=failed_at
+            )
         if self.limits is not None and failure and is_rate_limited(failure):
             self.limits.note_refusal(dependency, started, failure.retry_after)

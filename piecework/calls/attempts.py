@@ -198,7 +198,7 @@ class Attempts:
         except (PermanentError, TransientError) as error:
             return self.own_failure(attempts, error)
         async with held:
-            permit = await self.admission.request_permit(dependency, attempts.start)
+            permit = await self.admission.request_permit(call, attempts.start)
             if isinstance(permit, PieceworkError):
                 return self.own_failure(attempts, permit)
             health, failure = Health.UNKNOWN, None  # cut off
@@ -222,7 +222,8 @@ class Attempts:
                     health = dependency.breaker.health(failure)
                 return Failed(failure, as_failure(raised))
             finally:
-                self.admission.note_end(call, permit, health, failure, started)
+                since = self.counts.failing_since(dependency.name)
+                self.admission.note_end(call, permit, health, failure, started, since)
                 if permit and permit.probe_until and health is Health.FAILURE:
                     self.counts.probe_failure = failure
 
@@ -262,7 +263,7 @@ class Attempts:
         dependency = attempts.call.dependency
         if not attempts.call.may_repeat_after(failure):
             return False
-        if self.admission.rejected_for_s(dependency.name) is not None:
+        if self.admission.rejected_for_s(attempts.call) is not None:
             return False
         taken = self.retry_tokens[dependency.name].take(self.clock())
         attempts.retry_budget_exhausted = self.enforce_retry_budget and not taken
@@ -362,7 +363,7 @@ class Attempts:
         name = attempts.call.dependency.name
         if not failure.retryable or failure.code in WAITS_FOR_THE_FLEET:
             return None
-        seconds = self.admission.rejected_for_s(name)
+        seconds = self.admission.rejected_for_s(attempts.call)
         if seconds is not None:
             return self.admission.open_error(name, seconds)
         if attempts.retry_budget_exhausted:

@@ -64,6 +64,9 @@ class CallCounts:
     #: the probe in this claim.
     failed_probes: int = 0
     probe_failure: ErrorEnvelope | None = None
+    #: Since when each dependency fails for the chunk, as its earlier claims tell, in
+    #: seconds since 1970.
+    failed_before: dict[str, float] = field(default_factory=dict)
     #: The last failure of each dependency whose retries the fleet ended, not the call.
     unretried: dict[str, ErrorEnvelope] = field(default_factory=dict)
     #: The stage at which no earlier claim has attempted anything.
@@ -79,6 +82,13 @@ class CallCounts:
     def has_failed_probe(self) -> bool:
         """Whether a probe of the chunk has failed, in this claim or an earlier one."""
         return self.failed_probes > 0 or self.probe_failure is not None
+
+    def failing_since(self, dependency: str) -> float:
+        """Return since when a dependency failed before this claim; 0.0: it did not.
+
+        A call that was answered in this claim is progress: the time begins anew.
+        """
+        return 0.0 if self.made else self.failed_before.get(dependency, 0.0)
 
     def start_stage(self) -> None:
         """Start to count for a new stage."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
@@ -29,6 +29,7 @@ from piecework.resilience.breaker import (
     BreakerState,
     CircuitBreaker,
     Health,
+    Heard,
     Permit,
     Rejected,
 )
@@ -53,6 +54,8 @@ class BreakerSnapshot:
     failed_probes: int = 0
     probe_until: float = 0.0
     failure_code: str = ""
+    heard: Heard = field(default_factory=Heard)
+    heard_seq: int = 0
 
 
 class BreakerRecord(Protocol):
@@ -86,6 +89,11 @@ class BreakerRecord(Protocol):
 
     async def close(self, name: str, gen: int, token: str) -> BreakerSnapshot | None:
         """Close a breaker after its probe was answered."""
+
+    async def set_heard(
+        self, name: str, gen: int, seq: int, heard: Heard
+    ) -> BreakerSnapshot | None:
+        """Replace the failing and the answered chunks of `seq`."""
 
 
 class PendingWrite(Enum):
@@ -133,8 +141,41 @@ class SyncedBreaker:
             return PendingWrite.REOPEN
         return None if self.state.probe_until else PendingWrite.RELEASE_PROBE
 
+    @property
+    def has_change(self) -> bool:
+        """Whether there is something to write to the record."""
+        return self.pending_write is not None or self._news != Heard()
+
+    @property
+    def _news(self) -> Heard:
+        return self.state.heard.news(self.recorded.heard)
+
+    async def write_heard(self, name: str, record: BreakerRecord) -> None:
+        """Write which chunks fail, and which were answered since."""
+        recorded, news = self.recorded, self._news
+        if news == Heard():
+            return
+        heard = recorded.heard | news
+        gen, seq = recorded.gen, recorded.heard_seq
+        current = await record.set_heard(name, gen, seq, heard)
+        if current is None:
+            self.recorded = replace(self.recorded, heard=heard, heard_seq=seq + 1)
+        elif current.gen != gen:
+            self.adopt(current)
+        else:
+            self._merge(current)
+
+    def _merge(self, read: BreakerSnapshot) -> None:
+        """Add what other processes have heard."""
+        self.state.heard |= read.heard
+        self.recorded = replace(
+            self.recorded, heard=read.heard, heard_seq=read.heard_seq
+        )
+
     async def write_change(self, name: str, record: BreakerRecord) -> None:
         """Write the pending change; adopt the record if the write came too late."""
+        if self.pending_write is None:
+            await self.write_heard(name, record)
         gen, token, state = self.recorded.gen, self.probe_token, self.state
         # The state may change while the write is under way.
         generation, until, failed = (
@@ -158,7 +199,9 @@ class SyncedBreaker:
                 current = await record.release_probe(name, gen, token)
                 written = BreakerSnapshot(gen, BreakerPhase.OPEN, until, failed)
         if current is None:
-            self.recorded, self.recorded_generation = written, generation
+            heard, seq = self.recorded.heard, self.recorded.heard_seq
+            self.recorded = replace(written, heard=heard, heard_seq=seq)
+            self.recorded_generation = generation
             self.probe_token = "" if self.probe_token == token else self.probe_token
         else:
             self.adopt(current)
@@ -170,13 +213,19 @@ class SyncedBreaker:
             return
         if self.is_unrecorded or snapshot.gen > self.recorded.gen:
             self.adopt(snapshot)
-        elif not self.probe_token:
+            return
+        self._merge(snapshot)
+        if not self.probe_token:
             self.state.probe_until = snapshot.probe_until
 
     def adopt(self, snapshot: BreakerSnapshot) -> None:
         """Replace the state of this process by the record's."""
         state = self.state
+        state.heard |= snapshot.heard
         if snapshot.phase is BreakerPhase.OPEN:
+            # Other chunks may fail here than where it was opened.
+            failing, until = state.window.failing, snapshot.open_until
+            state.heard = state.heard.with_failing(failing, until)
             state.open(snapshot.open_until, snapshot.failed_probes)
             state.probe_until = snapshot.probe_until
             self.failure_code = snapshot.failure_code or self.failure_code
@@ -220,15 +269,20 @@ class BreakerRegistry:
     _synced: asyncio.Event = field(default_factory=asyncio.Event)
     _prefetching: asyncio.Task[None] | None = None
 
-    async def request_permit(self, dependency: Dependency) -> Permit | Rejected | None:
-        """Return a permit for a call, or its rejection; None: it has no breaker."""
+    async def request_permit(
+        self, dependency: Dependency, chunk: str = ""
+    ) -> Permit | Rejected | None:
+        """Return a permit for a call, or its rejection; None: it has no breaker.
+
+        `chunk`: identifies the chunk that makes the call; empty: it has none.
+        """
         self.called.add(dependency.name)
         if dependency.breaker is None:
             return None
         breaker = self.get(dependency.name, dependency.breaker)
         await self.refresh()
         state, probe_s = breaker.state, dependency.timeout_s + PROBE_GRACE_S
-        permit = state.request_permit(self.clock(), probe_s)
+        permit = state.request_permit(self.clock(), probe_s, chunk)
         if isinstance(permit, Permit) and permit.probe_until:
             try:
                 await self._take_probe(dependency.name, breaker)
@@ -236,7 +290,7 @@ class BreakerRegistry:
                 self.record_end(dependency, permit, Health.UNKNOWN)
                 raise
             if permit.generation != state.generation:
-                permit = state.request_permit(self.clock(), probe_s)
+                permit = state.request_permit(self.clock(), probe_s, chunk)
         return permit
 
     def get(self, name: str, rules: CircuitBreaker) -> SyncedBreaker:
@@ -276,17 +330,18 @@ class BreakerRegistry:
         failure: ErrorEnvelope | None = None,
         *,
         chunk: str = "",
+        failed_at: float = 0.0,
     ) -> None:
         """Record how a call ended; emit an event if the breaker opens or closes.
 
-        `chunk`: identifies the chunk that made the call; empty: it has none.
+        `chunk`, `failed_at`: as for `BreakerState.record_end`.
         """
         name, breaker = dependency.name, self.by_name[dependency.name]
         if failure is not None and health is Health.FAILURE:
             breaker.failure_code = failure.code
         state = breaker.state
         before = state.generation
-        state.record_end(permit, health, self.clock(), chunk)
+        state.record_end(permit, health, self.clock(), chunk, failed_at)
         released = breaker.pending_write is PendingWrite.RELEASE_PROBE
         if released or state.generation != before:
             self.changed.set()
@@ -308,12 +363,14 @@ class BreakerRegistry:
     def has_pending_writes(self) -> bool:
         """Whether there is a change to write to the record."""
         breakers = self.by_name.values()
-        return self.record is not None and any(each.pending_write for each in breakers)
+        return self.record is not None and any(each.has_change for each in breakers)
 
-    def rejected_for_s(self, dependency: str) -> float | None:
+    def rejected_for_s(self, dependency: str, chunk: str = "") -> float | None:
         """Return the seconds until another call is worth a try; None: now."""
         breaker = self.by_name.get(dependency)
         if breaker is None or breaker.state.phase is BreakerPhase.CLOSED:
+            return None
+        if breaker.state.heard.is_outlier(chunk):
             return None
         return max(PROBE_RETRY_S, breaker.state.open_until - self.clock())
 

@@ -6,17 +6,24 @@
     half-open   the one probe was answered          -> closed
                 the probe failed                    -> open, for longer
 
-Each of these periods is a generation. The result of a call of an earlier generation is
+Each of these periods is a generation. The failure of a call of an earlier generation is
 ignored.
+
+A failing chunk is an outlier once the dependency has answered more other chunks since
+than are failing. Its failures say nothing about the dependency: they open no breaker
+and fail no probe. Its calls need no permit, and spend its attempts.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
+from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from piecework.errors import TransientError, UsageError
 from piecework.errors.codes import ErrorClass
@@ -43,6 +50,12 @@ RATE_LIMIT_CODES: Final = frozenset(
 DECODING_CODES: Final = frozenset(
     {"llm.http.malformed_body", "tool.http.malformed_body"}
 )
+#: So many failing chunks are known by name, and one more that was answered. The names
+#: are in the record of the fleet, which workers read twice a second. While so many
+#: fail, all wait for a probe.
+MOST_FAILING: Final = 32
+#: Seconds for which a chunk counts as failing. It has ended by then, most likely.
+REMEMBERED_S: Final = 900.0
 #: Failures on our side of a call: they say nothing about the dependency.
 OUR_CODES: Final = frozenset(
     {OPEN_CODE, "runtime.pool.broken", "runtime.worker.exhausted"}
@@ -192,10 +205,12 @@ class Permit:
     """The breaker allows a call of this generation.
 
     `probe_until`: when the call counts as a lost probe; 0.0: it is not the probe.
+    `began`: when the permit was given.
     """
 
     generation: int
     probe_until: float = 0.0
+    began: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +218,10 @@ class Rejected:
     """The breaker rejects a call; the caller may ask again after `seconds`."""
 
     seconds: float
+
+
+#: Times in seconds since 1970, by chunk.
+Times: TypeAlias = Mapping[str, float]
 
 
 @dataclass(slots=True)
@@ -238,6 +257,15 @@ class CallWindow:
         """Whether all failures are of the same chunk: its input may be the cause."""
         return len(self.failures) == 1 and "" not in self.failures
 
+    @property
+    def failing(self) -> Times:
+        """When each of its chunks failed first."""
+        return {chunk: self.since(chunk) for chunk in self.failures}
+
+    def since(self, chunk: str) -> float:
+        """Return when a chunk failed first."""
+        return next(at for at, failed in self.ends if failed == chunk)
+
     def _drop_before(self, oldest: float) -> None:
         while self.ends and self.ends[0][0] < oldest:
             self._drop_first()
@@ -250,6 +278,93 @@ class CallWindow:
         self.failures[chunk] -= 1
         if not self.failures[chunk]:
             del self.failures[chunk]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The chunks that fail, and those that the dependency has answered meanwhile.
+
+    Attributes:
+        failing: Since when each failing chunk fails. One failure does not make a chunk
+            a failing one.
+        answered: When the last answered call of each chunk began. A call that began
+            before an outage may be answered in it.
+    """
+
+    failing: Times = field(default_factory=dict)
+    answered: Times = field(default_factory=dict)
+
+    def __or__(self, other: Heard) -> Heard:
+        """Return what two processes have heard: the latest time of each chunk."""
+        return Heard(
+            latest(self.failing, other.failing), latest(self.answered, other.answered)
+        )
+
+    @property
+    def still_failing(self) -> AbstractSet[str]:
+        """The failing chunks of which no later call was answered."""
+        answered = self.answered
+        return {c for c, at in self.failing.items() if answered.get(c, 0.0) <= at}
+
+    def is_outlier(self, chunk: str) -> bool:
+        """Return whether a chunk fails while the dependency answers most others."""
+        failing = self.still_failing
+        if chunk not in failing or len(failing) >= MOST_FAILING:
+            return False
+        since = self.failing[chunk]
+        others = sum(c not in failing and at > since for c, at in self.answered.items())
+        return others > len(failing)
+
+    @property
+    def undecided(self) -> AbstractSet[str]:
+        """The failing chunks that are not outliers: it may be an outage."""
+        return {chunk for chunk in self.still_failing if not self.is_outlier(chunk)}
+
+    def with_failing(self, since: Times, now: float) -> Heard:
+        """Add failing chunks, unless they are known; forget those of long ago."""
+        known = self.still_failing
+        new = {c: at for c, at in since.items() if c and c not in known}
+        found = latest(self.failing, new).items()
+        kept = {c: at for c, at in found if c in new or now - at <= REMEMBERED_S}
+        return Heard(newest(kept, MOST_FAILING), self.answered)
+
+    def with_answer(self, chunk: str, began: float) -> Heard:
+        """Add the answer of a call that began at this time."""
+        if not chunk or began <= self.answered.get(chunk, 0.0):
+            return self
+        answered: Times = {**self.answered, chunk: began}
+        if len(answered) > 2 * MOST_FAILING:
+            answered = newest(answered, MOST_FAILING + 1)
+        return Heard(self.failing, answered)
+
+    def news(self, known: Heard) -> Heard:
+        """Return what the record lacks: failing chunks, and the answers that decide."""
+        failing = later(self.failing, known.failing)
+        both = Heard({**known.failing, **failing}, known.answered)
+        since = min((both.failing[chunk] for chunk in both.undecided), default=inf)
+        answered = {
+            chunk: at
+            for chunk, at in later(self.answered, known.answered).items()
+            if chunk in both.still_failing or at > since >= known.answered.get(chunk, 0)
+        }
+        return Heard(failing, newest(answered, MOST_FAILING + 1))
+
+
+def latest(one: Times, other: Times) -> Times:
+    """Return the later time of each chunk."""
+    return {**one, **later(other, one)}
+
+
+def later(times: Times, known: Times) -> Times:
+    """Return the chunks that are later than known."""
+    return {chunk: at for chunk, at in times.items() if at > known.get(chunk, 0.0)}
+
+
+def newest(times: Times, most: int) -> Times:
+    """Return the chunks with the latest times."""
+    if len(times) <= most:
+        return times
+    return dict(sorted(times.items(), key=lambda item: item[1])[-most:])
 
 
 @dataclass(slots=True)
@@ -270,20 +385,24 @@ class BreakerState:
     failed_probes: int = 0
     probe_until: float = 0.0
     window: CallWindow = field(default_factory=CallWindow)
+    heard: Heard = field(default_factory=Heard)
 
-    def request_permit(self, now: float, probe_s: float) -> Permit | Rejected:
+    def request_permit(
+        self, now: float, probe_s: float, chunk: str = ""
+    ) -> Permit | Rejected:
         """Allow a call or reject it; the first call after the open period is the probe.
 
+        An outlier needs no probe: it spends its attempts while other chunks wait.
         `probe_s`: seconds after which a probe without an answer counts as lost.
         """
-        if self.phase is BreakerPhase.CLOSED:
-            return Permit(self.generation)
+        if self.phase is BreakerPhase.CLOSED or self.heard.is_outlier(chunk):
+            return Permit(self.generation, began=now)
         if now < self.open_until:
             return Rejected(self.open_until - now)
         if now < self.probe_until:
             return Rejected(min(PROBE_RETRY_S, self.probe_until - now))
         self.probe_until = now + probe_s
-        return Permit(self.generation, self.probe_until)
+        return Permit(self.generation, self.probe_until, now)
 
     def note_other_probe(self, until: float) -> None:
         """Note that another process has the probe, at least until that time."""
@@ -291,27 +410,49 @@ class BreakerState:
             self.probe_until = max(self.probe_until, until)
 
     def record_end(
-        self, permit: Permit, health: Health, now: float, chunk: str = ""
+        self,
+        permit: Permit,
+        health: Health,
+        now: float,
+        chunk: str = "",
+        failed_at: float = 0.0,
     ) -> None:
-        """Record how a call ended; ignore a call of an earlier generation.
+        """Record how a call ended; ignore the failure of an earlier generation.
 
         `chunk`: identifies the chunk that made the call; empty: it has none.
+        `failed_at`: since when its calls failed before its claim; 0.0: none did.
         """
+        if health is Health.SUCCESS:
+            self.heard = self.heard.with_answer(chunk, permit.began)
         if permit.generation != self.generation:
             return
+        if health is Health.FAILURE:
+            if failed_at:
+                self.heard = self.heard.with_failing({chunk: failed_at}, now)
+            if self.heard.is_outlier(chunk):
+                health = Health.UNKNOWN
         if permit.probe_until:
-            self._record_probe(permit, health, now)
+            self._record_probe(permit, health, now, chunk)
         elif self.phase is BreakerPhase.CLOSED and health.is_counted:
-            window = self.window
-            window.add(now, self.rules, chunk if health is Health.FAILURE else None)
-            many = self.rules.should_open(window.failed, len(window.ends))
-            if many and not window.is_of_one_chunk:
-                self.open(now + self.rules.open_period_s(0, self.rng))
+            self._count(health, now, chunk)
 
-    def _record_probe(self, permit: Permit, health: Health, now: float) -> None:
+    def _count(self, health: Health, now: float, chunk: str) -> None:
+        window, rules = self.window, self.rules
+        window.add(now, rules, chunk if health is Health.FAILURE else None)
+        if window.failures[chunk] >= rules.most_of_one_chunk:
+            self.heard = self.heard.with_failing({chunk: window.since(chunk)}, now)
+        many = rules.should_open(window.failed, len(window.ends))
+        if many and not window.is_of_one_chunk:
+            self.heard = self.heard.with_failing(window.failing, now)
+            self.open(now + rules.open_period_s(0, self.rng))
+
+    def _record_probe(
+        self, permit: Permit, health: Health, now: float, chunk: str
+    ) -> None:
         match health:
             case Health.FAILURE:
                 failed = self.failed_probes + 1
+                self.heard = self.heard.with_failing({chunk: now}, now)
                 self.open(now + self.rules.open_period_s(failed, self.rng), failed)
             case Health.UNKNOWN:  # one that counted as lost frees no other's place
                 if permit.probe_until == self.probe_until:

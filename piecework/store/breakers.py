@@ -23,7 +23,7 @@ from piecework.domain.records import (
     require_known,
 )
 from piecework.errors import PermanentError
-from piecework.resilience.breaker import BreakerPhase
+from piecework.resilience.breaker import BreakerPhase, Heard
 from piecework.resilience.limits import Quota
 from piecework.store.budgets import read_budget
 from piecework.store.fleet_events import ENVIRONMENT, fleet_event
@@ -36,6 +36,10 @@ SEEN = "gen = :seen"
 #: One probe at a time. The probe of a dead worker expires at `probe_until`.
 NOT_PROBED = "(attribute_not_exists(probe_until) OR probe_until < :now)"
 OUR_PROBE = "probe_token = :token"
+#: No other worker has heard of another chunk since this one read the row.
+FIRST_OR_SAME_HEARD = (
+    "(attribute_not_exists(heard_seq) AND :seq = :zero OR heard_seq = :seq)"
+)
 NO_PROBE = "REMOVE probe_token, probe_until, probed_by"
 
 
@@ -162,6 +166,32 @@ class Breakers:
             "breaker closed",
         )
 
+    async def set_heard(
+        self, name: str, gen: int, seq: int, heard: Heard
+    ) -> BreakerSnapshot | None:
+        """Replace the failing and the answered chunks; the first ones make the row."""
+        write = self.table.item_write(
+            "Update",
+            keys.BREAKERS_PK,
+            name,
+            condition=f"({FIRST_OR_SEEN}) AND {FIRST_OR_SAME_HEARD}",
+            update="SET gen = :seen, heard_seq = :next, failing = :failing,"
+            " answered = :answered, v = :v,"
+            " breaker_state = if_not_exists(breaker_state, :closed)",
+            values={
+                "seen": gen,
+                "seq": seq,
+                "zero": 0,
+                "next": seq + 1,
+                "failing": {chunk: iso(at) for chunk, at in heard.failing.items()},
+                "answered": {chunk: iso(at) for chunk, at in heard.answered.items()},
+                "v": SCHEMA,
+                "closed": BreakerPhase.CLOSED,
+            },
+        )
+        reply = await self.table.update(write, returning="NONE")
+        return snapshot(reply.item) if isinstance(reply, Refused) else None
+
     async def _write(
         self,
         name: str,
@@ -270,6 +300,13 @@ def snapshot(row: Item | None) -> BreakerSnapshot | None:
             ),
             probe_until=moment(row["probe_until"]) if "probe_until" in row else 0.0,
             failure_code=read_optional_text(row, "error_code") or "",
+            heard=Heard(times(row, "failing"), times(row, "answered")),
+            heard_seq=read_int({"heard_seq": 0} | row, "heard_seq", "A breaker"),
         )
     except (KeyError, TypeError, ValueError, PermanentError):
         return None
+
+
+def times(row: Item, name: str) -> dict[str, float]:
+    """Return the times of an attribute by chunk, in seconds since 1970."""
+    return {chunk: moment(at) for chunk, at in row.get(name, {}).items()}

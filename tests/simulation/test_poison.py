@@ -17,7 +17,7 @@ from piecework_simulation.driver.inputs import WORKLOADS
 from piecework_simulation.driver.schedule import run_schedule
 from tests.scenarios.pipelines import Item
 from tests.unit.orchestrator.simulated import Simulated, simulate
-from verification.flow.poison import POISON, SHAPES, run_poison
+from verification.flow.poison import FIVE, POISON, SHAPES, run_poison
 
 FIVE_MINUTES, AN_HOUR = 300.0, 3_600.0
 
@@ -56,14 +56,27 @@ def test_a_poison_input_is_dead_within_five_minutes_and_harms_no_other_chunk(
     assert ("llm.http.500_server_error", 3) == (letter.error_code, letter.attempts)
 
 
-def test_two_poison_inputs_open_the_breaker_and_still_end() -> None:
-    run = run_poison(SHAPES[0], 3, POISON)
+@pytest.mark.parametrize("workers", [2, 8])
+@pytest.mark.parametrize("poison", [(3, POISON), FIVE], ids=["two", "five"])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_the_last_of_some_poison_inputs_is_dead_within_five_minutes(
+    shape: Pipeline, poison: tuple[int, ...], workers: int
+) -> None:
+    run = run_poison(shape, *poison, seed=2, workers=workers)
 
     assert (JobStatus.PARTIAL, JobStatus.SUCCEEDED) == run.statuses
+    assert set(poison) == run.dead_after_s.keys()
+    assert max(run.dead_after_s.values()) <= FIVE_MINUTES
+    assert 0 == run.harmed_innocents
+
+
+def test_poison_inputs_alone_with_their_dependency_end_as_fast() -> None:
+    """No other job comes: the answers that decide are of the job itself."""
+    run = run_poison(SHAPES[0], 3, POISON, beside=False)
+
     assert {3, POISON} == run.dead_after_s.keys()
-    assert AN_HOUR < min(run.dead_after_s.values())
-    assert max(run.dead_after_s.values()) <= 3 * AN_HOUR
-    assert 0 == run.poisoned_innocents
+    assert max(run.dead_after_s.values()) <= FIVE_MINUTES
+    assert 0 == run.harmed_innocents
 
 
 @pytest.mark.parametrize("chunks", [2, 5])

@@ -11,7 +11,7 @@ import pytest
 from piecework.calls.fleet_breaker import BreakerSnapshot
 from piecework.domain import keys
 from piecework.domain.model import iso
-from piecework.resilience.breaker import BreakerPhase
+from piecework.resilience.breaker import BreakerPhase, Heard
 from piecework.store.breakers import Breakers
 from tests.store.conftest import NOW, Store, Stutter
 
@@ -70,6 +70,17 @@ async def reopened(at: Breakers, of: str) -> BreakerSnapshot | None:
 
 async def closed(at: Breakers, of: str) -> BreakerSnapshot | None:
     return await at.close(of, 3, "ours")
+
+
+HEARD = Heard({"t/j/1": NOW - 9}, {"t/j/2": NOW - 3, "t/j/3": NOW - 1})
+HEARD_ROW = {
+    "failing": {"t/j/1": iso(NOW - 9)},
+    "answered": {"t/j/2": iso(NOW - 3), "t/j/3": iso(NOW - 1)},
+}
+
+
+async def heard(at: Breakers, of: str) -> BreakerSnapshot | None:
+    return await at.set_heard(of, 3, 5, HEARD)
 
 
 #: What must lie there, what the write leaves, and by what it is refused.
@@ -135,6 +146,12 @@ WRITES: dict[
         },
         [{"gen": 4}, {"probe_token": "theirs"}],
     ),
+    "hear": (
+        heard,
+        {"heard_seq": 5},
+        {"gen": 3, "heard_seq": 6, "probe_token": "ours", **HEARD_ROW},
+        [{"gen": 4}, {"heard_seq": 6}, {"heard_seq": None}],
+    ),
 }
 
 
@@ -172,6 +189,13 @@ async def test_only_opening_makes_a_row(store: Store, verb: str) -> None:
     write, *_ = WRITES[verb]
     assert BreakerSnapshot() == await write(breakers(store), name(store))
     assert {} == await row(store)
+
+
+async def test_the_first_failing_chunk_makes_a_closed_row(store: Store) -> None:
+    assert await breakers(store).set_heard(name(store), 0, 0, HEARD) is None
+    expected = BreakerSnapshot(heard=HEARD, heard_seq=1)
+    assert expected == (await breakers(store).read_all())[name(store)]
+    assert await breakers(store).open(name(store), 0, UNTIL, "c") is None
 
 
 async def test_the_first_failure_of_all_makes_the_row(store: Store) -> None:

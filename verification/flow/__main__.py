@@ -22,6 +22,9 @@ from verification.flow.fairness import (
     small_beside_large,
 )
 from verification.flow.poison import (
+    few_last_dead_letter_s,
+    five_last_dead_letter_s,
+    harmed_innocents,
     others_delay_s,
     poison_dead_letter_s,
     poisoned_innocents,
@@ -40,6 +43,9 @@ class Figure:
 FIGURES: Final = (
     Figure("poison_dead_letter_s", poison_dead_letter_s, 300.0),
     Figure("poisoned_innocents", poisoned_innocents, 0),
+    Figure("poison_few_last_dead_letter_s", few_last_dead_letter_s, 300.0),
+    Figure("poison_five_last_dead_letter_s", five_last_dead_letter_s, 300.0),
+    Figure("poison_harmed_innocents", harmed_innocents, 0),
     Figure("poison_delays_other_job_s", others_delay_s, 1.0),
     Figure("fair_small_beside_large", small_beside_large, 2),
     Figure("fair_low_not_started_percent", low_not_started_percent, 95),

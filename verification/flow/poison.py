@@ -1,6 +1,6 @@
-"""One poison input of 22, in virtual time and with all defaults.
+"""Some poison inputs of 22, in virtual time and with all defaults.
 
-The provider answers 500 to every call of one chunk, and all other calls after some
+The provider answers 500 to every call of these chunks, and all other calls after some
 seconds. A second job calls the same dependency meanwhile.
 """
 
@@ -23,6 +23,9 @@ from tests.unit.orchestrator.simulated import Simulated, simulate
 CHUNKS: Final = 22
 CALLS: Final = 12
 POISON: Final = 16
+#: Some poison inputs of a job.
+FEW: Final = ((3, 16), (3, 9, 16))
+FIVE: Final = (3, 6, 9, 12, 16)
 OTHER: Final = JobRef("default", "other")
 #: Seconds of an answer, and of a refusal.
 ANSWER_S, REFUSAL_S = 2.0, 0.2
@@ -91,23 +94,42 @@ class PoisonRun:
     @property
     def poisoned_innocents(self) -> int:
         """Chunks without a poison input that died, waited or were tried again."""
-        innocent = [c for c in self.chunks if c.ref.chunk not in self.dead_after_s]
+        return self.harmed_innocents + sum(c.deferrals > 0 for c in self.innocents)
+
+    @property
+    def harmed_innocents(self) -> int:
+        """Chunks without a poison input that died or spent a second attempt."""
         return sum(
-            c.status is not ChunkStatus.SUCCEEDED or c.attempts > 1 or c.deferrals > 0
-            for c in innocent
+            c.status is not ChunkStatus.SUCCEEDED or c.attempts > 1
+            for c in self.innocents
         )
+
+    @property
+    def innocents(self) -> list[Chunk]:
+        """The chunks without a poison input."""
+        return [c for c in self.chunks if c.ref.chunk not in self.dead_after_s]
 
 
 def run_poison(
-    shape: Pipeline, *poison: int, seed: int = 1, workers: int = 2, **settings: Any
+    shape: Pipeline,
+    *poison: int,
+    seed: int = 1,
+    workers: int = 2,
+    beside: bool = True,
+    **settings: Any,
 ) -> PoisonRun:
-    """Run two jobs with these poison inputs in the first."""
+    """Run two jobs with these poison inputs in the first.
+
+    `beside`: whether the second job runs beside the first; otherwise after it.
+    """
 
     async def act(sim: Simulated) -> PoisonRun:
         began = sim.world.now()
         items = [Clause(n=n, poison=n in poison) for n in range(CHUNKS)]
         await sim.submit(shape, items)
         await asyncio.sleep(LATER_S)
+        if not beside:
+            await sim.ended()
         later = sim.world.now()
         others = [Clause(n=n) for n in range(CHUNKS)]
         await sim.fleet.submit(OTHER, shape, others, mortal=False)
@@ -177,3 +199,34 @@ def poisoned_innocents() -> float:
 def others_delay_s() -> float:
     """Return by how much the poison input delayed the second job, at most."""
     return max(run.other_s - without.other_s for run, without in all_runs())
+
+
+@functools.cache
+def runs_of(poison: tuple[int, ...]) -> list[PoisonRun]:
+    """Run each shape and seed with these poison inputs, on two and eight workers."""
+    return [
+        run_poison(shape, *poison, seed=seed, workers=workers)
+        for shape in SHAPES
+        for workers in WORKERS[1:]
+        for seed in SEEDS
+    ]
+
+
+def last_dead_letter_s(runs: list[PoisonRun]) -> float:
+    """Return the longest time from a submit to the last dead letter of its job."""
+    return max(max(run.dead_after_s.values(), default=NEVER_S) for run in runs)
+
+
+def few_last_dead_letter_s() -> float:
+    """Return it for two and for three poison inputs."""
+    return max(last_dead_letter_s(runs_of(poison)) for poison in FEW)
+
+
+def five_last_dead_letter_s() -> float:
+    """Return it for five poison inputs."""
+    return last_dead_letter_s(runs_of(FIVE))
+
+
+def harmed_innocents() -> float:
+    """Return how many chunks some poison inputs killed or cost an attempt."""
+    return sum(run.harmed_innocents for each in (*FEW, FIVE) for run in runs_of(each))

@@ -13,6 +13,7 @@ from piecework.domain.payload import refusal_of
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError
 from piecework.jobs.fan_in import StoredJobResults
+from piecework.resilience.breaker import OPEN_CODE
 from piecework.store.checkpoints import read_work
 from piecework.store.completion import take_snapshot
 from piecework.telemetry.traces import note_payload
@@ -60,6 +61,9 @@ async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
     counts.early_deferrals = chunk.early_deferrals
     if chunk.breaker_since:
         counts.breaker_since = moment(chunk.breaker_since)
+        waits = [e for e in chunk.history if e.get("code") == OPEN_CODE]
+        if waits and (name := waits[-1].get("blocked_on")):
+            counts.failed_before = {name: counts.breaker_since}
     if chunk.pivot_untried_fence == chunk_run.claim.fence - 1:
         counts.untried = chunk.stage
     chunk_run.error_history = work.errors

@@ -405,11 +405,12 @@ def breaker_violations(old: Item | None, new: Item) -> Iterator[str]:
         yield f"moved from generation {gen} to {next_gen}"
     if was != now and next_gen == gen:
         yield f"moved from {was} to {now} within a generation"
-    if was == now == "closed":
+    if was == now == "closed" and next_gen > gen:
         yield "was closed while already closed"
     if was == "open" and next_gen > gen and not probed:
         yield f"moved from open to {now} without a probe"
-    if next_gen == gen and probed and "probe_token" in new:
+    token = (old or {}).get("probe_token")
+    if next_gen == gen and token and token != new.get("probe_token", token):
         lost = old is not None and old["probe_until"] < new["probe_until"]
         if not lost:
             yield "has two probes"

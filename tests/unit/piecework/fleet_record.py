@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from piecework.calls.fleet_breaker import BreakerSnapshot
 from piecework.errors import StoreError
-from piecework.resilience.breaker import BreakerPhase
+from piecework.resilience.breaker import BreakerPhase, Heard
 
 
 @dataclass
@@ -60,13 +60,24 @@ class MemoryRecord:
         await self.reach("close")
         return self.next(name, gen, BreakerSnapshot(gen + 1), token)
 
+    async def set_heard(
+        self, name: str, gen: int, seq: int, heard: Heard
+    ) -> BreakerSnapshot | None:
+        await self.reach("set_heard")
+        stands = self.rows.get(name, BreakerSnapshot())
+        if (stands.gen, stands.heard_seq) != (gen, seq):
+            return stands
+        self.rows[name] = replace(stands, heard=heard, heard_seq=seq + 1)
+        return None
+
     def next(
         self, name: str, gen: int, new: BreakerSnapshot, token: str = ""
     ) -> BreakerSnapshot | None:
         stands = self.rows.get(name, BreakerSnapshot())
         if stands.gen != gen or token != self.tokens.get(name, ""):
             return stands
-        self.rows[name] = new
+        kept = {"heard": stands.heard, "heard_seq": stands.heard_seq}
+        self.rows[name] = replace(new, **kept)
         self.tokens.pop(name, None)
         return None
 

@@ -328,9 +328,9 @@ def test_a_refusal_is_about_the_time_when_its_call_started() -> None:
     refused: list[int] = []
 
     class Slow(BreakerRegistry):
-        async def request_permit(self, dependency: Dependency) -> Any:
+        async def request_permit(self, dependency: Dependency, chunk: str = "") -> Any:
             await asyncio.sleep(5)
-            return await super().request_permit(dependency)
+            return await super().request_permit(dependency, chunk)
 
     class Noting(FleetLimits):
         def note_refusal(self, _: Dependency, started: int, __: float | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import (
     OPEN_CODE,
     PROBE_RETRY_S,
+    REMEMBERED_S,
     BreakerPhase,
     BreakerState,
     CircuitBreaker,
     Health,
+    Heard,
     Permit,
     Rejected,
     breaker_open_error,
@@ -315,3 +318,79 @@ def test_a_rejection_keeps_its_code_as_the_cause_of_another_error() -> None:
     wrapped.__cause__ = error
     assert classify(error).code == OPEN_CODE
     assert classify(wrapped).code == OPEN_CODE
+
+
+def ends(one: BreakerState, chunks: str, now: float, health: Health) -> None:
+    """End a call of each chunk; the calls began 5 s before."""
+    for chunk in chunks:
+        one.record_end(Permit(one.generation, began=now - 5), health, now, chunk)
+
+
+@pytest.mark.parametrize(
+    ("answered", "outlier"),
+    [("xy", False), ("xyz", True), ("xyzab", False)],
+    ids=["as many as fail", "one more", "the failing ones, too"],
+)
+def test_an_outlier_is_called_while_the_breaker_is_open_and_opens_none(
+    answered: str,
+    outlier: bool,  # noqa: FBT001 -- a case of the table
+) -> None:
+    one = circuit()
+    ends(one, "abab", NOW, Health.FAILURE)
+    ends(one, answered, NOW + 6, Health.SUCCESS)
+    passages = {c: one.request_permit(NOW + 7, PROBE_S, c) for c in ("a", "b", "x")}
+    assert [isinstance(passages[c], Permit) for c in "abx"] == [outlier] * 2 + [False]
+    one.record_end(probing(one, NOW + 30), Health.SUCCESS, NOW + 31, "x")
+    for later in range(20):
+        ends(one, "ab", NOW + 40 + later, Health.FAILURE)
+    assert (one.phase is BreakerPhase.CLOSED) is outlier
+
+
+def test_answers_of_calls_that_began_before_do_not_speak_against_a_chunk() -> None:
+    """An outage may answer the calls that it finds in flight."""
+    one = circuit()
+    ends(one, "abab", NOW, Health.FAILURE)
+    ends(one, "uvwxyz", NOW + 2, Health.SUCCESS)
+    assert {"a", "b"} == one.heard.undecided
+    one.record_end(probing(one, NOW + 30), Health.FAILURE, NOW + 31, "e")
+    assert {"a", "b", "e"} == one.heard.undecided
+    assert 1 == one.failed_probes
+
+
+def test_a_failing_chunk_is_none_after_the_answer_of_a_later_call() -> None:
+    one = circuit()
+    ends(one, "abab", NOW, Health.FAILURE)
+    ends(one, "a", NOW + 4, Health.SUCCESS)  # this call began before
+    assert {"a", "b"} == one.heard.still_failing
+    ends(one, "a", NOW + 6, Health.SUCCESS)
+    assert {"b"} == one.heard.still_failing
+
+
+def test_a_chunk_that_failed_in_an_earlier_claim_is_known_at_its_first_failure() -> (
+    None
+):
+    one = circuit()
+    ends(one, "uvxyz", NOW, Health.SUCCESS)
+    for chunk in "abab":
+        failed_at = NOW - 60
+        permit = Permit(one.generation)
+        one.record_end(permit, Health.FAILURE, NOW + 60, chunk, failed_at)
+    assert one.phase is BreakerPhase.CLOSED
+
+
+def test_the_record_learns_of_failing_chunks_and_of_the_answers_that_decide() -> None:
+    here = Heard({"a": 10.0}, {"x": 5.0, "y": 11.0, "z": 12.0})
+    known = Heard()
+    assert Heard({"a": 10.0}, {"y": 11.0, "z": 12.0}) == here.news(known)
+    known |= here.news(known)
+    assert not known.undecided
+    assert Heard() == replace(here, answered={**here.answered, "u": 13.0}).news(known)
+    answered = {**here.answered, "a": 14.0}
+    assert Heard(answered={"a": 14.0}) == replace(here, answered=answered).news(known)
+
+
+def test_only_so_many_failing_chunks_are_known_and_none_for_ever() -> None:
+    many = Heard().with_failing({str(n): float(n) for n in range(1, 99)}, 99.0)
+    assert {str(n) for n in range(67, 99)} == many.still_failing
+    late = many.with_failing({"new": 99.0 + REMEMBERED_S}, 99.0 + REMEMBERED_S)
+    assert {"new"} == late.still_failing

@@ -59,9 +59,14 @@ class ServingTask:
     def ensure_running(self) -> None:
         """Start the task, or let it look again."""
         self._changed.set()
-        if self.is_idle:
-            self._task = asyncio.create_task(self.serve())
-            self._task.add_done_callback(self._fail_waiting)
+        if not self.is_idle:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # it has ended, and a call of it is cleared away
+            return
+        self._task = loop.create_task(self.serve())
+        self._task.add_done_callback(self._fail_waiting)
 
     def note_look(self) -> None:
         """Note that the task looks now: only what changes later wakes it."""

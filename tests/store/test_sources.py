@@ -43,6 +43,7 @@ UNCONDITIONAL = {
     ("pipelines.py", "_write"): "the mark goes with the conditional write of its row",
     ("outbox.py", "outbox_mark"): "goes with a delivery; the last token counts",
     ("compensations.py", "puts"): "goes with the conditional reopening of its chunk",
+    ("costs.py", "add"): "what is counted decides nothing; a refused one is dropped",
     ("compensations.py", "resolve_by_hand"): "goes with the chunk and its letter",
     ("backlogs.py", "closing"): "goes with the conditional end of its job",
     ("dead_letters.py", "open_mark"): "goes with the write of its dead letter",

@@ -128,6 +128,28 @@ async def full_worker_died(fleet: Fleet) -> None:
     await asyncio.sleep(UNRENEWED_S)
 
 
+async def busy_worker_died(fleet: Fleet) -> None:
+    """Kill the only worker while another job fills it, and replace it by a stranger.
+
+    Its chunks are given back, so it is not busy any more: it is not there.
+    """
+    died = fleet.worker(max_chunks=2, reconcile=False)
+    await fleet.submit("slow", "slow", ref=OTHER)
+    await asyncio.sleep(SETTLED_S)
+    fleet.kill(died)
+    fleet.worker(unrelated)
+    await fleet.submit("quick", "quick")
+    await asyncio.sleep(GIVEN_BACK_S)
+
+
+async def workers_of_several(fleet: Fleet) -> None:
+    """Let workers of two pipelines share the default queue."""
+    fleet.worker(unrelated, reconcile=False)
+    fleet.worker(reconcile=False)
+    await fleet.submit("slow", "slow")
+    await asyncio.sleep(SETTLED_S)
+
+
 async def submit_died(fleet: Fleet, *, worker: bool) -> None:
     """Kill a submit after it has created the job."""
     world = fleet.world
@@ -236,6 +258,8 @@ SINGLE: Final = (
     Exercise("tenant capped", capped, "tenant.capped"),
     Exercise("worker died", worker_died, "lease.expiring"),
     Exercise("full worker died", full_worker_died, "workers.none", "lease.expiring"),
+    Exercise("busy worker died", busy_worker_died, "workers.pipeline_missing"),
+    Exercise("workers of several", workers_of_several, "job.progressing"),
     Exercise("message lost", message_lost, "chunks.unclaimed"),
     Exercise(
         "submit died",

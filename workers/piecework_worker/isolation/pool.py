@@ -31,7 +31,7 @@ from piecework.errors import (
 from piecework.errors.codes import ErrorClass
 from piecework.pipelines import RUN, Stage
 from piecework_worker.isolation.messages import Ready, Run, StageResult
-from piecework_worker.isolation.process import Child, start
+from piecework_worker.isolation.process import Child, Place, start
 from piecework_worker.isolation.session import Session
 
 #: Suspects that run at once. Each child needs the memory of a Python process, and the
@@ -51,6 +51,8 @@ class Isolation:
         names: The names that the pipelines are loaded by, as on the command line.
         memory_mb: Default memory limit of a stage in megabytes; 0: no limit.
         blocked_s: Seconds for which the stage of a suspect may block its event loop.
+        place: Where each child starts. A stage may change the worker's directory or
+            environment, and a child must load the pipelines all the same.
     """
 
     names: Sequence[str]
@@ -59,6 +61,7 @@ class Isolation:
     log: structlog.stdlib.BoundLogger
     blocked_s: float = math.inf
     local_clock: Callable[[], float] = time.time
+    place: Place = field(default_factory=Place.current)
     idle: list[Child] = field(default_factory=list)
     draining: set[asyncio.Task[None]] = field(default_factory=set)
     suspects: asyncio.Semaphore = field(
@@ -165,7 +168,7 @@ class Isolation:
                 chunk is the cause.
         """
         try:
-            child = await start(self.names, self.worker)
+            child = await start(self.names, self.worker, self.place)
         except (OSError, RuntimeError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise no_child(reason, stage.name) from error

@@ -12,7 +12,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,7 +177,20 @@ def blocked_error(seconds: float, stage: str) -> TransientError:
     return TransientError(message, code="runtime.stage.blocked_loop")
 
 
-async def start(names: Sequence[str], worker: str) -> Child:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process starts: its directory and its environment."""
+
+    directory: str
+    environment: Mapping[str, str]
+
+    @classmethod
+    def current(cls) -> Place:
+        """Return where this process is now."""
+        return cls(str(Path.cwd()), dict(os.environ))
+
+
+async def start(names: Sequence[str], worker: str, place: Place) -> Child:
     """Start a child; it sends `Ready` once its pipelines are loaded."""
     ours, theirs = socket.socketpair()
     with ExitStack() as unless_started, theirs:
@@ -195,6 +208,8 @@ async def start(names: Sequence[str], worker: str) -> Child:
             *names,
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
+            cwd=place.directory,
+            env=dict(place.environment),
             # A terminal sends Ctrl-C to the whole group, but only the worker may stop a
             # child.
             start_new_session=True,

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -211,6 +213,28 @@ async def test_a_child_that_dies_before_its_stage_is_no_fault_of_the_stage() -> 
     with pytest.raises(WorkerExhaustedError) as raised:
         await run(place)
     assert "ended with exit code 2" in raised.value.message
+
+
+async def test_a_child_starts_where_the_worker_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "async def parse(ctx): return 'parsed'"
+    (tmp_path / "kept_there.py").write_text(
+        "from piecework import Pipeline, Stage\nfrom tests.unit.piecework.fakes import "
+        f"Clause\n{module}\n"
+        "review = Pipeline('review', payload=Clause, stages=[Stage(parse)])\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.syspath_prepend("")
+    monkeypatch.chdir(tmp_path)
+    place = Isolation(["kept_there"], "w", 0, Log())  # type: ignore[arg-type]
+    # A stage of the worker may do this to all that comes after it.
+    monkeypatch.chdir("/")
+    for name in tuple(os.environ):
+        monkeypatch.delenv(name)
+
+    assert '"parsed"' == await run(place)
+    await place.close()
 
 
 async def test_a_child_with_too_much_leftover_memory_is_not_reused(

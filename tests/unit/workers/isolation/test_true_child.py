@@ -104,7 +104,7 @@ async def test_a_start_that_is_cut_off_leaves_no_process_behind(
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
     monkeypatch.setattr(process, "open_channel", never)
-    starting = asyncio.create_task(process.start([], "w"))
+    starting = asyncio.create_task(process.start([], "w", process.Place.current()))
     await until(lambda: bool(started))
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -9,7 +9,7 @@ import asyncio
 import sys
 import time
 
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.runtime import connect
 from piecework.settings import load_settings
 from piecework_orchestrator.operate.cancel import cancel

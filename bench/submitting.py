@@ -12,7 +12,7 @@ import time
 
 from bench import pipelines
 from bench.processes import peak_rss_mb
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.runtime import connect
 from piecework.settings import load_settings
 from piecework_orchestrator.submit.intake.source import chunk_inputs

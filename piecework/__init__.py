@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from piecework.context import ChunkResult, Context, Results
     from piecework.declared import PipelineFunction, pipeline
     from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
+    from piecework.domain.effect import Effect
     from piecework.domain.happened import (
         Happened,
         MayHaveHappened,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     )
     from piecework.domain.identity import named_call
     from piecework.domain.ladder import Escalation, Ladder, Rung
-    from piecework.domain.model import Effect
     from piecework.domain.notification import Notification
     from piecework.domain.protocols import MissingChunk
     from piecework.errors import (
@@ -113,7 +113,7 @@ _MODULES = {
     "DeclaredCall": "piecework.dependency",
     "Dependency": "piecework.dependency",
     "Document": "piecework.pipelines",
-    "Effect": "piecework.domain.model",
+    "Effect": "piecework.domain.effect",
     "ErrorClass": "piecework.errors.codes",
     "ErrorEnvelope": "piecework.errors",
     "Escalate": "piecework.questions",

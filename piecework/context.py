@@ -33,7 +33,7 @@ from piecework.domain.happened import (
     which_acted,
 )
 from piecework.domain.identity import function_text, path_of, unfold
-from piecework.domain.model import LAST_MOMENT
+from piecework.domain.moments import LAST_MOMENT
 from piecework.domain.protocols import JobResults, MissingChunk
 from piecework.errors import PermanentError, UsageError
 from piecework.pipelines import RUN, Pipeline, Stage

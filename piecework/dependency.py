@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from piecework.domain.budget import NANO
+from piecework.domain.effect import Effect
 from piecework.domain.identity import (
     at_its_place,
     declare_text,
@@ -19,7 +20,6 @@ from piecework.domain.identity import (
     named_call,
 )
 from piecework.domain.keys import TENANT_LIMIT
-from piecework.domain.model import Effect
 from piecework.errors import PermanentError, StageError, UsageError
 from piecework.idempotency.strategies import (
     KnownOperation,

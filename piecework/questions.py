@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 from piecework.answers import MOST_BYTES, is_model, model_name
 from piecework.domain.keys import is_name
 from piecework.domain.mismatch import loss_of
-from piecework.domain.model import LONGEST_WAIT_S
+from piecework.domain.moments import LONGEST_WAIT_S
 from piecework.domain.question import Ask, StepKind
 from piecework.domain.records import KIB
 from piecework.domain.round_trip import NotKeptError

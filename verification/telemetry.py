@@ -26,7 +26,7 @@ from pydantic import BaseModel
 from piecework import Context, Dependency, Pipeline, Stage, Usage
 from piecework.aws.endpoint import Emulator
 from piecework.client import Client
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.runtime import connect
 from piecework.settings import load_settings
 from piecework.store.costs import Costs

@@ -17,7 +17,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, Pipeline, Stage
-from piecework.domain.model import ChunkStatus
+from piecework.domain.states import ChunkStatus
 from tests.unit.orchestrator.simulated import Simulated, simulate
 
 HOUR_S: Final = 3_600.0

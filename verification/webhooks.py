@@ -23,7 +23,7 @@ from pathlib import Path
 from time import time
 
 from piecework.client import Client
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.breakers import Breakers

@@ -25,8 +25,10 @@ from bench.limits.proxy import RecordingProxy, item_kind, open_proxy
 from piecework import Context, Dependency, Stage, telemetry
 from piecework.aws.endpoint import Emulator
 from piecework.cost.units import item_size
+from piecework.domain.job import Job
 from piecework.domain.keys import sha256
-from piecework.domain.model import ChunkStatus, Job, JobRef
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.jobs.fan_in import certify
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect

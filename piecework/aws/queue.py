@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from piecework.aws.errors import part_of, reaching
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef
 from piecework.domain.records import KIB, MESSAGES, Bounds, JsonRefusedError, read_json
+from piecework.domain.refs import ChunkRef
 from piecework.errors.redaction import redact
 
 if TYPE_CHECKING:

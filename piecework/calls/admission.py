@@ -21,7 +21,7 @@ from piecework.calls.pause_gate import PauseGate
 from piecework.calls.usage import estimated_tokens
 from piecework.dependency import Dependency
 from piecework.domain.budget import Amount
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.errors import PieceworkError, TransientError
 from piecework.resilience.breaker import (
     Health,

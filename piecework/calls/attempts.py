@@ -28,7 +28,7 @@ from piecework.calls.invoke import as_failure
 from piecework.calls.usage import UsageReporter
 from piecework.dependency import Usage, key_argument, outside_chunk
 from piecework.domain.budget import Amount
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.errors import PermanentError, PieceworkError, TransientError
 from piecework.errors.classify import mark
 from piecework.resilience.breaker import (

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from piecework import telemetry
 from piecework.dependency import Dependency, Usage
 from piecework.domain import keys, values
+from piecework.domain.effect import Effect
 from piecework.domain.happened import DIGEST_LENGTH
 from piecework.domain.identity import function_text
-from piecework.domain.model import Effect, iso
+from piecework.domain.moments import iso
 from piecework.domain.protocols import Called
 from piecework.errors import UsageError
 from piecework.errors.classify import classify

@@ -38,8 +38,8 @@ from piecework.calls.pause_gate import PauseGate
 from piecework.dependency import Dependency, effect_unknown_error
 from piecework.domain import keys, values
 from piecework.domain.arguments import digest_of
+from piecework.domain.effect import Effect
 from piecework.domain.identity import CalledFunctions, function_text
-from piecework.domain.model import Effect
 from piecework.domain.outcome import MAX_BUDGET_DEFERRALS, Asking, Sleeping
 from piecework.domain.protocols import (
     AlreadyDone,

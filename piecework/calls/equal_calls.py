@@ -24,8 +24,8 @@ from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call, CallAttempts
 from piecework.dependency import Dependency
 from piecework.domain import keys
+from piecework.domain.effect import Effect
 from piecework.domain.identity import function_text, path_of, target_of
-from piecework.domain.model import Effect
 from piecework.domain.protocols import CancelRequestedError, ClaimLostError
 from piecework.errors import PieceworkError, StoreError, TransientError
 from piecework.errors.location import raised_text

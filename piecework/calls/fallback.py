@@ -20,7 +20,7 @@ from piecework.calls.call import Call, call_key
 from piecework.calls.invoke import await_result, in_thread, on_loop
 from piecework.dependency import Fallback
 from piecework.domain import values
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.errors.classify import classify
 from piecework.errors.codes import ErrorClass
 from piecework.resilience.breaker import OPEN_CODE

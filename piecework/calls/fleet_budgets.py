@@ -36,7 +36,8 @@ from piecework.resilience.budget import (
 if TYPE_CHECKING:
     from piecework.calls.call import Call
     from piecework.dependency import Dependency
-    from piecework.domain.model import Job, JobRef
+    from piecework.domain.job import Job
+    from piecework.domain.refs import JobRef
 
 
 @dataclass(slots=True)

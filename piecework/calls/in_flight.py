@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from piecework.calls.invoke import AwaitCancelledError
 from piecework.dependency import Dependency
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.errors import PieceworkError
 from piecework.resilience.retry import UNKNOWN_CODE, Failed, not_sent
 

@@ -33,7 +33,7 @@ from piecework.calls.serving_task import (
     ServingTask,
     retry_lost_races,
 )
-from piecework.domain.model import MICROS
+from piecework.domain.moments import MICROS
 from piecework.errors import StoreError
 from piecework.resilience.limits import (
     AHEAD,

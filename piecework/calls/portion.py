@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from piecework.domain.model import MICROS
+from piecework.domain.moments import MICROS
 from piecework.resilience.limits import LATEST_S
 from piecework.resilience.shares import (
     NO_SHARE,

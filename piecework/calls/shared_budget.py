@@ -18,8 +18,8 @@ from piecework.calls.serving_task import (
     retry_lost_races,
 )
 from piecework.domain.budget import NOTHING, Amount, Cap
-from piecework.domain.job_row import Pause, PauseCode
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
+from piecework.domain.pause import Pause, PauseCode
 from piecework.errors import StoreError
 from piecework.resilience.budget import (
     RENEW_BEFORE,
@@ -33,7 +33,7 @@ from piecework.resilience.budget import (
 from piecework.resilience.limits import micros
 
 if TYPE_CHECKING:
-    from piecework.domain.model import JobRef
+    from piecework.domain.refs import JobRef
 
 #: Seconds after which a call that still waits asks again for the pause of its job.
 ASK_AGAIN_S: Final = 2.0

@@ -23,7 +23,7 @@ from piecework.calls.call import Call, CallCounts
 from piecework.dependency import Dependency, Usage
 from piecework.domain import values
 from piecework.domain.call_usage import CallUsage, UsageKind
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.errors import PermanentError
 from piecework.errors.location import raised_text
 from piecework.telemetry.emit import quiet_log

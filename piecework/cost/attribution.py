@@ -23,7 +23,7 @@ from piecework.domain.keys import (
     job_of_object,
     job_of_pk,
 )
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 
 #: A job, or None for a request that belongs to no job.
 Owner: TypeAlias = JobRef | None

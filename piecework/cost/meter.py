@@ -26,7 +26,7 @@ from piecework.cost.attribution import (
     Shares,
     keeps_costs,
 )
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 
 # ── count every request that a client sends ───────────────────────────────────
 #

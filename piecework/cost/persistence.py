@@ -15,7 +15,7 @@ from typing import Protocol
 
 from piecework.cost.attribution import WHOLE, Owner
 from piecework.cost.meter import Account, Actor, CostMeter
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.telemetry.emit import emit, quiet_log
 
 #: Requests after which the counters of a job are written.

@@ -29,8 +29,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso, moment
+from piecework.domain.chunk import Chunk
+from piecework.domain.moments import iso, moment
 from piecework.domain.records import is_newer
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from piecework.domain import keys, records
-from piecework.domain.model import ChunkRef, JobRef
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.rows import HIDDEN, Row
 from piecework.errors import PermanentError
 from piecework.errors.fingerprint import fingerprint

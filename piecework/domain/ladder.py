@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import LONGEST_WAIT_S, iso, moment
+from piecework.domain.moments import LONGEST_WAIT_S, iso, moment
 
 #: A letter with more rungs would make each of its writes dearer.
 MAX_RUNGS = 10

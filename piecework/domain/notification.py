@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from piecework.domain import keys
-from piecework.domain.model import Job
+from piecework.domain.job import Job
 from piecework.domain.rows import Row
 
 

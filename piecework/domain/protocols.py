@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from piecework.domain.effect import Effect
     from piecework.domain.happened import KnownEffect
-    from piecework.domain.model import Effect
     from piecework.domain.outcome import Asking, Sleeping
     from piecework.domain.question import QuestionRow
     from piecework.errors import ErrorEnvelope

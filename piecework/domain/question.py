@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from piecework.domain import keys, records
-from piecework.domain.model import iso, moment
+from piecework.domain.moments import iso, moment
 from piecework.domain.rows import Row
 
 #: The code of a question whose time was over, and that has no default.

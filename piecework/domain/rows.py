@@ -3,7 +3,8 @@
 A row keeps its item. A property checks the attribute that it returns. If an operator
 has damaged the row, a use of that attribute raises `runtime.record.unreadable`.
 
-    a chunk, a job              `piecework.domain.model`
+    a chunk                     `piecework.domain.chunk`
+    a job                       `piecework.domain.job`
     what claims wrote           here
     a notification              `piecework.domain.notification`
     a dead letter               `piecework.domain.dead_letter`
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from piecework.domain import keys, records
 from piecework.domain.call_usage import CallUsage
-from piecework.domain.model import moment
+from piecework.domain.moments import moment
 
 if TYPE_CHECKING:
     from piecework.errors import ErrorEnvelope

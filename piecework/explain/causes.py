@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework.explain import chunk_causes, job_causes
 from piecework.explain.findings import FINDINGS, Finding, Rank
 from piecework.explain.finish_time import FinishTime, estimate

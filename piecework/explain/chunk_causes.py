@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from piecework.domain import keys
-from piecework.domain.model import MICROS, iso, moment
+from piecework.domain.moments import MICROS, iso, moment
 from piecework.domain.rows import LATE_S
 from piecework.explain.findings import Finding
 from piecework.explain.view import CLAIM_S, NAMED, View, by_blocker, chunks_for, first

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from piecework.domain.model import Chunk, ChunkStatus, moment
+from piecework.domain.chunk import Chunk
+from piecework.domain.moments import moment
+from piecework.domain.states import ChunkStatus
 
 #: The fewest ended chunks for an estimate.
 MIN_ENDED: Final = 8

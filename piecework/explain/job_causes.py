@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 
 from piecework.domain import keys
 from piecework.domain.budget import NO_CAP, Cap
-from piecework.domain.job_row import SUBMIT_TIMEOUT_S, PauseCode
+from piecework.domain.job import SUBMIT_TIMEOUT_S
 from piecework.domain.ladder import Climb
-from piecework.domain.model import ChunkStatus, JobStatus, iso, moment
+from piecework.domain.moments import iso, moment
+from piecework.domain.pause import PauseCode
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.explain.findings import Finding
 from piecework.explain.view import NAMED, View
 from piecework.explain.waiting import wait_of

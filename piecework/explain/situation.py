@@ -13,11 +13,15 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
+from piecework.domain.job import Job
 from piecework.domain.ladder import Climb
-from piecework.domain.model import Chunk, ChunkRef, Job, JobStatus, iso
+from piecework.domain.moments import iso
 from piecework.domain.records import read_optional_text
+from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import WorkerRow
+from piecework.domain.states import JobStatus
 from piecework.domain.webhook import Webhook
 from piecework.errors import StoreError
 from piecework.explain.finish_time import (

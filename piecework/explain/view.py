@@ -9,8 +9,10 @@ from functools import cached_property
 from typing import Final
 
 from piecework.domain import keys
-from piecework.domain.model import Chunk, ChunkStatus, JobStatus, iso, moment
+from piecework.domain.chunk import Chunk
+from piecework.domain.moments import iso, moment
 from piecework.domain.rows import WorkerRow
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.explain.findings import FINDINGS, Finding
 from piecework.explain.situation import Situation
 from piecework.explain.waiting import Wait, WaitReason, wait_of

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from piecework.domain.model import Chunk, ChunkStatus, iso, moment
+from piecework.domain.chunk import Chunk
+from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import ANSWER, NEWER_WORKERS, PAUSE, STORE, TIMER, WORKER
+from piecework.domain.states import ChunkStatus
 from piecework.resilience.breaker import OPEN_CODE, RATE_LIMIT_CODES
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE, QUOTA_CODE
 from piecework.resilience.retry import EARLY_CODE, IN_PROGRESS_CODE

@@ -10,8 +10,9 @@ worker lost  Its slice stays counted. Once the job is paused and no chunk of it 
 from __future__ import annotations
 
 from piecework.domain.budget import Cap
-from piecework.domain.job_row import Pause, PauseCode
-from piecework.domain.model import Job, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
+from piecework.domain.pause import Pause, PauseCode
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress
 from piecework.jobs.pausing import resume_job

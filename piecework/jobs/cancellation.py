@@ -12,8 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from piecework.aws.queue import BATCH, Message
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
 from piecework.domain.protocols import CancelRequest
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 from piecework.errors import SchemaTooNewError
 from piecework.jobs.fan_in import finish_cancel
 from piecework.jobs.fan_out import (

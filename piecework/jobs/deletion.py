@@ -16,7 +16,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, Job, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import JobStatus
 from piecework.jobs.fan_out import Progress, ProgressMark
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import DISCARDED, REDRIVEN, open_letter_key

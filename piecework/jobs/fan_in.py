@@ -19,9 +19,12 @@ from pydantic_core import to_json
 from piecework.aws.objects import Objects
 from piecework.aws.queue import Message
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
 from piecework.domain.protocols import MissingChunk, StoredResult
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.rows import StageRow
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import StateError
 from piecework.jobs.manifest import read_manifest
 from piecework.pipelines import JOIN

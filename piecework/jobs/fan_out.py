@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from piecework.aws.queue import BATCH, Message
 from piecework.domain import keys
-from piecework.domain.model import Job, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.states import JobStatus
 from piecework.errors import StateError, StoreError
 from piecework.jobs.manifest import Entry, read_manifest
 from piecework.runtime import Runtime

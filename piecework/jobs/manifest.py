@@ -18,7 +18,7 @@ from typing import IO
 from piecework.aws.objects import Objects, own_key
 from piecework.aws.payloads import MOST_BYTES, PayloadRef
 from piecework.domain import keys, records
-from piecework.domain.model import Job
+from piecework.domain.job import Job
 from piecework.errors import PermanentError
 
 #: A line as `Entry.line` writes it, if the label needs no escapes. Almost every line of

@@ -17,8 +17,12 @@ from dataclasses import dataclass, field
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
-from piecework.domain.model import Chunk, ChunkStatus, Job, JobRef, moment
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.moments import moment
 from piecework.domain.outcome import STOPPED_CODE, leaves_queue
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks, chunks_of_group, read_chunk
 from piecework.store.order import allows_next, end_stopped, unblock

@@ -12,16 +12,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from piecework.aws.queue import BATCH, Message
-from piecework.domain.model import (
-    Chunk,
-    ChunkRef,
-    ChunkStatus,
-    Job,
-    JobRef,
-    JobStatus,
-    moment,
-)
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.moments import moment
 from piecework.domain.outcome import leaves_queue
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.jobs.fan_in import start_join
 from piecework.jobs.fan_out import (
     SENDERS,

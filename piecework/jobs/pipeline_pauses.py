@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from piecework.domain.job_row import Pause, PauseCode
-from piecework.domain.model import Job, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.pause import Pause, PauseCode
+from piecework.domain.states import JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import pause_with_pipeline
 from piecework.jobs.pausing import resume_job

@@ -12,8 +12,10 @@ import asyncio
 from random import Random
 from typing import Final
 
-from piecework.domain.job_row import Pause, PauseCode
-from piecework.domain.model import Chunk, Job, JobStatus
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.pause import Pause, PauseCode
+from piecework.domain.states import JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.pausing import redispatch
 from piecework.runtime import Runtime

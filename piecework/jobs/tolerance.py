@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef, JobStatus
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.runtime import Runtime
 from piecework.store.cancellation import cancel_all_unclaimed, cancel_unclaimed
 from piecework.store.completion import read_chunk

@@ -8,8 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from piecework.domain import keys
-from piecework.domain.job_row import SUBMIT_TIMEOUT_S
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, moment
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import SUBMIT_TIMEOUT_S, Job
+from piecework.domain.moments import moment
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 from piecework.errors import StoreError
 from piecework.jobs.budgeting import is_paused_by_budget, review_pause
 from piecework.jobs.fan_in import start_finalizing

@@ -21,8 +21,10 @@ import structlog
 from piecework import telemetry
 from piecework.aws.queue import BATCH, Delivery, Message
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import OpenLetterRow
-from piecework.domain.model import Chunk, ChunkRef, iso, moment
+from piecework.domain.moments import iso, moment
+from piecework.domain.refs import ChunkRef
 from piecework.domain.webhook import Webhook, WebhookEvent, event_id
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework.runtime import Runtime

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Job, JobStatus, moment
+from piecework.domain.job import Job
+from piecework.domain.moments import moment
 from piecework.domain.records import MALFORMED_ERRORS
+from piecework.domain.states import JobStatus
 from piecework.errors import PieceworkError
 from piecework.jobs.deletion import sweep_again
 from piecework.runtime import Runtime

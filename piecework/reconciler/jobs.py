@@ -11,15 +11,10 @@ from contextlib import suppress
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
-from piecework.domain.job_row import SUBMIT_TIMEOUT_S
-from piecework.domain.model import (
-    CANCELLABLE,
-    ChunkRef,
-    ChunkStatus,
-    Job,
-    JobStatus,
-    iso,
-)
+from piecework.domain.job import SUBMIT_TIMEOUT_S, Job
+from piecework.domain.moments import iso
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import CANCELLABLE, ChunkStatus, JobStatus
 from piecework.errors import SchemaTooNewError, StateError
 from piecework.jobs.cancellation import sweep
 from piecework.jobs.deletion import delete_job

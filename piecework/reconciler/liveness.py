@@ -11,7 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
-from piecework.domain.model import Chunk, ChunkRef, JobRef
+from piecework.domain.chunk import Chunk
+from piecework.domain.refs import ChunkRef, JobRef
 
 
 @dataclass(slots=True)

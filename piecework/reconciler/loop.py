@@ -12,8 +12,10 @@ import structlog
 
 from piecework import telemetry
 from piecework.cost.meter import acting_as
-from piecework.domain.model import CANCELLABLE, ChunkRef, Job, JobRef, JobStatus
+from piecework.domain.job import Job
 from piecework.domain.records import MALFORMED_ERRORS, UNREADABLE
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import CANCELLABLE, JobStatus
 from piecework.errors import PieceworkError, SchemaTooNewError
 from piecework.errors.classify import classify
 from piecework.jobs.pipeline_pauses import follow_pipeline, is_paused_by_pipeline

@@ -7,15 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from piecework.aws.queue import BATCH, Message
-from piecework.domain.model import (
-    Chunk,
-    ChunkRef,
-    ChunkStatus,
-    Job,
-    JobRef,
-    JobStatus,
-    moment,
-)
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.moments import moment
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.jobs.fan_out import Progress
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.runtime import Runtime

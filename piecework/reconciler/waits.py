@@ -15,9 +15,12 @@ from dataclasses import dataclass, field
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
-from piecework.domain.model import Job, JobRef, JobStatus, iso, moment
+from piecework.domain.job import Job
+from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import MAX_WAIT_IN_QUEUE_S
 from piecework.domain.question import WaitRow
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.reconciler.pass_state import PassContext
 from piecework.runtime import Runtime
 from piecework.store.questions import read_question, write_step

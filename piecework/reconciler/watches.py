@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from piecework.domain.model import JobRef, JobStatus, iso, moment
+from piecework.domain.moments import iso, moment
 from piecework.domain.occasion import Occasion, Subject
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.domain.webhook import (
     LOOKED_FOR,
     OVER,

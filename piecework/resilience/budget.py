@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 from piecework.domain import keys
 from piecework.domain.budget import NO_CAP, NOTHING, Amount, Cap
-from piecework.domain.model import MICROS, iso
+from piecework.domain.moments import MICROS, iso
 from piecework.errors import PermanentError, TransientError
 
 if TYPE_CHECKING:
-    from piecework.domain.model import JobRef
+    from piecework.domain.refs import JobRef
 
 #: The codes of a call that waited too long for room: of its job, of its tenant's day.
 RESERVED_CODE: Final = "runtime.budget.reserved"

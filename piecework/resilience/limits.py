@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from piecework.domain.model import MICROS
+from piecework.domain.moments import MICROS
 from piecework.errors import PermanentError, TransientError, UsageError
 from piecework.resilience.pace import UNPACED, Pace
 from piecework.resilience.shares import Share

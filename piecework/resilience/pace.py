@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from piecework.domain.model import MICROS
+from piecework.domain.moments import MICROS
 
 MINUTE: Final = 60 * MICROS
 #: The rate after a refusal, as a share of the refused rate.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from piecework.domain.model import MICROS
+from piecework.domain.moments import MICROS
 
 #: How long a share lasts, and after how long a worker renews it.
 SHARE_LASTS: Final = 10 * MICROS

@@ -13,9 +13,10 @@ from typing import Any, Final, Protocol
 
 from piecework import telemetry
 from piecework.context import Context
-from piecework.domain.model import ChunkRef, iso
+from piecework.domain.moments import iso
 from piecework.domain.outcome import Cancelled, CompensationResult, DeadLettered
 from piecework.domain.protocols import Checkpoints
+from piecework.domain.refs import ChunkRef
 from piecework.errors import ErrorEnvelope
 from piecework.errors.codes import ErrorClass
 from piecework.pipelines import Pipeline, Stage

@@ -36,7 +36,7 @@ from typing import Any, TypeAlias
 
 from piecework.calls.call import CallCounts
 from piecework.context import Context
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.domain.outcome import (
     MAX_BUDGET_DEFERRALS,
     CompensationResult,

@@ -19,7 +19,7 @@ from piecework.calls.invoke import await_result, in_thread, on_loop
 from piecework.context import Context
 from piecework.dependency import CURRENT
 from piecework.domain import values
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.domain.protocols import Checkpoints, WaitRequestedError
 from piecework.errors import ErrorEnvelope, PermanentError, StoreError
 from piecework.errors.classify import classify

@@ -14,7 +14,7 @@ from typing import Any
 from piecework.calls.fleet_breaker import BreakerSnapshot
 from piecework.domain import keys
 from piecework.domain.budget import Cap
-from piecework.domain.model import iso, moment
+from piecework.domain.moments import iso, moment
 from piecework.domain.records import (
     SCHEMA,
     is_newer,

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from piecework.domain import keys
 from piecework.domain.budget import Amount, Cap
-from piecework.domain.model import Job, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
 from piecework.domain.records import SCHEMA, read_number, require_known
 from piecework.errors import PermanentError
 from piecework.resilience.budget import (

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
+from piecework.domain.chunk import Chunk
+from piecework.domain.moments import iso
 from piecework.domain.protocols import CancelRequest
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 from piecework.store.claims import WAIT
 from piecework.store.table import ItemWrite, Table, Written
 from piecework.store.takeovers import AS_READ, NOT_RENEWED_SINCE

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 from piecework.aws.objects import Objects
 from piecework.domain import keys
 from piecework.domain.claim import Claim
-from piecework.domain.model import ChunkRef, iso
+from piecework.domain.moments import iso
 from piecework.domain.protocols import (
     CancelRequest,
     CancelRequestedError,
     ClaimLostError,
 )
 from piecework.domain.question import QuestionRow
+from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import (
     CallsRow,
     CompensatedRow,

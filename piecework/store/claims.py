@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import (
     RECHECK_S,
     Busy,
@@ -24,9 +25,11 @@ from piecework.domain.claim import (
     Refusal,
     explain_refusal,
 )
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
+from piecework.domain.moments import iso
 from piecework.domain.protocols import CancelRequest
 from piecework.domain.records import SCHEMA
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 from piecework.settings import Settings
 from piecework.store.table import Refused, Table, Written
 

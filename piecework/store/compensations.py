@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkRef, ChunkStatus
 from piecework.domain.outcome import CompensationResult
+from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import CompensatedRow, CompensationRow
+from piecework.domain.states import ChunkStatus
 from piecework.store.cancellation import compensation_put
 from piecework.store.checkpoints import EFFECTS_AT_ONCE, Work
 from piecework.store.dead_letters import OPEN, STILL_OPEN, Closing

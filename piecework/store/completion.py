@@ -10,10 +10,13 @@ from itertools import islice
 from typing import NamedTuple
 
 from piecework.domain import keys
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, JobRef
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
 from piecework.domain.outcome import CompensationResult
 from piecework.domain.protocols import MissingChunk
 from piecework.domain.records import is_newer, require_known
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.store.table import ItemWrite, Table, Written
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from piecework.domain import keys
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.store.table import Item, Table
 
 #: Counts in one write: an expression may have 4 KB.

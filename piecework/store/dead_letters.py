@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from piecework.domain import keys
 from piecework.domain.claim import Claim
 from piecework.domain.dead_letter import STATES, DeadLetterRow, OpenLetterRow
-from piecework.domain.model import ChunkRef, Job, JobRef, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
 from piecework.domain.outcome import DeadLettered
 from piecework.domain.records import (
     read_document,
@@ -25,6 +26,7 @@ from piecework.domain.records import (
     read_optional_text,
     read_text,
 )
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.rows import ErrorRow, told_once
 from piecework.errors import PermanentError
 from piecework.errors.codes import Code, own_meaning

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import Job, JobRef, JobStatus, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.store.fleet_events import fleet_event
 from piecework.store.jobs import active_mark, event_put
 from piecework.store.table import ItemWrite, Table, Written

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from piecework.domain import keys
-from piecework.domain.model import Chunk, ChunkStatus
+from piecework.domain.chunk import Chunk
 from piecework.domain.rows import EffectRow
+from piecework.domain.states import ChunkStatus
 from piecework.store.effects import DONE, IN_PROGRESS, INTENT, REFUSED, UNKNOWN
 from piecework.store.reopen import ENDED_AS_READ
 from piecework.store.table import ItemWrite, Table, Written

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from piecework.aws.objects import Objects
 from piecework.domain import keys
 from piecework.domain.claim import Claim
+from piecework.domain.effect import Effect
 from piecework.domain.happened import EffectEnd, KnownEffect
-from piecework.domain.model import Effect, iso, moment
+from piecework.domain.moments import iso, moment
 from piecework.domain.protocols import (
     AlreadyDone,
     Called,

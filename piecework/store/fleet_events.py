@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.domain.rows import EventRow
 from piecework.store.dead_letters import expires_at
 from piecework.store.table import ItemWrite, Table

@@ -20,8 +20,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.job_row import Pause, PauseCode
-from piecework.domain.model import DEADLINE_CODE, Job, JobRef, JobStatus, iso
+from piecework.domain.job import DEADLINE_CODE, Job
+from piecework.domain.moments import iso
+from piecework.domain.pause import Pause, PauseCode
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.backlogs import closing
 from piecework.store.dead_letters import DAY_S

@@ -9,8 +9,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.rows import EventRow
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.store.table import Item, ItemWrite, Table, Written
 
 NEW = "attribute_not_exists(pk)"

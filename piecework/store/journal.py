@@ -23,7 +23,7 @@ from piecework.aws.objects import INLINE_LIMIT, Objects
 from piecework.calls.usage import ClaimUsage
 from piecework.domain import keys, records
 from piecework.domain.claim import Claim
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.domain.records import read_optional_text
 from piecework.domain.rows import CallsRow, Row
 from piecework.errors import StoreError

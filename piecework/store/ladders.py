@@ -19,8 +19,9 @@ from typing import Any
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.ladder import Climb, Escalation, escalation_of
-from piecework.domain.model import ChunkRef, iso
+from piecework.domain.moments import iso
 from piecework.domain.records import reading
+from piecework.domain.refs import ChunkRef
 from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.dead_letters import OPEN, STILL_OPEN
 from piecework.store.outbox import RungMark, rung_mark, tell

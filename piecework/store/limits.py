@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, Final
 
 from piecework.domain import keys
-from piecework.domain.job_row import Pause, PauseCode
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
+from piecework.domain.pause import Pause, PauseCode
 from piecework.domain.records import SCHEMA, read_number, read_text, require_known
 from piecework.errors import PermanentError, UsageError
 from piecework.resilience.limits import Limits, Quota, Reply

@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import Job, JobRef, JobStatus, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
 from piecework.domain.notification import NotificationRow
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.store.jobs import active_mark
 from piecework.store.table import ItemWrite, Table, Written
 

@@ -14,8 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
+from piecework.domain.chunk import Chunk
+from piecework.domain.moments import iso
 from piecework.domain.outcome import STOPPED_CODE
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 from piecework.store.cancellation import cancelled_at_stage
 from piecework.store.table import ItemWrite, Table, Written
 from piecework.store.takeovers import AS_READ

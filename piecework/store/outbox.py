@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, iso
+from piecework.domain.moments import iso
+from piecework.domain.refs import ChunkRef
 from piecework.domain.webhook import (
     Webhook,
     WebhookDelivery,

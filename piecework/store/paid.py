@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from piecework.domain import keys
 from piecework.domain.budget import Amount
 from piecework.domain.call_usage import CallUsage, UsageKind
-from piecework.domain.model import Chunk, ChunkStatus, Job
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
 from piecework.domain.rows import CallsRow
+from piecework.domain.states import ChunkStatus
 from piecework.store.checkpoints import Work, read_effects, read_work
 from piecework.store.completion import all_chunks, read_chunk
 from piecework.store.table import Table

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from piecework.domain import keys
-from piecework.domain.job_row import Pause, PauseCode
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
+from piecework.domain.pause import Pause, PauseCode
 from piecework.domain.records import SCHEMA, read_int, require_known
 from piecework.store.fleet_events import fleet_event
 from piecework.store.limits import FIRST_OR_SEEN, PAUSE, read_pause

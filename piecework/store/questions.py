@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import Claim
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
 from piecework.domain.protocols import ClaimLostError
 from piecework.domain.question import (
     QuestionRow,
@@ -22,6 +24,8 @@ from piecework.domain.question import (
     StepKind,
     WaitRow,
 )
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 from piecework.domain.webhook import WebhookEvent, event_id
 from piecework.store.claims import OWNED, ownership_values
 from piecework.store.jobs import event_put

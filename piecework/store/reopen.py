@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from piecework.domain import keys
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, JobStatus, iso
+from piecework.domain.chunk import Chunk
+from piecework.domain.moments import iso
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.store.cancellation import COMPENSATING
 from piecework.store.table import ItemWrite, Table, Written
 

@@ -12,9 +12,10 @@ import asyncio
 from collections.abc import Sequence
 
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import Claim
-from piecework.domain.model import Chunk, ChunkStatus
 from piecework.domain.rows import StageRow
+from piecework.domain.states import ChunkStatus
 from piecework.store.table import Item, Table
 
 #: The value of a stage that returned nothing; it is not written.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from piecework.domain import keys
 from piecework.domain.call_usage import CallUsage
 from piecework.domain.claim import Claim
-from piecework.domain.model import ChunkStatus, iso, moment
+from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import (
     ANSWER,
     NO_STAGE_CODE,
@@ -33,6 +33,7 @@ from piecework.domain.outcome import (
     Sleeping,
     leaves_queue,
 )
+from piecework.domain.states import ChunkStatus
 from piecework.resilience.breaker import OPEN_CODE
 from piecework.resilience.retry import BUDGET_CODE, EARLY_CODE
 from piecework.settings import Settings

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from piecework.domain.model import Chunk, ChunkStatus, iso, moment
+from piecework.domain.chunk import Chunk
+from piecework.domain.moments import iso, moment
+from piecework.domain.states import ChunkStatus
 from piecework.settings import Settings
 from piecework.store.table import Table, Written
 

@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, ChunkStatus, JobRef, iso, moment
+from piecework.domain.moments import iso, moment
 from piecework.domain.question import WaitRow
 from piecework.domain.records import SCHEMA, is_newer
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.store.table import ItemWrite, Table, Written
 
 #: Entries that one transaction takes out: each changes a chunk and deletes an entry,

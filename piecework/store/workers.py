@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.domain.records import SCHEMA, is_newer
 from piecework.domain.rows import WorkerRow
 from piecework.store.dead_letters import expires_at

@@ -23,7 +23,7 @@ from piecework.context import Context, Results
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.dependency import Usage
 from piecework.domain import keys, values
-from piecework.domain.model import moment
+from piecework.domain.moments import moment
 from piecework.domain.order_key import read_order_key
 from piecework.domain.outcome import (
     STOPPED_CODE,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from piecework.answers import encode_answer
+from piecework.domain.effect import Effect
 from piecework.domain.happened import EffectEnd, KnownEffect
-from piecework.domain.model import Effect
 from piecework.domain.protocols import (
     AlreadyDone,
     Called,

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from piecework import telemetry
-from piecework.domain.model import moment
+from piecework.domain.moments import moment
 from piecework.domain.records import MALFORMED_ERRORS
 from piecework.domain.webhook import (
     ATTEMPTS,

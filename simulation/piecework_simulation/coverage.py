@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from piecework.domain.model import ChunkStatus as C
-from piecework.domain.model import JobStatus as J
 from piecework.domain.outcome import ANSWER, PAUSE, TIMER
 from piecework.domain.question import QuestionState
+from piecework.domain.states import ChunkStatus as C
+from piecework.domain.states import JobStatus as J
 
 Item = dict[str, Any]
 

@@ -14,7 +14,8 @@ import typer
 
 from piecework import telemetry
 from piecework.aws.endpoint import DEFAULT_REGION
-from piecework.domain.model import Job, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.states import JobStatus
 from piecework.errors import PieceworkError
 from piecework.loading import load_pipelines
 from piecework.pipelines import Pipeline

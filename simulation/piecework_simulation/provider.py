@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from piecework.calls.call import CallScope
 from piecework.dependency import Dependency, bare, key_argument
 from piecework.domain import keys
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.idempotency.record import OperationRef
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ import typer
 from piecework import telemetry
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.job_row import PauseCode
-from piecework.domain.model import ChunkStatus, Job, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.pause import PauseCode
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline

@@ -11,7 +11,7 @@ import pytest
 from piecework import Context, Effect, PermanentError, Pipeline, Stage
 from piecework.client import Client, Edit, HandOutcome, JobHandle, RedriveOptions
 from piecework.dependency import Dependency
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.errors import UsageError
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from piecework import Context, Pipeline, Stage
 from piecework.client import AnswerLinks, Client
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.errors import UsageError
 from piecework.settings import Settings
 from piecework.webhooks import answer_links

@@ -25,7 +25,8 @@ from pydantic import BaseModel
 from piecework import Context, Pipeline, Stage, TransientError
 from piecework.client import Client, Done, Failed
 from piecework.domain import keys
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import (
     NotFoundError,
     PermanentError,

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Dependency, Pipeline, RetryPolicy, Stage
 from piecework.client import Client, Done
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework.errors import TransientError
 from piecework.settings import Settings
 from piecework_simulation.in_process import InProcessAws, worker_beside

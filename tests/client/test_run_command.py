@@ -17,7 +17,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from piecework.aws.endpoint import ENDPOINT_VARIABLES
-from piecework.domain.job_row import Pause
+from piecework.domain.pause import Pause
 from piecework.settings import Settings
 from piecework_orchestrator.embedded.server import find
 from piecework_simulation.in_process import InProcessAws, worker_beside

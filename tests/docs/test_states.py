@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobStatus
 from piecework.domain.question import QuestionState
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.store import dead_letters, effects, notifications, outbox
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.claims import Claims

@@ -10,7 +10,7 @@ import pytest
 
 from piecework.aws.endpoint import Emulator
 from piecework.domain.keys import WORKERS_PK
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.settings import load_settings
 from piecework.store.serialization import to_item
 from piecework_orchestrator.doctor import Check, run_checks

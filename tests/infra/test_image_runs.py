@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 
 from piecework.aws.endpoint import Emulator
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.runtime import connect
 from piecework.settings import load_settings
 from piecework_examples.quickstart import Paragraph, word_count

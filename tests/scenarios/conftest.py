@@ -17,9 +17,11 @@ import structlog
 
 from piecework.aws.endpoint import Emulator
 from piecework.domain.budget import NO_CAP, Cap
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Chunk, Job, JobRef
+from piecework.domain.job import Job
 from piecework.domain.priority import Priority
+from piecework.domain.refs import JobRef
 from piecework.pipelines import Pipeline
 from piecework.reconciler.loop import reconcile_for_ever
 from piecework.runtime import Runtime, connect

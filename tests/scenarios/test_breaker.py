@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.resilience.breaker import OPEN_CODE
 from piecework.store.breakers import Breakers
 from tests.scenarios.conftest import Scenario

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from piecework.domain.budget import Cap, parse_cap
-from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.budgeting import review_pause, set_budget
 from piecework_orchestrator.reading.job_documents import explain, job_document

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.reconciler.loop import Reconciler
 from piecework_orchestrator.operate.cancel import cancel

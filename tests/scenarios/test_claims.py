@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from piecework.aws.queue import Message
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, blocking, counting
 

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework_orchestrator.operate.cancel import cancel
 from piecework_orchestrator.reading.job_documents import job_document
 from tests.scenarios.conftest import Scenario

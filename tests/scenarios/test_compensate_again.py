@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import UsageError
 from piecework.store.dead_letters import Closing
 from piecework_orchestrator.dead_letters.closing import Selection

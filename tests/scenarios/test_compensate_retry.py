@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework.errors import UsageError
 from piecework_orchestrator.operate.cancel import cancel
 from piecework_orchestrator.operate.retry import RetryRequest, retry

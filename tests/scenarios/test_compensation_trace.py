@@ -6,7 +6,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework_orchestrator.operate.cancel import cancel
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel

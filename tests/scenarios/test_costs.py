@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from piecework.cost.meter import CostMeter
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.reconciler.loop import reconcile_once
 from piecework.runtime import Runtime, connect
 from piecework.store.costs import Costs

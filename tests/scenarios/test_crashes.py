@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 

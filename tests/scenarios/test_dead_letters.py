@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import JobRef, JobStatus, moment
+from piecework.domain.moments import moment
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import UsageError
 from piecework_orchestrator.dead_letters.redrive import Edit, RedriveRequest, redrive
 from piecework_orchestrator.operate.retry import RetryRequest, retry

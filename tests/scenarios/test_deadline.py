@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
 from piecework.store.completion import Tallies

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import Job, JobRef, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.deletion import Sweep
 from piecework.reconciler.loop import Reconciler

@@ -19,7 +19,7 @@ from piecework import (
     Stage,
     TransientError,
 )
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from tests.scenarios import conftest
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import QUICK, Item, note

@@ -6,7 +6,7 @@ import pytest
 
 from piecework import Pipeline
 from piecework.domain.keys import compensation_stage
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework_orchestrator.cli.effects import next_command
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario

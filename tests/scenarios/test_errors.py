@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework.pipelines import Pipeline
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.guilty import guilty
 from tests.scenarios.pipelines import Item

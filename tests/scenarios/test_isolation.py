@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from piecework.domain.budget import Cap, parse_cap
-from piecework.domain.model import ChunkStatus, JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.jobs.budgeting import set_budget
 from piecework.pipelines import Pipeline
 from piecework.store.checkpoints import read_work

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.manifest import read_manifest
 from piecework.reconciler.loop import Reconciler

@@ -8,7 +8,8 @@ from typing import Any
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.jobs.fan_in import Certificate, start_finalizing
 from piecework.store.completion import SnapshotCache, Tallies
 from piecework.store.table import Item as Row

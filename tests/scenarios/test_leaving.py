@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework_worker.worker import SHUTDOWN_MARGIN_S
 from tests.scenarios.conftest import ROOT, Process, Scenario
 from tests.scenarios.pipelines import Item, counting

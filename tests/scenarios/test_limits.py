@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobStatus, moment
+from piecework.domain.moments import moment
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.resilience.limits import QUOTA_CODE
 from tests.scenarios.command_line import piecework
 from tests.scenarios.conftest import Scenario

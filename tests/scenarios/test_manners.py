@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework_worker import ecs
 from piecework_worker.__main__ import run_side_tasks
 from piecework_worker.health import find_problem

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from piecework.aws.queue import Message
-from piecework.domain.model import ChunkStatus
+from piecework.domain.states import ChunkStatus
 from piecework.telemetry.metrics import METRICS
 from tests.scenarios.conftest import ROOT, Scenario
 from tests.scenarios.pipelines import Item, counting

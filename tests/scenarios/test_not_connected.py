@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework.pipelines import Pipeline
 from piecework.store.checkpoints import read_effects
 from tests.scenarios.conftest import Scenario

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework_orchestrator.dead_letters.redrive import RedriveRequest, redrive
 from piecework_orchestrator.operate.cancel import cancel
 from piecework_orchestrator.reading.job_documents import job_document

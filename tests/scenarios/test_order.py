@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.domain.priority import Priority
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import StoreError
 from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect

@@ -8,7 +8,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from piecework.aws.objects import Objects
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from tests.scenarios import command_line
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, fixed

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.domain.outcome import PAUSE
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.resilience.limits import DEPENDENCY_PAUSED_CODE
 from piecework.store.limits import Quotas

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.explain.causes import find
 from piecework.explain.situation import read_situation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import CALLS, POISON, Item, assembling
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from piecework.aws.endpoint import Emulator
-from piecework.domain.model import ChunkStatus, Job, JobStatus
+from piecework.domain.job import Job
 from piecework.domain.priority import Priority
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import StoreError
 from piecework_orchestrator.embedded import deploy
 from piecework_orchestrator.reading.job_documents import explain

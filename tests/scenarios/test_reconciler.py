@@ -10,7 +10,7 @@ import pytest
 
 from piecework import Results
 from piecework.aws.queue import Message
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.reconciler.loop import Reconciler
 from piecework.runtime import connect
 from piecework.store.completion import Tallies

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, Pipeline, Stage
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework_orchestrator.reading.job_documents import job_document
 from tests.scenarios import conftest
 from tests.scenarios.conftest import Scenario

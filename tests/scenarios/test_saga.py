@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from piecework.domain.model import ChunkRef, JobStatus
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import JobStatus
 from piecework.store.checkpoints import read_effects
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, travel

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from piecework.client import Client
-from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.domain.priority import Priority
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework_orchestrator.operate.cancel import cancel
 from piecework_orchestrator.operate.pause import pause, resume

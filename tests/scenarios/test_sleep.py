@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from piecework import Context, Pipeline, Stage
-from piecework.domain.model import ChunkStatus, JobRef, JobStatus
 from piecework.domain.outcome import TIMER, Succeeded
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.testing import run_in_memory
 from piecework_orchestrator.operate.cancel import cancel

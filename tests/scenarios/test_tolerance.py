@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework_orchestrator.operate.retry import RetryRequest, retry
 from piecework_orchestrator.reading.events import job_events

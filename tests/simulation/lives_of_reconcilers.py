@@ -8,7 +8,7 @@ from itertools import chain
 
 from piecework.domain import keys
 from piecework.domain.budget import Cap
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.domain.priority import Priority
 from piecework.domain.records import SCHEMA
 from piecework.jobs.budgeting import set_tenant_budget

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import Effect, JobRef
+from piecework.domain.effect import Effect
+from piecework.domain.refs import JobRef
 from piecework.store.serialization import to_item
 from piecework_simulation.driver import actions, schedule
 from piecework_simulation.driver.actions import ScheduleDriver, Workload

@@ -10,7 +10,8 @@ from piecework.aws.queue import Message
 from piecework.calls.call import CallScope
 from piecework.dependency import Dependency, Usage
 from piecework.domain import keys
-from piecework.domain.model import Effect, iso
+from piecework.domain.effect import Effect
+from piecework.domain.moments import iso
 from piecework.domain.outcome import STOPPED_CODE
 from piecework.idempotency.record import OperationRef
 from piecework.resilience.limits import Limits

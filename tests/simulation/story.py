@@ -7,7 +7,9 @@ from typing import Any
 
 from piecework.dependency import Dependency
 from piecework.domain import keys
-from piecework.domain.model import Effect, JobRef, iso
+from piecework.domain.effect import Effect
+from piecework.domain.moments import iso
+from piecework.domain.refs import JobRef
 from piecework.store.serialization import to_item
 from piecework_simulation.aws.dynamodb import Change
 from piecework_simulation.driver.schedule import TENANT, settings

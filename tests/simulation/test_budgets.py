@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Dependency, Pipeline, Stage, Usage, named_call
 from piecework.domain.budget import Cap
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework.jobs.budgeting import set_tenant_budget
 from piecework_orchestrator.operate.cancel import cancel
 from piecework_orchestrator.reading.job_documents import explain, require_job

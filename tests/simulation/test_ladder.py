@@ -23,7 +23,8 @@ from piecework import (
 )
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import JobStatus, moment
+from piecework.domain.moments import moment
+from piecework.domain.states import JobStatus
 from piecework.store.dead_letters import Closing, DeadLetters
 from piecework_orchestrator.cli.views.dead_letters import ladder_rows
 from piecework_orchestrator.dead_letters.letters import dead_letter_document

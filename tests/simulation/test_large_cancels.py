@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.jobs import cancellation
 from piecework_orchestrator.operate.cancel import cancel
 from tests.unit.orchestrator.simulated import REF, Simulated, simulate

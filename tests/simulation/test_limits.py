@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, Limits, Pipeline, Stage
-from piecework.domain.model import Effect, JobStatus
+from piecework.domain.effect import Effect
+from piecework.domain.states import JobStatus
 from tests.unit.orchestrator.simulated import Simulated, simulate
 from verification.flow.provider import most_in_window
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage, TransientError
 from piecework.domain import outcome
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from tests.unit.orchestrator.simulated import Simulated, simulate
 
 HOUR_S = 3_600.0

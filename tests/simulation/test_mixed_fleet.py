@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from piecework import Context, Pipeline, Stage
-from piecework.domain.model import JobRef, JobStatus
 from piecework.domain.priority import Priority
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework_simulation.driver.pipelines import Item
 from piecework_simulation.driver.processes import FleetDriver
 from tests.unit.orchestrator.simulated import Simulated, simulate

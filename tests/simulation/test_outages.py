@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from piecework import Context, Pipeline, Stage
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from tests.scenarios.pipelines import Item
 from tests.unit.orchestrator.simulated import Simulated, simulate
 

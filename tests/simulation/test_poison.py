@@ -10,8 +10,9 @@ import asyncio
 import pytest
 
 from piecework import Context, Dependency, Pipeline, Stage, TransientError
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Chunk, JobStatus
+from piecework.domain.states import JobStatus
 from piecework_simulation.driver import schedule
 from piecework_simulation.driver.inputs import WORKLOADS
 from piecework_simulation.driver.schedule import run_schedule

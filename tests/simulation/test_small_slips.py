@@ -25,8 +25,10 @@ from piecework import (
     named_call,
 )
 from piecework.domain import keys
-from piecework.domain.job_row import SUBMIT_TIMEOUT_S
-from piecework.domain.model import ChunkRef, ChunkStatus, JobStatus, iso
+from piecework.domain.job import SUBMIT_TIMEOUT_S
+from piecework.domain.moments import iso
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.deletion import delete_job
 from piecework.jobs.fan_in import Certificate

@@ -12,8 +12,10 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from piecework import Approval, Context, Escalate, Pipeline, Results, Stage
+from piecework.domain.job import Job
 from piecework.domain.keys import JOIN_CHUNK
-from piecework.domain.model import ChunkStatus, Job, JobStatus, iso, moment
+from piecework.domain.moments import iso, moment
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import UsageError
 from piecework.explain.causes import find
 from piecework.explain.situation import read_situation

@@ -17,8 +17,11 @@ from aiobotocore.config import AioConfig
 from piecework.aws.endpoint import Emulator
 from piecework.aws.transport.client import thin_client
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import Claim
-from piecework.domain.model import Chunk, ChunkRef, JobRef, JobStatus, iso
+from piecework.domain.moments import iso
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import JobStatus
 from piecework.settings import Settings
 from piecework.store.checkpoints import ChunkCheckpoints
 from piecework.store.claims import Claims

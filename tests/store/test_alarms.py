@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.reconciler.dead_letter_queue import EVALUATIONS, DeadLetterAlarms
 from piecework.settings import Settings
 from piecework.store.dead_letters import open_letter_key, open_mark, raise_alarm

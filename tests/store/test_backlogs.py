@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from piecework.aws.queue import Message
-from piecework.domain.model import Job, JobStatus, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
 from piecework.domain.priority import Priority, backlog_start
+from piecework.domain.states import JobStatus
 from piecework.reconciler import chunks
 from piecework.reconciler.chunks import reconcile_chunks
 from piecework.reconciler.pass_state import DrawnChunks, draw_lost_s

@@ -10,7 +10,7 @@ import pytest
 
 from piecework.calls.fleet_breaker import BreakerSnapshot
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.resilience.breaker import BreakerPhase, Heard
 from piecework.store.breakers import Breakers
 from tests.store.conftest import NOW, Store, Stutter

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import Chunk, JobStatus, iso
+from piecework.domain.chunk import Chunk
+from piecework.domain.moments import iso
 from piecework.domain.protocols import CancelRequest
+from piecework.domain.states import JobStatus
 from piecework.jobs.cancellation import CancelSweep
 from piecework.reconciler.jobs import finish_cancelling
 from tests.store.conftest import NOW, SETTINGS, Store

@@ -8,9 +8,12 @@ import pytest
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import CancelPending
-from piecework.domain.model import CANCELLABLE, Chunk, JobRef, JobStatus, iso
+from piecework.domain.moments import iso
 from piecework.domain.protocols import CancelRequest
+from piecework.domain.refs import JobRef
+from piecework.domain.states import CANCELLABLE, JobStatus
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs import cancellation as sweeping
 from piecework.jobs.cancellation import sweep

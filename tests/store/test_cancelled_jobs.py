@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import JobStatus, iso
+from piecework.domain.moments import iso
+from piecework.domain.states import JobStatus
 from piecework_worker import cancelled_jobs
 from piecework_worker.cancelled_jobs import CancelledGroups, reason_not_to_claim
 from tests.store.conftest import NOW, Store

@@ -7,7 +7,8 @@ from pydantic_core import to_json
 
 from piecework.aws.objects import verify
 from piecework.domain import keys
-from piecework.domain.model import DEADLINE_CODE, ChunkStatus, JobStatus
+from piecework.domain.job import DEADLINE_CODE
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import StateError
 from piecework.jobs.fan_in import (
     RESULTS_AT_ONCE,

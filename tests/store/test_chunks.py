@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import Chunk, JobStatus, iso
+from piecework.domain.chunk import Chunk
+from piecework.domain.moments import iso
 from piecework.domain.outcome import Cancelled, Released, Retry
 from piecework.domain.protocols import CancelRequest
+from piecework.domain.states import JobStatus
 from piecework.store.cancellation import (
     cancel_unclaimed,
     request_cancel,

@@ -19,7 +19,7 @@ from piecework.domain.claim import (
     NotFound,
     SchemaTooNew,
 )
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.domain.protocols import CancelRequest
 from piecework.errors import StoreError
 from piecework.store.claims import Lost, Renewed

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Chunk, JobStatus, iso
+from piecework.domain.moments import iso
 from piecework.domain.outcome import CompensationResult
+from piecework.domain.states import JobStatus
 from piecework.store.checkpoints import read_work
 from piecework.store.compensations import (
     FailedCompensation,

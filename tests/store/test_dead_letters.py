@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Chunk, JobStatus, iso
+from piecework.domain.moments import iso
+from piecework.domain.states import JobStatus
 from piecework.store.dead_letters import Closing, newest, oldest, open_mark
 from piecework.store.reopen import Patched, Reopening, Schedule, reopen_chunk
 from piecework.store.table import Written

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import JobStatus, iso
+from piecework.domain.moments import iso
+from piecework.domain.states import JobStatus
 from piecework.reconciler.jobs import reconcile_job
 from piecework.store.notifications import Notifications
 from tests.store.conftest import NOW, Store

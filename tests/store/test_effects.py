@@ -10,9 +10,10 @@ from unittest.mock import AsyncMock
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, Effect
+from piecework.domain.effect import Effect
 from piecework.domain.protocols import ClaimLostError
 from piecework.domain.rows import EffectRow
+from piecework.domain.states import ChunkStatus
 from piecework.errors import StoreError
 from piecework.store.effect_resolutions import (
     Resolution,

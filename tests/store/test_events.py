@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from tests.store.conftest import Store
 
 

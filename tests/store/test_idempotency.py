@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from piecework.aws.objects import INLINE_LIMIT
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.errors import PermanentError, StoreError
 from piecework.idempotency.record import (
     BeginRequest,

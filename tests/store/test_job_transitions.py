@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.job_row import Pause
-from piecework.domain.model import Job, JobStatus, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
+from piecework.domain.pause import Pause
+from piecework.domain.states import JobStatus
 from piecework.store.table import Written
 from tests.store.conftest import NOW, Store, Stutter
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import JobStatus, iso
+from piecework.domain.moments import iso
+from piecework.domain.states import JobStatus
 from tests.store.conftest import NOW, Store, Stutter
 
 S = JobStatus

@@ -8,8 +8,9 @@ import pytest
 
 from piecework.aws.queue import Delivery, Message
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, JobStatus
 from piecework.domain.protocols import CancelRequest
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import JobStatus
 from piecework.errors import SchemaTooNewError
 from piecework.jobs.cancellation import CancelSweep, sweep
 from piecework.reconciler.chunks import reconcile_chunks

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import Job, JobStatus, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
 from piecework.domain.notification import NotificationRow
+from piecework.domain.states import JobStatus
 from piecework.store.notifications import ABANDONED, DELIVERED, PENDING, Notifications
 from piecework.store.table import Written
 from tests.store.conftest import NOW, Store

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import JobRef, JobStatus, iso
+from piecework.domain.moments import iso
 from piecework.domain.occasion import Subject
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.domain.webhook import Webhook
 from piecework.reconciler.pass_state import Activity
 from piecework.reconciler.watches import Watches

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import ChunkStatus, JobStatus, iso
+from piecework.domain.moments import iso
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.store.order import end_stopped, skipping, unblock
 from piecework.store.reopen import reopen_chunk
 from tests.store.conftest import NOW, Store

@@ -10,8 +10,9 @@ from unittest.mock import Mock
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.job_row import Pause, PauseCode
-from piecework.domain.model import JobStatus, moment
+from piecework.domain.moments import moment
+from piecework.domain.pause import Pause, PauseCode
+from piecework.domain.states import JobStatus
 from piecework.domain.webhook import DELAYS_S, Webhook, WebhookDelivery
 from piecework.store.jobs import ActiveMarks
 from piecework.store.outbox import DELIVERED, FAILED, PENDING, Outbox

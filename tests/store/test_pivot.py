@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from piecework.domain.claim import Claim
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.domain.protocols import (
     CancelRequest,
     CancelRequestedError,

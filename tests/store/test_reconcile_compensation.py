@@ -8,7 +8,8 @@ import pytest
 
 from piecework.aws.queue import Delivery, Message
 from piecework.domain import keys
-from piecework.domain.model import JobStatus, iso
+from piecework.domain.moments import iso
+from piecework.domain.states import JobStatus
 from piecework.reconciler.dead_letter_queue import handle
 from piecework.reconciler.jobs import (
     dispatch_notifications,

@@ -9,7 +9,7 @@ import pytest
 
 from piecework.aws.queue import BATCH, Delivery, Message
 from piecework.domain import keys
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework.reconciler import dead_letter_queue
 from piecework.reconciler.dead_letter_queue import drain, handle
 from tests.store.conftest import Store

@@ -8,8 +8,9 @@ import pytest
 
 from piecework.aws.queue import Message
 from piecework.domain import keys
-from piecework.domain.job_row import SUBMIT_TIMEOUT_S
-from piecework.domain.model import Job, JobStatus, iso
+from piecework.domain.job import SUBMIT_TIMEOUT_S, Job
+from piecework.domain.moments import iso
+from piecework.domain.states import JobStatus
 from piecework.reconciler import chunks, jobs
 from piecework.reconciler.chunks import due, reconcile_chunk, reconcile_chunks
 from piecework.reconciler.jobs import (

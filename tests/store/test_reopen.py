@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import JobStatus, iso
+from piecework.domain.moments import iso
 from piecework.domain.outcome import Released
+from piecework.domain.states import JobStatus
 from piecework.saga.compensation import CANCEL_CODE
 from piecework.store.reopen import reopen_chunk
 from piecework.store.settlements import Calls

@@ -10,7 +10,7 @@ import pytest
 
 from piecework.aws.objects import INLINE_LIMIT
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.store import journal
 from piecework.store.journal import TableResponses
 from tests.store.conftest import NOW, Store

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.domain.outcome import (
     NO_STAGE_CODE,
     STORE,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from tests.store.conftest import Store
 
 

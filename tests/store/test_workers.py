@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.domain.rows import WorkerRow
 from piecework.store.workers import WorkerReports, note_takeover, read_reports
 from piecework_orchestrator.ui.overview import worker_document

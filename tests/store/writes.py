@@ -10,7 +10,7 @@ import pytest
 
 from piecework.domain import keys
 from piecework.domain.claim import Claim
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.domain.outcome import (
     Cancelled,
     CompensationResult,

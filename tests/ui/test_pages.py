@@ -11,7 +11,7 @@ import pytest
 
 from piecework.cost.meter import CostMeter
 from piecework.domain import keys
-from piecework.domain.model import iso, moment
+from piecework.domain.moments import iso, moment
 from piecework.errors import StoreError
 from piecework.explain.situation import ACCESS_DENIED
 from piecework.store.breakers import Breakers

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework_simulation.engine.world import BUCKET, World
 from piecework_simulation.invariants.end_state import read_object, scan
 from tests.scenarios.pipelines import Diary, revealing

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any, Final, TypeAlias
 
-from piecework.domain.job_row import Pause, PauseCode
 from piecework.domain.keys import tenant_limit
 from piecework.domain.outcome import NEWER_WORKERS, STORE, WORKER
+from piecework.domain.pause import Pause, PauseCode
 from piecework.resilience.limits import Limits
 from piecework.store.limits import Quotas
 from piecework_simulation.engine.network import Exchange

@@ -26,8 +26,9 @@ from piecework import (
 )
 from piecework.context import Results
 from piecework.domain.claim import Claim
-from piecework.domain.model import Job, JobRef
+from piecework.domain.job import Job
 from piecework.domain.outcome import Deferred
+from piecework.domain.refs import JobRef
 from piecework.errors import ErrorEnvelope
 from piecework.resilience.retry import RetryPolicy
 from piecework.runtime import Runtime

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, JobRef, iso
+from piecework.domain.moments import iso
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.settings import Settings
 from piecework.store.workers import WorkerReports
 from piecework_orchestrator.reading.job_documents import Document, explain, require_job

@@ -18,8 +18,8 @@ from piecework.calls.attempts import Attempts
 from piecework.calls.call import Call
 from piecework.calls.fleet_budgets import FleetBudgets, JobBudgets
 from piecework.domain.budget import Cap
-from piecework.domain.job_row import Pause
-from piecework.domain.model import JobRef
+from piecework.domain.pause import Pause
+from piecework.domain.refs import JobRef
 from piecework.resilience.budget import Budget, BudgetKey, Reply
 from piecework.resilience.retry import RetryTime
 from piecework_worker.call_limiter import CallLimiter

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
-from piecework.domain.model import JobRef
 from piecework.domain.priority import Priority
+from piecework.domain.refs import JobRef
 from tests.unit.orchestrator.simulated import Simulated, simulate
 
 R = TypeVar("R")

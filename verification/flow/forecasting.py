@@ -25,7 +25,7 @@ from piecework import (
     Usage,
 )
 from piecework.domain.call_usage import CallUsage
-from piecework.domain.model import moment
+from piecework.domain.moments import moment
 from piecework.explain.finish_time import mean_of
 from piecework.store.paid import paid_by
 from piecework.store.workers import WorkerReports

@@ -12,8 +12,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from piecework import Context, Pipeline, Stage
-from piecework.domain.model import JobRef
 from piecework.domain.priority import Priority
+from piecework.domain.refs import JobRef
 from tests.unit.orchestrator.simulated import Simulated, simulate
 from verification.flow.fairness import ended
 

@@ -14,8 +14,11 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from piecework import Context, Dependency, Pipeline, Stage, TransientError
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Chunk, ChunkStatus, JobRef, JobStatus, moment
+from piecework.domain.moments import moment
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.settings import Settings
 from piecework.store.completion import all_chunks
 from tests.unit.orchestrator.simulated import Simulated, simulate

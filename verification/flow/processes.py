@@ -20,7 +20,8 @@ from typing import Final
 
 from aiohttp import web
 
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.pipelines import Pipeline
 from piecework.resilience.limits import Limits
 from piecework.runtime import Runtime, connect

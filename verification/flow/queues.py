@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework.pipelines import Pipeline, Stage
 from verification.flow.calling import Batch, ask_freely, unlimited
 from verification.flow.processes import CALLING, Deployment, on_deployment

@@ -10,7 +10,7 @@ import structlog
 
 from piecework.client import Client
 from piecework.domain import keys
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.reconciler import jobs as reconciling
 from piecework.reconciler.loop import Reconciler
 from piecework.store.workers import WorkerReports

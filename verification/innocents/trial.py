@@ -15,8 +15,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Chunk, ChunkStatus, Job, JobRef
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.completion import all_chunks

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.runtime import Runtime
 from piecework.settings import Settings
 from piecework_orchestrator.submit.submit import Submission, submit

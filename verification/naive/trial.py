@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework_simulation.engine.faults import Faults
 from piecework_simulation.engine.leftovers import leftovers_discarded
 from piecework_simulation.engine.process import context_of

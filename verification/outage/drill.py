@@ -20,7 +20,10 @@ from piecework import (
     TransientError,
     named_call,
 )
-from piecework.domain.model import Chunk, Job, JobRef, JobStatus
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings
 from piecework.store.completion import all_chunks

@@ -14,7 +14,8 @@ from piecework.aws.payloads import PayloadRef
 from piecework.aws.queue import Queue
 from piecework.aws.work_queues import WorkQueues
 from piecework.domain import keys
-from piecework.domain.model import JobRef, iso
+from piecework.domain.moments import iso
+from piecework.domain.refs import JobRef
 from piecework.runtime import Runtime
 from piecework.settings import Settings
 from piecework.store.completion import Tallies

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from piecework.aws.payloads import MOST_BYTES, PayloadRef
 from piecework.domain import keys
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.runtime import Runtime
 from verification.security.deployment import ended, peak_mb, started, worker
 from verification.security.heavy import WAYS, Bomb, heavy

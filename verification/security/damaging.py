@@ -10,7 +10,7 @@ from typing import Any
 
 from piecework.aws.queue import Message, read
 from piecework.domain import keys
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.reconciler.loop import reconcile_once
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from piecework.domain.model import Job, JobRef
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime, connect
 from piecework.settings import load_settings

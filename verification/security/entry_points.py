@@ -17,7 +17,8 @@ from piecework.aws.payloads import PayloadRef
 from piecework.aws.queue import read
 from piecework.context import Results
 from piecework.domain import keys
-from piecework.domain.model import Job, JobRef
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
 from piecework.errors import PermanentError
 from piecework.jobs.manifest import Entry, read_manifest
 from piecework.settings import InvalidSettingsError, Settings

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.runtime import Runtime
 from tests.scenarios.command_line import end, start
 from verification.security.canaries import Planted, leaks, manifests, outside_of_values

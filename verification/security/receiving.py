@@ -17,7 +17,7 @@ from piecework import Context, Pipeline, Stage
 from piecework.aws.queue import read
 from piecework.domain import values
 from piecework.domain.keys import QUARANTINE_PK
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 from verification.security import audit_hook

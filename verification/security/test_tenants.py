@@ -13,7 +13,7 @@ import pytest
 from piecework import runtime
 from piecework.aws.queue import Message, read
 from piecework.domain import keys
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.settings import Settings
 from piecework.store.dead_letters import DeadLetters
 from piecework_worker.services import open_services

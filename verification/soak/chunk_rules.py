@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from piecework.domain import keys
-from piecework.domain.model import moment
+from piecework.domain.moments import moment
 from piecework.domain.outcome import CompensationResult
 from verification.soak.record import Change, Item
 from verification.soak.world import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from verification.soak.planting import History
 from verification.soak.record import Ack, Change, Effect, LogEvent
 from verification.soak.sample import JOB, PK

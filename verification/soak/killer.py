@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from piecework.aws.queue import Message
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework_orchestrator.demo.processes import ChildProcess
 from piecework_orchestrator.embedded.deploy import make_client
 from verification.soak import microburst

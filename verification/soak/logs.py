@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from piecework.domain.model import moment
+from piecework.domain.moments import moment
 from verification.soak.record import Ack, LogEvent
 
 

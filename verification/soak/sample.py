@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from verification.soak.record import Ack, Change, Effect, Item, Limits, LogEvent, Record
 
 JOB, PK = "trip", keys.job_pk("default", "trip")

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import PieceworkError
 from piecework.jobs.fan_in import Certificate, StoredJobResults
 from piecework.jobs.manifest import read_manifest

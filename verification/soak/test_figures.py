@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkRef, ChunkStatus
 from piecework.domain.outcome import CompensationResult
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 from verification.soak.cancels import cancels
 from verification.soak.fleet import Death
 from verification.soak.ledger import duplicates, for_an_operator, paid_twice, settle_up

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from verification.soak.faults import FAULTS, delete_while_cancelling
 from verification.soak.history import RULES, SIMULATED, check
 from verification.soak.planting import History

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from verification.soak.record import Ack, Change, Effect, Item, Limits, LogEvent
 
 NOTHING: Item = {}

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus
 from piecework.domain.records import SCHEMA
+from piecework.domain.states import ChunkStatus
 from piecework.store.breakers import Breakers
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, telling, trip

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.runtime import connect
 from piecework.settings import load_settings
 from piecework_orchestrator.submit.intake.chunk import ChunkInput

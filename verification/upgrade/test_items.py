@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework.store.breakers import Breakers
 from piecework_orchestrator.reading.chunk_documents import chunk_document
 from piecework_orchestrator.reading.events import job_events

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from piecework import Context, Pipeline, Stage, TransientError
-from piecework.domain.model import ChunkStatus, JobStatus
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 from tests.scenarios.conftest import Scenario

@@ -16,7 +16,8 @@ import sys
 from asyncio.subprocess import Process
 from typing import Any
 
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting
 from verification.upgrade.versions import Version

@@ -18,7 +18,7 @@ import structlog
 from piecework import telemetry
 from piecework.aws.queue import Receipt
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, JobRef
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.errors import SchemaTooNewError
 from piecework.runtime import Runtime
 

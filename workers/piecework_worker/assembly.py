@@ -19,10 +19,12 @@ from piecework.calls.equal_calls import EqualCalls
 from piecework.calls.usage import ClaimUsage, UsageReporter
 from piecework.context import Context, Results
 from piecework.domain.claim import Claim
-from piecework.domain.model import Effect, Job, JobStatus
+from piecework.domain.effect import Effect
+from piecework.domain.job import Job
 from piecework.domain.outcome import Outcome, Released
 from piecework.domain.protocols import CancelRequest
 from piecework.domain.rows import ErrorRow
+from piecework.domain.states import JobStatus
 from piecework.errors import StoreError
 from piecework.jobs.fan_in import Certificate, StoredJobResults
 from piecework.pipelines import JOIN, Pipeline, Stage

@@ -17,8 +17,10 @@ import structlog
 
 from piecework import telemetry
 from piecework.calls.fleet_breaker import BreakerRegistry
-from piecework.domain.model import Job, JobRef, JobStatus
+from piecework.domain.job import Job
 from piecework.domain.protocols import CancelRequest
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import PermanentError, StoreError
 from piecework.runtime import Runtime
 from piecework.telemetry.health import REQUEST_S

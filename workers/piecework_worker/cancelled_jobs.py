@@ -21,8 +21,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef, JobStatus
+from piecework.domain.job import Job
 from piecework.domain.protocols import CancelRequest
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.jobs.cancellation import CancelSweep
 from piecework.jobs.tolerance import cancel_unstarted
 from piecework.runtime import Runtime

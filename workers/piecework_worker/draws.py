@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus
+from piecework.domain.job import Job
 from piecework.domain.records import MALFORMED_ERRORS
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import PermanentError, SchemaTooNewError
 from piecework.jobs.pausing import is_drawn
 from piecework.store.backlogs import Backlog

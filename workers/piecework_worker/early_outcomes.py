@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from piecework.domain.model import moment
+from piecework.domain.moments import moment
 from piecework.domain.outcome import (
     MAX_BUDGET_DEFERRALS,
     NEWER_WORKERS,

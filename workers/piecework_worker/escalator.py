@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 
 from piecework import telemetry
+from piecework.domain.job import Job
 from piecework.domain.ladder import Ladder
-from piecework.domain.model import Job
 from piecework.errors.classify import classify
 from piecework.jobs.escalation import ladders_of, reach
 from piecework.store.ladders import Climber, Ladders

@@ -15,6 +15,7 @@ from types import TracebackType
 
 from piecework import telemetry
 from piecework.domain import records
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import (
     MAX_RECOVERIES,
     AttemptsExhausted,
@@ -23,7 +24,7 @@ from piecework.domain.claim import (
     LeaseExpired,
     Refusal,
 )
-from piecework.domain.model import Chunk, Job, JobStatus
+from piecework.domain.job import Job
 from piecework.domain.outcome import (
     Cancelled,
     CompensationResult,
@@ -33,6 +34,7 @@ from piecework.domain.outcome import (
     Succeeded,
 )
 from piecework.domain.protocols import ClaimLostError
+from piecework.domain.states import JobStatus
 from piecework.errors import SchemaTooNewError, StoreError
 from piecework.jobs.order import unblock_next
 from piecework.jobs.tolerance import stop_if_exceeded

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from piecework.domain.model import Job, JobRef
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
 from piecework.runtime import Runtime
 
 #: The most jobs that a worker remembers.

@@ -8,7 +8,8 @@ from pydantic_core import ErrorDetails
 from piecework.aws.payloads import MOST_BYTES, PayloadRef
 from piecework.context import Results
 from piecework.domain import values
-from piecework.domain.model import Job, moment
+from piecework.domain.job import Job
+from piecework.domain.moments import moment
 from piecework.domain.payload import refusal_of
 from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError

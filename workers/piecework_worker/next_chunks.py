@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from piecework.aws.queue import Message
-from piecework.domain.model import Chunk, ChunkRef, Job, JobRef
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.jobs.order import send_unblocked
 from piecework.runtime import Runtime
 from piecework_worker.turns import NEXT, Turn

@@ -10,8 +10,10 @@ import asyncio
 from random import Random
 
 from piecework import telemetry
-from piecework.domain.model import CANCELLABLE, Job, JobStatus, moment
+from piecework.domain.job import Job
+from piecework.domain.moments import moment
 from piecework.domain.notification import NotificationRow, read_notification
+from piecework.domain.states import CANCELLABLE, JobStatus
 from piecework.errors.classify import classify
 from piecework.store.notifications import PENDING, Notifications
 from piecework_worker.services import WorkerServices

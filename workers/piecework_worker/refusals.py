@@ -6,6 +6,7 @@ from typing import Any
 
 from piecework import telemetry
 from piecework.aws.queue import Delivery
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import (
     AlreadyEnded,
     AttemptsExhausted,
@@ -18,7 +19,7 @@ from piecework.domain.claim import (
     Refusal,
     SchemaTooNew,
 )
-from piecework.domain.model import Chunk, Job
+from piecework.domain.job import Job
 from piecework.domain.outcome import leaves_queue
 from piecework.jobs.order import start_next
 from piecework.store.cancellation import cancel_unclaimed

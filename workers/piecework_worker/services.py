@@ -20,9 +20,12 @@ from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.fleet_budgets import FleetBudgets
 from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.in_flight import CallPacer
-from piecework.domain.job_row import Pause
-from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
 from piecework.domain.outcome import NEWER_WORKERS, STORE, WORKER, Deferred
+from piecework.domain.pause import Pause
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import StoreError
 from piecework.pipelines import Pipeline
 from piecework.resilience.breaker import BreakerPhase, BreakerState

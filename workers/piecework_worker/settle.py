@@ -11,8 +11,9 @@ import structlog
 
 from piecework import telemetry
 from piecework.domain import keys
+from piecework.domain.job import Job
 from piecework.domain.ladder import Climb
-from piecework.domain.model import Job, iso, moment
+from piecework.domain.moments import iso, moment
 from piecework.domain.outcome import (
     Asking,
     Cancelled,

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
-from piecework.domain.model import JobRef
 from piecework.domain.priority import Priority
+from piecework.domain.refs import JobRef
 
 MESSAGES: Final = "messages"
 #: The next chunks of order keys, of jobs without a backlog.

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from piecework.aws.queue import Message, Receipt
-from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus
+from piecework.domain.job import Job
 from piecework.domain.outcome import leaves_queue
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import JobStatus
 from piecework_worker.services import WorkerServices
 
 

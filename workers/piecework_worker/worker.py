@@ -12,8 +12,9 @@ from piecework import telemetry
 from piecework.aws.queue import Delivery, Message
 from piecework.cost.meter import acting_as
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, Job, JobRef
+from piecework.domain.job import Job
 from piecework.domain.records import UNREADABLE, reading
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework.errors.classify import classify
 from piecework.jobs.fan_in import end_cancelled, start_join

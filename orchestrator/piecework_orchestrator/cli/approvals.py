@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from piecework.domain.model import JobRef
 from piecework.domain.question import StepKind
+from piecework.domain.refs import JobRef
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.reading import Reading

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from piecework.domain.model import Job
+from piecework.domain.job import Job
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.options import (

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from piecework.domain.model import ChunkStatus
+from piecework.domain.states import ChunkStatus
 from piecework.reading import Reading
 from piecework_orchestrator.cli.completion import complete_chunk_status
 from piecework_orchestrator.cli.options import (

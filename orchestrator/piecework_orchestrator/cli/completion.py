@@ -29,14 +29,14 @@ def statuses(incomplete: str, words: Iterable[str]) -> list[str]:
 
 def complete_job_status(incomplete: str) -> list[str]:
     """Complete the status of a job."""
-    from piecework.domain.model import JobStatus
+    from piecework.domain.states import JobStatus
 
     return statuses(incomplete, map(str, JobStatus))
 
 
 def complete_chunk_status(incomplete: str) -> list[str]:
     """Complete the status of a chunk."""
-    from piecework.domain.model import ChunkStatus
+    from piecework.domain.states import ChunkStatus
 
     return statuses(incomplete, map(str, ChunkStatus))
 

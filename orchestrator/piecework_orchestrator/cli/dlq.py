@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkRef
 from piecework.domain.records import UNREADABLE
+from piecework.domain.refs import ChunkRef
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.dlq_select import (
     AllOption,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from piecework.domain.model import ChunkRef
+from piecework.domain.refs import ChunkRef
 from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.dlq_select import (
     ChunkOption,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from piecework.domain.model import ChunkRef
+from piecework.domain.refs import ChunkRef
 from piecework_orchestrator.cli.dlq import tell_unreadable
 from piecework_orchestrator.cli.dlq_select import (
     ChunkOption,

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkRef
+from piecework.domain.refs import ChunkRef
 from piecework.errors import UsageError
 from piecework.explain.situation import EFFECT_IN_DOUBT
 from piecework.runtime import Runtime

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from piecework.domain.keys import is_compensation_stage
-from piecework.domain.model import ChunkStatus
+from piecework.domain.states import ChunkStatus
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework_orchestrator.cli.options import (

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from piecework.domain.job_row import PauseCode
+from piecework.domain.pause import PauseCode
 from piecework_orchestrator.cli.cost import PricesOption
 from piecework_orchestrator.cli.options import (
     Format,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from piecework.domain.model import JobRef, JobStatus
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import UsageError
 from piecework.reading import Reading
 from piecework_orchestrator.cli.options import Format, JobOrder, take_first

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from piecework.domain.job_row import PauseCode
+from piecework.domain.pause import PauseCode
 from piecework.domain.priority import parse_priority
 from piecework_orchestrator.cli.options import (
     BudgetTokensOption,

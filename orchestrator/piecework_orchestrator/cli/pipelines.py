@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from piecework.domain.job_row import Pause
+from piecework.domain.pause import Pause
 from piecework_orchestrator.cli.options import Format, OutputOption, ReasonOption
 from piecework_orchestrator.cli.output import Output, facts
 from piecework_orchestrator.cli.run import run_client

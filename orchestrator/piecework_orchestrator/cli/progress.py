@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework.jobs import fan_out
 from piecework.reading import Reading
 from piecework_orchestrator.cli.output import Output, console_of

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from piecework.domain import records
-from piecework.domain.model import Job
+from piecework.domain.job import Job
 from piecework.domain.records import JsonRefusedError, require_bounded
 from piecework.domain.values import BOUNDS
 from piecework.errors import PermanentError, PieceworkError, StateError, UsageError

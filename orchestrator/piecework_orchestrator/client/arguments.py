@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from piecework.domain.budget import Cap, parse_cap
 from piecework.domain.keys import TENANT_LIMIT, is_name
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.errors import UsageError
 from piecework.pipelines import Pipeline
 from piecework.resilience.limits import Limits

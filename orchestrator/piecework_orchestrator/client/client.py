@@ -25,8 +25,8 @@ from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.keys import TENANT_LIMIT
-from piecework.domain.model import ChunkRef, JobRef
 from piecework.domain.priority import parse_priority
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.errors import UsageError
 from piecework.jobs.budgeting import set_tenant_budget
 from piecework.jobs.fan_out import Progress

@@ -16,8 +16,10 @@ from typing_extensions import Unpack
 
 from piecework.domain import values
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkRef, ChunkStatus, Job, JobRef
+from piecework.domain.job import Job
 from piecework.domain.priority import parse_priority
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.errors import UsageError
 from piecework.jobs.budgeting import set_budget
 from piecework.jobs.fan_out import Progress

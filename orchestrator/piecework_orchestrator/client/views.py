@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
 from piecework.domain.keys import similar_names
-from piecework.domain.model import JobStatus, iso
+from piecework.domain.moments import iso
+from piecework.domain.states import JobStatus
 from piecework.resilience.budget import on_day
 from piecework.store.breakers import FleetRecord
 from piecework.store.budgets import read_budget

@@ -9,7 +9,8 @@ from typing import Any, Final
 from piecework.cost.persistence import POLL_S, QUIET_S
 from piecework.domain.budget import NOTHING
 from piecework.domain.call_usage import CallUsage, UsageKind
-from piecework.domain.model import Job, moment
+from piecework.domain.job import Job
+from piecework.domain.moments import moment
 from piecework.errors import UsageError
 from piecework.resilience.limits import micros
 from piecework.runtime import Runtime

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkStatus, JobRef
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.errors import (
     NotFoundError,
     PieceworkError,

@@ -9,7 +9,7 @@ from itertools import starmap
 from typing import Final
 
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkRef, JobRef
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.errors import NotFoundError, PieceworkError, UsageError
 from piecework.runtime import Runtime
 from piecework.store.dead_letters import Closing

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import JobRef, iso
+from piecework.domain.moments import iso
 from piecework.domain.outcome import CompensationResult
+from piecework.domain.refs import JobRef
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework.store.checkpoints import read_work

@@ -10,9 +10,9 @@ from typing import Any
 from piecework.aws.payloads import MOST_BYTES, PayloadRef, Payloads
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkRef
 from piecework.domain.payload import row_of
 from piecework.domain.records import Bounds, read_json
+from piecework.domain.refs import ChunkRef
 from piecework.errors import NotFoundError, PermanentError, PieceworkError, StoreError
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk

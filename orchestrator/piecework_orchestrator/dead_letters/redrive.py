@@ -19,9 +19,11 @@ from pydantic import ValidationError
 from piecework.aws.payloads import MOST_BYTES, PayloadRef
 from piecework.domain import keys, values
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import ChunkStatus, Job, JobRef, JobStatus
+from piecework.domain.job import Job
 from piecework.domain.records import Bounds, read_json
+from piecework.domain.refs import JobRef
 from piecework.domain.round_trip import NotKeptError
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import PieceworkError, UsageError
 from piecework.errors.location import raised_text
 from piecework.explain.situation import IN_DOUBT

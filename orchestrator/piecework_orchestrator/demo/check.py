@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from piecework.domain.model import ChunkStatus, Job, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.jobs.fan_in import Certificate, StoredJobResults
 from piecework.jobs.manifest import read_manifest
 from piecework.runtime import Runtime

@@ -21,7 +21,9 @@ from aiohttp import ClientSession
 
 from piecework.domain import keys
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Job, JobRef, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline

@@ -12,7 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from piecework.domain.model import Chunk, ChunkStatus, Job, JobRef
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.runtime import Runtime
 from piecework.store.completion import all_chunks
 from piecework_orchestrator.demo.processes import (

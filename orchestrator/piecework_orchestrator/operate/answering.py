@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from piecework.aws.queue import Message
-from piecework.domain.model import ChunkRef
 from piecework.domain.question import QuestionRow, QuestionState
+from piecework.domain.refs import ChunkRef
 from piecework.runtime import Runtime
 from piecework.store.completion import read_chunk
 from piecework.store.questions import PersonAnswer, read_question, write_answer

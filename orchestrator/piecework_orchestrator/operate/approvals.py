@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from piecework.domain.model import Chunk, ChunkRef, Job, JobRef
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
 from piecework.domain.question import QuestionRow, QuestionState
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.errors import NotFoundError, SchemaTooNewError, UsageError
 from piecework.reading import Reading
 from piecework.runtime import Runtime

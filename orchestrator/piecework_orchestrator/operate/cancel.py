@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from piecework.domain.model import CANCELLABLE, Job, JobRef, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
+from piecework.domain.states import CANCELLABLE, JobStatus
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.cancellation import sweep
 from piecework.jobs.fan_out import Progress

@@ -15,8 +15,10 @@ from pydantic import BaseModel
 
 from piecework.context import Context
 from piecework.domain import keys
-from piecework.domain.model import CANCELLABLE, Chunk, Job, JobStatus
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
 from piecework.domain.rows import EffectRow
+from piecework.domain.states import CANCELLABLE, JobStatus
 from piecework.errors import ErrorEnvelope, UsageError
 from piecework.loading import load_pipeline
 from piecework.pipelines import Pipeline, Stage, StageFunction

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.deletion import delete_job, sweep_again
 from piecework.jobs.fan_out import Progress

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, Job, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
+from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import EffectRow
+from piecework.domain.states import ChunkStatus
 from piecework.errors import NotFoundError, UsageError
 from piecework.explain.situation import EFFECT_IN_DOUBT, IN_DOUBT
 from piecework.runtime import Runtime

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from piecework.domain.job_row import Pause, PauseCode
-from piecework.domain.model import Job, JobRef, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.pause import Pause, PauseCode
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.fan_out import Progress
 from piecework.jobs.pausing import resume_job

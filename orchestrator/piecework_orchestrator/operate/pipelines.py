@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from piecework.domain.job import Job
 from piecework.domain.keys import is_name, similar_names
-from piecework.domain.model import Job
 from piecework.errors import UsageError
 from piecework.explain.situation import if_readable
 from piecework.jobs.pipeline_pauses import PausedJobs, pause_pipeline, resume_pipeline

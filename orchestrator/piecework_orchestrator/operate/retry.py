@@ -19,18 +19,12 @@ from typing import Any
 from piecework.aws.queue import Message, batches
 from piecework.domain import keys
 from piecework.domain.call_usage import CallUsage
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.job_row import SUBMIT_TIMEOUT_S
-from piecework.domain.model import (
-    Chunk,
-    ChunkRef,
-    ChunkStatus,
-    Job,
-    JobRef,
-    JobStatus,
-    iso,
-    moment,
-)
+from piecework.domain.job import SUBMIT_TIMEOUT_S, Job
+from piecework.domain.moments import iso, moment
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import NotFoundError, UsageError
 from piecework.jobs.fan_in import start_finalizing
 from piecework.jobs.fan_out import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.domain.records import SCHEMA
 from piecework.domain.webhook import (
     EVENTS,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from piecework.domain.model import Chunk, Job, iso
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
 from piecework.domain.rows import EventRow
 from piecework.errors import StoreError
 from piecework.reading import Reading

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 from piecework.aws.objects import OBJECT_LIMIT, own_key, verify
 from piecework.domain import keys, records
 from piecework.domain.budget import NANO
-from piecework.domain.job_row import PauseCode
-from piecework.domain.model import Job, JobRef, JobStatus, iso, moment
+from piecework.domain.job import Job
+from piecework.domain.moments import iso, moment
+from piecework.domain.pause import PauseCode
 from piecework.domain.records import Bounds
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import NotFoundError
 from piecework.reading import Reading
 from piecework.store.completion import JobSnapshot, all_chunks

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from piecework.domain import keys
-from piecework.domain.model import Job, JobRef, JobStatus, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import SchemaTooNewError, UsageError
 from piecework.reading import Reading
 from piecework.store.completion import Tallies

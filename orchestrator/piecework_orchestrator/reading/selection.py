@@ -8,8 +8,9 @@ from fnmatch import fnmatchcase
 from typing import TypedDict
 
 from piecework.domain.dead_letter import SELECTED_BY, DeadLetterRow
-from piecework.domain.model import ChunkRef, iso
+from piecework.domain.moments import iso
 from piecework.domain.records import UNREADABLE, read_optional_text
+from piecework.domain.refs import ChunkRef
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework.store.compensations import UNCOMPENSATED

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
-from piecework.domain.model import Chunk, ChunkRef, Job, iso
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
+from piecework.domain.refs import ChunkRef
 from piecework.domain.rows import CompensatedRow
 from piecework.reading import Reading
 from piecework.store.checkpoints import Work, read_work

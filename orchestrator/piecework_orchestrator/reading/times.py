@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 from typing import Any
 
-from piecework.domain.model import LAST_MOMENT
+from piecework.domain.moments import LAST_MOMENT
 from piecework.errors import UsageError
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

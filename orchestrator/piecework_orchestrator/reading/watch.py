@@ -9,8 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
-from piecework.domain.job_row import Pause
-from piecework.domain.model import Chunk, ChunkStatus, Job, JobStatus, moment
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.moments import moment
+from piecework.domain.pause import Pause
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import WaitTimeoutError
 from piecework.reading import Reading
 from piecework.store.completion import all_chunks, read_chunk

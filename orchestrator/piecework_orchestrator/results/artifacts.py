@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from piecework.domain import keys
-from piecework.domain.model import Job, JobStatus
+from piecework.domain.job import Job
+from piecework.domain.states import JobStatus
 from piecework.errors import UsageError
 from piecework.runtime import Runtime
 from piecework_orchestrator.reading.job_documents import read_certificate

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
-from piecework.domain.model import Job
+from piecework.domain.job import Job
 from piecework.errors import UsageError
 from piecework.errors.extras import naming_extras
 from piecework.runtime import Runtime

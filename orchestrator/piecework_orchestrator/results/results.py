@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Container, Iterable
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
-from piecework.domain.model import Chunk, ChunkStatus, Job
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
 from piecework.domain.rows import StageRow
+from piecework.domain.states import ChunkStatus
 from piecework.errors import StateError
 from piecework.runtime import Runtime
 from piecework.store.completion import chunks_of_group, read_chunks

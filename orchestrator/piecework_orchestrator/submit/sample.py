@@ -11,7 +11,10 @@ from pathlib import Path
 
 from piecework.aws.payloads import PayloadRef
 from piecework.domain.call_usage import CallUsage
-from piecework.domain.model import Chunk, ChunkStatus, Job, moment
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.moments import moment
+from piecework.domain.states import ChunkStatus
 from piecework.errors import UsageError, WaitTimeoutError
 from piecework.explain.situation import if_readable
 from piecework.jobs.fan_out import Progress

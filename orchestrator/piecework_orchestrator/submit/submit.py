@@ -20,8 +20,10 @@ from piecework.aws.payloads import PACK_SIZE, PayloadRef
 from piecework.cost.meter import acting_as
 from piecework.domain import keys
 from piecework.domain.budget import NO_CAP, Cap
-from piecework.domain.model import Job, JobRef, iso
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
 from piecework.domain.priority import Priority, backlog_start, ordered_backlog_start
+from piecework.domain.refs import JobRef
 from piecework.errors import UsageError
 from piecework.jobs.fan_out import Progress, fan_out
 from piecework.jobs.manifest import Entry, write_manifest

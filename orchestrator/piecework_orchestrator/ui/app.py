@@ -23,7 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.errors import PieceworkError
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.dead_letters.letters import chunk_name

@@ -12,7 +12,7 @@ from itertools import groupby
 from math import ceil
 from typing import Final
 
-from piecework.domain.model import ChunkStatus
+from piecework.domain.states import ChunkStatus
 
 #: Cells at most; a cell of a larger job stands for several chunks.
 MAX_CELLS = 10_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from piecework.domain.model import ChunkRef, ChunkStatus
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 from piecework.errors import UsageError
 from piecework_orchestrator.client import Client, JobView
 from piecework_orchestrator.operate.deletion import lost_letters

@@ -11,7 +11,8 @@ from typing import Final
 
 from piecework.aws.work_queues import NOT_DEPLOYED
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, JobRef, iso
+from piecework.domain.moments import iso
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.rows import WorkerRow
 from piecework.errors import SchemaTooNewError, StoreError
 from piecework.explain.situation import if_readable, read_situation

@@ -15,8 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
+from piecework.domain.job import Job
 from piecework.domain.keys import JOIN_CHUNK
-from piecework.domain.model import ChunkRef, Job
+from piecework.domain.refs import ChunkRef
 from piecework.errors import NotFoundError, PieceworkError, StoreError, UsageError
 from piecework.errors.codes import REGISTRY
 from piecework.explain.situation import if_readable

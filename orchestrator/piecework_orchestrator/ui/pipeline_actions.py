@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from piecework.domain.model import Job
+from piecework.domain.job import Job
 from piecework.jobs.pipeline_pauses import is_paused_by_pipeline
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.operate.pipelines import newest_active, require_name

@@ -6,7 +6,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework_orchestrator.client import Client
 from piecework_orchestrator.reading.job_documents import Document
 from piecework_orchestrator.ui.action import Fields, Preview, Subject

@@ -17,8 +17,8 @@ from enum import StrEnum
 from itertools import zip_longest
 from multiprocessing import get_context
 
-from piecework.domain.model import ChunkStatus
 from piecework.domain.outcome import CompensationResult
+from piecework.domain.states import ChunkStatus
 from piecework_simulation.crash_points.fault_points import FaultInjector, InjectedFault
 from piecework_simulation.crash_points.run import Job, Run, run, run_without_fault
 from piecework_simulation.crash_points.scenario_driver import Snapshot

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any
 
-from piecework.domain.model import ChunkStatus
+from piecework.domain.states import ChunkStatus
 from piecework_simulation.engine.callbacks import Callback
 from piecework_simulation.engine.network import Exchange
 from piecework_simulation.engine.process import Process, context_of

@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 
 from piecework.domain.budget import NO_CAP, Cap
-from piecework.domain.model import JobRef, JobStatus
 from piecework.domain.priority import Priority
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.pipelines import Pipeline
 from piecework_simulation.driver.input_faults import draw_input_fault
 from piecework_simulation.driver.limited_pipeline import metering

@@ -12,7 +12,7 @@ from piecework.aws.endpoint import Endpoint, ServiceClock
 from piecework.aws.objects import Objects
 from piecework.aws.queue import Queue
 from piecework.aws.work_queues import WorkQueues
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.runtime import Runtime
 from piecework.settings import Settings
 from piecework.store.completion import Tallies

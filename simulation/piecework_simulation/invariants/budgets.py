@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework.store.budgets import read_budget
 from piecework.store.serialization import from_item
 from piecework_simulation.aws.dynamodb import Change

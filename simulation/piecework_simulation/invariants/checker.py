@@ -16,7 +16,8 @@ from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, JobStatus, moment
+from piecework.domain.moments import moment
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.store.cancellation import COMPENSATING
 from piecework.store.serialization import from_item
 from piecework_simulation.aws.dynamodb import Change

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain.claim import MAX_RECOVERIES
-from piecework.domain.model import ChunkStatus, moment
+from piecework.domain.moments import moment
 from piecework.domain.outcome import ANSWER, PAUSE, TIMER, leaves_queue
+from piecework.domain.states import ChunkStatus
 from piecework_simulation.coverage import ENDED, count_returns
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from piecework.domain.model import ChunkStatus, JobRef
 from piecework.domain.outcome import CompensationResult
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.store.dead_letters import DISCARDED, OPEN, REDRIVEN
 from piecework.store.serialization import from_item
 from piecework_simulation.aws.dynamodb import Change

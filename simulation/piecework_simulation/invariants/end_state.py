@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import Chunk, ChunkStatus, Effect, JobRef, JobStatus
+from piecework.domain.chunk import Chunk
+from piecework.domain.effect import Effect
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.store.checkpoints import Work
 from piecework.store.paid import usage_in
 from piecework.store.serialization import from_item

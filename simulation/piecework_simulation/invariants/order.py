@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from piecework.domain.model import ChunkStatus
 from piecework.domain.outcome import STOPPED_CODE
+from piecework.domain.states import ChunkStatus
 
 if TYPE_CHECKING:
     from piecework_simulation.invariants.chunk_invariants import ChunkInvariants

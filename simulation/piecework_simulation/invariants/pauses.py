@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework_simulation.engine.process import PROCESS
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from piecework.domain.model import ChunkStatus
 from piecework.domain.outcome import CompensationResult
+from piecework.domain.states import ChunkStatus
 from piecework.store.effects import INTENT, MAY_HAVE_HAPPENED
 
 Item = Mapping[str, Any]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from piecework.domain import keys
-from piecework.domain.model import moment
+from piecework.domain.moments import moment
 from piecework.domain.question import QuestionState
 from piecework.store.serialization import from_item
 from piecework_simulation.coverage import ASKED_AGAIN, QUESTION_TRANSITIONS

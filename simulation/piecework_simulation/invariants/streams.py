@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from piecework.domain import keys
-from piecework.domain.model import moment
+from piecework.domain.moments import moment
 from piecework.idempotency.record import OperationRef, State
 from piecework.store.serialization import from_item
 from piecework_simulation.aws.dynamodb import Change

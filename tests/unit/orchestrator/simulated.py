@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Chunk, Job, JobRef
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
 from piecework.pipelines import Pipeline
 from piecework.runtime import Runtime
 from piecework.settings import Settings

@@ -10,8 +10,8 @@ from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
 from piecework.dependency import Dependency
 from piecework.domain import values
+from piecework.domain.effect import Effect
 from piecework.domain.identity import declare_text
-from piecework.domain.model import Effect
 from piecework.resilience.retry import RetryPolicy, answer_of
 from tests.unit.piecework.fakes import SCOPE
 

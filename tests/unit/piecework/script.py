@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from piecework.dependency import Dependency
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.errors import ErrorEnvelope
 from piecework.pipelines import Pipeline, Stage

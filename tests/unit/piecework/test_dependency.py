@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from piecework.dependency import Dependency, Fallback, effect_unknown_error
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.errors import UsageError
 from piecework.resilience.retry import RetryPolicy, not_executed
 from tests.unit.piecework.fakes import envelope

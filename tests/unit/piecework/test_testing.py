@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from piecework.context import Results
 from piecework.declared import pipeline as declare
 from piecework.dependency import Dependency, Usage
+from piecework.domain.effect import Effect
 from piecework.domain.identity import named_call
-from piecework.domain.model import Effect
 from piecework.domain.outcome import (
     Cancelled,
     CompensationResult,

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import JobRef, JobStatus
 from piecework.domain.notification import Notification
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import TransientError
 from piecework.pipelines import Pipeline, Stage
 from piecework.settings import Settings

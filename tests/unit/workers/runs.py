@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import Claim
-from piecework.domain.model import Chunk
 from piecework.domain.protocols import CancelRequest
 from piecework.pipelines import Pipeline, Stage
 from piecework.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, JobRef
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.errors import SchemaTooNewError, StoreError
 from piecework.settings import Settings
 from piecework_worker.acks import MAX_BATCH, MAX_REQUESTS, PATIENCE_S, Ack, AckBatcher

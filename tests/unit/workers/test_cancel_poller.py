@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from piecework.calls.fleet_breaker import BreakerRegistry
-from piecework.domain.model import ChunkRef, Job, JobRef, JobStatus
+from piecework.domain.job import Job
 from piecework.domain.protocols import CancelRequest
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import SchemaTooNewError, StoreError
 from piecework.telemetry.health import Liveness
 from piecework_worker.cancel_poller import MIN_AGE_S, CancelPoller

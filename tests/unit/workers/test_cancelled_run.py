@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import Chunk, iso
+from piecework.domain.chunk import Chunk
+from piecework.domain.moments import iso
 from piecework.domain.outcome import (
     Cancelled,
     CompensationResult,

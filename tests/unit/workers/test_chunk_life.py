@@ -28,8 +28,8 @@ from piecework import (
 )
 from piecework.aws.payloads import PayloadRef
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import MAX_RECOVERIES
-from piecework.domain.model import Chunk
 from piecework.errors import StoreError
 from piecework_orchestrator.operate.cancel import cancel
 from piecework_simulation.engine.process import PROCESS

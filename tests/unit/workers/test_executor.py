@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from piecework.aws.queue import Message
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import (
     AlreadyEnded,
     AttemptsExhausted,
@@ -22,9 +23,9 @@ from piecework.domain.claim import (
     NotFound,
     Refusal,
 )
-from piecework.domain.model import Chunk, JobStatus
 from piecework.domain.outcome import Cancelled, Succeeded
 from piecework.domain.protocols import ClaimLostError
+from piecework.domain.states import JobStatus
 from piecework.settings import Settings
 from piecework.store.table import Refused, Written
 from piecework.store.takeovers import Takeovers

@@ -13,7 +13,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.settings import Settings
 from piecework.telemetry.health import Liveness
 from piecework_worker import ecs

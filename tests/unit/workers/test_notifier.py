@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from piecework.domain.model import CANCELLABLE, JobStatus
+from piecework.domain.states import CANCELLABLE, JobStatus
 from piecework.store.notifications import ABANDONED, DELIVERED
 from piecework_worker import notifier
 from piecework_worker.work_item import MessageAction

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import JobRef
 from piecework.domain.outcome import Deferred
+from piecework.domain.refs import JobRef
 from piecework.errors import StoreError
 from piecework.resilience.breaker import OPEN_CODE
 from piecework.settings import Settings

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, JobRef
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.settings import Settings
 from piecework_worker import stopping
 from piecework_worker.acks import Ack, AckBatcher

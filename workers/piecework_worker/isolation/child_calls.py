@@ -24,8 +24,8 @@ from piecework.calls.usage import estimated_tokens, estimated_usd, validated
 from piecework.dependency import Dependency, Usage, key_argument, outside_chunk
 from piecework.domain import values
 from piecework.domain.arguments import digest_of
+from piecework.domain.effect import Effect
 from piecework.domain.identity import CalledFunctions, function_text, path_of
-from piecework.domain.model import Effect
 from piecework.domain.question import Ask
 from piecework.errors import PermanentError, PieceworkError
 from piecework.errors.classify import classify

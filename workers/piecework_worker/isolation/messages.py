@@ -26,9 +26,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, TypeAdapter
 
 from piecework.dependency import Dependency, Fallback, Usage
+from piecework.domain.effect import Effect
 from piecework.domain.happened import KnownEffect
 from piecework.domain.identity import function_text, path_of
-from piecework.domain.model import Effect
 from piecework.domain.question import Ask
 from piecework.errors import (
     AnswerTimeoutError,

@@ -17,8 +17,8 @@ from typing import Any
 from pydantic_core import from_json
 
 from piecework.dependency import Dependency, Fallback, Usage
+from piecework.domain.effect import Effect
 from piecework.domain.identity import declare_text
-from piecework.domain.model import Effect
 from piecework_worker.isolation.messages import (
     AnsweredAttemptError,
     Attempt,

@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.console import Console
 
-from piecework.domain.job_row import Pause
 from piecework.domain.outcome import ANSWER, PAUSE, TIMER
+from piecework.domain.pause import Pause
 from piecework_orchestrator.cli.output import (
     ERROR_HISTORY_COLUMNS,
     View,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from piecework.domain.job_row import Pause
+from piecework.domain.pause import Pause
 from piecework_orchestrator.cli.output import Output, View, facts
 from piecework_orchestrator.cli.table import Column, Document
 from piecework_orchestrator.reading.job_documents import pause_command

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import IO
 
 from piecework.domain import keys
-from piecework.domain.model import JobRef
 from piecework.domain.priority import FIRST_CHUNKS
+from piecework.domain.refs import JobRef
 from piecework.jobs.manifest import Entry
 
 NO_CHUNK = -1

@@ -13,8 +13,8 @@ from typing import Any
 from piecework.aws.endpoint import Endpoint
 from piecework.cost.meter import CostMeter
 from piecework.domain import keys
-from piecework.domain.model import JobRef
 from piecework.domain.records import require_known
+from piecework.domain.refs import JobRef
 from piecework.domain.rows import Row
 from piecework.errors import StateError
 from piecework.settings import Settings

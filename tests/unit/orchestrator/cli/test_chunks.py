@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 
 Run = Callable[..., Any]

@@ -12,7 +12,7 @@ import pytest
 
 from piecework.client import Client, JobHandle
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef, JobRef
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.errors import PermanentError
 from piecework.settings import Settings
 from piecework.store.dead_letters import Closing

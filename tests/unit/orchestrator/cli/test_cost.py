@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from piecework.domain import keys
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from tests.unit.orchestrator.cli.deployment import CREATED, Deployment
 
 Run = Callable[..., Any]

@@ -9,8 +9,9 @@ import pytest
 
 from piecework.client import JobFacts, JobHandle
 from piecework.domain.keys import work_prefix
-from piecework.domain.model import ChunkRef, JobRef, JobStatus
 from piecework.domain.outcome import ANSWER
+from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import StoreError
 from piecework.explain import situation
 from piecework.explain.situation import EFFECT_IN_DOUBT

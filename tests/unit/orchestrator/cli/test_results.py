@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.errors import PermanentError, UsageError
 from piecework.settings import Settings
 from piecework_orchestrator.results.export import write_parquet

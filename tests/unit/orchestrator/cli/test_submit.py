@@ -17,8 +17,9 @@ from pydantic import BaseModel
 from piecework import Pipeline, Stage
 from piecework.aws.objects import Objects
 from piecework.client import Client, JobFacts
+from piecework.domain.job import Job
 from piecework.domain.keys import is_name
-from piecework.domain.model import Job, JobRef
+from piecework.domain.refs import JobRef
 from piecework.errors import StoreError
 from piecework.settings import Settings
 from piecework_orchestrator.cli import submit as submitting

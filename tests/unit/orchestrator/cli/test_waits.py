@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.resilience.breaker import OPEN_CODE
 from piecework_orchestrator.cli.views.chunks import error_cell
 

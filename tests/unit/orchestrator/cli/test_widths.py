@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from tests.unit.orchestrator.cli.conftest import Run
 from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from piecework import Context, PermanentError, Pipeline, Stage
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import JobStatus, iso
+from piecework.domain.moments import iso
+from piecework.domain.states import JobStatus
 from piecework.errors import UsageError, WaitTimeoutError
 from piecework.store.reopen import reopen_chunk
 from piecework_orchestrator.dead_letters.canary import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.store.reopen import Schedule
 from piecework_orchestrator.operate.retry import (
     LOST_AFTER_S,

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from piecework import Context, Pipeline, Stage
 from piecework.domain.dead_letter import DeadLetterRow
 from piecework.domain.keys import JOIN_CHUNK
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.errors import StoreError, UsageError
 from piecework.settings import Settings
 from piecework.store.dead_letters import Closing, DeadLetters

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.errors import UsageError
 from piecework_orchestrator.dead_letters import canary
 from piecework_orchestrator.dead_letters.canary import (

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from piecework.domain.model import Chunk, ChunkStatus, JobRef
+from piecework.domain.chunk import Chunk
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus
 from piecework_orchestrator.demo.watch import (
     CHECKPOINTED_STAGES,
     ClaimedChunk,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import JobStatus
+from piecework.domain.states import JobStatus
 from piecework_orchestrator.demo.check import Counts, failed_checks, summary_line
 
 EXPECTED_COUNTS = Counts(

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.chunk import Chunk
 from piecework.domain.dead_letter import DeadLetterRow
-from piecework.domain.model import Chunk, Job
+from piecework.domain.job import Job
 from piecework.domain.outcome import CompensationResult, DeadLettered
 from piecework.errors import StoreError
 from piecework.jobs.fan_out import PROGRESS_WRITE_S

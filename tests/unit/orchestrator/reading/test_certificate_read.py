@@ -10,7 +10,8 @@ import pytest
 
 from piecework.aws.objects import Objects
 from piecework.domain import keys
-from piecework.domain.model import Job, JobRef
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
 from piecework.errors import PermanentError
 from piecework_orchestrator.reading.job_documents import read_certificate
 from tests.unit.piecework.bucket import Bucket

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.domain.model import LAST_MOMENT
+from piecework.domain.moments import LAST_MOMENT
 from piecework.errors import UsageError
 from piecework_orchestrator.reading.times import (
     format_ago,

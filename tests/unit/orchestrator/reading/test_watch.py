@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from piecework.domain.model import Chunk, JobRef
+from piecework.domain.chunk import Chunk
+from piecework.domain.refs import JobRef
 from piecework.errors import WaitTimeoutError
 from piecework.settings import Settings
 from piecework_orchestrator.reading.watch import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.errors import WaitTimeoutError
 from piecework.settings import Settings
 from piecework_orchestrator.reading.watch import (

@@ -14,7 +14,7 @@ from piecework.aws.queue import (
     batches,
     describe_malformed,
 )
-from piecework.domain.model import ChunkRef
+from piecework.domain.refs import ChunkRef
 from piecework.errors import StoreError
 from tests.unit.piecework.fakes import Lowest
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from piecework.aws.queue import BODY_LIMIT, Message, read
 from piecework.domain import keys
-from piecework.domain.model import ChunkRef
+from piecework.domain.refs import ChunkRef
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9_-]{1,64}\Z")
 MESSAGES = st.builds(

@@ -14,8 +14,8 @@ from piecework.calls.caller import Caller
 from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.calls.fleet_limits import FleetLimits
 from piecework.dependency import Dependency
+from piecework.domain.effect import Effect
 from piecework.domain.identity import named_call
-from piecework.domain.model import Effect
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, TransientError
 from piecework.resilience.breaker import (

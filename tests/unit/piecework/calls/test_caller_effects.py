@@ -9,8 +9,8 @@ import pytest
 
 from piecework.calls.fleet_limits import FleetLimits
 from piecework.dependency import Dependency
+from piecework.domain.effect import Effect
 from piecework.domain.identity import named_call
-from piecework.domain.model import Effect
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, PolicyError, TransientError
 from piecework.errors.classify import envelope_of

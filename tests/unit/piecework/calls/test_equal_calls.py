@@ -13,7 +13,7 @@ from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
 from piecework.calls.equal_calls import DEFERRED_S, MAX_EARLY_DEFERRALS, WAIT_S
 from piecework.dependency import Dependency, Fallback
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.errors import PieceworkError, StoreError, TransientError, UsageError
 from piecework.errors.classify import envelope_of
 from piecework.idempotency.record import BeginRequest, Ended, State, Verdict

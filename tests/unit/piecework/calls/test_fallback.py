@@ -11,8 +11,8 @@ from piecework.calls.fallback import FallbackUsed
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
 from piecework.domain.arguments import digest_of
+from piecework.domain.effect import Effect
 from piecework.domain.identity import named_call
-from piecework.domain.model import Effect
 from piecework.domain.outcome import Succeeded
 from piecework.domain.protocols import ClaimLostError
 from piecework.errors import PermanentError, PolicyError, TransientError

@@ -19,9 +19,9 @@ from piecework.calls.fleet_budgets import FleetBudgets, JobBudgets, Reservation
 from piecework.calls.fleet_limits import FleetLimits
 from piecework.calls.usage import ClaimUsage, UsageReporter
 from piecework.domain.budget import NO_CAP, Amount, Cap
-from piecework.domain.job_row import Pause
-from piecework.domain.model import JobRef
+from piecework.domain.pause import Pause
 from piecework.domain.protocols import ClaimLostError
+from piecework.domain.refs import JobRef
 from piecework.errors import PermanentError, StageError, StoreError
 from piecework.resilience.budget import Budget, BudgetKey, Reply, Slice
 from piecework.resilience.limits import QUOTA_CODE

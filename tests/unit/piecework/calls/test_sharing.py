@@ -10,8 +10,8 @@ import pytest
 
 from piecework.calls.call import CallScope
 from piecework.dependency import Dependency
+from piecework.domain.effect import Effect
 from piecework.domain.identity import named_call
-from piecework.domain.model import Effect
 from piecework.domain.protocols import NoResponseCache
 from piecework.errors import PermanentError, UsageError
 from tests.unit.piecework.fakes import SCOPE, caller

@@ -10,7 +10,7 @@ from piecework.aws.queue import Message
 from piecework.cost.attribution import MESSAGE, RECEIPTS_KEPT, owner_of_message, shared
 from piecework.cost.meter import CostMeter, SharedTime, acting_as
 from piecework.domain.keys import JOIN_CHUNK
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 
 A, B = JobRef("acme", "a"), JobRef("acme", "b")
 KB64 = 64 * 1024

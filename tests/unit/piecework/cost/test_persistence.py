@@ -16,7 +16,7 @@ from piecework.cost.persistence import (
     Keeper,
     keeping,
 )
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.telemetry.emit import listening
 from tests.unit.virtual import run_virtually
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import (
     RECHECK_S,
     AlreadyEnded,
@@ -21,8 +22,10 @@ from piecework.domain.claim import (
     SchemaTooNew,
     explain_refusal,
 )
-from piecework.domain.model import Chunk, ChunkRef, ChunkStatus, iso
+from piecework.domain.moments import iso
 from piecework.domain.records import SCHEMA
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 
 REF = ChunkRef("acme", "job", 3)
 NOW = 1_700_000_000.0

@@ -11,7 +11,7 @@ from piecework.domain.claim import (
     Refusal,
     explain_refusal,
 )
-from piecework.domain.model import ChunkRef
+from piecework.domain.refs import ChunkRef
 
 NOW = 1_700_000_000.0
 

@@ -13,9 +13,10 @@ import pytest
 
 from piecework.domain.budget import Cap
 from piecework.domain.keys import JOIN_CHUNK, dead_letter_sk
-from piecework.domain.model import MICROS, ChunkStatus, iso
+from piecework.domain.moments import MICROS, iso
 from piecework.domain.outcome import ANSWER
 from piecework.domain.rows import WorkerRow
+from piecework.domain.states import ChunkStatus
 from piecework.domain.webhook import Webhook
 from piecework.explain.causes import find
 from piecework.explain.findings import FINDINGS

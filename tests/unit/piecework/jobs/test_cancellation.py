@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from piecework.aws.queue import Message
-from piecework.domain.model import Chunk, JobRef
+from piecework.domain.chunk import Chunk
 from piecework.domain.protocols import CancelRequest
+from piecework.domain.refs import JobRef
 from piecework.jobs.cancellation import CancelSweep
 
 JOB = JobRef("default", "job-1")

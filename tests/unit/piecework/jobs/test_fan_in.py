@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import DEADLINE_CODE, ChunkStatus, Job, JobRef
+from piecework.domain.job import DEADLINE_CODE, Job
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.jobs.fan_in import ends_in_time
 from piecework.saga.compensation import CANCEL_CODE
 from piecework.store.completion import Counted, JobSnapshot

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import Job, JobRef
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
 from piecework.errors import StoreError
 from piecework.jobs.fan_out import (
     PROGRESS_WRITE_S,

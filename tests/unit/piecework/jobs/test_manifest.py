@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from piecework.aws.objects import Objects
 from piecework.aws.payloads import MOST_BYTES
 from piecework.domain import keys
-from piecework.domain.model import Job, JobRef
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
 from piecework.errors import PermanentError
 from piecework.jobs.manifest import Entry, _plain, read_manifest, write_manifest
 from tests.unit.piecework.bucket import Bucket

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import Chunk, ChunkRef, JobRef
+from piecework.domain.chunk import Chunk
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.jobs import order
 
 JOB = JobRef("default", "job-1")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import Chunk, JobRef
+from piecework.domain.chunk import Chunk
+from piecework.domain.refs import JobRef
 from piecework.jobs import tolerance
 from piecework.jobs.tolerance import CHUNKS_AT_ONCE
 

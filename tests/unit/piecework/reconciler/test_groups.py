@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import Chunk, Job, JobRef, iso
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
+from piecework.domain.refs import JobRef
 from piecework.reconciler.chunks import groups_to_read
 from piecework.reconciler.liveness import LeaseObserver
 from piecework.reconciler.pass_state import QuietGroups

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import Chunk, ChunkRef, JobRef
+from piecework.domain.chunk import Chunk
+from piecework.domain.refs import ChunkRef, JobRef
 from piecework.reconciler.liveness import LeaseObserver
 
 REF = ChunkRef("acme", "job", 3)

@@ -13,9 +13,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from piecework.domain.job_row import SUBMIT_TIMEOUT_S
-from piecework.domain.model import Chunk, Job, JobRef, JobStatus, iso
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import SUBMIT_TIMEOUT_S, Job
+from piecework.domain.moments import iso
 from piecework.domain.records import UNREADABLE
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 from piecework.errors import PermanentError, StoreError
 from piecework.reconciler import jobs, loop
 from piecework.reconciler.loop import IDLE_S, reconcile_for_ever, reconcile_once

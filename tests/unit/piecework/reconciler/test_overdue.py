@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from piecework.aws.queue import BATCH
-from piecework.domain.model import Chunk, Job, JobRef, iso
+from piecework.domain.chunk import Chunk
+from piecework.domain.job import Job
+from piecework.domain.moments import iso
+from piecework.domain.refs import JobRef
 from piecework.reconciler.pass_state import Overdue, PassContext, overdue_since
 
 REF = JobRef("acme", "job-1")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from piecework import Dependency
-from piecework.domain.model import MICROS
+from piecework.domain.moments import MICROS
 from piecework.errors import PermanentError, UsageError
 from piecework.resilience.limits import (
     AHEAD,

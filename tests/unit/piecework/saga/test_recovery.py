@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from piecework.domain.model import iso
+from piecework.domain.moments import iso
 from piecework.domain.outcome import (
     MAX_BUDGET_DEFERRALS,
     CompensationResult,

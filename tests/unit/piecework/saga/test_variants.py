@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from piecework.dependency import Dependency
+from piecework.domain.effect import Effect
 from piecework.domain.identity import named_call
-from piecework.domain.model import Effect
 from piecework.domain.outcome import CompensationResult, DeadLettered, Retry, Succeeded
 from piecework.errors import (
     ErrorEnvelope,

@@ -9,8 +9,9 @@ from random import Random
 from typing import Any
 
 from piecework.aws.objects import Objects
+from piecework.domain.chunk import Chunk
 from piecework.domain.claim import Claim
-from piecework.domain.model import Chunk, ChunkRef
+from piecework.domain.refs import ChunkRef
 from piecework.store.table import Item, ItemWrite, Refused, Table, Written
 from tests.unit.piecework.bucket import Bucket
 

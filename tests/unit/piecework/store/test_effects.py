@@ -5,8 +5,9 @@ from typing import Any, cast
 import pytest
 
 from piecework.aws.objects import INLINE_LIMIT
+from piecework.domain.effect import Effect
 from piecework.domain.happened import EffectEnd, KnownEffect
-from piecework.domain.model import Effect, iso
+from piecework.domain.moments import iso
 from piecework.domain.protocols import (
     AlreadyDone,
     Called,

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
-from piecework.domain.model import ChunkStatus, Job, JobRef
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
+from piecework.domain.states import ChunkStatus
 from piecework.store.completion import MOST_ROWS, Counted, JobSnapshot, SnapshotCache
 from piecework.store.table import Item, Table
 

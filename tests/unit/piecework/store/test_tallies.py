@@ -6,7 +6,8 @@ import pytest
 
 from piecework.cost.units import item_size
 from piecework.domain import keys
-from piecework.domain.model import Job, JobRef
+from piecework.domain.job import Job
+from piecework.domain.refs import JobRef
 from piecework.store.completion import Tallies
 from piecework.store.table import Refused, Written
 from tests.unit.piecework.store.tables import Paper, paper

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from piecework.calls.equal_calls import operation_ref
 from piecework.calls.usage import estimated_tokens, estimated_usd
 from piecework.dependency import Dependency, Fallback
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.errors import PermanentError
 from piecework.standalone import TimeWindow
 from piecework_worker.isolation.child_calls import estimates_of, known_operation

@@ -8,8 +8,8 @@ import pytest
 
 from piecework.context import Context
 from piecework.dependency import Dependency
+from piecework.domain.effect import Effect
 from piecework.domain.identity import named_call
-from piecework.domain.model import Effect
 from piecework.domain.outcome import Sleeping
 from piecework.domain.protocols import ClaimLostError, WaitRequestedError
 from piecework.errors import PermanentError, StoreError, TransientError

@@ -4,7 +4,7 @@ import pytest
 
 from piecework.context import Context
 from piecework.dependency import Dependency, Fallback
-from piecework.domain.model import Effect
+from piecework.domain.effect import Effect
 from piecework.errors import PolicyError
 from piecework.errors.codes import ErrorClass
 from piecework.pipelines import Pipeline, Stage

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.cost.meter import CostMeter, listen
-from piecework.domain.model import JobRef
+from piecework.domain.refs import JobRef
 from piecework.telemetry.emit import emit_throttles, listening
 from tests.unit.piecework.aws.transport.both import both
 from tests.unit.piecework.aws.transport.test_sdk_parity import ANSWERS, UPDATE

@@ -1,24 +1,26 @@
-"""The attributes of a job's item, by name and type.
+"""A job, as it is read from its row.
 
-`Job` checks what every reader needs when it reads an item. A property here checks its
-attribute when it is read.
+`Job.read` checks what every reader needs. A property checks its attribute when it is
+read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from piecework.domain import keys, records
 from piecework.domain.budget import Cap
 from piecework.domain.call_usage import CallUsage
+from piecework.domain.moments import moment
+from piecework.domain.pause import Pause
 from piecework.domain.priority import Priority
+from piecework.domain.refs import JobRef
+from piecework.domain.states import JobStatus
 
-if TYPE_CHECKING:
-    from piecework.domain.model import JobRef, JobStatus
-
+#: The `cancel_code` of a job that its deadline cancelled.
+DEADLINE_CODE = "job.deadline.passed"
 #: Seconds without progress after which a submit counts as stopped half-way.
 SUBMIT_TIMEOUT_S = 30.0
 #: The times at which a process worked on a job as a whole.
@@ -35,65 +37,44 @@ PROGRESS = (
 )
 
 
-class PauseCode(StrEnum):
-    """Why a job is paused; views show the code, and programs compare it."""
-
-    #: An operator paused it.
-    OPERATOR = "operator"
-    #: Its sample has ended, and the rest waits for a yes.
-    SAMPLE = "sample"
-    #: An operator paused its pipeline.
-    PIPELINE = "pipeline"
-    #: Its budget, or that of its tenant for the day, is spent.
-    BUDGET = "budget"
-
-
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """The pause of a job.
-
-    Attributes:
-        code: A stable code, such as `PauseCode.OPERATOR`.
-        message: The reason in words.
-        actor: The operator, or the process, that paused the job.
-        at: When, ISO 8601; empty until the pause is stored.
-        until: When a reconciler resumes the job, ISO 8601; empty: an operator does.
-        unit: The unit of the spent budget: `usd` or `tokens`; empty: another pause.
-    """
-
-    code: str
-    message: str
-    actor: str
-    at: str = ""
-    until: str = ""
-    unit: str = ""
-
-    @property
-    def why(self) -> str:
-        """The reason in words, for a sentence."""
-        return self.message or "no reason"
-
-    def document(self) -> dict[str, str]:
-        """Return the pause as views and events show it."""
-        return {
-            "code": self.code,
-            "message": self.message,
-            "actor": self.actor,
-            "at": self.at,
-            **({"until": self.until} if self.until else {}),
-            **({"unit": self.unit} if self.unit else {}),
-        }
-
-
-class JobRow:
-    """The attributes of a job that only some readers need."""
-
-    __slots__ = ()
+class Job:
+    """A job, read from its META item."""
 
     ref: JobRef
     status: JobStatus
+    gen: int
     chunks: int
+    pipeline: str
     item: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, ref: JobRef, item: Mapping[str, Any]) -> Job:
+        """Read an item.
+
+        Raises:
+            PermanentError: `runtime.record.unreadable`.
+        """
+        what = f"The record of job {ref.job}"
+        return cls(
+            ref,
+            records.read_status(item, JobStatus, what),
+            records.read_int(item, "gen", what, 1, keys.MAX_GENERATION),
+            records.read_int(item, "chunks", what, 0, keys.MAX_CHUNK_NUMBER + 1),
+            records.read_text(item, "pipeline", what),
+            item,
+        )
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether its deadline cancels it now."""
+        cancelling = self.status is JobStatus.CANCELLING
+        return cancelling and self.cancel_code == DEADLINE_CODE
+
+    @property
+    def deadline(self) -> float | None:
+        """Its deadline in seconds since 1970; None: it has none."""
+        return moment(self.deadline_at) if self.deadline_at else None
 
     @property
     def first_stage(self) -> str:

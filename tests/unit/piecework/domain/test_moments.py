@@ -9,15 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from piecework import Approval, Ladder, Pipeline, Rung, Stage
-from piecework.domain.model import (
-    LONGEST_WAIT_S,
-    Chunk,
-    ChunkRef,
-    JobRef,
-    iso,
-    moment,
-)
-from piecework.errors import PermanentError, UsageError
+from piecework.domain.moments import LONGEST_WAIT_S, iso, moment
+from piecework.errors import UsageError
 from piecework.questions import declare
 from tests.unit.piecework.fakes import Clause, context
 
@@ -55,20 +48,6 @@ def test_what_rounds_up_to_a_second_is_in_the_next(at: float, text: str) -> None
 
 def test_a_moment_reads_without_a_calculator() -> None:
     assert iso(1_700_000_000.5) == "2023-11-14T22:13:20.500Z"
-
-
-def test_a_chunk_knows_its_job_and_its_place() -> None:
-    ref = JobRef("acme", "j").chunk(300)
-    assert ref.of == JobRef("acme", "j")
-    assert (ref.pk, ref.sk) == ("T#acme#J#j#G#0001", "CHUNK#00000300")
-    assert str(ref) == "j/300"
-
-
-def test_an_unknown_state_is_refused() -> None:
-    with pytest.raises(
-        PermanentError, match="chunk j/0 has a missing or malformed 'status'"
-    ):
-        Chunk.read(ChunkRef("a", "j", 0), {"status": "LOST", "gen": 1})
 
 
 @pytest.mark.parametrize("wait_s", [inf, nan, 1e12])

@@ -1,34 +1,81 @@
-"""The attributes of a chunk's item, by name and type.
+"""A chunk, as it is read from its row.
 
-`Chunk` checks what every reader needs when it reads an item. A property here checks its
-attribute when it is read, so that a claim pays only for what it uses.
+`Chunk.read` checks what every reader needs. A property checks its attribute when it is
+read, so that a claim pays only for what it uses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
-from piecework.domain import records
+from piecework.domain import keys, records
 from piecework.domain.call_usage import CallUsage
-
-if TYPE_CHECKING:
-    from piecework.domain.model import ChunkRef
+from piecework.domain.refs import ChunkRef
+from piecework.domain.states import ChunkStatus
 
 #: Attributes that no document shows.
 HIDDEN = frozenset({"pk", "sk", "v", "claim_token", "value"})
 #: Claims that a chunk remembers: more would make each later write of its row dearer.
 MAX_HISTORY = 10
+#: The counters of a chunk's item.
+COUNTS = frozenset(
+    {
+        "attempts",
+        "breaker_deferrals",
+        "budget_deferrals",
+        "deferrals",
+        "early_deferrals",
+        "exhaustions",
+        "failed_probes",
+        "fence",
+        "outages",
+        "recoveries",
+        "releases",
+        "renewals",
+        "stage_deferrals",
+        "takeovers",
+    }
+)
+STATUSES: Mapping[str, ChunkStatus] = {str(each): each for each in ChunkStatus}
 
 
-class ChunkRow:
-    """The attributes of a chunk that only some readers need."""
-
-    __slots__ = ()
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk, read from its item."""
 
     ref: ChunkRef
+    status: ChunkStatus
+    gen: int
     fence: int
     item: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, ref: ChunkRef, item: Mapping[str, Any]) -> Chunk:
+        """Read an item.
+
+        Raises:
+            PermanentError: `runtime.record.unreadable`.
+        """
+        status, gen = STATUSES.get(str(item.get("status"))), item.get("gen")
+        counts = [item[name] for name in COUNTS if name in item]
+        odd = [n for n in counts if type(n) is not int or not 0 <= n <= records.MAX_INT]
+        if status and not odd and type(gen) is int and 1 <= gen <= keys.MAX_GENERATION:
+            return cls(ref, status, gen, item.get("fence", 0), item)
+        what = f"The record of chunk {ref}"
+        for name in COUNTS & item.keys():
+            records.read_int(item, name, what)
+        status = records.read_status(item, ChunkStatus, what)
+        gen = records.read_int(item, "gen", what, 1, keys.MAX_GENERATION)
+        return cls(ref, status, gen, item.get("fence", 0), item)
+
+    def to_reopen(self) -> Chunk:
+        """Return it with only the attributes that a reopening reads, to save memory."""
+        read = {"stage", "resume_at", "blocked_by", "error_code", "history", "attempts"}
+        read |= {"claimed_at", "ended_at", "ended_by", "gen"}
+        names = read & self.item.keys()
+        return replace(self, item={name: self.item[name] for name in names})
 
     @property
     def stage(self) -> str:

@@ -40,6 +40,7 @@ from piecework_simulation.driver.processes import FleetDriver
 from piecework_simulation.engine.faults import Faults
 from piecework_simulation.engine.leftovers import leftovers_discarded
 from piecework_simulation.engine.process import Process
+from piecework_simulation.engine.runtimes import open_runtime
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
 from piecework_worker.__main__ import serve
@@ -147,8 +148,8 @@ class Fleet:
         number = len(self.processes) + 1
         process = self.world.process(f"worker-{number}", mortal=False)
         self.processes.append(process)
-        rt = self.world.runtime(
-            process, max_chunks=max_chunks, quota_wait_s=quota_wait_s
+        rt = open_runtime(
+            self.world, process, max_chunks=max_chunks, quota_wait_s=quota_wait_s
         )
         known = {each.name: each for each in pipelines or (orders,)}
         services = open_services(rt, process.name, known, self.log, None, queues)  # type: ignore[arg-type]
@@ -206,7 +207,7 @@ def exercise(act: Callable[[Fleet], Awaitable[T]], **settings: Any) -> T:
     driver = FleetDriver(world, {}, log)
 
     async def run() -> T:
-        rt = world.runtime(world.process("operator", mortal=False))
+        rt = open_runtime(world, world.process("operator", mortal=False))
         return await act(Fleet(world, log, rt, driver))
 
     with leftovers_discarded(world):

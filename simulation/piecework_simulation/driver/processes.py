@@ -52,6 +52,7 @@ from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.driver.input_faults import CHILD
 from piecework_simulation.engine.process import Process
+from piecework_simulation.engine.runtimes import open_runtime
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
 from piecework_simulation.provider import CALL_TOKENS
@@ -135,7 +136,7 @@ class FleetDriver:
         process = self.world.process(self.name("worker"))
         stop = asyncio.Event()
         self.workers[process] = stop
-        rt = self.world.runtime(process)
+        rt = open_runtime(self.world, process)
         children = cast("Isolation", SimulatedChildren(rt.settings.blocked_child_s))
         services = open_services(
             rt, process.name, self.pipelines, self.log, children, queues
@@ -155,7 +156,7 @@ class FleetDriver:
         """Start a standalone reconciler, and start a replacement when it ends."""
         process = self.world.process(self.name("reconciler"))
         self.reconcilers.append(process)
-        rt = self.world.runtime(process)
+        rt = open_runtime(self.world, process)
         task = self.world.start(process, reconcile_for_ever(rt, cast("Any", self.log)))
 
         def restart() -> None:
@@ -214,7 +215,7 @@ class FleetDriver:
 
         async def run() -> None:
             try:
-                await act(self.world.runtime(process, tenant=tenant))
+                await act(open_runtime(self.world, process, tenant=tenant))
                 outcome_text = "done"
             except PieceworkError as error:
                 outcome_text = error.code

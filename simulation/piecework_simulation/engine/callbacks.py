@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from piecework_simulation.engine.loop import Loop
+from typing import Any
 
 
 class Callback:
@@ -47,9 +44,11 @@ class NumberedFuture(asyncio.Future[Any]):
 class NumberedTask(asyncio.Task[Any]):
     """A task whose hash is its number, so that sets have a deterministic order."""
 
-    def __init__(self, loop: Loop, work: Coroutine[Any, Any, Any], **more: Any) -> None:
-        self.number = loop.next_number()
-        super().__init__(work, loop=loop, **more)
+    def __init__(
+        self, number: int, work: Coroutine[Any, Any, Any], **more: Any
+    ) -> None:
+        self.number = number
+        super().__init__(work, **more)
 
     def __hash__(self) -> int:
         return self.number

@@ -142,7 +142,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     # ── the event loop interface of asyncio ─────────────────────────────────
 
-    def next_number(self) -> int:
+    def _next_number(self) -> int:
         """Return a number that nothing else has."""
         self._numbers += 1
         return self._numbers
@@ -203,7 +203,8 @@ class Loop(asyncio.AbstractEventLoop):
         **_: Any,
     ) -> asyncio.Task[Any]:
         """Start a task in the process of the caller."""
-        task = NumberedTask(self, coro, name=name, context=context)
+        number = self._next_number()
+        task = NumberedTask(number, coro, loop=self, name=name, context=context)
         process = context[PROCESS] if context else PROCESS.get(self.world)
         process.tasks.append(task)
         return task

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache, partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from botocore.exceptions import (
     ClientError,
@@ -24,9 +24,7 @@ from botocore.exceptions import (
 
 from piecework_simulation.aws.s3 import pages
 from piecework_simulation.engine.process import Process
-
-if TYPE_CHECKING:
-    from piecework_simulation.engine.world import World
+from piecework_simulation.engine.world import World
 
 #: Attempts of the SDK, as `piecework.runtime.RETRIES` configures.
 SDK_ATTEMPTS = 4
@@ -178,9 +176,6 @@ def refuse(fault: str | None, service: str, operation: str) -> None:
 
 # ── request to AWS in transit ─────────────────────────────────────────────────
 
-if TYPE_CHECKING:
-    from piecework_simulation.engine.world import World
-
 #: Maximum seconds that a request, or its reply, is normally in transit.
 HOP_S = 0.02
 READS = {"get_item", "query", "scan"}
@@ -265,38 +260,3 @@ class Exchange:
 def http_date(second: int) -> str:
     """Return a moment as AWS writes it into the head of each answer."""
     return format_datetime(datetime.fromtimestamp(second, UTC), usegmt=True)
-
-
-@dataclass(slots=True)
-class LongPolls:
-    """The long polls that stay open, by queue."""
-
-    world: World
-    _waiting: dict[str, list[Exchange]] = field(default_factory=dict)
-
-    def wait(self, exchange: Exchange, url: str, until: float) -> None:
-        """Keep a poll open until there is a message, or until its time is over."""
-        self._waiting.setdefault(url, []).append(exchange)
-        loop = self.world.loop
-        next_at = self.world.sqs.next_at(url)
-        at = until if next_at is None else min(until, self.world.at(next_at))
-        loop.call_at(
-            max(at, loop.moment),
-            self.retry_poll,
-            exchange,
-            url,
-            context=self.world.context,
-        )
-
-    def retry_first(self, url: str) -> None:
-        """Execute the first open poll of a queue again."""
-        waiting = self._waiting.get(url)
-        if waiting:
-            self.retry_poll(waiting[0], url)
-
-    def retry_poll(self, exchange: Exchange, url: str) -> None:
-        """Execute an open poll again."""
-        waiting = self._waiting.get(url, [])
-        if exchange in waiting:
-            waiting.remove(exchange)
-            exchange.execute()

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from piecework.aws.endpoint import Endpoint, ServiceClock
-from piecework.aws.objects import Objects
-from piecework.aws.queue import Queue
-from piecework.aws.work_queues import WorkQueues
 from piecework.domain.moments import iso
-from piecework.runtime import Runtime
 from piecework.settings import Settings
-from piecework.store.completion import Tallies
-from piecework.store.job_transitions import JobTransitions
-from piecework.store.jobs import Jobs
-from piecework.store.table import Table
 from piecework_simulation.aws.dynamodb import DynamoDB
 from piecework_simulation.aws.s3 import S3
 from piecework_simulation.aws.sqs import SQS
 from piecework_simulation.engine.faults import Faults
 from piecework_simulation.engine.loop import Loop
-from piecework_simulation.engine.network import LongPolls, open_client
+from piecework_simulation.engine.polls import LongPolls
 from piecework_simulation.engine.process import Process, context_of
-
-if TYPE_CHECKING:
-    from piecework_simulation.engine.network import Exchange
 
 #: The Unix time at which the simulated clock is 0.
 EPOCH = 1_790_000_000.0
@@ -65,8 +53,8 @@ class World:
     trace: list[str] = field(default_factory=list)
     requests: int = 0
     #: Called when a request is about to be sent, was executed, and was answered:
-    #: "asked", "applied", "answered".
-    on_exchange: Callable[[str, Exchange], None] = lambda *_: None
+    #: "asked", "applied", "answered"; with the `Exchange` of the network.
+    on_exchange: Callable[[str, Any], None] = lambda *_: None
 
     def __post_init__(self) -> None:
         """Make the loop and the services."""
@@ -80,7 +68,7 @@ class World:
         )
         self.sqs = SQS(self.now, self.rng, chaos=self.faults)
         self.s3 = S3(self.now, buckets=[BUCKET])
-        self.polls = LongPolls(self)
+        self.polls = LongPolls(self.loop, self.sqs, self.context, EPOCH)
         self.sqs.on_arrival = self.polls.retry_first
         dead = settings.dead_letter_queue
         self.urls = {dead: self.sqs.create_queue(dead, retention_s=1_209_600.0)}
@@ -150,45 +138,6 @@ class World:
     def start(self, process: Process, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine in a process; return its task."""
         return self.loop.create_task(work, context=context_of(process))
-
-    def runtime(self, process: Process, **changed: Any) -> Runtime:
-        """Return the runtime of a process of the real code."""
-        settings = self.settings
-        if changed:
-            settings = replace(settings, **changed)
-        rng = Random(self.rng.getrandbits(64))
-        clock = ServiceClock(lambda: self.now() + process.offset)
-        beat_s = max(1.0, settings.lease_s / 3)
-
-        def table(name: str, timeout_s: float = 10.0) -> Table:
-            client = open_client(self, "dynamodb", self.dynamodb, process, timeout_s)
-            return Table(client, name, rng, clock=clock)
-
-        def queue(name: str, timeout_s: float = 10.0) -> Queue:
-            client = open_client(self, "sqs", self.sqs, process, timeout_s)
-            return Queue(client, self.urls[name], rng)
-
-        def queues(timeout_s: float = 10.0) -> WorkQueues:
-            default = queue(settings.work_queue, timeout_s)
-            return WorkQueues(default, settings.queue_name)
-
-        checkpoints = table(settings.checkpoints_table)
-        return Runtime(
-            settings=settings,
-            endpoint=Endpoint("", "aws", "nowhere"),
-            table=checkpoints,
-            dead_letters=table(settings.dead_letters_table),
-            work=queues(),
-            dead_letter_queue=queue(settings.dead_letter_queue),
-            renewal_table=table(settings.checkpoints_table, beat_s),
-            renewal_queues=queues(beat_s),
-            objects=Objects(open_client(self, "s3", self.s3, process), BUCKET),
-            jobs=Jobs(checkpoints, clock),
-            transitions=JobTransitions(checkpoints, clock, settings.job_retention_days),
-            tallies=Tallies(checkpoints),
-            clock=clock,
-            rng=rng,
-        )
 
     def provider_context(self) -> Context:
         """Return the caller's context variables, outside of its process."""

@@ -23,6 +23,7 @@ from piecework_orchestrator.dead_letters.redrive import RedriveRequest
 from piecework_simulation.driver.processes import FleetDriver
 from piecework_simulation.engine.faults import Faults
 from piecework_simulation.engine.leftovers import leftovers_discarded
+from piecework_simulation.engine.runtimes import open_runtime
 from piecework_simulation.engine.sandbox import Log
 from piecework_simulation.engine.world import World
 
@@ -108,7 +109,7 @@ def simulate(
     async def run() -> R:
         for _ in range(workers):
             fleet.worker(reconcile=True)
-        rt = world.runtime(world.process("test", mortal=False))
+        rt = open_runtime(world, world.process("test", mortal=False))
         return await act(Simulated(world, fleet, rt))
 
     with leftovers_discarded(world):

@@ -241,11 +241,14 @@ class CallsRow(Row):
 
     WHAT = "A page of the call journal"
 
+    def read_answers(self) -> dict[str, Any]:
+        """Return the answers on the page, by the key of the call."""
+        return records.read_packed(self.item, "answers", self.WHAT)
+
     @property
-    def calls(self) -> Mapping[str, Any]:
-        """The answers on the page, by the key of the call."""
-        found: Mapping[str, Any] = self.item.get("calls", {})
-        return found
+    def count(self) -> int:
+        """The number of its answers; 0 if an operator has damaged it."""
+        return records.read_optional_int(self.item, "count") or 0
 
     @property
     def large(self) -> Mapping[str, Any]:

@@ -76,15 +76,15 @@ class CallJournal:
     async def load(self, pages: Iterable[CallsRow]) -> None:
         """Load the answers that earlier claims stored."""
         for page in pages:
-            calls, large = page.calls, page.large
-            size = len(calls) + len(large)
-            if sum(map(len, calls.values())) > PAGE_BYTES // 2:
+            calls, large = page.read_answers(), page.large
+            answers = {k: records.read_text(calls, k, "A stored answer") for k in calls}
+            size = count = len(answers) + len(large)
+            if sum(map(len, answers.values())) > PAGE_BYTES // 2:
                 size = self.settings.journal_page  # its flush may have filled others
-            self._stored[page.fence] += len(calls) + len(large)
+            self._stored[page.fence] += count
             place = page.fence, size
             self._pages_of.update(dict.fromkeys([*calls, *large], place))
-            for key in calls:
-                self._known[key] = records.read_text(calls, key, "A stored answer")
+            self._known |= answers
             for key, entry in large.items():
                 self._known[key] = await self.objects.get_value(Row(entry), self.prefix)
 
@@ -178,7 +178,8 @@ class CallJournal:
             else:
                 large[key] = entry
         item: dict[str, Any] = {
-            "calls": small,
+            "answers": records.packed(small),
+            "count": len(small) + len(large),
             "large": large or None,
             "call_usage": self.usage.pure.item,
             "late": int(self.is_lost()) or None,

@@ -39,6 +39,8 @@ def _less_often(value: Any) -> dict[str, Any]:
             return {"BOOL": value}
         case int():
             return {"N": str(value)}
+        case bytes():
+            return {"B": value}
         case set() | frozenset() if value and all(isinstance(v, int) for v in value):
             return {"NS": [str(v) for v in sorted(value)]}
         case Mapping():
@@ -73,7 +75,7 @@ def from_value(value: Mapping[str, Any]) -> Any:  # noqa: PLR0911 -- one return 
     """Return one attribute as a Python value."""
     ((kind, content),) = value.items()
     match kind:
-        case "S" | "BOOL":
+        case "S" | "BOOL" | "B":
             return content
         case "N":
             return number(content)

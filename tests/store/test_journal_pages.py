@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from base64 import b64encode
+from random import Random
+
 from piecework.aws.objects import INLINE_LIMIT
 from piecework.settings import Settings
 from piecework.store.checkpoints import read_work
@@ -37,7 +40,7 @@ async def test_a_page_that_is_there_is_never_overwritten(store: Store) -> None:
         await kept.record("key", word)
         await kept.close(keep=True)
     (page,) = (await read_work(store.table, store.chunk)).calls
-    assert page.calls == {"key": "first"}
+    assert page.read_answers() == {"key": "first"}
 
 
 async def test_a_page_whose_answer_was_lost_was_written_once(store: Store) -> None:
@@ -51,7 +54,9 @@ async def test_a_page_whose_answer_was_lost_was_written_once(store: Store) -> No
 async def test_the_largest_pages_fit_into_items(store: Store) -> None:
     kept = await journal(store)
     for n in range(12):
-        kept._pending[f"{n:064d}"] = "x" * INLINE_LIMIT
+        # It hardly shrinks: each character is one of 64.
+        noise = b64encode(Random(n).randbytes(INLINE_LIMIT)).decode()[:INLINE_LIMIT]
+        kept._pending[f"{n:064d}"] = noise
     await kept.close(keep=True)
     pages = (await read_work(store.table, store.chunk)).calls
-    assert sum(len(page.calls) for page in pages) == 12
+    assert sum(page.count for page in pages) == 12

@@ -75,9 +75,7 @@ async def chunk_document(rt: Reading, job: Job, number: int) -> Document:
         **chunk_facts(chunk, rt.clock(), stopped),
         **({} if pause is None else {"job_paused": pause.document()}),
         "stages": stage_documents(chunk, work),
-        "calls_in_journal": sum(
-            len(page.calls) + len(page.large) for page in work.calls
-        ),
+        "calls_in_journal": sum(page.count for page in work.calls),
         "effects": sorted(
             (effect_document(row) for row in work.effects),
             key=lambda document: str(document["started_at"]),

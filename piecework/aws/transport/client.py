@@ -103,7 +103,7 @@ class ThinClient:
         )
         try:
             body = encode(params)
-        except TypeError:  # binary values
+        except TypeError:  # a value that only the SDK can write
             return await getattr(sdk.client, name)(**params)
         find_route = partial(self._route, model.name, params)
         route = await find_route()

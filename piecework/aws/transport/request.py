@@ -7,6 +7,7 @@ import json
 import json.encoder
 import os
 import time
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
@@ -69,14 +70,22 @@ _MAKE: Any = getattr(json.encoder, "c_make_encoder", None)
 _NO_CYCLES, _INDENT, _SORTED, _SKIPS, _NAN = None, None, False, False, True
 
 
+def _base64(value: Any) -> str:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    message = f"JSON has no {type(value).__name__}"
+    raise TypeError(message)
+
+
 def make_encoder() -> Callable[[Any], bytes]:
     """Return a function that writes a value as the JSON that the SDK writes.
 
     `json.dumps` makes an encoder for each value and searches the value for cycles; this
-    takes longer than the writing. Parameters of our requests have no cycles. The
-    function raises `TypeError` for a value that JSON does not have.
+    takes longer than the writing. Parameters of our requests have no cycles. Bytes
+    become Base64, as the SDK writes binary values. The function raises `TypeError` for
+    any other value that JSON does not have.
     """
-    plain = json.JSONEncoder()
+    plain = json.JSONEncoder(default=_base64)
     if _MAKE is None:
         return lambda value: plain.encode(value).encode()
     parts = _MAKE(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from piecework.domain import keys
+from piecework.domain.records import packed
 from piecework.domain.refs import JobRef
 from tests.unit.orchestrator.cli.deployment import SETTLED, Deployment
 
@@ -60,7 +61,8 @@ def test_a_chunk_is_shown_with_its_stages_calls_effects_and_errors(
     add(
         pk,
         f"{work}CALLS#0001#0001#0001",
-        calls={"k1": "1", "k2": "2"},
+        answers=packed({"k1": "1", "k2": "2"}),
+        count=3,
         large={"k3": {}},
     )
     add(pk, f"{work}EFFECT#k", effect_key="k", state="UNKNOWN", stage="book")

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import zlib
 from typing import Any, cast
 
 import pytest
 
 from piecework.aws.objects import INLINE_LIMIT
+from piecework.domain.records import packed
 from piecework.domain.rows import CallsRow
-from piecework.errors import StoreError
+from piecework.errors import PermanentError, StoreError
 from piecework.settings import Settings
 from piecework.store.journal import PAGE_BYTES, CallJournal, take_page
 from tests.unit.piecework.fakes import Log
@@ -21,8 +24,12 @@ def journal(table: Paper, **facts: Any) -> CallJournal:
     return CallJournal(table, objects(), held, settings, lambda: NOW, Log())  # type: ignore[arg-type]
 
 
+def page_of(**answers: str) -> CallsRow:
+    return CallsRow({"answers": packed(answers), "count": len(answers)})
+
+
 def pages(table: Paper) -> list[dict[str, str]]:
-    return [item["calls"] for item in table.items()]
+    return [CallsRow(item).read_answers() for item in table.items()]
 
 
 async def test_a_full_page_is_written_at_once() -> None:
@@ -145,7 +152,7 @@ async def test_a_large_result_goes_to_the_bucket_and_comes_back() -> None:
     await kept.record("b", "1")
     await kept.flush()
     (item,) = table.items()
-    assert item["calls"] == {"b": "1"}
+    assert CallsRow(item).read_answers() == {"b": "1"}
     assert set(item["large"]) == {"a"}
     later = journal(paper())
     later.objects = kept.objects
@@ -190,8 +197,7 @@ async def test_a_flush_under_way_ends_once_its_results_are_not_kept() -> None:
 async def test_what_earlier_claims_remembered_is_taken_over_and_not_written() -> None:
     table = paper()
     kept = journal(table)
-    pages = [{"calls": {"a": "1"}}, {"calls": {"b": "2"}}, {}]
-    await kept.load(map(CallsRow, pages))
+    await kept.load([page_of(a="1"), page_of(b="2"), page_of()])
     await kept.close(keep=True)
     assert (kept.recall("a"), kept.recall("b")) == ("1", "2")
     assert table.written == []
@@ -244,3 +250,26 @@ async def test_pages_too_large_for_one_item_become_several() -> None:
     kept._pending = dict.fromkeys("abcdef", value)
     await kept.flush()
     assert [len(page) for page in pages(table)] == [4, 2]
+
+
+@pytest.mark.parametrize("damage", ["", b"", b"no zlib", zlib.compress(b"1" * 5)[:-1]])
+async def test_a_damaged_page_is_named(damage: Any) -> None:
+    with pytest.raises(PermanentError) as raised:
+        await journal(paper()).load([CallsRow({"answers": damage})])
+    assert "runtime.record.unreadable" == raised.value.code
+
+
+async def test_a_page_that_unpacks_to_more_than_piecework_writes_is_refused() -> None:
+    bomb = zlib.compress(b" " * 2**26)
+    with pytest.raises(PermanentError, match="too large"):
+        await journal(paper()).load([CallsRow({"answers": bomb})])
+
+
+async def test_the_answers_of_a_page_are_compressed() -> None:
+    table = paper()
+    kept = journal(table)
+    for key in "abc":
+        await kept.record(key, json.dumps({"verdict": "the clause is usual " * 50}))
+    ((item),) = table.items()
+    assert len(item["answers"]) < 300
+    assert 3 == len(json.loads(zlib.decompress(item["answers"])))

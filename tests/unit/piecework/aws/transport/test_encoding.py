@@ -29,7 +29,11 @@ def test_a_value_is_written_as_the_sdk_writes_it(value: Any) -> None:
     assert json.dumps(value).encode() == encode(value)
 
 
-@pytest.mark.parametrize("value", [b"binary", {1, 2}, object()])
+def test_bytes_are_written_as_the_sdk_writes_them() -> None:
+    assert b'{"B": "YmluYXJ5"}' == encode({"B": b"binary"})
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object()])
 def test_what_is_no_json_is_refused_and_the_next_value_is_written(value: Any) -> None:
     with pytest.raises(TypeError):
         encode({"a": [value]})

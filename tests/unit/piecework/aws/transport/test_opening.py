@@ -180,7 +180,7 @@ class Untouched:
         (
             AioCredentials("AKIDEXAMPLE", "secret"),
             "v4",
-            {"ExpressionAttributeValues": {":b": {"B": b"binary"}}},
+            {"ExpressionAttributeValues": {":b": {"B": bytearray(b"binary")}}},
         ),
     ],
 )

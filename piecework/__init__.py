@@ -10,10 +10,15 @@ from importlib import import_module  # noqa: TID251 -- of the table below
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from piecework.calls.fallback import FallbackUsed
     from piecework.context import ChunkResult, Context, Results
     from piecework.declared import PipelineFunction, pipeline
-    from piecework.dependency import DeclaredCall, Dependency, Fallback, Usage
+    from piecework.dependency import (
+        DeclaredCall,
+        Dependency,
+        Fallback,
+        FallbackUsed,
+        Usage,
+    )
     from piecework.domain.effect import Effect
     from piecework.domain.happened import (
         Happened,
@@ -118,7 +123,7 @@ _MODULES = {
     "ErrorEnvelope": "piecework.errors",
     "Escalate": "piecework.questions",
     "Fallback": "piecework.dependency",
-    "FallbackUsed": "piecework.calls.fallback",
+    "FallbackUsed": "piecework.dependency",
     "Escalation": "piecework.domain.ladder",
     "Happened": "piecework.domain.happened",
     "Ladder": "piecework.domain.ladder",

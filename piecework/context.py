@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
 from piecework.answers import decode_answer
 from piecework.calls.call import CallScope
 from piecework.calls.caller import Caller
-from piecework.calls.fallback import FallbackUsed
-from piecework.dependency import DeclaredCall, Dependency, needs_key, takes_key
+from piecework.dependency import (
+    DeclaredCall,
+    Dependency,
+    FallbackUsed,
+    needs_key,
+    takes_key,
+)
 from piecework.domain import keys, values
 from piecework.domain.arguments import digest_of
 from piecework.domain.happened import (
@@ -36,7 +41,6 @@ from piecework.domain.identity import function_text, path_of, unfold
 from piecework.domain.moments import LAST_MOMENT
 from piecework.domain.protocols import JobResults, MissingChunk
 from piecework.errors import PermanentError, UsageError
-from piecework.pipelines import RUN, Pipeline, Stage
 from piecework.questions import Approval, Duration, Escalate, declare
 from piecework.resilience.retry import answer_of
 
@@ -52,11 +56,8 @@ V = TypeVar("V", default=Any)
 A = TypeVar("A", bound="BaseModel", default=Approval)
 
 
-class StageRunner(Protocol):
-    """Runs stages, in this process or in another."""
-
-    async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
-        """Run a variant of a stage; return its value as JSON."""
+#: Runs a stage, with its context, in one of its variants; returns its value as JSON.
+RunStage: TypeAlias = "Callable[[Any, Context[Any], str], Awaitable[str]]"
 
 
 @dataclass(slots=True)
@@ -65,10 +66,12 @@ class Context(Generic[P]):
 
     Attributes:
         payload: The chunk's payload, as the pipeline's payload model.
+        pipeline: The name of the pipeline.
+        stages: The names of its stages, by their functions, in order.
         tenant, job, chunk: The names of the chunk; `chunk` counts from 0.
         attempt: The number of this attempt of the chunk, from 1.
         log: A structlog logger with the ids bound.
-        runner: Runs the stages; None: they run in this process.
+        run_stage: Runs the stages; None: they run in this process.
         failure: The failure that led to this variant of the stage. A replan hook plans
             around it, and a fallback replaces the refused function. None: the stage
             runs its own function.
@@ -80,7 +83,8 @@ class Context(Generic[P]):
     """
 
     payload: P
-    pipeline: Pipeline
+    pipeline: str
+    stages: Mapping[Callable[..., Any], str] = field(repr=False)
     tenant: str
     job: str
     chunk: int
@@ -89,7 +93,7 @@ class Context(Generic[P]):
     log: structlog.stdlib.BoundLogger = field(repr=False)
     stage: str = ""
     values: dict[str, Any] = field(default_factory=dict, repr=False)
-    runner: StageRunner | None = field(default=None, repr=False)
+    run_stage: RunStage | None = field(default=None, repr=False)
     failure: ErrorEnvelope | None = None
     effects: Sequence[KnownEffect] = ()
     shared: set[str] = field(default_factory=set, repr=False)
@@ -119,7 +123,11 @@ class Context(Generic[P]):
                 `pipeline.stage.not_run`, in a compensation: the stage failed. The
                 message says what its calls with an effect have become.
         """
-        name = self.pipeline.stages[self.pipeline.index_of(stage)].name
+        name = self.stages.get(stage)
+        if name is None:
+            function = getattr(stage, "__name__", repr(stage))
+            message = f"{function} is not a stage of pipeline {self.pipeline!r}."
+            raise UsageError(message, code="pipeline.declaration.invalid")
         if name not in self.values and keys.is_compensation_stage(self.stage):
             told = describe_effects(self.effects, name)
             message = f"Stage {name!r} did not complete, so it has no value. {told}"
@@ -214,10 +222,7 @@ class Context(Generic[P]):
                 message, code="pipeline.declaration.invalid", next_step=step
             )
         self._require_stage(path_of(function), "is called")
-        scope = CallScope(
-            self.tenant, self.job, self.chunk, self.stage, self.pipeline.name
-        )
-        call = self.caller.call(scope, dependency, function, args, kwargs)
+        call = self.caller.call(self.scope, dependency, function, args, kwargs)
         return cast("R", values.decode(function, answer_of(await call)))
 
     async def sleep(
@@ -251,7 +256,7 @@ class Context(Generic[P]):
                 has no zone, or a year after 9999; `pipeline.call.in_thread`.
             RuntimeError: The stage has ended, and code that it left behind sleeps.
         """
-        scope = self._scope_of_wait("pipeline.sleep.invalid")
+        self._require_wait("pipeline.sleep.invalid")
         if isinstance(moment, datetime):
             if moment.tzinfo is None:
                 message = f"{moment} has no time zone: a sleep needs one."
@@ -260,7 +265,7 @@ class Context(Generic[P]):
         if not moment <= LAST_MOMENT:
             message = f"{moment:g} is not a moment in seconds before the year 10000."
             raise UsageError(message, code="pipeline.sleep.invalid")
-        await self.caller.sleep_until(scope, moment, name)
+        await self.caller.sleep_until(self.scope, moment, name)
 
     async def wait_for(
         self,
@@ -297,13 +302,13 @@ class Context(Generic[P]):
             UsageError: `pipeline.wait.invalid`; `pipeline.call.in_thread`.
             RuntimeError: The stage has ended, and code that it left behind asks.
         """
-        scope = self._scope_of_wait("pipeline.wait.invalid")
+        self._require_wait("pipeline.wait.invalid")
         question = declare(name, ask, answer, timeout, remind, escalate, default)
-        text = await self.caller.wait_for(scope, question)
+        text = await self.caller.wait_for(self.scope, question)
         return cast("A", decode_answer(answer, text, name))
 
-    def _scope_of_wait(self, code: str) -> CallScope:
-        """Return the scope of a wait.
+    def _require_wait(self, code: str) -> None:
+        """Require that the stage may wait.
 
         Raises:
             UsageError: `code`: a compensation waits; `pipeline.call.in_thread`.
@@ -313,9 +318,6 @@ class Context(Generic[P]):
         if keys.is_compensation_stage(self.stage):
             message = f"The compensation {self.stage!r} waits: it must not."
             raise UsageError(message, code=code)
-        return CallScope(
-            self.tenant, self.job, self.chunk, self.stage, self.pipeline.name
-        )
 
     def _require_stage(self, what: str, begins: str) -> None:
         """Require that the stage runs, and that its event loop makes the call.
@@ -332,6 +334,11 @@ class Context(Generic[P]):
         if threading.get_ident() != self.thread:
             message = f"{what} {begins} in a thread of the stage {self.stage!r}."
             raise UsageError(message, code="pipeline.call.in_thread")
+
+    @property
+    def scope(self) -> CallScope:
+        """The chunk and the stage, as they are part of the keys of calls."""
+        return CallScope(self.tenant, self.job, self.chunk, self.stage, self.pipeline)
 
     @property
     def fallbacks_used(self) -> tuple[FallbackUsed, ...]:
@@ -364,15 +371,18 @@ class Results(Context[None], Generic[V]):
     """What a join receives: the results of all chunks, and a context for its calls.
 
     Iterate it with `async for`: chunk by chunk, in order, one in memory at a time.
+
+    Attributes:
+        result_of: The function of the stage whose values are the results.
     """
 
     job_results: JobResults = field(kw_only=True, repr=False)
+    result_of: Callable[..., Any] = field(kw_only=True, repr=False)
 
     async def __aiter__(self) -> AsyncIterator[ChunkResult[V]]:
         """Yield each succeeded chunk with number, label and value."""
-        stage = self.pipeline.stages[self.pipeline.result_index].run
         async for stored in self.job_results.results():
-            value = values.decode(stage, stored.value)
+            value = values.decode(self.result_of, stored.value)
             self.caller.recent_io.append(stored.value)
             yield ChunkResult(stored.chunk, stored.label, value)
             self.progress()

@@ -359,6 +359,20 @@ class Fallback:
         return self.dependency is None or self.dependency.effect is Effect.PURE
 
 
+@dataclass(frozen=True, slots=True)
+class FallbackUsed:
+    """A call of a stage that a fallback has answered.
+
+    Attributes:
+        dependency: The dependency that refused the call.
+        answered_by: The name of the fallback: a dependency or a plain function.
+    """
+
+    stage: str
+    dependency: str
+    answered_by: str
+
+
 def lookup_errors(dependency: Dependency) -> list[str]:
     """Return what is wrong with the lookup, each as the end of a sentence."""
     if (dependency.effect is Effect.LOOKUP) == (dependency.lookup is not None):

@@ -37,7 +37,7 @@ from piecework.errors.codes import Code, row_errors
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from piecework.context import Context, Results  # it imports this module
+    from piecework.context import Context, Results
     from piecework.domain.ladder import Ladder
     from piecework.domain.notification import NotifyFunction
 
@@ -182,9 +182,8 @@ class Pipeline(Generic[P]):
     notify: NotifyFunction | None = None
     ladder: Ladder | None = None
     codes: Sequence[Code] = ()
-    _by_function: dict[StageFunction, int] = field(
-        init=False, repr=False, default_factory=dict
-    )
+    #: The names of the stages by their functions.
+    names: Mapping[StageFunction, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Validate the declaration, so that a mistake shows at import."""
@@ -201,20 +200,7 @@ class Pipeline(Generic[P]):
 
         forward = [f for s in self.stages for f in (s.run, s.replan, *s.fallback)]
         require_kept(self.payload, *filter(None, (*forward, self.join)))
-        self._by_function.update({s.run: i for i, s in enumerate(self.stages)})
-
-    def index_of(self, function: StageFunction) -> int:
-        """Return the position of the stage that runs `function`.
-
-        Raises:
-            UsageError: No stage of this pipeline runs it.
-        """
-        try:
-            return self._by_function[function]
-        except KeyError:
-            name = getattr(function, "__name__", repr(function))
-            message = f"{name} is not a stage of pipeline {self.name!r}."
-            raise UsageError(message, code="pipeline.declaration.invalid") from None
+        object.__setattr__(self, "names", {s.run: s.name for s in self.stages})
 
     def retry_delay_s(self, attempt: int) -> float | None:
         """Return the declared seconds after a failed attempt; None without a ladder."""
@@ -225,7 +211,7 @@ class Pipeline(Generic[P]):
         """The position of the stage whose value is the chunk's result."""
         if self.result is None:
             return len(self.stages) - 1
-        return self.index_of(self.result)
+        return list(self.names).index(self.result)
 
     @property
     def pivot_index(self) -> int:

@@ -30,9 +30,9 @@ class Reaching:
     ) -> None:
         """Raise `StoreError` for an error of the SDK."""
         if isinstance(error, ClientError | BotoCoreError):
+            from piecework.errors.causes import chain
             from piecework.errors.classify import classify  # loads pydantic
             from piecework.errors.classify_exhaustion import lacks_resources
-            from piecework.errors.verdict import chain
 
             failure = classify(error)
             if any(map(lacks_resources, chain(error))):

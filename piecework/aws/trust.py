@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from piecework.aws.endpoint import is_loopback
 from piecework.errors import UsageError
-from piecework.errors.verdict import causes
+from piecework.errors.causes import causes
 
 # ruff: noqa: SLF001 -- the SDK has no setting for a proxy by address
 

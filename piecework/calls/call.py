@@ -24,9 +24,9 @@ from piecework.idempotency.record import OperationRef
 from piecework.resilience.retry import not_executed, not_sent
 
 if TYPE_CHECKING:
-    from piecework.calls.fleet_budgets import Reservation
     from piecework.calls.limiter import Limiter
     from piecework.calls.portion import Turn
+    from piecework.calls.shared_budget import Reservation
     from piecework.domain.budget import Amount
     from piecework.domain.protocols import Ledger
     from piecework.errors import ErrorEnvelope

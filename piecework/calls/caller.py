@@ -28,14 +28,10 @@ from piecework.calls.call import (
     copy_arguments,
 )
 from piecework.calls.equal_calls import AnsweredBefore, EqualCalls, operation_ref
-from piecework.calls.fallback import (
-    FallbackUsed,
-    answered_by_key,
-    call_with_fallbacks,
-)
+from piecework.calls.fallback import answered_by_key, call_with_fallbacks
 from piecework.calls.in_flight import EffectDrain, InFlight
 from piecework.calls.pause_gate import PauseGate
-from piecework.dependency import Dependency, effect_unknown_error
+from piecework.dependency import Dependency, FallbackUsed, effect_unknown_error
 from piecework.domain import keys, values
 from piecework.domain.arguments import digest_of
 from piecework.domain.effect import Effect
@@ -156,7 +152,14 @@ class Caller:
             self.recent_io.append((bound.args, bound.keywords))
         try:
             if dependency.fallback:
-                end = await call_with_fallbacks(self, call)
+                end = await call_with_fallbacks(
+                    call,
+                    self._call_again,
+                    self.journal,
+                    self.ledger,
+                    self.fallbacks_used,
+                    self.attempts.log,
+                )
             else:
                 with self.gate.request():
                     if dependency.effect is not Effect.PURE:
@@ -166,7 +169,7 @@ class Caller:
                     else:
                         end = await self._made(call, self.gen)
                         await self._store(call, end)
-            self._note_end(call, end)
+            self._note_end(end)
             result.set_result(end)
             return end
         except asyncio.CancelledError:
@@ -181,6 +184,15 @@ class Caller:
         finally:
             del self._pending[shared], self._tasks[shared]
             self.progress()
+
+    async def _call_again(
+        self, call: Call, dependency: Dependency, function: Callable[..., Any]
+    ) -> Answered[str] | Failed:
+        """Make the same call of another member of a chain of fallbacks."""
+        args, kwargs = call.bound.args, call.bound.keywords
+        return await self.call(
+            call.scope, dependency, function, args, kwargs, digest=call.digest
+        )
 
     def clock(self) -> float:
         """Return the time in seconds since 1970."""
@@ -254,11 +266,11 @@ class Caller:
                 return equal.result()
         return None
 
-    def _note_end(self, call: Call, end: Answered[str] | Failed) -> None:
-        """Keep the answer, to redact it; a chain of fallbacks has kept it already."""
+    def _note_end(self, end: Answered[str] | Failed) -> None:
+        """Keep the answer, to redact it, or why the stage must not go on."""
         if isinstance(end, Failed):
             self._note_stop(end.error)
-        elif not call.dependency.fallback:
+        else:
             self.recent_io.append(end.value)
 
     def _note_stop(self, error: BaseException) -> None:

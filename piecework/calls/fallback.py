@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from piecework import telemetry
 from piecework.calls.call import Call, call_key
 from piecework.calls.invoke import await_result, in_thread, on_loop
-from piecework.dependency import Fallback
+from piecework.dependency import Dependency, Fallback, FallbackUsed
 from piecework.domain import values
 from piecework.domain.effect import Effect
 from piecework.errors.classify import classify
@@ -27,76 +28,69 @@ from piecework.resilience.breaker import OPEN_CODE
 from piecework.resilience.retry import Answered, Failed
 
 if TYPE_CHECKING:
-    from piecework.calls.caller import Caller
+    from piecework.domain.protocols import Journal, Ledger
     from piecework.errors import ErrorEnvelope
 
 
-@dataclass(frozen=True, slots=True)
-class FallbackUsed:
-    """A call of a stage that a fallback has answered.
+#: Makes a call again of another dependency and function, with the same arguments.
+MakeCall: TypeAlias = Callable[
+    [Call, Dependency, Callable[..., Any]], Awaitable[Answered[str] | Failed]
+]
 
-    Attributes:
-        dependency: The dependency that refused the call.
-        answered_by: The name of the fallback: a dependency or a plain function.
+
+async def call_with_fallbacks(
+    call: Call,
+    make: MakeCall,
+    journal: Journal,
+    ledger: Ledger,
+    used: dict[str, FallbackUsed],
+    log: telemetry.Log,
+) -> Answered[str] | Failed:
+    """Return the end of the first member of the chain that does not refuse.
+
+    `used` receives the fallback that has answered, by call key.
     """
-
-    stage: str
-    dependency: str
-    answered_by: str
-
-
-async def call_with_fallbacks(caller: Caller, call: Call) -> Answered[str] | Failed:
-    """Return the end of the first member of the chain that does not refuse."""
-    note_stored_fallback(caller, call)
-    position, codes = first_position(caller, call), list[str]()
+    stored = journal.recall(answered_by_key(call))
+    if stored is not None and journal.recall(call.key) is not None:
+        used[call.key] = fallback_used(call, json.loads(stored))
+    position, codes = first_position(ledger, call), list[str]()
     while True:
-        end = await call_position(caller, call, position)
+        end = await call_position(call, position, make)
         if isinstance(end, Answered):
             if position:
                 answered_by = call.dependency.fallback[position - 1].name
-                await record_answer(caller, call, end.value, answered_by)
-                emit_fallback_used(caller, call, answered_by, codes)
+                used[call.key] = fallback_used(call, answered_by)
+                await record_answer(journal, call, end.value, answered_by)
+                emit_fallback_used(log, call, answered_by, codes)
             return end
         is_last = position == len(call.dependency.fallback)
-        if is_last or not is_refused(caller, call, position, end.envelope):
+        if is_last or not is_refused(ledger, call, position, end.envelope):
             return end
         codes.append(end.envelope.code)
         position += 1
 
 
-def note_stored_fallback(caller: Caller, call: Call) -> None:
-    """Note the fallback that gave the answer, if the journal has the answer."""
-    answered_by = caller.journal.recall(answered_by_key(call))
-    if answered_by is not None and caller.journal.recall(call.key) is not None:
-        caller.fallbacks_used[call.key] = fallback_used(call, json.loads(answered_by))
-
-
-def first_position(caller: Caller, call: Call) -> int:
+def first_position(ledger: Ledger, call: Call) -> int:
     """Return the position to start at: that of an effect that may have happened.
 
     Its intent was written before its call, after all members above it had refused.
     """
     positions = range(1, len(call.dependency.fallback) + 1)
-    begun = (
-        n for n in positions if caller.ledger.may_have_happened(position_key(call, n))
-    )
+    begun = (n for n in positions if ledger.may_have_happened(position_key(call, n)))
     return next(begun, 0)
 
 
 async def call_position(
-    caller: Caller, call: Call, position: int
+    call: Call, position: int, make: MakeCall
 ) -> Answered[str] | Failed:
     """Return the end of one member of the chain.
 
     Each receives its own copy of the arguments. If one changed them, the next would be
     called with other arguments. A later attempt would not find the key of that call.
     """
-    args, kwargs = call.bound.args, call.bound.keywords
     if position == 0:
         alone = replace(call.dependency, fallback=())
-        return await caller.call(
-            call.scope, alone, call.bound.func, args, kwargs, digest=call.digest
-        )
+        return await make(call, alone, call.bound.func)
     fallback = call.dependency.fallback[position - 1]
     if fallback.dependency is None:
         own = call.copied()
@@ -104,11 +98,8 @@ async def call_position(
             answer = await call_function(fallback, *own.args, **own.keywords)
         except Exception as error:  # noqa: BLE001 -- a function may raise anything
             return Failed(classify(error), error)
-        value = call.encode(answer)
-        caller.recent_io.append(value)
-        return Answered(value)
-    target = fallback.dependency, fallback.function
-    end = await caller.call(call.scope, *target, args, kwargs, digest=call.digest)
+        return Answered(call.encode(answer))
+    end = await make(call, fallback.dependency, fallback.function)
     if isinstance(end, Failed):
         return end
     return Answered(call.encode(values.decode(fallback.function, end.value)))
@@ -122,7 +113,7 @@ async def call_function(fallback: Fallback, /, *args: Any, **kwargs: Any) -> Any
 
 
 def is_refused(
-    caller: Caller, call: Call, position: int, failure: ErrorEnvelope
+    ledger: Ledger, call: Call, position: int, failure: ErrorEnvelope
 ) -> bool:
     """Return whether the next member may be called: this one did not execute the call.
 
@@ -133,30 +124,29 @@ def is_refused(
     codes = {OPEN_CODE, *call.dependency.fallback_codes}
     if not by_policy and failure.code not in codes:
         return False
-    return not caller.ledger.may_have_happened(position_key(call, position))
+    return not ledger.may_have_happened(position_key(call, position))
 
 
 async def record_answer(
-    caller: Caller, call: Call, value: str, answered_by: str
+    journal: Journal, call: Call, value: str, answered_by: str
 ) -> None:
     """Store a fallback's answer as the dependency's own, with the fallback's name.
 
     An effect is in the ledger already. While it may have happened, no member above it
     is called.
     """
-    caller.fallbacks_used[call.key] = fallback_used(call, answered_by)
     if call.dependency.effect is Effect.PURE:
-        await caller.journal.record(answered_by_key(call), json.dumps(answered_by))
-        await caller.journal.record(call.key, value)
+        await journal.record(answered_by_key(call), json.dumps(answered_by))
+        await journal.record(call.key, value)
 
 
 def emit_fallback_used(
-    caller: Caller, call: Call, answered_by: str, codes: list[str]
+    log: telemetry.Log, call: Call, answered_by: str, codes: list[str]
 ) -> None:
     """Emit the codes of the refusals; without refusals the effect was known already."""
     if codes:
         telemetry.emit(
-            caller.attempts.log,
+            log,
             "call.fallback_used",
             dependency=call.dependency.name,
             stage=call.scope.stage,

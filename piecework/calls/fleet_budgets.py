@@ -20,6 +20,7 @@ from piecework import telemetry
 from piecework.calls.shared_budget import (
     BudgetRecord,
     PauseJob,
+    Reservation,
     SharedBudget,
     leave_running,
 )
@@ -93,19 +94,6 @@ class FleetBudgets:
         for key, each in list(self.by_key.items()):
             if each.is_idle and not each.is_used:
                 del self.by_key[key]
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """What one call has reserved."""
-
-    budgets: tuple[SharedBudget, ...] = ()
-    estimate: Amount = NOTHING
-
-    def correct(self, used: Amount) -> None:
-        """Replace the estimate by what was used."""
-        for budget in self.budgets:
-            budget.correct(self.estimate, used)
 
 
 @dataclass(frozen=True, slots=True)

@@ -329,3 +329,16 @@ class SharedBudget:
 
     def _now(self) -> int:
         return micros(self.clock())
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What one call has reserved."""
+
+    budgets: tuple[SharedBudget, ...] = ()
+    estimate: Amount = NOTHING
+
+    def correct(self, used: Amount) -> None:
+        """Replace the estimate by what was used."""
+        for budget in self.budgets:
+            budget.correct(self.estimate, used)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from pydantic import ValidationError
 
 from piecework.errors import ErrorEnvelope, PieceworkError, RemoteError, StageError
+from piecework.errors.causes import causes, chain
 from piecework.errors.classify_aws import from_aws_client, from_aws_response
 from piecework.errors.classify_exhaustion import from_exhaustion
 from piecework.errors.classify_http import (
@@ -32,7 +33,7 @@ from piecework.errors.classify_services import (
 from piecework.errors.codes import ErrorClass
 from piecework.errors.location import location_of, raised_text, traceback_of
 from piecework.errors.sent import Sent, said_of, sent_of
-from piecework.errors.verdict import Shape, Verdict, causes, chain
+from piecework.errors.verdict import Shape, Verdict
 
 # ── attach an envelope to an error, and read it back ──────────────────────────
 

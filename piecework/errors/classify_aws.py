@@ -7,8 +7,9 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final
 
+from piecework.errors.causes import type_names
 from piecework.errors.classify_http import retry_after, status_code
-from piecework.errors.verdict import Verdict, type_names
+from piecework.errors.verdict import Verdict
 
 # ── botocore's client errors ──────────────────────────────────────────────────
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+from piecework.errors.causes import causes, library_name, mro, type_names
 from piecework.errors.classify_exhaustion import lacks_resources
 from piecework.errors.codes import ErrorClass, lookup
-from piecework.errors.verdict import Verdict, causes, library_name, mro, type_names
+from piecework.errors.verdict import Verdict
 
 _OK: Final = range(200, 300)
 #: The statuses of errors.

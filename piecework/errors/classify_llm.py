@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from piecework.errors.causes import type_names
 from piecework.errors.classify_http import FAILED, http_answer, status_code
-from piecework.errors.verdict import Verdict, type_names
+from piecework.errors.verdict import Verdict
 
 _SDKS: Final = frozenset({"AnthropicError", "OpenAIError"})
 _STREAMED: Final = frozenset({None, 200})  # the answer had begun

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from piecework.errors.verdict import Verdict, causes, library_name, mro, type_names
+from piecework.errors.causes import causes, library_name, mro, type_names
+from piecework.errors.verdict import Verdict
 
 # ── certificates ──────────────────────────────────────────────────────────────
 

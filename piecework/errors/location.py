@@ -13,7 +13,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Final
 
-from piecework.errors.verdict import chain
+from piecework.errors.causes import chain
 
 #: Frames of each exception in a traceback: the innermost.
 FRAMES: Final = 12

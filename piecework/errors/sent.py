@@ -19,7 +19,7 @@ from enum import StrEnum
 from types import MappingProxyType, TracebackType
 from typing import Final
 
-from piecework.errors.verdict import causes, library_name, mro
+from piecework.errors.causes import causes, library_name, mro
 
 
 class Sent(StrEnum):

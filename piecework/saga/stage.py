@@ -79,7 +79,7 @@ async def run_with_variants(
 
 
 async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
-    """Run a variant on the context's runner, and wait for all its calls.
+    """Run a variant by the context's `run_stage`, and wait for all its calls.
 
     Return its value as JSON, and keep it in the context.
 
@@ -93,7 +93,7 @@ async def run_variant(stage: Stage, ctx: Context[Any], variant: str = RUN) -> st
         StoreError: A call could not reach the tables; the stage is not at fault.
     """
     caller = ctx.caller
-    run = run_in_process if ctx.runner is None else ctx.runner.run
+    run = ctx.run_stage or run_in_process
     try:
         with context_of_run(ctx) as own:
             value = await run(stage, own, variant)

@@ -204,7 +204,12 @@ class MemoryChunk:
         while True:
             facts = self.facts(journal)
             ctx: Results[Any] = Results(
-                payload=None, attempt=1, stage=JOIN, job_results=job_results, **facts
+                payload=None,
+                attempt=1,
+                stage=JOIN,
+                job_results=job_results,
+                result_of=self.pipeline.stages[self.pipeline.result_index].run,
+                **facts,
             )
             value = await self.live(run_variant(join, ctx))
             if value is not None and not self.faults.due("after stage", JOIN):
@@ -213,7 +218,8 @@ class MemoryChunk:
     def facts(self, journal: MemoryJournal) -> dict[str, Any]:
         """Return what the context of each attempt has."""
         return {
-            "pipeline": self.pipeline,
+            "pipeline": self.pipeline.name,
+            "stages": self.pipeline.names,
             "tenant": "memory",
             "job": "memory",
             "chunk": self.number,

@@ -196,19 +196,21 @@ def build_run(
     caller.in_flight.acquired_at = lease.acquired_at
     facts: dict[str, Any] = {
         "payload": None,
-        "pipeline": pipeline,
+        "pipeline": pipeline.name,
+        "stages": pipeline.names,
         "tenant": claim.ref.tenant,
         "job": claim.ref.job,
         "chunk": claim.ref.chunk,
         "attempt": claim.attempt,
         "caller": caller,
         "log": log,
-        "runner": WorkerStageRunner(lease, services),
+        "run_stage": WorkerStageRunner(lease, services).run,
     }
     ctx: Context[Any]
     if claim.ref.is_join:
         unread = StoredJobResults(rt.table, rt.objects, job.ref, JobSnapshot())
-        ctx = Results(**facts, job_results=unread)
+        result_of = pipeline.stages[pipeline.result_index].run
+        ctx = Results(**facts, job_results=unread, result_of=result_of)
     else:
         ctx = Context(**facts)
     checkpoints = ChunkCheckpoints(

@@ -54,7 +54,7 @@ class BlockedLoop:
     @contextmanager
     def watch(self, stage: Stage, ctx: Context[Any]) -> Iterator[None]:
         """Run a stage inside, so that the watchdog can name it."""
-        at_work = StageAtWork(ctx.job, ctx.chunk, ctx.pipeline.name, stage.name)
+        at_work = StageAtWork(ctx.job, ctx.chunk, ctx.pipeline, stage.name)
         token = AT_WORK.set(at_work)
         try:
             yield

@@ -10,14 +10,13 @@ durations to decide which stages it waits for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from piecework import telemetry
-from piecework.context import Context, Results
+from piecework.context import Context, Results, RunStage
 from piecework.domain.protocols import CancelRequestedError, WaitRequestedError
 from piecework.errors import WORKER_OUTAGES, StoreError, WorkerExhaustedError
 from piecework.errors.classify import classify
@@ -30,8 +29,6 @@ from piecework_worker.services import RunningStage, WorkerServices
 #: Deferrals of a chunk for want of resources before one spends its attempt, if no
 #: child could run the chunk alone.
 MOST_SHARED = 10
-
-RunStage: TypeAlias = Callable[[Stage, Context[Any], str], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class WorkerStageRunner:
         services, now = self.services, asyncio.get_running_loop().time
         run, claim = self.runner_of(stage, ctx), self.lease.claim
         alone = claim.is_suspect and run is run_in_process
-        under_way = RunningStage(ctx.pipeline.name, ctx.stage, now())
+        under_way = RunningStage(ctx.pipeline, ctx.stage, now())
         services.running_stages[claim.token] = under_way
         code, outcome = "", "interrupted"
         try:
@@ -101,7 +98,7 @@ class WorkerStageRunner:
             return run_in_process
         if stage.isolate:
             return isolation.run
-        blocks = (ctx.pipeline.name, stage.name) in loop.stages
+        blocks = (ctx.pipeline, stage.name) in loop.stages
         if blocks or self.lease.claim.is_suspect:
             fresh = self.lease.claim.chunk.exhaustions > 0
             waiting = self.lease.waiting

@@ -89,5 +89,5 @@ async def block(ctx: Context[Any], seconds: float) -> None:
     world.note(process, f"blocked for {seconds:.3f} s by chunk {ctx.chunk}", None)
     world.loop.freeze(process, seconds)
     if seconds >= world.settings.loop_blocked_s:
-        process.on_blocked(ctx.pipeline.name, ctx.stage)
+        process.on_blocked(ctx.pipeline, ctx.stage)
     await asyncio.sleep(0.0)  # the process continues once it is thawed

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from piecework.calls.call import CallScope, call_key
+from piecework.calls.call import call_key
 from piecework.calls.equal_calls import operation_ref
 from piecework.calls.fleet_budgets import is_priced
 from piecework.calls.usage import estimated_tokens
@@ -183,12 +183,11 @@ def outgoing_call(
     kwargs: dict[str, Any],
 ) -> OutgoingCall:
     """Return a call with its identity; tell the provider what it shares."""
-    scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
-    identity = call_key(scope, dependency, function, digest_of(args, kwargs))
+    identity = call_key(ctx.scope, dependency, function, digest_of(args, kwargs))
     ref = operation_ref(ctx.tenant, dependency, function, args, kwargs)
     estimate = estimate_of(dependency, function, args, kwargs)
     outgoing = OutgoingCall(
-        identity, dependency, scope, operation=ref, estimate=estimate
+        identity, dependency, ctx.scope, operation=ref, estimate=estimate
     )
     PROVIDER.get().check_request(outgoing)
     if ref is not None:

@@ -165,7 +165,8 @@ def context(pipeline: Pipeline, *, attempt: int = 1, **facts: Any) -> Context[An
         "caller": caller(),
         "log": Log(),
     }
-    return Context(pipeline=pipeline, attempt=attempt, **(given | facts))
+    declared = {"pipeline": pipeline.name, "stages": pipeline.names}
+    return Context(**declared, attempt=attempt, **(given | facts))
 
 
 def checkpoints_of(pipeline: Pipeline, **facts: Any) -> MemoryCheckpoints:

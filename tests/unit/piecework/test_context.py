@@ -45,7 +45,8 @@ class JobResults:
 def join(job_results: JobResults, **facts: Any) -> Results:
     return Results(
         payload=None,
-        pipeline=PIPELINE,
+        pipeline=PIPELINE.name,
+        stages=PIPELINE.names,
         tenant="acme",
         job="job",
         chunk=-1,
@@ -53,6 +54,7 @@ def join(job_results: JobResults, **facts: Any) -> Results:
         caller=caller(**facts),
         log=Log(),  # type: ignore[arg-type]
         job_results=job_results,
+        result_of=PIPELINE.stages[PIPELINE.result_index].run,
     )
 
 
@@ -72,8 +74,9 @@ def test_a_result_may_be_none() -> None:
 
 
 def test_a_stage_of_another_pipeline_has_no_result() -> None:
-    with pytest.raises(UsageError, match="stranger is not a stage"):
+    with pytest.raises(UsageError, match="stranger is not a stage") as caught:
         context(PIPELINE).result(stranger)
+    assert caught.value.code == "pipeline.declaration.invalid"
 
 
 async def test_a_call_is_made_in_the_name_of_its_chunk_and_stage() -> None:

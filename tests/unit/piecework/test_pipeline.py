@@ -37,12 +37,6 @@ def refused(*stages: Stage, **facts: Any) -> str:
     return caught.value.message
 
 
-def test_a_function_of_another_pipeline_has_no_position() -> None:
-    with pytest.raises(UsageError, match="third is not a stage") as caught:
-        declared(Stage(first)).index_of(third)
-    assert caught.value.code == "pipeline.declaration.invalid"
-
-
 def test_the_result_is_the_last_stages_unless_another_is_named() -> None:
     stages = Stage(first), Stage(second), Stage(third)
     assert declared(*stages).result_index == 2

@@ -213,7 +213,8 @@ class Child:
             payload=pipeline.payload.model_validate_json(
                 given, by_alias=False, by_name=True
             ),
-            pipeline=pipeline,
+            pipeline=pipeline.name,
+            stages=pipeline.names,
             tenant=request.tenant,
             job=request.job,
             chunk=request.chunk,

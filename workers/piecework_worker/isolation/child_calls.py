@@ -17,11 +17,17 @@ from typing import Any, TypeVar
 
 from piecework.calls.call import CallScope, call_key, copy_arguments
 from piecework.calls.equal_calls import operation_ref
-from piecework.calls.fallback import FallbackUsed, call_function
+from piecework.calls.fallback import call_function
 from piecework.calls.in_flight import has_read_answer
 from piecework.calls.invoke import as_failure
 from piecework.calls.usage import estimated_tokens, estimated_usd, validated
-from piecework.dependency import Dependency, Usage, key_argument, outside_chunk
+from piecework.dependency import (
+    Dependency,
+    FallbackUsed,
+    Usage,
+    key_argument,
+    outside_chunk,
+)
 from piecework.domain import values
 from piecework.domain.arguments import digest_of
 from piecework.domain.effect import Effect

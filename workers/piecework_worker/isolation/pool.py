@@ -211,7 +211,7 @@ class Isolation:
         payload: BaseModel = ctx.payload
         own = stage.memory_mb
         return Run(
-            pipeline=ctx.pipeline.name,
+            pipeline=ctx.pipeline,
             stage=stage.name,
             variant=variant,
             scope=ctx.stage,
@@ -221,9 +221,9 @@ class Isolation:
             attempt=ctx.attempt,
             payload=values.write_payload(payload, by_alias=False),
             values={
-                earlier.name: values.encode(earlier.run, ctx.values[earlier.name])
-                for earlier in ctx.pipeline.stages
-                if earlier.name in ctx.values
+                name: values.encode(function, ctx.values[name])
+                for function, name in ctx.stages.items()
+                if name in ctx.values
             },
             memory_mb=self.memory_mb if own is None else own,
             failure=ctx.failure,

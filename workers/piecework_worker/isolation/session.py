@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from piecework.calls.call import CallScope, call_key
+from piecework.calls.call import call_key
 from piecework.context import Context
 from piecework.domain.protocols import WaitRequestedError
 from piecework.errors import PermanentError
@@ -171,7 +171,7 @@ class Session:
         function.__answer_schema__ = call.answer_schema
         dependency = remote.dependency(call.spec, function, call.estimates)
         ctx, answer = self.ctx, CallResult(call.call)
-        scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
+        scope = ctx.scope
         try:
             made = ctx.caller.call(
                 scope, dependency, function, call.plain, {}, digest=call.digest
@@ -195,12 +195,11 @@ class Session:
             WaitRequestedError: The chunk gives up its worker, and the run ends.
         """
         ctx, answer = self.ctx, CallResult(asked.call, value="null")
-        scope = CallScope(ctx.tenant, ctx.job, ctx.chunk, ctx.stage, ctx.pipeline.name)
         try:
             if isinstance(asked, Sleep):
-                await ctx.caller.sleep_until(scope, asked.until, asked.name)
+                await ctx.caller.sleep_until(ctx.scope, asked.until, asked.name)
             else:
-                value = await ctx.caller.wait_for(scope, asked.ask)
+                value = await ctx.caller.wait_for(ctx.scope, asked.ask)
                 answer = CallResult(asked.call, value=value)
         except PermanentError as error:
             answer = CallResult(asked.call, fault=fault_from_error(error, "runtime"))

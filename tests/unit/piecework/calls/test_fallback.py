@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from piecework.calls.call import call_key
-from piecework.calls.fallback import FallbackUsed
 from piecework.context import Context
-from piecework.dependency import Dependency, Fallback
+from piecework.dependency import Dependency, Fallback, FallbackUsed
 from piecework.domain.arguments import digest_of
 from piecework.domain.effect import Effect
 from piecework.domain.identity import named_call

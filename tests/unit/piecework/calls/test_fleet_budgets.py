@@ -15,8 +15,9 @@ import pytest
 
 from piecework import Dependency, Effect, Limits, Usage, named_call
 from piecework.calls.call import Call, CallScope
-from piecework.calls.fleet_budgets import FleetBudgets, JobBudgets, Reservation
+from piecework.calls.fleet_budgets import FleetBudgets, JobBudgets
 from piecework.calls.fleet_limits import FleetLimits
+from piecework.calls.shared_budget import Reservation
 from piecework.calls.usage import ClaimUsage, UsageReporter
 from piecework.domain.budget import NO_CAP, Amount, Cap
 from piecework.domain.pause import Pause

@@ -311,7 +311,7 @@ async def test_the_result_of_a_failed_stage_says_what_its_calls_became(
 
     def result(ctx: Context[Any]) -> str:
         with pytest.raises(UsageError) as missing:
-            ctx.result(ctx.pipeline.stages[1].run)
+            ctx.result(list(ctx.stages)[1])
         assert "pipeline.stage.not_run" == missing.value.code
         return missing.value.message
 

@@ -62,7 +62,7 @@ def pipeline_of(*functions: Any, **facts: Any) -> Pipeline:
 
 def request(ctx: Context[Any], stage: Stage, **facts: Any) -> Run:
     given: dict[str, Any] = {
-        "pipeline": ctx.pipeline.name,
+        "pipeline": ctx.pipeline,
         "stage": stage.name,
         "variant": "run",
         "scope": stage.name,
@@ -83,12 +83,13 @@ class Bench:
 
     child: FakeChild
     ctx: Context[Any]
+    last: Stage
 
     def session(self) -> Session:
         return Session(self.child, self.ctx)  # type: ignore[arg-type]
 
     def request(self, **facts: Any) -> Run:
-        return request(self.ctx, self.ctx.pipeline.stages[-1], **facts)
+        return request(self.ctx, self.last, **facts)
 
     async def run(self, **facts: Any) -> StageResult:
         return await self.session().run(self.request(**facts))
@@ -102,4 +103,4 @@ async def bench(
     ctx = context(pipeline, caller=caller(journal, **facts))
     ctx.stage = pipeline.stages[-1].name
     async with child_of(pipeline) as child:
-        yield Bench(child, ctx)
+        yield Bench(child, ctx, pipeline.stages[-1])

@@ -122,7 +122,7 @@ async def test_a_child_runs_the_requested_variant_and_receives_its_reason() -> N
     pipeline = Pipeline("review", payload=Clause, stages=[stage])
     failure = envelope(ErrorClass.SEMANTIC, code="tool.output.nonsense")
     async with child_of(pipeline) as child:
-        b = Bench(child, context(pipeline, stage="plans"))
+        b = Bench(child, context(pipeline, stage="plans"), pipeline.stages[-1])
         ended = await b.run(variant="replan", failure=failure)
 
     assert '"tool.output.nonsense"' == ended.value

@@ -73,14 +73,7 @@ down: $(RUNNABLE) ## stop the embedded AWS
 	@$(BIN)/piecework down $(ARGS)
 
 verify: setup ## fail if a generated page is older than its source
-	@$(BIN)/python -m piecework.errors.page | diff -u docs/error-codes.md - \
-	|| { echo "docs/error-codes.md is stale: run make docs" >&2; exit 1; }
-	@$(BIN)/python -m bench.limits | diff -u docs/aws-limits.md - \
-	|| { echo "docs/aws-limits.md is stale: run make docs" >&2; exit 1; }
-	@for page in settings command-line findings; do \
-		$(BIN)/python docs/reference/generate.py $$page | diff -u docs/reference/$$page.md - \
-		|| { echo "docs/reference/$$page.md is stale: run make docs" >&2; exit 1; } \
-	done
+	@$(BIN)/python docs/reference/generate.py --check
 	@for source in docs/drawings/*.dot; do \
 		$(DRAW) "$$source" | diff -q "$${source%.dot}.svg" - >/dev/null \
 		|| { echo "$${source%.dot}.svg is stale: run make drawings" >&2; exit 1; } \
@@ -95,13 +88,8 @@ drawings: setup ## draw docs/drawings/*.dot as SVG
 	@for source in docs/drawings/*.dot; do $(DRAW) -o "$${source%.dot}.svg" "$$source" || exit 1; done
 
 docs: setup drawings ## write the generated pages, build the site into site/ and check its links
-	@$(BIN)/python -m piecework.errors.page > docs/error-codes.md
-	@$(BIN)/python -m bench.limits > docs/aws-limits.md
-	@$(BIN)/python docs/reference/generate.py settings > docs/reference/settings.md
-	@$(BIN)/python docs/reference/generate.py command-line > docs/reference/command-line.md
-	@$(BIN)/python docs/reference/generate.py findings > docs/reference/findings.md
-	@$(BIN)/python -m tests.client.json_forms > docs/reference/json-forms.json
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean
+	@$(BIN)/python docs/reference/generate.py
+	@$(BIN)/python docs/reference/build_site.py
 	@echo "the site is in site/"
 
 bench: setup ## compare Piecework with other systems, short (ARGS="--only W1 --systems piecework,loop")

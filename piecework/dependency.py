@@ -102,7 +102,7 @@ class Dependency:
         usage: Computes what a call cost from its answer: tokens, and money if the
             answer contains it; see `piecework jobs cost`. None: calls are only counted.
         limits: What all workers together may use in a second or a minute. A call that
-            does not fit waits for its start; see docs/flow.md. None: no limit.
+            does not fit waits for its start; see docs/limits.md. None: no limit.
         adaptive_rate: Whether an answer 429 slows the whole fleet down, so that it
             finds the rate that the dependency accepts. False: only the refused call
             waits for its `Retry-After`. Use it for dependencies that answer 429 only

@@ -7,15 +7,18 @@ stack. A real worker runs the stage of that stack in the simulator.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import grimp
 from pydantic import BaseModel
@@ -39,6 +42,11 @@ PACKAGES: Final = (
     "piecework_orchestrator",
     "piecework_simulation",
 )
+#: Pages that a user of the first week reads beside those under Start.
+SOON: Final = (
+    *("docs/effects.md", "docs/standalone.md", "docs/budgets.md"),
+    *("docs/stuck.md", "docs/dead-letters.md"),
+)
 DOCUMENTED: Final = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 #: Tokens without code on their line.
 NOT_CODE: Final = {
@@ -52,8 +60,8 @@ NOT_CODE: Final = {
 }
 #: The worker starts the task of a received message here: the first frame to count.
 FIRST_FRAME: Final = "piecework_worker.worker"
-#: The counts of files and of lines of code are printed, never limited: a limit on them
-#: taxes every change, and says nothing about its worth.
+#: The counts of files, lines of code and words are printed, never limited: a limit on
+#: them taxes every change, and says nothing about its worth.
 LIMITS: Final[Mapping[str, int]] = {
     "arrows_up": 0,
     "circles": 0,
@@ -101,7 +109,34 @@ def measure() -> Mapping[str, int]:
         "flat_modules": len([path for path in modules if path.stem != "__init__"]),
         "banned_words": len(banned_words(texts(PRODUCT))),
         "readme_lines": len((ROOT / "README.md").read_text("utf-8").splitlines()),
+        "words": sum(map(words_of, written_pages())),
+        "longest_first_page": max(map(words_of, first_pages())),
     }
+
+
+def words_of(page: Path) -> int:
+    """Count the words of a page, its code included: what has a letter or a digit."""
+    return len(re.findall(r"\S*\w\S*", page.read_text("utf-8")))
+
+
+def written_pages() -> list[Path]:
+    """Return the README and the pages of docs/, but no decision and no printed page."""
+    printed = {ROOT / name for name in generator("generate").PAGES}
+    pages = {ROOT / "README.md", *(ROOT / "docs").rglob("*.md")} - printed
+    return [page for page in pages if page.parent.name != "decisions"]
+
+
+def first_pages() -> list[Path]:
+    """Return the pages that a user of the first week reads."""
+    start = generator("navigation").sections()["Start"]
+    return [*(ROOT / each.place for each in start), *(ROOT / page for page in SOON)]
+
+
+@cache
+def generator(name: str) -> Any:
+    """Import a program of docs/reference/, which is in no package."""
+    sys.path.append(str(ROOT / "docs/reference"))
+    return import_module(name)
 
 
 def tracked_files(folders: Iterable[str]) -> list[Path]:

@@ -1,6 +1,7 @@
-"""Write a page of the reference from the code: `settings`, `command-line`, `findings`.
+"""Write every page that the code can print, those that are stale.
 
-`make docs` calls this program and stores its output; `make verify` compares both.
+`make docs` runs it, without a network. `make verify` runs it with `--check`, which
+prints what would change.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ import ast
 import re
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer.main
+from navigation import index_page, llms_page
 
+import bench.limits.page
+import piecework.errors.page
 import piecework.settings
 import piecework_simulation.__main__
 import piecework_simulation.dev_command
@@ -33,6 +38,7 @@ PROGRAMS = {
     "worker": piecework_worker.__main__.make_parser(),
     "simulate": typer.main.get_command(piecework_simulation.__main__.app),
 }
+ROOT = Path(__file__).parents[2]
 SETTINGS = {each.name: each for each in fields(Settings)}
 BOUNDS = {"ge": ">= ", "gt": "> ", "le": "<= ", "lt": "< "}
 
@@ -138,7 +144,7 @@ class Row(NamedTuple):
 def settings_page() -> str:
     """Return the page of the settings."""
     source = Path(piecework.settings.__file__)
-    place = source.relative_to(Path(__file__).parents[2]).as_posix()
+    place = source.relative_to(ROOT).as_posix()
     rows = [
         f"| {variables(row)} | {defaults(row)} | {allowed(row)} | {row.description} |"
         for row in described(source.read_text("utf-8"))
@@ -318,11 +324,36 @@ def findings_page() -> str:
     return FINDINGS_HEAD + "\n".join(rows) + "\n"
 
 
+#: The index is last: it has the first sentences of the others.
 PAGES: dict[str, Callable[[], str]] = {
-    "settings": settings_page,
-    "command-line": command_page,
-    "findings": findings_page,
+    "docs/aws-limits.md": bench.limits.page.page,
+    "docs/error-codes.md": piecework.errors.page.page,
+    "docs/reference/command-line.md": command_page,
+    "docs/reference/findings.md": findings_page,
+    "docs/reference/settings.md": settings_page,
+    "docs/README.md": index_page,
+    "llms.txt": llms_page,
 }
 
+
+def main(words: Sequence[str]) -> int:
+    """Write the stale pages; with `--check` print their differences, and return 1."""
+    failed = 0
+    for name, page in PAGES.items():
+        path = ROOT / name
+        old, new = path.read_text("utf-8") if path.is_file() else "", page()
+        if old == new:
+            continue
+        if list(words) != ["--check"]:
+            path.write_text(new, "utf-8")
+            sys.stdout.write(f"{name} is written anew\n")
+            continue
+        lines = old.splitlines(keepends=True), new.splitlines(keepends=True)
+        sys.stdout.writelines(unified_diff(*lines, name, name, n=0))
+        sys.stderr.write(f"{name} is stale: run make docs\n")
+        failed = 1
+    return failed
+
+
 if __name__ == "__main__":
-    sys.stdout.write(PAGES[sys.argv[1]]())
+    raise SystemExit(main(sys.argv[1:]))

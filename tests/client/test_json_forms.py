@@ -36,7 +36,7 @@ def closed(form: Any) -> Any:
 
 
 def test_each_command_prints_its_published_form() -> None:
-    """A new name: `python -m tests.client.json_forms` writes the forms again."""
+    """CONTRIBUTING has the command that writes the forms anew."""
     broken = []
     unprinted = {
         (command, name)

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+TOP = (
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
+    *("AGENTS.md", "CODE_OF_CONDUCT.md", ".github/pull_request_template.md"),
+)
 PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 README = ROOT / "README.md"
 

@@ -19,6 +19,7 @@ FOLDER = ROOT / "docs/reference"
 
 def generator() -> ModuleType:
     """Import the program that writes the pages; it is in no package."""
+    sys.path.append(str(FOLDER))  # of the modules beside it
     spec = importlib.util.spec_from_file_location("generate", FOLDER / "generate.py")
     assert spec is not None
     assert spec.loader is not None

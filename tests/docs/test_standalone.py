@@ -17,6 +17,7 @@ from tests.docs.pages import ENDS, ROOT, edges, fenced
 from tests.unit.virtual import run_virtually
 
 PAGE = ROOT / "docs/standalone.md"
+FRAMEWORKS = ROOT / "docs/frameworks.md"
 Node = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
@@ -60,7 +61,7 @@ def test_the_examples_of_the_page_are_the_ones_that_run(name: str) -> None:
         "utf-8"
     )
 
-    assert source in fenced(PAGE, "python")
+    assert source in [*fenced(PAGE, "python"), *fenced(FRAMEWORKS, "python")]
 
 
 def test_the_plain_function_does_what_the_page_says(

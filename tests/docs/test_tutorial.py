@@ -1,4 +1,4 @@
-"""The tutorial: its files are written and its commands are run, in their order."""
+"""The tutorial and the guide for agents: their files and commands do what they say."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-PAGE = (ROOT / "docs/tutorial.md").read_text("utf-8")
+#: The files that each page lets its reader write.
+FILES = {
+    "tutorial": ["reviews.py", "test_reviews.py", "reviews.jsonl"],
+    "agents": ["app.py", "test_app.py", "rows.jsonl"],
+}
 FILE = re.compile(
     r"Save this as `([\w.]+)`[^\n]*\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -30,10 +34,14 @@ class Step(NamedTuple):
     printed: list[str]
 
 
-def steps() -> list[Step]:
+def text_of(page: str) -> str:
+    return (ROOT / f"docs/{page}.md").read_text("utf-8")
+
+
+def steps(page: str) -> list[Step]:
     """Return the commands of the page with the output that follows them."""
     found: list[Step] = []
-    for language, body in BLOCK.findall(PAGE):
+    for language, body in BLOCK.findall(text_of(page)):
         if language == "sh":
             found.append(Step(body, []))
         else:
@@ -41,28 +49,26 @@ def steps() -> list[Step]:
     return found
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Write the files of the page into an empty folder."""
-    folder = tmp_path / "tutorial"
-    folder.mkdir()
-    for name, body in FILE.findall(PAGE):
-        (folder / name).write_text(body)
-    return folder
+@pytest.mark.parametrize("page", FILES)
+def test_the_page_has_files_and_commands(page: str) -> None:
+    assert FILES[page] == [name for name, _ in FILE.findall(text_of(page))]
+    assert len(steps(page)) >= 3
 
 
-def test_the_page_has_files_and_commands() -> None:
-    assert ["reviews.py", "test_reviews.py", "reviews.jsonl"] == [
-        name for name, _ in FILE.findall(PAGE)
-    ]
-    assert len(steps()) >= 8
+def test_the_guide_for_agents_is_one_page() -> None:
+    assert len(text_of("agents").split()) <= 600
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_tutorial_print_what_the_page_shows(
-    folder: Path, emulator_python: Path
+@pytest.mark.parametrize("page", FILES)
+def test_the_commands_of_the_page_print_what_it_shows(
+    page: str, tmp_path: Path, emulator_python: Path
 ) -> None:
-    script = "".join(f"{step.commands}echo '{MARK}'\n" for step in steps())
+    folder = tmp_path / page
+    folder.mkdir()
+    for name, body in FILE.findall(text_of(page)):
+        (folder / name).write_text(body)
+    script = "".join(f"{step.commands}echo '{MARK}'\n" for step in steps(page))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "COLUMNS": "120"}
     environment["PIECEWORK_STATE_DIR"] = str(folder / ".piecework")
@@ -75,11 +81,11 @@ def test_the_commands_of_the_tutorial_print_what_the_page_shows(
     blocks = (folder / "out.txt").read_text().split(f"{MARK}\n")
     missing = [
         f"{line!r} after:\n{step.commands}\nwhich printed:\n{printed}"
-        for step, printed in zip(steps(), blocks, strict=False)
+        for step, printed in zip(steps(page), blocks, strict=False)
         for line in step.printed
         if line not in printed
     ]
-    assert len(blocks) == len(steps()) + 1
+    assert len(blocks) == len(steps(page)) + 1
     assert [] == missing
 
 

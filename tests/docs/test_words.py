@@ -17,6 +17,7 @@ GLOSSARY = ROOT / "docs/glossary.md"
 TOP = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "Makefile"),
     *("pyproject.toml", "mkdocs.yml", ".ci/run", ".github/workflows/ci.yml"),
+    *("AGENTS.md", "CODE_OF_CONDUCT.md", ".github/workflows/release.yml"),
 )
 #: Folders of the product: names and prose are checked.
 PRODUCT = (
@@ -33,6 +34,7 @@ EXEMPT = (
     "docs/error-codes.md",  # generated; its source is checked
     "docs/reference/command-line.md",
     "docs/reference/settings.md",
+    "docs/README.md",
     "examples/piecework_examples/contract_review/contracts/",
     "examples/piecework_examples/contract_review/specialists.yaml",
     "tests/docs/test_words.py",

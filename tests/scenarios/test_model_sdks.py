@@ -601,7 +601,7 @@ async def test_the_input_of_a_streamed_tool_is_the_answer(provider: Provider) ->
 async def test_the_streamed_calls_of_the_page_are_true(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (program,) = fenced(ROOT / "docs/models.md", "py")
+    (program,) = fenced(ROOT / "docs/model-answers.md", "py")
     for name in ("OPENAI", "ANTHROPIC"):
         monkeypatch.setenv(f"{name}_API_KEY", "k")
         monkeypatch.setenv(f"{name}_BASE_URL", provider.address)

@@ -35,7 +35,7 @@ SIMULATIONS: Final = 60
 #: And the fewest chunks that show a correlation.
 CORRELATED: Final = 0.6
 SHOWS_SIZE: Final = 8
-#: The seconds over which workers spread the quota of a minute; see `docs/flow.md`.
+#: The seconds over which workers spread the quota of a minute; see `docs/limits.md`.
 MINUTE_S: Final = 61.5
 AMOUNTS: Final = ("calls", "tokens_in", "tokens_out")
 

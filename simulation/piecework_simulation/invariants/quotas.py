@@ -79,7 +79,7 @@ class QuotaInvariants:
             self.report_violation(f"I17: {name} started {last} of {a_second} a second")
         if requests is not None and len(starts) > requests:
             self.report_violation(f"I17: {name} started {len(starts)} of {requests}")
-        # The tokens of one call may come on top: docs/flow.md, "Tokens".
+        # The tokens of one call may come on top: docs/limits.md, "Tokens".
         used = sum(each for _, each in starts) - max(each for _, each in starts)
         if limited_tokens is not None and used > limited_tokens:
             self.report_violation(f"I17: {name} used {used} of {limited_tokens} tokens")

@@ -15,7 +15,7 @@ ARGS ?=
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-verification test-fast test-under-load demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks waits page screens telemetry keys cancel-large simulate crashpoints conformance \
+.PHONY: help setup check format test test-verification test-fast clause test-under-load demo up down verify docs quality model mutants naive soak innocents outage storm flow drill webhooks waits page screens telemetry keys cancel-large simulate crashpoints conformance \
 	bench bench-full infra-check iam scaling security attacks audit sbom secrets image image-rehearsal localstack conformance-localstack lock onboarding lowest beside frameworks house drawings ci clean
 
 help: ## list the targets
@@ -52,6 +52,12 @@ PROGRAMS := bench guards model mutants naive soak
 
 test-verification: setup ## the tests of the programs: model, mutants, naive, soak, bench; the simulator without each guard
 	$(PYTEST) -n $(WORKERS) --dist worksteal $(addprefix verification/,$(PROGRAMS)) $(ARGS)
+
+# A row of docs/conformance.md.
+ROW ?= 001-1.1
+
+clause: setup ## run the tests of a row of docs/conformance.md (ROW=001-3.1)
+	$(PYTEST) -v $(shell sed -n 's/^$(ROW) //p' tests/docs/clauses.txt)
 
 test-fast: setup ## unit tests and pages, without the emulator: under two minutes on two cores
 	$(PYTEST) -q -n 2 --dist worksteal -m "not slow" tests/unit tests/docs $(ARGS)

@@ -1,4 +1,4 @@
-"""The page of conformance: complete, and each file and test that it names is there."""
+"""The page of conformance: complete, and what each row names exists."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from typing import NamedTuple
 from tests.docs.pages import ROOT, SPAN
 
 PAGE = (ROOT / "docs/conformance.md").read_text("utf-8")
-TEST = re.compile(r"((?:tests|verification)/[\w/]+\.py)::(test_\w+)")
-DECISION = re.compile(r"decided otherwise: \[\d{4}\]\((decisions/[\w.-]+\.md)\)")
+#: The tests of each row, for `make clause`: a row and a test in each line.
+CLAUSES = [
+    line.split(" ")
+    for line in (ROOT / "tests/docs/clauses.txt").read_text("utf-8").splitlines()
+]
+RECORD = re.compile(r"-|\[[^]]+\]\(tables\.md#[\w-]+\)")
 
 
 class Row(NamedTuple):
@@ -25,14 +29,20 @@ class Row(NamedTuple):
     word: str
     requirement: str
     where: str
-    shown: str
+    command: str
+    record: str
+
+    @property
+    def name(self) -> str:
+        """The number as the page has it."""
+        return f"{self.part}.{self.number}"
 
 
 def rows() -> Iterator[Row]:
     """Yield the rows of the page, in its order."""
     for line in PAGE.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-        if line.startswith("| 0"):
+        if re.match(r"\| 0[\w-]+\.\d", line):
             part, _, number = cells[0].rpartition(".")
             yield Row(part, int(number), *cells[1:])
 
@@ -42,11 +52,7 @@ ROWS = list(rows())
 
 def on_every_row(findings: Callable[[Row], Iterable[object]]) -> list[str]:
     """Collect what a check finds in the rows, each with the number of its row."""
-    return [
-        f"{row.part}.{row.number}: {finding}"
-        for row in ROWS
-        for finding in findings(row)
-    ]
+    return [f"{row.name}: {finding}" for row in ROWS for finding in findings(row)]
 
 
 #: How often source 001 says so in each of its sections, counted by hand.
@@ -96,36 +102,16 @@ def test_every_row_names_files_that_exist() -> None:
     assert [] == on_every_row(missing_places)
 
 
-def missing_tests(row: Row) -> list[str]:
-    named = TEST.findall(row.shown)
-    return [f"{file}::{test}" for file, test in named if not has(file, test)]
+def test_every_row_has_a_test_that_exists() -> None:
+    named = [(row, *test.split("::")) for row, test in CLAUSES]
+
+    assert {row.name for row in ROWS} == {row for row, *_ in named}
+    assert [] == [each for each in named if not has(each[1], each[2])]
 
 
-def test_every_row_names_tests_that_exist() -> None:
-    assert [] == on_every_row(missing_tests)
-
-
-def other_parts(row: Row) -> list[str]:
-    return [
-        part
-        for part in row.shown.split("<br>")
-        if not TEST.fullmatch(part.strip("`"))
-        and not DECISION.fullmatch(part)
-        and row.shown != "not yet"
-    ]
-
-
-def test_every_row_has_a_test_or_a_decision_or_says_not_yet() -> None:
-    assert [] == on_every_row(other_parts)
-
-
-def missing_decisions(row: Row) -> list[str]:
-    named = DECISION.findall(row.shown)
-    return [page for page in named if not (ROOT / "docs" / page).is_file()]
-
-
-def test_every_row_names_decisions_that_exist() -> None:
-    assert [] == on_every_row(missing_decisions)
+def test_every_row_has_a_command_and_a_row_of_the_tables_or_none() -> None:
+    assert [] == [row for row in ROWS if not SPAN.fullmatch(row.command)]
+    assert [] == [row for row in ROWS if not RECORD.fullmatch(row.record)]
 
 
 def has(file: str, test: str) -> bool:

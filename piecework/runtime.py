@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -38,6 +38,7 @@ from piecework.aws.work_queues import WorkQueues
 from piecework.cost.meter import Actor, CostMeter, listen
 from piecework.cost.persistence import Keeper, keeping
 from piecework.errors import UnreachableError, UsageError
+from piecework.errors.causes import type_names
 from piecework.errors.classify import classify
 from piecework.settings import Settings
 from piecework.store.backlogs import Backlogs
@@ -54,6 +55,8 @@ from piecework.telemetry.emit import emit_throttles
 if TYPE_CHECKING:
     import aioboto3
 
+#: Errors whose message says more than the code of AWS.
+TOLD: Final = frozenset({"aws.clock.skewed", "aws.service.unavailable"})
 #: botocore retries an AWS request only a few times, so that its retries and those of
 #: piecework do not multiply. A request that still fails is retried by piecework.
 RETRIES = {"mode": "standard", "total_max_attempts": 4}
@@ -281,9 +284,17 @@ def explain_connect_errors(settings: Settings, endpoint: Endpoint) -> Iterator[N
                 message, code="aws.resource.not_found", next_step=step
             ) from error
         message = f"{where} refused: {failure.provider_code}."
+        if failure.code in TOLD:
+            message = failure.message
         raise UsageError(message, code=failure.code) from error
     except (BotoCoreError, OSError) as error:
         raise tls_error(error, where, time.time()) or unreachable(endpoint) from error
+    except Exception as error:
+        # To import the type would load half of the SDK.
+        if "ResponseParserError" not in type_names(error):
+            raise
+        message = f"The answer of {where} is not one of AWS: a proxy may have sent it."
+        raise UnreachableError(message) from error
 
 
 def unreachable(endpoint: Endpoint) -> UnreachableError:

@@ -12,18 +12,20 @@ from typing import Any
 import aioboto3
 from aiobotocore.session import AioSession
 
+from piecework.aws.transport.genuine import require_genuine
 from piecework.aws.trust import mend_client
 
 # ruff: noqa: SLF001 -- aiobotocore has no setting for either
 
 
 class CheckedSession(AioSession):
-    """A session whose clients check certificates, and reach this machine directly."""
+    """A session whose clients check who answers, and reach this machine directly."""
 
     async def _create_client(self, *args: Any, **kwargs: Any) -> Any:
         client = await super()._create_client(*args, **kwargs)  # type: ignore[misc]
         mend_client(client)
         check_certificates(client)
+        require_genuine(client)
         return client
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final
@@ -253,12 +256,45 @@ def from_aws_response(
         layer == "llm" or getattr(error, "operation_name", None) in _MODEL_OPERATIONS
     )
     code_of = _model_code if is_model else _aws_code
+    headers = metadata.get("HTTPHeaders")
+    skew = _skew_s(headers) if MEANINGS.get(provider_code) in _BY_CLOCK else 0.0
     return Verdict(
-        code_of(response, provider_code, status),
+        AWS[Meaning.SKEWED] if skew else code_of(response, provider_code, status),
         http_status=status,
         provider_code=provider_code or None,
-        retry_after=retry_after(metadata.get("HTTPHeaders"), now),
+        retry_after=retry_after(headers, now),
+        message=_skew_text(skew) if skew else None,
     )
+
+
+# ── a clock that differs ──────────────────────────────────────────────────────
+
+#: A signature with a wrong time is refused with one of these. Only S3 says that it is
+#: the time: for others the date of the answer tells it.
+_BY_CLOCK: Final = frozenset({Meaning.CREDENTIALS, Meaning.SKEWED})
+#: Seconds by which a signature may differ: "Signature Version 4, request expiration".
+#: The answer itself takes some of them.
+_MOST_SKEW_S: Final = 290.0
+
+
+def _skew_s(headers: object, clock: Callable[[], float] = time.time) -> float:
+    """Return the seconds by which this machine is ahead of AWS; 0 if few, or unknown.
+
+    The SDK signs with the machine's own clock, so that clock is compared.
+    """
+    found = {str(k).lower(): v for k, v in _mapping(headers).items()}.get("date")
+    try:
+        date = parsedate_to_datetime(str(found))
+    except ValueError:
+        return 0.0
+    skew = 0.0 if date.tzinfo is None else clock() - date.timestamp()
+    return skew if abs(skew) > _MOST_SKEW_S else 0.0
+
+
+def _skew_text(seconds: float) -> str:
+    where = "ahead of" if seconds > 0 else "behind"
+    took = timedelta(seconds=round(abs(seconds)))
+    return f"The clock of this machine is {took} (h:mm:ss) {where} that of AWS."
 
 
 def _model_code(

@@ -483,9 +483,9 @@ ROWS: Final = (
     Code(
         "aws.service.unavailable",
         TRANSIENT,
-        "The AWS service had an internal failure.",
+        "The AWS service had an internal failure, or the answer was not of AWS.",
         "Wait: the request is retried. If the error persists, check the AWS "
-        "status page.",
+        "status page. If the message names a proxy, check the way to AWS.",
     ),
     Code(
         "aws.transaction.conflict",

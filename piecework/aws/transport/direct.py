@@ -22,6 +22,7 @@ from botocore.exceptions import BotoCoreError
 from piecework.aws.endpoint import Endpoint, is_loopback
 from piecework.aws.transport.answer import Answer, parse_success
 from piecework.aws.transport.connections import Connections
+from piecework.aws.transport.genuine import genuine_answer
 from piecework.aws.transport.request import Route, encode, new_invocation_id
 
 #: The variables with which the SDK would send a request elsewhere or sign it otherwise.
@@ -174,6 +175,8 @@ class DirectReads:
             route = self._route("/", headers, "dynamodb", "POST")
             self._routes[operation] = route
         answer = await self._send(route, encode(request))
+        if answer is not None:
+            answer = genuine_answer(route.url, "dynamodb", answer)
         parsed = None if answer is None else parse_success(answer)
         if parsed is None:
             names = {"GetItem": "get_item", "Query": "query"}

@@ -18,6 +18,7 @@ from piecework.aws.transport.answer import (
     parse_success,
 )
 from piecework.aws.transport.connections import Connections
+from piecework.aws.transport.genuine import genuine_answer
 from piecework.aws.transport.request import Route, new_invocation_id
 from piecework.aws.transport.sdk import Sdk
 
@@ -92,6 +93,7 @@ class Sender:
             answer = await self.connections.send(route, request)
         except BotoCoreError as error:
             return None, error, False
+        answer = genuine_answer(route.url, self.sdk.service, answer)
         parsed = parse_success(answer) if first else None
         if parsed is not None:
             return (answer, parsed), None, True

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from aiobotocore.config import AioConfig
@@ -23,7 +24,10 @@ from piecework.runtime import Clients
 from piecework.settings import Settings
 from tests.unit.piecework.aws.transport.certificate import certified
 
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+ANSWER = (
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n"
+    b"x-amzn-RequestId: an id\r\nx-amz-crc32: %d\r\n\r\n{}" % crc32(b"{}")
+)
 ROOT = Path(__file__).parents[4]
 HERE = "127.0.0.1"
 ONCE = {"mode": "standard", "total_max_attempts": 1}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -166,3 +168,29 @@ def test_a_message_is_never_read() -> None:
 
     assert "503" in classify(error).message
     assert classify(error).error_class == "permanent"
+
+
+@pytest.mark.parametrize(
+    ("code", "skew_s", "expected", "said"),
+    [
+        ("InvalidSignatureException", 930, "aws.clock.skewed", "0:15:3"),
+        ("SignatureDoesNotMatch", -7205, "aws.clock.skewed", "2:00:0"),
+        ("RequestTimeTooSkewed", 1025, "aws.clock.skewed", "0:17:0"),
+        ("RequestTimeTooSkewed", None, "aws.clock.skewed", "never read"),
+        ("InvalidSignatureException", 5, "aws.credentials.invalid", "never read"),
+        ("InvalidSignatureException", None, "aws.credentials.invalid", "never read"),
+        ("AccessDenied", 900, "aws.access.denied", "never read"),
+    ],
+)
+def test_a_clock_that_differs_is_named_with_its_difference(
+    code: str, skew_s: float | None, expected: str, said: str
+) -> None:
+    headers = {}
+    if skew_s is not None:
+        headers["date"] = formatdate(time.time() - skew_s, usegmt=True)
+    found = classify(aws(code, 403, headers=headers))
+    assert expected == found.code
+    assert said in found.message
+    assert "behind" not in found.message or skew_s is None or skew_s < 0
+    if expected == "aws.clock.skewed":
+        assert expected == classify(aws(code, 403, "Converse", headers)).code

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
+from zlib import crc32
 
 import aiobotocore.session
 from aiobotocore.awsrequest import AioAWSResponse
@@ -29,7 +31,18 @@ OF_HTTP = {"host", "accept-encoding"}
 def answer(
     body: str | bytes = "{}", status: int = 200, **headers: str
 ) -> Answer | BotoCoreError:
-    """Return an answer; of a header's name `_` is `-`."""
+    """Return an answer of AWS; of a header's name `_` is `-`."""
+    content = body.encode() if isinstance(body, str) else body
+    ours = {"x_amzn_requestid": "an id"}
+    if status == HTTPStatus.OK:
+        ours["x_amz_crc32"] = str(crc32(content))
+    return foreign(content, status, **(ours | headers))
+
+
+def foreign(
+    body: str | bytes = "{}", status: int = 200, **headers: str
+) -> Answer | BotoCoreError:
+    """Return an answer with no other headers than these."""
     content = body.encode() if isinstance(body, str) else body
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Answer(status, named, content, closes=False)

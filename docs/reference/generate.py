@@ -7,6 +7,7 @@ prints what would change.
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sys
 from argparse import ArgumentParser
@@ -26,6 +27,24 @@ import piecework_simulation.__main__
 import piecework_simulation.dev_command
 import piecework_simulation.run_command
 import piecework_worker.__main__
+from piecework.domain.chunk import Chunk
+from piecework.domain.dead_letter import DeadLetterRow, OpenLetterRow
+from piecework.domain.fields import Field, Present, fields_of
+from piecework.domain.job import Job
+from piecework.domain.notification import NotificationRow
+from piecework.domain.occasion import Occasion
+from piecework.domain.question import QuestionRow, WaitRow
+from piecework.domain.rows import (
+    CallsRow,
+    CompensatedRow,
+    CompensationRow,
+    EffectRow,
+    ErrorRow,
+    EventRow,
+    StageRow,
+    WorkerRow,
+)
+from piecework.domain.webhook import Webhook, WebhookDelivery
 from piecework.explain.findings import FINDINGS, Rank
 from piecework.settings import PREFIX, Settings
 from piecework_orchestrator.cli.app import LazyCommand, app
@@ -131,6 +150,52 @@ A finding keeps its code. This page is generated from
 
 | code | waits for | cause | what helps | command |
 | --- | --- | --- | --- | --- |
+"""
+
+#: The rows by their titles, in the order of the page of tables, and their sort keys.
+ROWS: dict[str, tuple[type, str]] = {
+    "A job": (Job, "META"),
+    "A chunk": (Chunk, "CHUNK#<number>, JOIN"),
+    "A stage, a result": (
+        StageRow,
+        "WORK#<number>#STAGE#<stage>, RESULT#<number>, RESULT#JOIN",
+    ),
+    "A page of the call journal": (
+        CallsRow,
+        "WORK#<number>#CALLS#<gen>#<fence>#<page>",
+    ),
+    "An effect": (EffectRow, "WORK#<number>#EFFECT#<key>"),
+    "A question": (QuestionRow, "WORK#<number>#QUESTION#<stage>#<name>"),
+    "A wait": (WaitRow, "WAIT#<time>#<number>"),
+    "An error": (ErrorRow, "WORK#<number>#ERROR#<gen>#<fence>"),
+    "The cause of a compensation": (
+        CompensationRow,
+        "WORK#<number>#COMPENSATION#<gen>",
+    ),
+    "A compensated stage": (
+        CompensatedRow,
+        "WORK#<number>#COMPENSATED#<gen>#<stage>",
+    ),
+    "An event": (EventRow, "EVENT#<time>#<event>#<token>"),
+    "A notification": (NotificationRow, "NOTIFICATION#<gen>#<event>"),
+    "A webhook": (Webhook, "<name>"),
+    "A delivery": (WebhookDelivery, "DELIVERY#<webhook>#<event>"),
+    "An occasion": (Occasion, "OCCASION#<event>#<subject>#<pipeline>"),
+    "A worker report": (WorkerRow, "<worker>"),
+    "A dead letter": (DeadLetterRow, "CHUNK#<number>#GEN#<gen>"),
+    "An open dead letter": (OpenLetterRow, "<time>#<job>#CHUNK#<number>#GEN#<gen>"),
+}
+ROWS_HEAD = """\
+# The attributes of rows
+
+[Tables](../tables.md) says in which partition a row is, when it is written and how to
+read it. This page is generated from the declarations in `piecework/domain/`.
+
+What a row is without an attribute stands after *empty*, *0* or *None*.
+*Present or absent*: only that a row has it counts.
+Times are UTC text that sorts; a number of seconds since 1970 is only `expires_at`.
+Each row has `pk`, `sk` and `v`. Many repeat parts of their keys: `tenant`, `job`,
+`chunk` and, if it is not named below, `gen`.
 """
 
 
@@ -324,12 +389,54 @@ def findings_page() -> str:
     return FINDINGS_HEAD + "\n".join(rows) + "\n"
 
 
+def rows_page() -> str:
+    """Return the page of the attributes of rows."""
+    return ROWS_HEAD + "".join(
+        row_section(title, row, sk) for title, (row, sk) in ROWS.items()
+    )
+
+
+def row_section(title: str, row: type, sk: str) -> str:
+    """Return the section of one row: its sort keys, and what its attributes are."""
+    keys = ", ".join(f"`{key}`" for key in sk.split(", "))
+    lines = [*documented(row), *map(field_line, columns(row))]
+    head = f"\n## {title}\n\n`sk`: {keys}\n\n| attribute | type | is |"
+    return "\n".join([head, "| --- | --- | --- |", *lines, ""])
+
+
+def columns(row: type) -> Iterator[Field[Any]]:
+    """Yield a field for each attribute; `Present` only without a better one."""
+    declared = fields_of(row).values()
+    values = {each.attribute for each in declared if not isinstance(each, Present)}
+    for each in declared:
+        is_key = each.attribute in {"pk", "sk"}
+        if not is_key and not (isinstance(each, Present) and each.attribute in values):
+            yield each
+
+
+def field_line(field: Field[Any]) -> str:
+    """Return the line of one attribute."""
+    return f"| `{field.attribute}` | {field.kind} | {escaped(cell(field.meaning))} |"
+
+
+def documented(row: type) -> Iterator[str]:
+    """Yield a line for each attribute that is checked when the row is read."""
+    kinds = {"int": "number"}
+    docs = re.findall(r"(?m)^    (\w+): (.+(?:\n {8,}.+)*)", inspect.getdoc(row) or "")
+    meanings = {name: " ".join(text.split()) for name, text in docs}
+    for field in fields(row):
+        if field.name in meanings:
+            kind = kinds.get(str(field.type), "text")
+            yield f"| `{field.name}` | {kind} | {escaped(meanings[field.name])} |"
+
+
 #: The index is last: it has the first sentences of the others.
 PAGES: dict[str, Callable[[], str]] = {
     "docs/aws-limits.md": bench.limits.page.page,
     "docs/error-codes.md": piecework.errors.page.page,
     "docs/reference/command-line.md": command_page,
     "docs/reference/findings.md": findings_page,
+    "docs/reference/rows.md": rows_page,
     "docs/reference/settings.md": settings_page,
     "docs/README.md": index_page,
     "llms.txt": llms_page,

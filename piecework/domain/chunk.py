@@ -12,6 +12,18 @@ from typing import Any
 
 from piecework.domain import keys, records
 from piecework.domain.call_usage import CallUsage
+from piecework.domain.fields import (
+    CheckedCount,
+    Count,
+    Decoded,
+    OptionalNumber,
+    OptionalText,
+    Present,
+    ShownNumber,
+    ShownText,
+    Text,
+    map_list,
+)
 from piecework.domain.refs import ChunkRef
 from piecework.domain.states import ChunkStatus
 
@@ -41,15 +53,190 @@ COUNTS = frozenset(
 STATUSES: Mapping[str, ChunkStatus] = {str(each): each for each in ChunkStatus}
 
 
+def what_of(ref: ChunkRef) -> str:
+    """Return the record of a chunk in words, for messages."""
+    return f"The record of chunk {ref}"
+
+
+def fences(found: Any) -> frozenset[int]:
+    """Decode the set of lost claims."""
+    return frozenset(found) if isinstance(found, set) else frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A chunk, read from its item."""
+    """A chunk, read from its item.
+
+    Attributes:
+        status: PENDING, RUNNING, WAITING, SUCCEEDED, DEAD or CANCELLED.
+        gen: The generation; a redrive or a retry starts the next one.
+        fence: The claims of any kind so far; it never falls.
+    """
 
     ref: ChunkRef
     status: ChunkStatus
     gen: int
     fence: int
     item: Mapping[str, Any]
+
+    label = ShownText("The label that the submit gave it; empty: it has none.")
+    payload = Text("The place of its payload: pack, offset and length in bytes.")
+    payload_sha256 = Text("The hash of its payload.")
+    has_patched_payload = Present(
+        "Whether its payload differs from the submitted one; the value is the "
+        "generation since which it does.",
+        "patched_in_gen",
+    )
+    stage = Text("The stage that it is at; every stage before it is complete.")
+    started_at = OptionalText(
+        "When its present or last stage started; empty: it was never claimed."
+    )
+    # The claim.
+    claimed_by = OptionalText("Its owner; empty: it has none.")
+    claimed_at = OptionalText("When it was claimed last; empty: never.")
+    claim_expires_at = OptionalText(
+        "When its lease expires unless it is renewed; empty: it has no owner."
+    )
+    claim_token = OptionalText("The random token of its last claim.")
+    renewals = CheckedCount("The renewals of its last claim.")
+    lost_fences = Decoded(
+        fences, "The claims that never settled: their leases expired.", kind="set"
+    )
+    lost_at = OptionalText(
+        "The stage of the last claim whose lease expired; empty: no lease did."
+    )
+    lease_released_at = OptionalText(
+        "When a worker or the reconciler released its expired lease; empty: never, or "
+        "a later wait or reopening removed it."
+    )
+    history = Decoded(
+        map_list,
+        "Its earlier claims, the last ten; the oldest first. Each has `gen`, "
+        "`attempt`, `worker`, `from`, `to` and `end`. If known, it has `code`, the "
+        "`until` of the wait, and what the chunk was `blocked_on`. `end` is `retry`, "
+        "`deferred`, `released`, `paused`, `sleeping`, `asking`, `lost`, `dead` or "
+        "`cancelled`.",
+        kind="list",
+    )
+    # The wait.
+    retry_at = OptionalText("When it may be claimed again; empty: at once.")
+    blocked_on = OptionalText(
+        "What it waits for until `retry_at`; empty: nothing. A dependency, `newer "
+        "workers`, `AWS`, `timer` (its stage sleeps), `answer` (its stage asks a "
+        "person) or `pause` (its job is paused)."
+    )
+    question = OptionalText(
+        "The question that its stage waits for; empty: it waits for none."
+    )
+    due_at = OptionalText(
+        "Its time in the index of waits; empty: it is not in the index."
+    )
+    redispatch_at = OptionalText(
+        "When the reconciler sends its message again; empty: no time is set."
+    )
+    breaker_since = OptionalText(
+        "When an open circuit breaker deferred it first since its last progress or "
+        "other wait; empty: none did."
+    )
+    # The order.
+    order_key = OptionalText(
+        "The hash of its order key; empty: it has none, and waits for no chunk."
+    )
+    blocked_by = OptionalNumber(
+        "The chunk before it in its order key, until that has settled; else None."
+    )
+    followed_by = OptionalNumber(
+        "The next chunk of its order key; None: it is the last one, or has no key."
+    )
+    is_skipped = Present(
+        "Whether an operator discarded its dead letter, so that its key goes on; the "
+        "value is the time.",
+        "skipped_at",
+    )
+    # The counters; `docs/states.md` says what raises each.
+    attempts = CheckedCount("The attempts so far, without those that were refunded.")
+    receive_count = ShownNumber(
+        "How often SQS delivered the message that led to the last claim."
+    )
+    replays = Count("How often it was redriven or retried.")
+    releases = CheckedCount("How often a stopping worker released it.")
+    deferrals = CheckedCount("How often it was deferred.")
+    breaker_deferrals = CheckedCount("Deferrals among these for an open breaker.")
+    budget_deferrals = CheckedCount(
+        "Deferrals among these for an exhausted retry budget."
+    )
+    stage_deferrals = CheckedCount(
+        "Deferrals among these because the worker's pipeline lacked the stage."
+    )
+    early_deferrals = CheckedCount(
+        "Deferrals among these because earlier numbers of a stream were missing."
+    )
+    failed_probes = CheckedCount(
+        "How many probes of open breakers failed in its claims."
+    )
+    outages = CheckedCount(
+        "How often it was deferred because AWS did not answer or refused."
+    )
+    exhaustions = CheckedCount(
+        "How often it was deferred because its worker lacked what a process needs."
+    )
+    recoveries = CheckedCount("How often it was claimed for recovery.")
+    takeovers = CheckedCount(
+        "How often its lease expired, and the next claim took it over."
+    )
+    redispatches = Count(
+        "How often the reconciler sent its message again since its last claim."
+    )
+    # The calls.
+    calls = Count("The calls that a dependency answered.")
+    cached_calls = Count("The calls that the shared cache or an equal call answered.")
+    calls_after_cancel = Count("The calls that ended after the cancel request.")
+    call_usage = Decoded(
+        CallUsage.read,
+        "What the calls of its settled claims used, for each kind and model. The "
+        "kinds: `paid`, `possibly_paid`, `unpriced`, `free`, `replayed`, `cached`. "
+        "Each is a list of calls, tokens in, tokens out and billionths of a dollar.",
+        kind="map",
+    )
+    pivot_untried_fence = ShownNumber(
+        "The claim that ended at the pivot before it started a call there: it waited, "
+        "or its worker stopped."
+    )
+    # The end, and the way there.
+    is_cancel_requested = Present(
+        "Whether a cancel requests it to stop; the value is the time.",
+        "cancel_requested_at",
+    )
+    compensate_requested = Present("Whether a cancel requests its compensation.")
+    direction = OptionalText(
+        "`compensating` after its compensation has started; `pivot` or `forward` if a "
+        "cancel with compensation found it waiting at its pivot, or after it. Empty: "
+        "it may still be cancelled."
+    )
+    has_direction = Present(
+        "Whether its direction is decided, so that no further cancel counts.",
+        "direction",
+    )
+    error_code = ShownText("The code of its last error; empty: it has none.")
+    result_sha256 = OptionalText("The hash of its result; empty: it has none yet.")
+    value = OptionalText("A small result itself, as JSON; empty: it has a row.")
+    ended_at = OptionalText("When it ended; empty: it has not ended.")
+    ended_by = OptionalText(
+        "The worker that ended it; empty: it has not ended, or no worker did."
+    )
+    cancelled_at_stage = OptionalText(
+        "Of a cancelled chunk: where it stopped, such as `cancelled-at-stage-score`."
+    )
+    compensation = OptionalText(
+        "The result of its compensation: `NOT_NEEDED`, `COMPENSATED`, `FAILED`, "
+        "`PAST_PIVOT`, `PIVOT_UNKNOWN` or `ABANDONED`; empty: none."
+    )
+    stored_resume_at = OptionalText(
+        "The stage at which a redrive or a retry continues; empty: at `stage`.",
+        "resume_at",
+    )
+    replay_of = OptionalNumber("The generation of its last redriven dead letter.")
+    origin_gen = OptionalNumber("The generation of its first redriven dead letter.")
 
     @classmethod
     def read(cls, ref: ChunkRef, item: Mapping[str, Any]) -> Chunk:
@@ -63,12 +250,17 @@ class Chunk:
         odd = [n for n in counts if type(n) is not int or not 0 <= n <= records.MAX_INT]
         if status and not odd and type(gen) is int and 1 <= gen <= keys.MAX_GENERATION:
             return cls(ref, status, gen, item.get("fence", 0), item)
-        what = f"The record of chunk {ref}"
+        what = what_of(ref)
         for name in COUNTS & item.keys():
             records.read_int(item, name, what)
         status = records.read_status(item, ChunkStatus, what)
         gen = records.read_int(item, "gen", what, 1, keys.MAX_GENERATION)
         return cls(ref, status, gen, item.get("fence", 0), item)
+
+    @property
+    def what(self) -> str:
+        """Its record in words, for messages."""
+        return what_of(self.ref)
 
     def to_reopen(self) -> Chunk:
         """Return it with only the attributes that a reopening reads, to save memory."""
@@ -78,127 +270,9 @@ class Chunk:
         return replace(self, item={name: self.item[name] for name in names})
 
     @property
-    def stage(self) -> str:
-        """The stage that it is at; every stage before it is complete."""
-        return self._text("stage")
-
-    @property
     def resume_at(self) -> str:
         """The stage at which it continues when it is reopened."""
-        return self._optional("resume_at") or self.stage
-
-    @property
-    def label(self) -> str:
-        """The label that the submit gave it; empty: it has none."""
-        return records.read_optional_text(self.item, "label") or ""
-
-    @property
-    def payload(self) -> str:
-        """The place of its payload."""
-        return self._text("payload")
-
-    @property
-    def payload_sha256(self) -> str:
-        """The hash of its payload."""
-        return self._text("payload_sha256")
-
-    @property
-    def claimed_by(self) -> str:
-        """Its owner; empty: it has none."""
-        return self._optional("claimed_by")
-
-    @property
-    def claimed_at(self) -> str:
-        """When it was claimed last; empty: never."""
-        return self._optional("claimed_at")
-
-    @property
-    def started_at(self) -> str:
-        """When its present or last stage started; empty: it was never claimed."""
-        return self._optional("started_at")
-
-    @property
-    def claim_expires_at(self) -> str:
-        """When its lease expires unless it is renewed; empty: it has no owner."""
-        return self._optional("claim_expires_at")
-
-    @property
-    def retry_at(self) -> str:
-        """When it may be claimed again; empty: at once."""
-        return self._optional("retry_at")
-
-    @property
-    def blocked_on(self) -> str:
-        """What it waits for: a dependency, or a cause such as `pause`; empty: none."""
-        return self._optional("blocked_on")
-
-    @property
-    def order_key(self) -> str:
-        """The hash of its order key; empty: it has none, and waits for no chunk."""
-        return self._optional("order_key")
-
-    @property
-    def blocked_by(self) -> int | None:
-        """The chunk before it in its order key, until that has settled; else None."""
-        return self._optional_count("blocked_by")
-
-    @property
-    def followed_by(self) -> int | None:
-        """The next chunk of its order key; None: it is the last one, or has no key."""
-        return self._optional_count("followed_by")
-
-    @property
-    def is_skipped(self) -> bool:
-        """Whether an operator discarded its dead letter, so that its key goes on."""
-        return "skipped_at" in self.item
-
-    @property
-    def redispatch_at(self) -> str:
-        """When the reconciler sends its message again; empty: no time is set."""
-        return self._optional("redispatch_at")
-
-    @property
-    def due_at(self) -> str:
-        """Its time in the index of long waits; empty: it is not in the index."""
-        return self._optional("due_at")
-
-    @property
-    def question(self) -> str:
-        """The question that its stage waits for; empty: it waits for none."""
-        return self._optional("question")
-
-    @property
-    def lease_released_at(self) -> str:
-        """When a worker or the reconciler released its expired lease.
-
-        Empty: never, or a later claim has settled.
-        """
-        return self._optional("lease_released_at")
-
-    @property
-    def is_cancel_requested(self) -> bool:
-        """Whether a cancel requests it to stop."""
-        return "cancel_requested_at" in self.item
-
-    @property
-    def ended_at(self) -> str:
-        """When it ended; empty: it has not ended."""
-        return self._optional("ended_at")
-
-    @property
-    def ended_by(self) -> str:
-        """The worker that ended it; empty: it has not ended, or no worker did."""
-        return self._optional("ended_by")
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """Its earlier claims, the last `MAX_HISTORY`; the oldest first.
-
-        Each has `gen`, `attempt`, `worker`, `from`, `to` and `end`. If known, it has
-        `code`, the `until` of the wait, and what the chunk was `blocked_on`.
-        """
-        found = self.item.get("history", ())
-        return [dict(entry) for entry in found if isinstance(entry, Mapping)]
+        return self.stored_resume_at or self.stage
 
     @property
     def failures(self) -> list[dict[str, Any]]:
@@ -224,150 +298,9 @@ class Chunk:
         return [*self.history, known][-MAX_HISTORY:]
 
     @property
-    def error_code(self) -> str:
-        """The code of its last error; empty: it has none."""
-        return records.read_optional_text(self.item, "error_code") or ""
-
-    @property
-    def result_sha256(self) -> str:
-        """The hash of its result; empty: it has none yet."""
-        return self._optional("result_sha256")
-
-    @property
-    def attempts(self) -> int:
-        """The attempts so far, without those that were refunded."""
-        return int(self.item.get("attempts", 0))
-
-    @property
-    def deferrals(self) -> int:
-        """How often it was deferred."""
-        return int(self.item.get("deferrals", 0))
-
-    @property
-    def breaker_deferrals(self) -> int:
-        """Deferrals among these for an open breaker."""
-        return int(self.item.get("breaker_deferrals", 0))
-
-    @property
-    def breaker_since(self) -> str:
-        """When an open breaker deferred it first since its last progress; or empty."""
-        return self._optional("breaker_since")
-
-    @property
-    def budget_deferrals(self) -> int:
-        """Deferrals among these for an exhausted retry budget."""
-        return int(self.item.get("budget_deferrals", 0))
-
-    @property
-    def early_deferrals(self) -> int:
-        """Deferrals among these because earlier numbers of a stream were missing."""
-        return int(self.item.get("early_deferrals", 0))
-
-    @property
-    def stage_deferrals(self) -> int:
-        """Deferrals among these because the worker's pipeline lacked the stage."""
-        return int(self.item.get("stage_deferrals", 0))
-
-    @property
-    def failed_probes(self) -> int:
-        """How many probes of open breakers failed in its claims."""
-        return int(self.item.get("failed_probes", 0))
-
-    @property
-    def outages(self) -> int:
-        """How often it was deferred because AWS did not answer or refused."""
-        return int(self.item.get("outages", 0))
-
-    @property
-    def exhaustions(self) -> int:
-        """How often it was deferred because its worker lacked what a process needs."""
-        return int(self.item.get("exhaustions", 0))
-
-    @property
-    def recoveries(self) -> int:
-        """How often it was claimed for recovery."""
-        return int(self.item.get("recoveries", 0))
-
-    @property
-    def releases(self) -> int:
-        """How often a stopping worker released it."""
-        return int(self.item.get("releases", 0))
-
-    @property
-    def takeovers(self) -> int:
-        """How often its lease expired, and the next claim took it over."""
-        return int(self.item.get("takeovers", 0))
-
-    @property
-    def redispatches(self) -> int:
-        """How often the reconciler sent its message again since its last claim."""
-        return self._count("redispatches")
-
-    @property
-    def calls(self) -> int:
-        """The calls that a dependency answered."""
-        return self._count("calls")
-
-    @property
-    def cached_calls(self) -> int:
-        """The calls that the shared cache or an equal call answered."""
-        return self._count("cached_calls")
-
-    @property
-    def calls_after_cancel(self) -> int:
-        """The calls that ended after the cancel request."""
-        return self._count("calls_after_cancel")
-
-    @property
-    def call_usage(self) -> CallUsage:
-        """What the calls of its settled claims used."""
-        return CallUsage.read(self.item.get("call_usage"))
-
-    @property
-    def lost_fences(self) -> frozenset[int]:
-        """The claims that never settled: their leases expired."""
-        found = self.item.get("lost_fences")
-        return frozenset(found) if isinstance(found, set) else frozenset()
-
-    @property
-    def lost_at(self) -> str:
-        """The stage of the last claim whose lease expired; empty: no lease did."""
-        return self._optional("lost_at")
-
-    @property
-    def pivot_untried_fence(self) -> int | None:
-        """The claim that ended at the pivot before it tried anything there."""
-        return records.read_optional_int(self.item, "pivot_untried_fence")
-
-    @property
-    def has_patched_payload(self) -> bool:
-        """Whether a redrive replaced its payload."""
-        return "patched_in_gen" in self.item
-
-    @property
-    def compensation(self) -> str:
-        """The result of its compensation; empty: it has none."""
-        return self._optional("compensation")
-
-    @property
-    def direction(self) -> str:
-        """`compensating`, `forward` or `pivot`; empty: it may still be cancelled."""
-        return self._optional("direction")
-
-    @property
-    def has_direction(self) -> bool:
-        """Whether its direction is decided, so that no further cancel counts."""
-        return "direction" in self.item
-
-    @property
-    def compensate_requested(self) -> bool:
-        """Whether a cancel requests its compensation."""
-        return "compensate_requested" in self.item
-
-    @property
     def renewal_mark(self) -> tuple[int, int]:
         """Fence and renewals: a pair that changes while the lease's worker lives."""
-        return self.fence, int(self.item.get("renewals", 0))
+        return self.fence, self.renewals
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -375,20 +308,3 @@ class Chunk:
         shown = {n: v for n, v in self.item.items() if n not in HIDDEN}
         name = {"job": self.ref.job, "chunk": self.ref.chunk}
         return {**name, "label": self.label, **shown}
-
-    def _text(self, name: str) -> str:
-        found = self.item.get(name)
-        if isinstance(found, str):  # before the message is built: claims read this
-            return found
-        return records.read_text(self.item, name, f"The record of chunk {self.ref}")
-
-    def _optional(self, name: str) -> str:
-        return self._text(name) if name in self.item else ""
-
-    def _optional_count(self, name: str) -> int | None:
-        return self._count(name) if name in self.item else None
-
-    def _count(self, name: str) -> int:
-        if name not in self.item:
-            return 0
-        return records.read_int(self.item, name, f"The record of chunk {self.ref}")

@@ -7,6 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from piecework.domain import keys, records
+from piecework.domain.fields import (
+    AnyText,
+    Decoded,
+    Number,
+    OptionalNumber,
+    ShownNumber,
+    ShownText,
+    Text,
+    map_list,
+    mapping,
+    text_list,
+)
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.rows import HIDDEN, Row
 from piecework.errors import PermanentError
@@ -27,25 +39,13 @@ class OpenLetterRow(Row):
 
     WHAT = "A line in the list of open dead letters"
 
-    @property
-    def job(self) -> str:
-        """The job of the dead letter."""
-        return self._text("job")
-
-    @property
-    def chunk(self) -> int:
-        """The number of its chunk."""
-        return records.read_int(self.item, "chunk", self.WHAT, keys.JOIN_CHUNK)
-
-    @property
-    def dead_lettered_at(self) -> str:
-        """When the chunk was dead-lettered, ISO 8601."""
-        return self._text("dead_lettered_at")
-
-    @property
-    def pipeline(self) -> str:
-        """The pipeline of its job."""
-        return str(self.item.get("pipeline", ""))
+    kind = ShownText("`open`.")
+    tenant = ShownText("The tenant of the dead letter.")
+    job = Text("The job of the dead letter.")
+    chunk = Number("The number of its chunk.", least=keys.JOIN_CHUNK)
+    gen = OptionalNumber("The generation in which the chunk died.")
+    pipeline = AnyText("The pipeline of its job.")
+    dead_lettered_at = Text("When the chunk was dead-lettered.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,98 @@ class DeadLetterRow(Row):
 
     ref: ChunkRef
     gen: int
+
+    kind = ShownText("`dead-letter`.")
+    state = Text("`OPEN`, `REDRIVEN` or `DISCARDED`.")
+    label = AnyText("The label of the chunk.")
+    pipeline = AnyText("The name of the pipeline.")
+    owner = ShownText("The team that owns the pipeline, or the deployment.")
+    runbook = ShownText("The runbook of the pipeline, or of the deployment.")
+    dead_lettered_at = Text("When it was written.")
+    created_at = ShownText("When the chunk was created.")
+    # The death.
+    stage = AnyText("The stage in which the chunk died; empty: it is not known.")
+    error_code = Text("The code of the error of which the chunk died.")
+    error_class = ShownText("The class of that error.")
+    error = AnyText("The message of that error.")
+    raised = ShownText(
+        "The exception and its place in the user's code, such as `KeyError at "
+        "shop.py:41 in price`; empty: the code raised none."
+    )
+    cause = ShownText("Of a code of the pipeline's own: the cause in its row.")
+    recovery = ShownText(
+        "Of a code of the pipeline's own: the recovery in its row, or that the code "
+        "has none."
+    )
+    stored_fingerprint = ShownText(
+        "Equal for dead letters of one cause: a hash of code, stage and message "
+        "without variable parts. It only groups.",
+        "fingerprint",
+    )
+    stored_history = Text(
+        "The envelopes of the last 32 claims that failed, in order, each with its "
+        "worker: a JSON list.",
+        "error_history",
+    )
+    stored_attempts = ShownNumber(
+        "The attempts of the chunk in this generation.", "attempts"
+    )
+    claims = ShownNumber("The claims of the chunk.")
+    receive_count = ShownNumber("How often SQS delivered the last message.")
+    worker = ShownText("Its last owner.")
+    # The compensation.
+    compensation = AnyText("The result of the compensation.")
+    uncompensated_stages = Decoded(
+        text_list,
+        "The stages whose effects remain; empty: there are none, or it is unknown.",
+        kind="list",
+    )
+    stages_without_effect = Decoded(
+        text_list,
+        "The stages with a compensation that did not run, because no effect happened.",
+        kind="list",
+    )
+    compensation_errors = Decoded(
+        mapping, "Why the compensation of each failed, by stage.", kind="map"
+    )
+    resolved_stages = Decoded(
+        text_list, "The stages that an operator compensated by hand.", kind="list"
+    )
+    compensation_resolved_at = ShownText("When; empty: none did.")
+    compensation_resolved_by = ShownText("That operator; empty: none did.")
+    compensation_resolve_reason = ShownText("Why; empty: none did.")
+    # The chunk.
+    order_key = ShownText("The hash of the chunk's order key; empty: it has none.")
+    payload = ShownText(
+        "The place of the payload that the chunk died with; empty for a join."
+    )
+    payload_sha256 = AnyText("The hash of that payload.")
+    patched_in_gen = ShownNumber(
+        "The generation since which the payload differs from the submitted one."
+    )
+    replay_of = ShownNumber("The generation of the chunk's previous dead letter.")
+    origin_gen = ShownNumber("The generation of the chunk's first dead letter.")
+    # The ladder.
+    ladder = Decoded(map_list, "The rungs of its ladder.", kind="list")
+    rung = ShownNumber("The position of the next rung.")
+    rung_wake_at = ShownText("When a process looks at that rung next.")
+    ladder_version = ShownNumber("A number that each write of the rungs raises.")
+    # The end.
+    redriven_at = ShownText("When an operator redrove it; empty: none did.")
+    redriven_by = ShownText("That operator; empty: none did.")
+    redrive_reason = ShownText("Why; empty: none did.")
+    redriven_gen = ShownNumber(
+        "The generation of its redrive; None: it was not redriven."
+    )
+    patch = ShownText(
+        "The fields that the merge patch of the redrive changes; their number, above "
+        "4,096 characters."
+    )
+    patched_payload = ShownText("The place of the new payload.")
+    patched_payload_sha256 = ShownText("The hash of the new payload.")
+    discarded_at = ShownText("When an operator discarded it; empty: none did.")
+    discarded_by = ShownText("That operator; empty: none did.")
+    discard_reason = ShownText("Why; empty: none did.")
 
     @classmethod
     def read(
@@ -75,9 +167,9 @@ class DeadLetterRow(Row):
         try:
             present = [name for name in SELECTED_BY if item.get(name) is not None]
             for needed in (*NEEDED, *present):
-                letter._text(needed)
+                records.read_text(item, needed, letter.what)
             if letter.state not in STATES:
-                raise records.unreadable_error(letter._what, "has an unknown 'state'")
+                raise records.unreadable_error(letter.what, "has an unknown 'state'")
         except PermanentError:
             if unreadable is None:
                 raise
@@ -86,25 +178,15 @@ class DeadLetterRow(Row):
         return letter
 
     @property
-    def state(self) -> str:
-        """Whether it is open, redriven or discarded."""
-        return self._text("state")
-
-    @property
-    def error_code(self) -> str:
-        """The code of the error of which the chunk died."""
-        return self._text("error_code")
-
-    @property
-    def dead_lettered_at(self) -> str:
-        """When it was written, ISO 8601."""
-        return self._text("dead_lettered_at")
+    def what(self) -> str:
+        """The record in words, for messages."""
+        chunk = keys.chunk_name(self.ref.chunk)
+        return f"The dead letter {self.gen} of {self.ref.job}/{chunk}"
 
     @property
     def closed_at(self) -> str:
         """When an operator redrove or discarded it, ISO 8601; empty: it is open."""
-        found = (self.item.get("redriven_at"), self.item.get("discarded_at"))
-        return max(str(at or "") for at in found)
+        return max(self.redriven_at, self.discarded_at)
 
     @property
     def job(self) -> JobRef:
@@ -117,89 +199,25 @@ class DeadLetterRow(Row):
         return self.ref.chunk
 
     @property
-    def stage(self) -> str:
-        """The stage in which the chunk died; empty: it is not known."""
-        return str(self.item.get("stage", ""))
-
-    @property
-    def label(self) -> str:
-        """The label of the chunk."""
-        return str(self.item.get("label", ""))
-
-    @property
-    def order_key(self) -> str:
-        """The hash of the chunk's order key; empty: it has none."""
-        return records.read_optional_text(self.item, "order_key") or ""
-
-    @property
-    def error(self) -> str:
-        """The message of the last error."""
-        return str(self.item.get("error", ""))
-
-    @property
     def fingerprint(self) -> str:
         """The fingerprint of the cause; early versions did not store it."""
-        found = records.read_optional_text(self.item, "fingerprint")
+        found = self.stored_fingerprint
         return found or fingerprint(self.error_code, self.stage, self.error)
-
-    @property
-    def pipeline(self) -> str:
-        """The name of the pipeline."""
-        return str(self.item.get("pipeline", ""))
-
-    @property
-    def compensation(self) -> str:
-        """The result of the compensation."""
-        return str(self.item.get("compensation", ""))
-
-    @property
-    def uncompensated_stages(self) -> list[str]:
-        """The stages whose effects remain; empty: there are none, or it is unknown."""
-        found = self.item.get("uncompensated_stages") or ()
-        return [str(name) for name in found]
-
-    @property
-    def stages_without_effect(self) -> list[str]:
-        """The stages that were not compensated, because no effect happened."""
-        return [str(name) for name in self.item.get("stages_without_effect") or ()]
-
-    @property
-    def payload(self) -> str:
-        """The place of the payload that the chunk died with; empty for a join."""
-        return records.read_optional_text(self.item, "payload") or ""
-
-    @property
-    def payload_sha256(self) -> str:
-        """The hash of that payload."""
-        return str(self.item.get("payload_sha256"))
-
-    @property
-    def redriven_gen(self) -> int | None:
-        """The generation of its redrive; None: it was not redriven."""
-        return records.read_optional_int(self.item, "redriven_gen")
 
     @property
     def attempts(self) -> int:
         """The attempts of the chunk in this generation."""
-        return records.read_optional_int(self.item, "attempts") or 0
+        return self.stored_attempts or 0
 
     @property
     def error_history(self) -> Any:
         """The errors of the claims, oldest first."""
         what = f"The error history of dead letter {self.ref}"
-        return records.read_value(self._text("error_history"), what)
+        return records.read_value(self.stored_history, what)
 
     def to_close(self) -> DeadLetterRow:
         """Return it with only the attributes that its end needs, to save memory."""
         return replace(self, item=self.pick(CLOSING))
-
-    @property
-    def _what(self) -> str:
-        chunk = keys.chunk_name(self.ref.chunk)
-        return f"The dead letter {self.gen} of {self.ref.job}/{chunk}"
-
-    def _text(self, name: str) -> str:
-        return records.read_text(self.item, name, self._what)
 
     @property
     def facts(self) -> dict[str, Any]:

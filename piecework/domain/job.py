@@ -13,6 +13,20 @@ from typing import Any
 from piecework.domain import keys, records
 from piecework.domain.budget import Cap
 from piecework.domain.call_usage import CallUsage
+from piecework.domain.fields import (
+    Count,
+    Decoded,
+    Flag,
+    Number,
+    OptionalNumber,
+    OptionalText,
+    Present,
+    ShownText,
+    Text,
+    mapping,
+    number_set,
+    text_list,
+)
 from piecework.domain.moments import moment
 from piecework.domain.pause import Pause
 from piecework.domain.priority import Priority
@@ -37,9 +51,28 @@ PROGRESS = (
 )
 
 
+def what_of(ref: JobRef) -> str:
+    """Return the record of a job in words, for messages."""
+    return f"The record of job {ref.job}"
+
+
+def counts(found: Any) -> Mapping[str, int] | None:
+    """Decode numbers of chunks; None: there are none."""
+    known: Mapping[str, int] | None = found
+    return known
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job, read from its META item."""
+    """A job, read from its META item.
+
+    Attributes:
+        status: SUBMITTING, RUNNING, PAUSED, FINALIZING, REOPENING, CANCELLING,
+            SUCCEEDED, PARTIAL, FAILED, CANCELLED, DELETING or DELETED.
+        gen: The generation; a redrive or a retry starts the next one.
+        chunks: The number of chunks.
+        pipeline: The name of the pipeline.
+    """
 
     ref: JobRef
     status: JobStatus
@@ -48,6 +81,169 @@ class Job:
     pipeline: str
     item: Mapping[str, Any]
 
+    # The submit.
+    first_stage = Text("The first stage of its pipeline.")
+    manifest = Text("The object that lists all chunks.")
+    manifest_sha256 = Text("The hash of its manifest.")
+    source = ShownText("The submitted document; empty: it is not known.")
+    submitted_by = OptionalText(
+        "The operator who submitted it; empty: it is not known."
+    )
+    traceparent = OptionalText(
+        "The trace context of its submit; empty: its program sent no traces."
+    )
+    queue = OptionalText(
+        "The queue of its pipeline at the submit; empty: the default one."
+    )
+    stored_priority = OptionalText("Its priority; empty: normal.", "priority")
+    submitted_priority = OptionalText(
+        "The priority of its submit; empty: normal.", "priority_requested"
+    )
+    budget_tokens = OptionalNumber("The tokens that its calls may use, by its submit.")
+    budget_nano_usd = OptionalNumber(
+        "The billionths of a dollar that its calls may spend, by its submit."
+    )
+    deadline_at = OptionalText(
+        "The time at which it is cancelled and compensated unless it has ended; empty: "
+        "none."
+    )
+    deadline_requested = OptionalText(
+        "The deadline of its submit, as a span or a time; empty: none."
+    )
+    tolerated_chunks = Count(
+        "How many chunks may have no result in a job that succeeds."
+    )
+    left_out_rows = Count("How many refused rows of its input its submit left out.")
+    left_out = Decoded(
+        text_list, "The first 20 of these rows, such as `line 3`.", kind="list"
+    )
+    is_ordered = Present("Whether its chunks have order keys.", "ordered")
+    has_notify_hook = Flag("Whether its pipeline has a notify hook.")
+    has_ladder = Flag("Whether its dead letters reach the rungs of a ladder.")
+    # The sample.
+    sample = Decoded(
+        number_set,
+        "The numbers of the chunks of its sample; empty: it has none.",
+        kind="set",
+    )
+    sample_chunks = OptionalNumber("The number of chunks of its sample.")
+    payload_bytes = Count("The bytes of all payloads; known of a job with a sample.")
+    largest_payload = Count(
+        "The bytes of its largest payload; known of a job with a sample."
+    )
+    holds_rest = Present(
+        "Whether only its sample runs; the end of the sample, or a resume, removes it.",
+        "rest_held",
+    )
+    goes_on_after_sample = Flag(
+        "Whether the end of the sample starts the rest, without a pause."
+    )
+    # The way.
+    created_at = OptionalText("When it was created.")
+    opened_at = OptionalText("When all chunks were written; empty: they were not.")
+    sent_at = OptionalText("When all messages were sent; empty: they were not.")
+    noted_progress_at = OptionalText(
+        "The last progress of its submit, retry or resume, every 10 s; empty: none "
+        "took that long.",
+        "progress_at",
+    )
+    finalizing_at = OptionalText("When all chunks had ended; empty: they have not.")
+    finished_at = Text("When it ended last.")
+    full_groups = Decoded(
+        number_set,
+        "The groups of 256 whose chunks have all ended; of a job of 2 to 256 groups.",
+        kind="set",
+    )
+    full_blocks = Decoded(
+        number_set,
+        "The blocks of 256 groups that are full; of a job of more than 256 groups.",
+        kind="set",
+    )
+    backlog_start = OptionalNumber(
+        "The first chunk of its backlog; None: each chunk gets a message at once."
+    )
+    has_waits = Present(
+        "Whether a chunk of it has ever waited longer than SQS delays a message; the "
+        "value is the time of the first."
+    )
+    has_status_reason = Present(
+        "Whether a worker or a reconciler knows why it makes no progress; the value is "
+        "a sentence.",
+        "status_reason",
+    )
+    status_reason_code = Text("The code of that reason.")
+    status_reason_at = Text("When that reason was written.")
+    status_reason_until = OptionalText(
+        "Until when that reason is valid; empty: always."
+    )
+    failed_chunks = Count(
+        "How many chunks became dead letters in this generation, if it tolerates some."
+    )
+    stopped_at = OptionalText("Since when no further chunk starts.")
+    stopped_code = OptionalText("Why no further chunk starts; empty: chunks start.")
+    # The pause; a resume removes it.
+    pause_code = Text(
+        "Of a paused job: why; `operator`, `sample`, `pipeline` or `budget`."
+    )
+    pause_message = Text("Of a paused job: the reason in words.")
+    paused_by = Text("Of a paused job: the operator, or the process, that paused it.")
+    paused_at = Text("Of a paused job: since when.")
+    pause_until = OptionalText("When a reconciler resumes it; empty: an operator does.")
+    pause_unit = OptionalText("The unit of its spent budget; empty: another pause.")
+    resumed_at = OptionalText("When its last pause ended; empty: it was never resumed.")
+    redispatched_at = OptionalText(
+        "When every open chunk had its message again after the last resume."
+    )
+    # The cancel.
+    cancelled_at = Text("When its last cancel was requested.")
+    cancelled_by = OptionalText(
+        "The operator who cancelled it; `deadline`: its deadline; else empty."
+    )
+    cancel_reason = OptionalText("The reason of its cancel; else empty.")
+    stored_cancel_code = OptionalText(
+        "The code of its cancel; empty: `cancelled`.", "cancel_code"
+    )
+    compensates_on_cancel = Flag(
+        "Whether its cancel compensates the chunks.", "cancel_compensates"
+    )
+    quiesced_at = OptionalText(
+        "When the last chunk ended after the cancel; empty: it was not cancelled."
+    )
+    calls_after_cancel = Number("The calls that ended after the cancel request.")
+    compensations = Decoded(
+        mapping,
+        "Of a cancelled job: the number of chunks by the result of their compensation.",
+        kind="map",
+    )
+    # The end.
+    certificate = OptionalText(
+        "The object of its last certificate; empty: it has never ended."
+    )
+    certificate_sha256 = Text("The hash of its last certificate.")
+    outcomes = Decoded(
+        counts,
+        "The number of chunks by final status; None: it has never ended.",
+        kind="map",
+    )
+    join_usage = Decoded(
+        CallUsage.read,
+        "What the calls of its earlier joins used; each generation has a new join.",
+        kind="map",
+    )
+    reopened_at = OptionalText("When it was reopened last; empty: never.")
+    reopened_by = ShownText("The operator who reopened it last; empty: none did.")
+    reopen_reason = ShownText("Why; empty: it was never reopened.")
+    delete_after = OptionalText("When a reconciler deletes it; empty: it stays.")
+    is_kept = Present(
+        "Whether its open dead letters kept it past its retention; the value is the "
+        "time since when.",
+        "kept_at",
+    )
+    deleted_by = Text("Of a deleted job: the operator who deleted it, or `retention`.")
+    delete_reason = Text("Of a deleted job: why.")
+    delete_requested_at = Text("Of a deleted job: when its deletion began.")
+    deleted_at = Text("Of a deleted job: when its last row was gone.")
+
     @classmethod
     def read(cls, ref: JobRef, item: Mapping[str, Any]) -> Job:
         """Read an item.
@@ -55,7 +251,7 @@ class Job:
         Raises:
             PermanentError: `runtime.record.unreadable`.
         """
-        what = f"The record of job {ref.job}"
+        what = what_of(ref)
         return cls(
             ref,
             records.read_status(item, JobStatus, what),
@@ -66,10 +262,25 @@ class Job:
         )
 
     @property
-    def is_expiring(self) -> bool:
-        """Whether its deadline cancels it now."""
-        cancelling = self.status is JobStatus.CANCELLING
-        return cancelling and self.cancel_code == DEADLINE_CODE
+    def what(self) -> str:
+        """Its record in words, for messages."""
+        return what_of(self.ref)
+
+    @property
+    def priority(self) -> Priority:
+        """Its priority; an unknown one counts as normal."""
+        found = self.stored_priority
+        return Priority(found) if found in set(Priority) else Priority.NORMAL
+
+    @property
+    def priority_requested(self) -> str:
+        """The priority of its submit, which `jobs set-priority` does not change."""
+        return self.submitted_priority or str(Priority.NORMAL)
+
+    @property
+    def budget(self) -> Cap:
+        """The budget of its submit; an operator may have set another one since."""
+        return Cap(self.budget_tokens, self.budget_nano_usd)
 
     @property
     def deadline(self) -> float | None:
@@ -77,74 +288,10 @@ class Job:
         return moment(self.deadline_at) if self.deadline_at else None
 
     @property
-    def first_stage(self) -> str:
-        """The first stage of its pipeline."""
-        return self._text("first_stage")
-
-    @property
-    def manifest(self) -> str:
-        """The object of its manifest."""
-        return self._text("manifest")
-
-    @property
-    def manifest_sha256(self) -> str:
-        """The hash of its manifest."""
-        return self._text("manifest_sha256")
-
-    @property
-    def certificate(self) -> str:
-        """The object of its last certificate; empty: it has never ended."""
-        return self._optional("certificate")
-
-    @property
-    def certificate_sha256(self) -> str:
-        """The hash of its last certificate."""
-        return self._text("certificate_sha256")
-
-    @property
-    def outcomes(self) -> Mapping[str, int] | None:
-        """The number of chunks by final status; None: it has never ended."""
-        return self.item.get("outcomes")
-
-    @property
-    def join_usage(self) -> CallUsage:
-        """What the calls of its earlier joins used; each generation has a new join."""
-        return CallUsage.read(self.item.get("join_usage"))
-
-    @property
-    def submitted_by(self) -> str:
-        """The operator who submitted it; empty: it is not known."""
-        return self._optional("submitted_by")
-
-    @property
-    def created_at(self) -> str:
-        """When it was created, ISO 8601."""
-        return self._optional("created_at")
-
-    @property
-    def finalizing_at(self) -> str:
-        """When all chunks had ended; empty: they have not."""
-        return self._optional("finalizing_at")
-
-    @property
-    def sent_at(self) -> str:
-        """When all messages were sent; empty: they were not."""
-        return self._optional("sent_at")
-
-    @property
-    def opened_at(self) -> str:
-        """When all chunks were written; empty: they were not."""
-        return self._optional("opened_at")
-
-    @property
-    def reopened_at(self) -> str:
-        """When it was reopened last; empty: never."""
-        return self._optional("reopened_at")
-
-    @property
-    def finished_at(self) -> str:
-        """When it ended last, ISO 8601."""
-        return self._text("finished_at")
+    def is_expiring(self) -> bool:
+        """Whether its deadline cancels it now."""
+        cancelling = self.status is JobStatus.CANCELLING
+        return cancelling and self.cancel_code == DEADLINE_CODE
 
     @property
     def dispatched_at(self) -> str:
@@ -154,18 +301,21 @@ class Job:
     @property
     def progress_at(self) -> str:
         """When a process last submitted, retried, resumed or finished it, ISO 8601."""
-        return max(map(self._optional, PROGRESS))
+        item = self.item
+        return max(
+            records.read_text(item, n, self.what) if n in item else "" for n in PROGRESS
+        )
 
     @property
     def status_reason(self) -> dict[str, str] | None:
         """Why it makes no progress: code, message, time and end; None: no reason."""
-        if "status_reason" not in self.item:
+        if not self.has_status_reason:
             return None
         return {
-            "code": self._text("status_reason_code"),
-            "message": self._text("status_reason"),
-            "at": self._text("status_reason_at"),
-            "until": self._optional("status_reason_until"),
+            "code": self.status_reason_code,
+            "message": records.read_text(self.item, "status_reason", self.what),
+            "at": self.status_reason_at,
+            "until": self.status_reason_until,
         }
 
     @property
@@ -173,30 +323,19 @@ class Job:
         """Its pause; None: it is not paused."""
         if self.status != "PAUSED":
             return None
-        names = ("pause_code", "pause_message", "paused_by", "paused_at")
-        code, message, actor, at = map(self._text, names)
-        until, unit = map(self._optional, ("pause_until", "pause_unit"))
-        return Pause(code, message, actor, at, until, unit)
+        return Pause(
+            self.pause_code,
+            self.pause_message,
+            self.paused_by,
+            self.paused_at,
+            self.pause_until,
+            self.pause_unit,
+        )
 
     @property
     def resume_is_unsent(self) -> bool:
         """Whether open chunks may have no message since the last resume."""
-        return self.resumed_at > self._optional("redispatched_at")
-
-    @property
-    def resumed_at(self) -> str:
-        """When its last pause ended; empty: it was never resumed."""
-        return self._optional("resumed_at")
-
-    @property
-    def full_groups(self) -> frozenset[int]:
-        """The groups whose chunks have all ended; of a job of one block."""
-        return frozenset(self.item.get("full_groups", ()))
-
-    @property
-    def full_blocks(self) -> frozenset[int]:
-        """The blocks whose groups are all full; of a job of several blocks."""
-        return frozenset(self.item.get("full_blocks", ()))
+        return self.resumed_at > self.redispatched_at
 
     @property
     def ended_at_least(self) -> int:
@@ -205,187 +344,20 @@ class Job:
         return min(full * keys.PARTITION_SIZE, self.chunks)
 
     @property
-    def compensates_on_cancel(self) -> bool:
-        """Whether its cancel compensates the chunks."""
-        return bool(self.item.get("cancel_compensates"))
-
-    @property
-    def cancelled_at(self) -> str:
-        """When its last cancel was requested, ISO 8601."""
-        return self._text("cancelled_at")
-
-    @property
-    def cancelled_by(self) -> str:
-        """The operator who cancelled it; `deadline`: its deadline; else empty."""
-        return self._optional("cancelled_by")
-
-    @property
-    def cancel_reason(self) -> str:
-        """The reason of its cancel; else empty."""
-        return self._optional("cancel_reason")
-
-    @property
     def cancel_code(self) -> str:
         """The code of its cancel; `cancelled` without one."""
-        return self._optional("cancel_code") or "cancelled"
-
-    @property
-    def quiesced_at(self) -> str:
-        """When the last chunk ended after the cancel; empty: it was not cancelled."""
-        return self._optional("quiesced_at")
-
-    @property
-    def calls_after_cancel(self) -> int:
-        """The calls that ended after the cancel request."""
-        return self._int("calls_after_cancel")
-
-    @property
-    def has_notify_hook(self) -> bool:
-        """Whether its pipeline has a notify hook."""
-        return bool(self.item.get("has_notify_hook"))
-
-    @property
-    def has_ladder(self) -> bool:
-        """Whether its dead letters reach the rungs of a ladder."""
-        return bool(self.item.get("has_ladder"))
-
-    @property
-    def tolerated_chunks(self) -> int:
-        """How many chunks may have no result in a job that succeeds."""
-        return self._count("tolerated_chunks")
-
-    @property
-    def left_out_rows(self) -> int:
-        """How many refused rows of its input its submit left out."""
-        return self._count("left_out_rows")
-
-    @property
-    def left_out(self) -> list[str]:
-        """The first of these rows, such as `line 3`."""
-        return [str(place) for place in self.item.get("left_out", ())]
-
-    @property
-    def failed_chunks(self) -> int:
-        """How many chunks became dead letters in this generation, if it tolerates."""
-        return self._count("failed_chunks")
-
-    @property
-    def stopped_code(self) -> str:
-        """Why no further chunk starts; empty: chunks start."""
-        return self._optional("stopped_code")
-
-    @property
-    def deadline_at(self) -> str:
-        """The time at which it is cancelled unless it has ended; empty: none."""
-        return self._optional("deadline_at")
-
-    @property
-    def deadline_requested(self) -> str:
-        """The deadline of its submit, as a span or a time; empty: none."""
-        return self._optional("deadline_requested")
-
-    @property
-    def budget(self) -> Cap:
-        """The budget of its submit; an operator may have set another one since."""
-        names = ("budget_tokens", "budget_nano_usd")
-        return Cap(*(self._int(n) if n in self.item else None for n in names))
-
-    @property
-    def queue(self) -> str:
-        """The queue of its pipeline; empty: the default one."""
-        return self._optional("queue")
-
-    @property
-    def traceparent(self) -> str:
-        """The trace context of its submit; empty: its program sent no traces."""
-        return self._optional("traceparent")
-
-    @property
-    def priority(self) -> Priority:
-        """Its priority; an unknown one counts as normal."""
-        found = self._optional("priority")
-        return Priority(found) if found in set(Priority) else Priority.NORMAL
-
-    @property
-    def priority_requested(self) -> str:
-        """The priority of its submit, which `jobs set-priority` does not change."""
-        return self._optional("priority_requested") or str(Priority.NORMAL)
-
-    @property
-    def sample(self) -> frozenset[int]:
-        """The numbers of the chunks of its sample; empty: it has none."""
-        return frozenset(map(int, self.item.get("sample", ())))
-
-    @property
-    def holds_rest(self) -> bool:
-        """Whether only its sample runs; the rest waits for the sample's end."""
-        return "rest_held" in self.item
-
-    @property
-    def goes_on_after_sample(self) -> bool:
-        """Whether the end of the sample starts the rest, without a pause."""
-        return bool(self.item.get("goes_on_after_sample"))
-
-    @property
-    def payload_bytes(self) -> int:
-        """The bytes of all payloads; known of a job with a sample."""
-        return self._count("payload_bytes")
-
-    @property
-    def largest_payload(self) -> int:
-        """The bytes of its largest payload; known of a job with a sample."""
-        return self._count("largest_payload")
+        return self.stored_cancel_code or "cancelled"
 
     def waits_for_sample(self, chunk: int) -> bool:
         """Return whether a chunk waits for the end of the sample."""
         return self.holds_rest and chunk not in self.sample
 
     @property
-    def is_ordered(self) -> bool:
-        """Whether its chunks have order keys."""
-        return "ordered" in self.item
-
-    @property
-    def has_waits(self) -> bool:
-        """Whether a chunk of it has ever waited longer than SQS delays a message."""
-        return "has_waits" in self.item
-
-    @property
-    def backlog_start(self) -> int | None:
-        """The first chunk of its backlog; None: each chunk gets a message at once."""
-        if "backlog_start" not in self.item:
-            return None
-        what = f"The record of job {self.ref.job}"
-        return records.read_int(self.item, "backlog_start", what)
-
-    @property
-    def delete_after(self) -> str:
-        """When a reconciler deletes it, ISO 8601; empty: it stays."""
-        return self._optional("delete_after")
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether its open dead letters kept it past its retention."""
-        return "kept_at" in self.item
-
-    @property
     def deletion(self) -> dict[str, str]:
         """By which operator, why and when it was deleted; empty: it was not."""
         names = ("deleted_by", "delete_reason", "delete_requested_at", "deleted_at")
-        return {name: self._text(name) for name in names if name in self.item}
+        return {n: getattr(self, n) for n in names if n in self.item}
 
     def pick(self, names: Collection[str]) -> dict[str, Any]:
         """Return those of the attributes that it has."""
         return {name: self.item[name] for name in names if name in self.item}
-
-    def _count(self, name: str) -> int:
-        return self._int(name) if name in self.item else 0
-
-    def _int(self, name: str) -> int:
-        return records.read_int(self.item, name, f"The record of job {self.ref.job}")
-
-    def _text(self, name: str) -> str:
-        return records.read_text(self.item, name, f"The record of job {self.ref.job}")
-
-    def _optional(self, name: str) -> str:
-        return self._text(name) if name in self.item else ""

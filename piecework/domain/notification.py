@@ -7,6 +7,15 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from piecework.domain import keys
+from piecework.domain.fields import (
+    AnyText,
+    Decoded,
+    Number,
+    OptionalText,
+    ShownText,
+    Text,
+    mapping,
+)
 from piecework.domain.job import Job
 from piecework.domain.rows import Row
 
@@ -46,6 +55,22 @@ class NotificationRow(Row):
 
     WHAT = "A notification"
 
+    stored_event = Text("What it reports: `ended` or `deadline`.", "event")
+    gen = Number("The generation of the job.")
+    at = Text("When it was written.")
+    job_status = Text("The status of the job when it was written.")
+    counts = Decoded(
+        mapping, "The number of chunks by final state; empty at a deadline.", kind="map"
+    )
+    cancelled_by = AnyText("The operator who cancelled the job; else empty.")
+    cancel_reason = AnyText("The reason of the cancel; else empty.")
+    state = Text("`PENDING`, `DELIVERED` or `ABANDONED`.")
+    due_at = Text("When it is due, or until when a worker delivers it.")
+    attempts = Number("How often its delivery was attempted.")
+    redispatch_at = OptionalText("When a reconciler sends another message for it.")
+    delivered_at = OptionalText("When the hook returned; empty: it has not.")
+    last_error = ShownText("The last error of the hook; empty: none.")
+
     @property
     def key(self) -> tuple[str, str]:
         """Its partition and sort key."""
@@ -54,53 +79,7 @@ class NotificationRow(Row):
     @property
     def event(self) -> Literal["ended", "deadline"]:
         """What it reports."""
-        return "deadline" if self._text("event") == "deadline" else "ended"
-
-    @property
-    def gen(self) -> int:
-        """The generation of the job."""
-        return self._int("gen")
-
-    @property
-    def state(self) -> str:
-        """Whether it is pending, delivered or abandoned."""
-        return self._text("state")
-
-    @property
-    def due_at(self) -> str:
-        """When it is due, or until when it is being delivered, ISO 8601."""
-        return self._text("due_at")
-
-    @property
-    def attempts(self) -> int:
-        """How often its delivery was attempted."""
-        return self._int("attempts")
-
-    @property
-    def job_status(self) -> str:
-        """The status of the job when it was written."""
-        return self._text("job_status")
-
-    @property
-    def at(self) -> str:
-        """When it was written, ISO 8601."""
-        return self._text("at")
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The number of chunks by final state; empty at a deadline."""
-        found: Mapping[str, int] = self.item.get("counts", {})
-        return found
-
-    @property
-    def cancelled_by(self) -> str:
-        """The operator who cancelled the job; else empty."""
-        return str(self.item.get("cancelled_by", ""))
-
-    @property
-    def cancel_reason(self) -> str:
-        """The reason of the cancel; else empty."""
-        return str(self.item.get("cancel_reason", ""))
+        return "deadline" if self.stored_event == "deadline" else "ended"
 
 
 def read_notification(job: Job, row: NotificationRow) -> Notification:

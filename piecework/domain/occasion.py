@@ -6,10 +6,10 @@ breaker.open    the circuit breaker of a dependency is open
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from piecework.domain.fields import Decoded, Number, Text, text_list
 from piecework.domain.rows import Row
 
 
@@ -33,28 +33,15 @@ class Occasion(Row):
 
     WHAT = "An occasion"
 
+    kind = Text("The event that tells it.")
+    name = Text("The job or the dependency that it is about.", "subject")
+    pipeline = Text("The pipeline to whose webhooks it is told; empty: to the others.")
+    since = Text("Since when the state lasts; identifies the occasion.")
+    state = Text("What the state was; another one is another occasion.")
+    told = Decoded(text_list, "The webhooks that were told.", kind="list")
+    tells = Number("How often webhooks were told.")
+
     @property
     def subject(self) -> Subject:
         """What it is about."""
-        names = (self._text("kind"), self._text("subject"), self._text("pipeline"))
-        return Subject(*names)
-
-    @property
-    def since(self) -> str:
-        """Since when the state lasts, ISO 8601; identifies the occasion."""
-        return self._text("since")
-
-    @property
-    def state(self) -> str:
-        """What the state was; another one is another occasion."""
-        return self._text("state")
-
-    @property
-    def told(self) -> Sequence[str]:
-        """The webhooks that were told."""
-        return [str(name) for name in self.item.get("told", ())]
-
-    @property
-    def tells(self) -> int:
-        """How often webhooks were told."""
-        return self._int("tells")
+        return Subject(self.kind, self.name, self.pipeline)

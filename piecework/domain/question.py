@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from piecework.domain import keys, records
+from piecework.domain.fields import AnyText, Decoded, Number, Present, ShownText, Text
 from piecework.domain.moments import iso, moment
 from piecework.domain.rows import Row
 
@@ -68,6 +69,11 @@ class Step:
         """The step as its row has it."""
         facts = {"at": self.at, "kind": str(self.kind)}
         return {**facts, "to": self.to} if self.to else facts
+
+
+def steps_of(found: Any) -> list[Step]:
+    """Decode the steps of a question."""
+    return [Step.read(item) for item in found or ()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,72 +157,50 @@ class QuestionRow(Row):
 
     WHAT = "A question"
 
-    @property
-    def stage(self) -> str:
-        """The stage that asks."""
-        return self._text("stage")
-
-    @property
-    def name(self) -> str:
-        """Its name in the stage."""
-        return self._text("question")
-
-    @property
-    def gen(self) -> int:
-        """The generation of the chunk that asked it."""
-        return self._int("gen")
+    stage = Text("The stage that asks.")
+    name = Text("Its name in the stage.", "question")
+    gen = Number("The generation of the chunk that asked it.")
+    stored_state = Text("`OPEN`, `ANSWERED`, `DEFAULTED` or `EXPIRED`.", "state")
+    ask = Text("What people read, as JSON.")
+    model = Text("Module and name of the answer's model.")
+    stored_schema = AnyText(
+        "The JSON schema of the answer's model; empty: every value is accepted.",
+        "schema",
+    )
+    asked_at = Text("When it was asked.")
+    until = Text("When it ends without an answer.")
+    steps = Decoded(
+        steps_of,
+        "Its steps by time. Each has `at`, `kind` and, of an escalation, `to`.",
+        kind="list",
+    )
+    has_default = Present("Whether it has a default; the value is JSON.", "default")
+    answer = Text("Of an answered one: the answer as JSON.")
+    decided_at = ShownText("When it ended; empty: it is open.")
+    decided_by = ShownText("The person who answered; empty: none did.")
+    decide_reason = ShownText("The reason of the answer; empty: none.")
 
     @property
     def state(self) -> QuestionState:
         """Its state."""
-        return QuestionState(self._text("state"))
-
-    @property
-    def ask(self) -> str:
-        """What people read, as JSON."""
-        return self._text("ask")
-
-    @property
-    def model(self) -> str:
-        """Module and name of the answer's model."""
-        return self._text("model")
+        return QuestionState(self.stored_state)
 
     @property
     def schema(self) -> Mapping[str, Any]:
         """The JSON schema of the answer's model; empty: every value is accepted."""
-        found = json.loads(str(self.item.get("schema", "{}")))
+        found = json.loads(self.stored_schema or "{}")
         return found if isinstance(found, dict) else {}
-
-    @property
-    def asked_at(self) -> str:
-        """When it was asked, ISO 8601."""
-        return self._text("asked_at")
-
-    @property
-    def until(self) -> str:
-        """When it ends without an answer, ISO 8601."""
-        return self._text("until")
-
-    @property
-    def steps(self) -> list[Step]:
-        """Its steps by time."""
-        return [Step.read(item) for item in self.item.get("steps", ())]
 
     @property
     def value(self) -> str | None:
         """The answer or the default that counts, as JSON; None: none does."""
         match self.state:
             case QuestionState.ANSWERED:
-                return self._text("answer")
+                return self.answer
             case QuestionState.DEFAULTED:
-                return self._text("default")
+                return records.read_text(self.item, "default", self.what)
             case _:
                 return None
-
-    @property
-    def has_default(self) -> bool:
-        """Whether it has a default."""
-        return "default" in self.item
 
     def outcome(self, now: float) -> str:
         """Return for people what was decided, by which person or rule, and when.
@@ -224,8 +208,7 @@ class QuestionRow(Row):
         Empty: it may still be answered.
         """
         if self.state is QuestionState.ANSWERED:
-            by, at = self.item.get("decided_by", ""), self.item.get("decided_at", "")
-            reason = self.item.get("decide_reason", "")
+            by, at, reason = self.decided_by, self.decided_at, self.decide_reason
             return f"{by} answered {self.value} at {at} ({reason})"
         if self.state is QuestionState.OPEN and not self.is_over(now):
             return ""
@@ -264,37 +247,17 @@ class WaitRow(Row):
 
     WHAT = "A wait"
 
-    @property
-    def due_at(self) -> str:
-        """When it is due, ISO 8601."""
-        return self._text("due_at")
-
-    @property
-    def chunk(self) -> int:
-        """The number of the chunk; `keys.JOIN_CHUNK` for the join."""
-        return records.read_int(self.item, "chunk", self.WHAT, keys.JOIN_CHUNK)
-
-    @property
-    def gen(self) -> int:
-        """The generation of the chunk."""
-        return self._int("gen")
-
-    @property
-    def stage(self) -> str:
-        """The stage that asks; empty: the chunk waits for a moment only."""
-        return str(self.item.get("stage", ""))
-
-    @property
-    def question(self) -> str:
-        """The name of the question; empty: the chunk waits for a moment only."""
-        return str(self.item.get("question", ""))
-
-    @property
-    def is_step(self) -> bool:
-        """Whether a step of a question is due then, and not the chunk itself."""
-        return "step" in self.item
-
-    @property
-    def step(self) -> int:
-        """The number of the step that is due."""
-        return self._int("step")
+    due_at = Text("When it is due, ISO 8601.")
+    chunk = Number(
+        "The number of the chunk; `keys.JOIN_CHUNK` for the join.",
+        least=keys.JOIN_CHUNK,
+    )
+    gen = Number("The generation of the chunk.")
+    stage = AnyText("The stage that asks; empty: the chunk waits for a moment only.")
+    question = AnyText(
+        "The name of the question; empty: the chunk waits for a moment only."
+    )
+    is_step = Present(
+        "Whether a step of a question is due then, and not the chunk itself.", "step"
+    )
+    step = Number("The number of the step that is due.")

@@ -18,6 +18,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from piecework.domain import keys, records
 from piecework.domain.call_usage import CallUsage
+from piecework.domain.fields import (
+    AnyText,
+    Count,
+    Decoded,
+    Flag,
+    Number,
+    OptionalNumber,
+    OptionalText,
+    Present,
+    ShownNumber,
+    ShownText,
+    Text,
+    mapping,
+    name_set,
+    raw,
+    seconds,
+)
 from piecework.domain.moments import moment
 
 if TYPE_CHECKING:
@@ -45,11 +62,10 @@ class Row:
         """Return the attributes; None for each that the row does not have."""
         return {name: self.item.get(name) for name in names}
 
-    def _text(self, name: str) -> str:
-        return records.read_text(self.item, name, self.WHAT)
-
-    def _int(self, name: str) -> int:
-        return records.read_int(self.item, name, self.WHAT)
+    @property
+    def what(self) -> str:
+        """The record in words, for messages."""
+        return self.WHAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +74,29 @@ class StageRow(Row):
 
     WHAT = "The value of a stage"
 
+    stage = Text("The name of the stage.")
+    label = ShownText("The label of the chunk.")
+    started_at = OptionalText("When the stage started.")
+    finished_at = Text("When the stage completed.")
+    worker = OptionalText("The worker that completed it.")
+    attempt = OptionalNumber("The attempt of the chunk that completed it.")
+    gen = OptionalNumber("The generation that completed it.")
+    fence = OptionalNumber("The claim that completed it.")
+    is_small = Present(
+        "Whether it returned another value than `null`, up to 64 KiB; the value is it "
+        "as JSON.",
+        "value",
+    )
+    is_large = Present(
+        "Whether it returned a larger one; the value is its object in the bucket.",
+        "value_at",
+    )
+    value_sha256 = OptionalText("The hash of that object.")
+
     @property
     def has_value(self) -> bool:
         """Whether the stage returned another value than `null`."""
-        return "value" in self.item or "value_at" in self.item
-
-    @property
-    def stage(self) -> str:
-        """The name of the stage."""
-        return self._text("stage")
-
-    @property
-    def finished_at(self) -> str:
-        """When the stage completed, ISO 8601."""
-        return self._text("finished_at")
+        return self.is_small or self.is_large
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +105,16 @@ class CompensationRow(Row):
 
     WHAT = "The cause of a compensation"
 
-    @property
-    def stage(self) -> str:
-        """The stage in which it occurred."""
-        return self._text("stage")
+    stage = Text("The stage in which it occurred.")
+    error = Text("The error that is compensated: its envelope as JSON.")
+    calls_gen = ShownNumber(
+        "The generation in the keys of its calls; None: the row's own."
+    )
 
     @property
     def cause(self) -> ErrorEnvelope:
         """The error that is compensated."""
         return read_error(self.item)
-
-    @property
-    def calls_gen(self) -> int | None:
-        """The generation in the keys of its calls; None: the row's own."""
-        return records.read_optional_int(self.item, "calls_gen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +123,17 @@ class CompensatedRow(Row):
 
     WHAT = "A compensated stage"
 
-    @property
-    def stage(self) -> str:
-        """The name of the stage."""
-        return self._text("stage")
-
-    @property
-    def finished_at(self) -> str:
-        """When its compensation ended, ISO 8601."""
-        return self._text("finished_at")
-
-    @property
-    def gen(self) -> int:
-        """The generation in which it was compensated; a row without one: the first."""
-        return self._int("gen") if "gen" in self.item else 1
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether its compensation failed."""
-        return "error" in self.item
+    stage = Text("The name of the stage.")
+    gen = Count(
+        "The generation in which it was compensated; a row without one: the first.",
+        default=1,
+    )
+    finished_at = Text("When its compensation ended.")
+    has_failed = Present(
+        "Whether its compensation failed; the value is the error's envelope as JSON.",
+        "error",
+    )
+    resolved_by = OptionalText("The operator who resolved it; empty: none did.")
 
     @property
     def failure(self) -> ErrorEnvelope | None:
@@ -134,51 +147,56 @@ class EffectRow(Row):
 
     WHAT = "An effect"
 
-    @property
-    def key(self) -> str:
-        """The key of the effect within its chunk."""
-        return self._text("effect_key")
-
-    @property
-    def stage(self) -> str:
-        """The stage that caused it; see `keys.compensation_stage`."""
-        return self._text("stage")
-
-    @property
-    def state(self) -> str:
-        """Its state; `piecework.store.effects` has the states."""
-        return self._text("state")
-
-    @property
-    def started_at(self) -> str:
-        """When its intent was written, ISO 8601."""
-        return self._text("started_at")
+    key = Text("The key of the effect within its chunk.", "effect_key")
+    state = Text("`INTENT`, `DONE`, `REFUSED`, `UNKNOWN` or `COMPENSATED`.")
+    effect = Text("The declared kind, one of `Effect`.")
+    stage = Text("The stage that caused it; see `keys.compensation_stage`.")
+    called = ShownText("The function that was called.")
+    arguments = ShownText("The beginning of the digest of its arguments.")
+    gen = OptionalNumber("The generation of the key that the provider got.")
+    fence = OptionalNumber("The claim that wrote its intent.")
+    started_at = Text("When its intent was written.")
+    max_duration_s = Decoded(
+        seconds, "How long after that its request may execute.", kind="number"
+    )
+    has_ended = Present("Whether it has ended; the value is the time.", "ended_at")
+    answer = OptionalText(
+        "Its answer as JSON; empty: none, or an object in the bucket.", "value"
+    )
+    usage = Decoded(
+        CallUsage.read,
+        "What its call used, as the claim that was answered has reported.",
+        "call_usage",
+        kind="map",
+    )
+    paid_fence = ShownNumber("The claim that was answered; None: none was yet.")
+    not_sent = Flag("Of a refused one: whether its request never left a worker.")
+    stored_schema = AnyText(
+        "Of an unknown one: the JSON schema of its answer; empty: any is accepted.",
+        "answer_schema",
+    )
+    stored_resolved_at = AnyText(
+        "When an operator resolved it; counts only if it equals `ended_at`.",
+        "resolved_at",
+    )
+    resolved_by = OptionalText("The operator who resolved it; empty: none did.")
+    resolve_reason = OptionalText("Why; empty: none did.")
 
     @property
     def answer_schema(self) -> str:
         """The JSON schema of its answer; it accepts any if the type is not known."""
-        return str(self.item.get("answer_schema", "{}"))
+        return self.stored_schema or "{}"
 
     @property
     def resolved_at(self) -> str:
         """When an operator resolved it; empty: its end is known from a worker."""
-        at = str(self.item.get("resolved_at", ""))
+        at = self.stored_resolved_at
         return at if at == self.item.get("ended_at") else ""
 
     @property
     def was_not_sent(self) -> bool:
         """Whether its last request never left a worker."""
-        return self.state == "REFUSED" and bool(self.item.get("not_sent"))
-
-    @property
-    def usage(self) -> CallUsage:
-        """What its call used, as the claim that was answered has reported."""
-        return CallUsage.read(self.item.get("call_usage"))
-
-    @property
-    def paid_fence(self) -> int | None:
-        """The claim that was answered; None: none was yet."""
-        return records.read_optional_int(self.item, "paid_fence")
+        return self.state == "REFUSED" and self.not_sent
 
     @property
     def may_be_uncounted(self) -> bool:
@@ -187,7 +205,7 @@ class EffectRow(Row):
         One that was in doubt at its compensation has no end, either.
         """
         in_doubt = self.state in {"INTENT", "UNKNOWN"}
-        undone = self.state == "COMPENSATED" and "ended_at" not in self.item
+        undone = self.state == "COMPENSATED" and not self.has_ended
         return self.paid_fence is None and (in_doubt or undone)
 
 
@@ -197,19 +215,20 @@ class ErrorRow(Row):
 
     WHAT = "An error on record"
 
+    at = Text("When the claim ended.")
+    worker = Text("The worker of the claim.")
+    number = Number("The attempt that it was.", "attempt")
+    was_deferred = Flag("Whether the claim spent no attempt.", "deferred")
+    error = Text("The error: its envelope as JSON.")
+
     @property
     def attempt(self) -> tuple[Any, Any]:
         """The generation and the number of the attempt; not checked, only compared.
 
         A deferral ended no attempt: the next claim has the same number.
         """
-        number = None if self.item.get("deferred") else self.item.get("attempt")
+        number = None if self.was_deferred else self.item.get("attempt")
         return self.item.get("gen"), number
-
-    @property
-    def at(self) -> str:
-        """When the claim ended, ISO 8601."""
-        return self._text("at")
 
     @property
     def failure(self) -> ErrorEnvelope:
@@ -219,9 +238,8 @@ class ErrorRow(Row):
     @property
     def facts(self) -> dict[str, Any]:
         """The error as a document, with its attempt, its time and its worker."""
-        error = records.read_document(self._text("error"), self.WHAT)
-        facts = {"attempt": self._int("attempt"), "at": self.at}
-        return facts | {"worker": self._text("worker")} | error
+        error = records.read_document(self.error, self.what)
+        return {"attempt": self.number, "at": self.at, "worker": self.worker} | error
 
 
 def told_once(errors: Sequence[ErrorRow]) -> list[ErrorRow]:
@@ -241,25 +259,33 @@ class CallsRow(Row):
 
     WHAT = "A page of the call journal"
 
+    packed_answers = Decoded(
+        raw,
+        "The answers on the page: their JSON by the key of the call, as "
+        "compressed JSON.",
+        "answers",
+        kind="bytes",
+    )
+    large = Decoded(
+        mapping, "The objects of large answers, by the key of the call.", kind="map"
+    )
+    stored_count = ShownNumber("The number of both.", "count")
+    usage = Decoded(
+        CallUsage.read,
+        "What all calls of its claim used up to this page, as on the chunk.",
+        "call_usage",
+        kind="map",
+    )
+    is_late = Present("Whether its claim was lost before it was written.", "late")
+
     def read_answers(self) -> dict[str, Any]:
         """Return the answers on the page, by the key of the call."""
-        return records.read_packed(self.item, "answers", self.WHAT)
+        return records.read_packed(self.item, "answers", self.what)
 
     @property
     def count(self) -> int:
         """The number of its answers; 0 if an operator has damaged it."""
-        return records.read_optional_int(self.item, "count") or 0
-
-    @property
-    def large(self) -> Mapping[str, Any]:
-        """The places of large answers, by the key of the call."""
-        found: Mapping[str, Any] = self.item.get("large", {})
-        return found
-
-    @property
-    def usage(self) -> CallUsage:
-        """What the calls of its claim used up to this page."""
-        return CallUsage.read(self.item.get("call_usage"))
+        return self.stored_count or 0
 
     @property
     def fence(self) -> int:
@@ -267,27 +293,15 @@ class CallsRow(Row):
         part = str(self.item.get("sk", "")).partition(keys.CALLS_ROWS)
         return keys.claim_of_part(part[1] + part[2])[1] if part[1] else 0
 
-    @property
-    def is_late(self) -> bool:
-        """Whether its claim was lost before it was written."""
-        return "late" in self.item
-
 
 @dataclass(frozen=True, slots=True)
 class EventRow(Row):
-    """An event of a job."""
+    """An event of a job; its other attributes are the fields of the event."""
 
     WHAT = "An event"
 
-    @property
-    def at(self) -> str:
-        """When it happened, ISO 8601."""
-        return self._text("at")
-
-    @property
-    def event(self) -> str:
-        """Its name."""
-        return self._text("event")
+    event = Text("Its name.")
+    at = Text("When it happened.")
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -298,68 +312,45 @@ class EventRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow(Row):
-    """The last report of a worker."""
+    """The last report of a worker; it is for operators: no claim depends on it."""
 
     WHAT = "The report of a worker"
 
-    @property
-    def worker(self) -> str:
-        """Its name, as on the chunks that it owns."""
-        return self._text("worker")
-
-    @property
-    def pipelines(self) -> frozenset[str]:
-        """The pipelines that it runs."""
-        return frozenset(map(str, self.item.get("pipelines", ())))
-
-    @property
-    def queues(self) -> frozenset[str]:
-        """The queues that it receives from, as views name them."""
-        return frozenset(map(str, self.item.get("queues", ())))
-
-    @property
-    def dependencies(self) -> frozenset[str]:
-        """The dependencies that it has called."""
-        return frozenset(map(str, self.item.get("dependencies", ())))
-
-    @property
-    def max_chunks(self) -> int:
-        """The chunks that it runs at once."""
-        return self._int("max_chunks")
-
-    @property
-    def in_progress(self) -> int:
-        """The chunks that it ran at the report."""
-        return self._int("in_progress")
+    worker = Text("Its name, as on the chunks that it owns.")
+    pipelines = Decoded(name_set, "The pipelines that it runs.", kind="set")
+    queues = Decoded(
+        name_set, "The queues that it receives from, as views name them.", kind="set"
+    )
+    dependencies = Decoded(name_set, "The dependencies that it has called.", kind="set")
+    max_chunks = Number("The chunks that it runs at once.")
+    lease_ms = Number("The milliseconds of its leases.")
+    in_progress = Number("The chunks that it ran at the report.")
+    reported_at = Text("When it reported.")
+    due_at = Text(
+        "By when it reports again unless it is dead: 20 s later with chunks, a minute "
+        "later without."
+    )
+    has_stopped = Present(
+        "Whether it stopped, or takes no more chunks because it stops; the value is "
+        "the time.",
+        "stopped_at",
+    )
+    has_lost_chunks = Present(
+        "Whether one of its chunks was taken over since the report; the value is the "
+        "time of the last. Its next report removes it.",
+        "lost_at",
+    )
+    taken_over = Count("The chunks that were taken over from it since its last report.")
+    expires_at = OptionalNumber("When DynamoDB may delete the row: a day later.")
 
     @property
     def lease_s(self) -> float:
         """The seconds of its leases."""
-        return self._int("lease_ms") / 1000
-
-    @property
-    def reported_at(self) -> str:
-        """When it reported, ISO 8601."""
-        return self._text("reported_at")
-
-    @property
-    def due_at(self) -> str:
-        """By when it reports again unless it is dead, ISO 8601."""
-        return self._text("due_at")
-
-    @property
-    def has_stopped(self) -> bool:
-        """Whether it stopped, or takes no more chunks because it stops."""
-        return "stopped_at" in self.item
+        return self.lease_ms / 1000
 
     def is_late(self, now: float) -> bool:
         """Return whether it should have reported again: it may be dead."""
         return not self.has_stopped and now > moment(self.due_at) + LATE_S
-
-    @property
-    def taken_over(self) -> int:
-        """The chunks that were taken over from it since its last report."""
-        return self._int("taken_over") if "taken_over" in self.item else 0
 
     def is_lost(self, now: float) -> bool:
         """Return whether it died, froze or was cut off: its chunks are taken over.
@@ -369,7 +360,7 @@ class WorkerRow(Row):
         if self.has_stopped:
             return False
         expired = now > moment(self.due_at) + LATE_S + self.lease_s
-        return expired or "lost_at" in self.item
+        return expired or self.has_lost_chunks
 
     def is_live(self, now: float) -> bool:
         """Return whether it takes chunks, as far as its last report shows."""

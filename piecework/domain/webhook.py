@@ -7,12 +7,23 @@ receiver recognises a repetition. No event has a payload, a result or a label.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
 from piecework.domain import keys
+from piecework.domain.fields import (
+    AnyText,
+    Count,
+    Decoded,
+    Number,
+    OptionalNumber,
+    OptionalText,
+    ShownText,
+    Text,
+    text_list,
+)
 from piecework.domain.rows import Row
 
 #: What a webhook may subscribe to, and when each event is written.
@@ -91,50 +102,24 @@ class Webhook(Row):
 
     WHAT = "A webhook"
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self._text("sk")
-
-    @property
-    def url(self) -> str:
-        """The address, or a reference to the variable that has it."""
-        return self._text("url")
-
-    @property
-    def secret(self) -> str:
-        """The reference to the variable that has the secret; empty: not signed."""
-        return str(self.item.get("secret", ""))
-
-    @property
-    def format(self) -> str:
-        """One of `FORMATS`."""
-        return self._text("format")
-
-    @property
-    def events(self) -> Sequence[str]:
-        """The kinds of events that it gets; empty: all."""
-        return [str(kind) for kind in self.item.get("events", ())]
-
-    @property
-    def pipeline(self) -> str:
-        """The pipeline whose events it gets; empty: every pipeline."""
-        return str(self.item.get("pipeline", ""))
-
-    @property
-    def after_s(self) -> int:
-        """Seconds that a state lasts until it is told; 0: as the environment says."""
-        return self._int("after_s") if "after_s" in self.item else 0
-
-    @property
-    def failed_at(self) -> str:
-        """When an event failed last, ISO 8601; empty: none waits for an operator."""
-        return str(self.item.get("failed_at", ""))
-
-    @property
-    def last_error(self) -> str:
-        """Why that event failed."""
-        return str(self.item.get("last_error", ""))
+    name = Text("Its name.", "sk")
+    url = Text("The address, or a reference to the variable that has it.")
+    secret = AnyText(
+        "The reference to the variable that has the secret, never a secret; empty: not "
+        "signed."
+    )
+    format = Text("One of `FORMATS`: `json` or `slack`.")
+    events = Decoded(
+        text_list, "The kinds of events that it gets; empty: all.", kind="list"
+    )
+    pipeline = AnyText("The pipeline whose events it gets; empty: every pipeline.")
+    after_s = Count(
+        "Seconds that a state lasts until it is told; 0: as the environment says."
+    )
+    set_by = ShownText("The operator who set it.")
+    set_at = ShownText("When it was set.")
+    failed_at = AnyText("When an event failed last; empty: none waits for an operator.")
+    last_error = AnyText("Why that event failed.")
 
     def wants(self, kind: str) -> bool:
         """Return whether it gets a kind of events."""
@@ -151,61 +136,37 @@ class WebhookDelivery(Row):
 
     WHAT = "A delivery"
 
+    webhook = Text("The name of its webhook.")
+    event = Text("The id of its event.")
+    kind = Text("The kind of its event.")
+    job = AnyText("The job that it is about; empty: it is about no job.")
+    at = ShownText("When the event happened.")
+    body = Text("The body as it is stored: without a link, which its sender adds.")
+    stored_asks = AnyText(
+        "The open question of which it tells, as JSON; empty: it tells of none.", "asks"
+    )
+    state = Text("`PENDING`, `DELIVERED` or `FAILED`.")
+    due_at = Text("When it is due, or until when a process delivers it.")
+    claims = Number("How often a process took it to deliver it.")
+    attempts = Number("How many attempts failed since it was written or sent again.")
+    last_error = ShownText("The reason of the last failed attempt; empty: none failed.")
+    delivered_at = OptionalText("When the receiver accepted it; empty: it has not.")
+    failed_at = OptionalText("When the last attempt failed; empty: it has not.")
+    expires_at = OptionalNumber(
+        "When DynamoDB may delete it: 3 days after its delivery, 30 days after its "
+        "failure."
+    )
+
     @property
     def key(self) -> tuple[str, str]:
         """Its partition and sort key."""
         return self.item["pk"], self.item["sk"]
 
     @property
-    def webhook(self) -> str:
-        """The name of its webhook."""
-        return self._text("webhook")
-
-    @property
-    def event(self) -> str:
-        """The id of its event."""
-        return self._text("event")
-
-    @property
-    def kind(self) -> str:
-        """The kind of its event."""
-        return self._text("kind")
-
-    @property
-    def job(self) -> str:
-        """The job that it is about; empty: it is about no job."""
-        return str(self.item.get("job", ""))
-
-    @property
-    def body(self) -> str:
-        """The body as it is stored: without a link, which its sender adds."""
-        return self._text("body")
-
-    @property
     def asks(self) -> dict[str, Any]:
         """The open question of which it tells; empty: it tells of none."""
-        found = json.loads(str(self.item.get("asks", "{}")))
+        found = json.loads(self.stored_asks or "{}")
         return found if isinstance(found, dict) else {}
-
-    @property
-    def state(self) -> str:
-        """Whether it is pending, delivered or failed."""
-        return self._text("state")
-
-    @property
-    def due_at(self) -> str:
-        """When it is due, or until when a process delivers it, ISO 8601."""
-        return self._text("due_at")
-
-    @property
-    def claims(self) -> int:
-        """How often a process took it to deliver it."""
-        return self._int("claims")
-
-    @property
-    def attempts(self) -> int:
-        """How many attempts failed since it was written or sent again."""
-        return self._int("attempts")
 
     def document(self, names: Any = ()) -> dict[str, Any]:
         """Return what views show; the body is parsed by programs."""

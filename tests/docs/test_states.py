@@ -131,7 +131,12 @@ def test_every_verb_that_the_page_of_states_names_exists() -> None:
     assert [] == missing
 
 
-def test_every_attribute_of_a_dead_letter_is_on_the_page_of_tables() -> None:
+def tables() -> str:
+    pages = ("docs/tables.md", "docs/reference/rows.md")
+    return "".join((ROOT / page).read_text("utf-8") for page in pages)
+
+
+def test_every_attribute_of_a_dead_letter_is_on_the_pages_of_tables() -> None:
     source = Path(dead_letters.__file__).read_text("utf-8")
     tree = ast.parse(source)
     written = {
@@ -141,7 +146,7 @@ def test_every_attribute_of_a_dead_letter_is_on_the_page_of_tables() -> None:
         for key in node.keys
         if isinstance(key, ast.Constant) and isinstance(key.value, str)
     }
-    page = (ROOT / "docs/tables.md").read_text("utf-8")
+    page = tables()
     # Values of a condition are not attributes.
     values = {"open", "redriven", "discarded", "now", "actor", "reason", "next"}
     values |= {"place", "sha256"}
@@ -150,8 +155,8 @@ def test_every_attribute_of_a_dead_letter_is_on_the_page_of_tables() -> None:
     assert set() == missing
 
 
-def test_every_attribute_that_the_store_sets_is_on_the_page_of_tables() -> None:
-    page = (ROOT / "docs/tables.md").read_text("utf-8")
+def test_every_attribute_that_the_store_sets_is_on_the_pages_of_tables() -> None:
+    page = tables()
     attributes = set(attributes_of_the_store())
 
     assert len(attributes) >= 50

@@ -40,7 +40,7 @@ EXEMPT = (
     "tests/docs/test_words.py",
 )
 
-COLUMNS = 4
+COLUMNS = 3
 ANY = r"\w+"
 #: Jinja has `is none`, as Python has `is None`.
 JINJA = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)

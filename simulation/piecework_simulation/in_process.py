@@ -1,5 +1,6 @@
-"""Run one worker on the models of DynamoDB, SQS and S3, in this process and real time.
+"""Run one worker on the models of DynamoDB, SQS and S3, in this process.
 
+Time is real, unless a caller passes a clock.
 Nothing is installed and nothing is left behind: the record ends with the process. The
 models are those of the simulator, without faults and without latency.
 """
@@ -56,6 +57,7 @@ class InProcessAws:
     settings: Settings
     bucket: str = "bucket"
     rng: Random = field(default_factory=Random)
+    clock: Callable[[], float] = time.time
     dynamodb: DynamoDB = field(init=False)
     sqs: SQS = field(init=False)
     s3: S3 = field(init=False)
@@ -70,10 +72,10 @@ class InProcessAws:
         """Create the tables, the queues and the bucket."""
         settings = self.settings
         tables = (settings.checkpoints_table, settings.dead_letters_table)
-        self.dynamodb = DynamoDB(time.time, tables=tables)
-        self.sqs = SQS(time.time, self.rng)
+        self.dynamodb = DynamoDB(self.clock, tables=tables)
+        self.sqs = SQS(self.clock, self.rng)
         self.sqs.on_arrival = self._wake_polls
-        self.s3 = S3(time.time, buckets=[self.bucket])
+        self.s3 = S3(self.clock, buckets=[self.bucket])
         dead = settings.dead_letter_queue
         self.urls = {
             dead: self.sqs.create_queue(dead, retention_s=DEAD_RETENTION_S),
@@ -93,9 +95,10 @@ class InProcessAws:
                 )
 
     def runtime(
-        self, actor: Actor = "operator", clock: Callable[[], float] = time.time
+        self, actor: Actor = "operator", clock: Callable[[], float] | None = None
     ) -> Runtime:
         """Return a runtime whose clients are the models; its meter counts requests."""
+        clock = clock or self.clock
         settings, rng, cost = self.settings, self.rng, CostMeter(actor)
         dynamodb, sqs = self.client(self.dynamodb, cost), self.client(self.sqs, cost)
         table = Table(dynamodb, settings.checkpoints_table, rng)
@@ -125,17 +128,17 @@ class InProcessAws:
 
     async def receive(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Execute a long poll: wait until a message is visible, or its time is over."""
-        url, until = str(request["QueueUrl"]), time.time()
+        url, until = str(request["QueueUrl"]), self.clock()
         until += float(request.get("WaitTimeSeconds", 0))
         while True:
             arrival = self.arrival
             reply = self.sqs.call("receive_message", request)
-            left = until - time.time()
+            left = until - self.clock()
             if reply.get("Messages") or left <= 0 or self.closed:
                 return reply
             next_at = self.sqs.next_at(url)
             if next_at is not None:
-                left = min(left, max(next_at - time.time(), 0.0))
+                left = min(left, max(next_at - self.clock(), 0.0))
             try:
                 async with asyncio.timeout(left):
                     await arrival.wait()

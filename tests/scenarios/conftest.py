@@ -6,10 +6,13 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from queue import SimpleQueue
+from random import Random
 from typing import Any
 
 import pytest
@@ -24,16 +27,20 @@ from piecework.domain.priority import Priority
 from piecework.domain.refs import JobRef
 from piecework.pipelines import Pipeline
 from piecework.reconciler.loop import reconcile_for_ever
-from piecework.runtime import Runtime, connect
+from piecework.runtime import EMBEDDED_ACCOUNT, Runtime, connect
 from piecework.settings import Settings, load_settings
 from piecework.store.completion import all_chunks
 from piecework.store.dead_letters import DeadLetters
 from piecework_orchestrator.dead_letters.redrive import RedriveRequest, redrive
+from piecework_orchestrator.embedded.deploy import ACCESS_KEY
 from piecework_orchestrator.submit.submit import Submission, submit
+from piecework_simulation.aws_server.server import serve_aws
 from piecework_simulation.driver.processes import read_inputs
+from piecework_simulation.in_process import InProcessAws
 from piecework_worker.services import open_services
 from piecework_worker.worker import Worker
 from tests.scenarios import command_line, pipelines
+from tests.virtual_time import VIRTUAL
 
 ROOT = Path(__file__).parents[2]
 ALL = {
@@ -61,6 +68,8 @@ ALL = {
 }
 #: Seconds that a scenario waits for a state, on a machine with other work, too.
 PATIENCE_S = 90.0
+#: The Unix time at which a virtual clock is 0.
+EPOCH = 1_800_000_000.0
 #: Short, so that a scenario ends in seconds. A lease outlasts the pauses of a busy
 #: machine, because a worker that loses its lease begins again.
 SHORT = {
@@ -102,6 +111,7 @@ class Scenario:
     rt: Runtime
     ledger_path: Path
     processes: list[Process] = field(default_factory=list)
+    aws: InProcessAws | None = None
 
     @property
     def log(self) -> Any:
@@ -203,6 +213,17 @@ class Scenario:
         self.processes.append(Process(started))
         return self.processes[-1]
 
+    def later(self, seconds: float) -> Runtime:
+        """Return a runtime whose clock is so far ahead of the services'."""
+        assert self.aws is not None
+        return self.aws.runtime(clock=lambda: self.rt.clock() + seconds)
+
+    async def lose_messages(self) -> None:
+        """Delete every message of the work queue, as a queue that loses them."""
+        work = self.rt.work
+        while found := await work.receive(10, of="", wait_s=0, hide_s=30):
+            await work.default.delete([message.receipt for message in found])
+
     async def job(self, job: str = "job-1") -> Job:
         """Return the current job."""
         found = await self.rt.jobs.read(JobRef("default", job))
@@ -278,11 +299,59 @@ def settings(deployed: Emulator, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load_settings()
 
 
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
+    """Run a test that uses `scenario` in virtual time, another in real time."""
+    names = getattr(item, "fixturenames", ())
+    return VIRTUAL if "scenario" in names else {"real": asyncio.new_event_loop}
+
+
 @pytest.fixture
 async def scenario(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Scenario]:
+    """Return a scenario on the models of AWS, in virtual time and in this process."""
+    ledger = tmp_path / "ledger"
+    monkeypatch.setenv("SCENARIO_LEDGER", str(ledger))
+    for name, value in SHORT.items():
+        if name not in os.environ:
+            monkeypatch.setenv(name, value)
+    loop = asyncio.get_running_loop()
+    settings = load_settings()
+    bucket = settings.bucket(EMBEDDED_ACCOUNT, "us-east-1")
+    aws = InProcessAws(settings, bucket, Random(1), lambda: EPOCH + loop.time())
+    with served(aws) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ACCESS_KEY)
+        yield Scenario(aws.runtime(), ledger, aws=aws)
+
+
+@contextmanager
+def served(aws: InProcessAws) -> Iterator[str]:
+    """Serve the models to commands, on a thread: no virtual time passes meanwhile."""
+    url: SimpleQueue[str] = SimpleQueue()
+    ended = threading.Event()
+
+    async def serve() -> None:
+        async with serve_aws(aws, ACCESS_KEY) as address:
+            url.put(address)
+            await asyncio.to_thread(ended.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        yield url.get(timeout=PATIENCE_S)
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.fixture
+async def machine(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Scenario]:
-    """Return a scenario with its own deployment."""
+    """Return a scenario on an embedded AWS, for processes and commands."""
     ledger = tmp_path / "ledger"
     monkeypatch.setenv("SCENARIO_LEDGER", str(ledger))
     async with connect(settings) as rt:

@@ -27,7 +27,7 @@ orders = Pipeline("orders", payload=Order, stages=[
 
 
 async def test_a_worker_gives_advice_on_the_order_in_one_event(
-    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "orders_of_a_scenario.py").write_text(MODULE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -86,52 +86,52 @@ async def test_at_the_cap_a_job_is_paused_and_a_higher_cap_resumes_it(
 
 @pytest.mark.usefixtures("short_leases")
 async def test_what_a_killed_worker_spent_is_counted_by_the_record_of_its_calls(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    machine: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("piecework.resilience.budget.SLICE_LASTS", 5_000_000)
     items = [Item(n=n, calls=40) for n in range(4)]
-    await scenario.submit(counting, items, budget=parse_cap(None, 1000))
-    scenario.hold("call", 10)
-    victim = await scenario.process("--no-reconcile")
-    await scenario.until(lambda: scenario.happened("call") >= 4 * 14)
+    await machine.submit(counting, items, budget=parse_cap(None, 1000))
+    machine.hold("call", 10)
+    victim = await machine.process("--no-reconcile")
+    await machine.until(lambda: machine.happened("call") >= 4 * 14)
     await victim.kill()
-    scenario.release("call")
-    lost = scenario.happened("call")
-    async with scenario.worker("heir"), scenario.reconciler():
-        job = await paused(scenario)
+    machine.release("call")
+    lost = machine.happened("call")
+    async with machine.worker("heir"), machine.reconciler():
+        job = await paused(machine)
 
         async def recounted() -> bool:
-            budget = await scenario.rt.budgets.of_job(await scenario.job())
+            budget = await machine.rt.budgets.of_job(await machine.job())
             return budget is not None and budget.recounts > 0
 
-        await scenario.until(recounted)
-        await paused(scenario)
-        spent = (await job_document(scenario.rt, job))["budget"]
-        made = scenario.happened("call")
+        await machine.until(recounted)
+        await paused(machine)
+        spent = (await job_document(machine.rt, job))["budget"]
+        made = machine.happened("call")
         # What was in flight at the kill, or not in the journal yet, was paid again.
         assert made * TOKENS <= 1000 + 2 * 16 * TOKENS
         assert spent["spent_tokens"] + spent["uncertain_tokens"] >= 1000 - 2 * TOKENS
         assert spent["spent_tokens"] <= made * TOKENS
         assert lost < made
         await set_budget(
-            scenario.rt, await scenario.job(), Cap(5000), actor="me", reason="more"
+            machine.rt, await machine.job(), Cap(5000), actor="me", reason="more"
         )
-        ended = await scenario.ended()
+        ended = await machine.ended()
     assert ended.status is JobStatus.SUCCEEDED
 
 
 async def test_two_jobs_share_the_daily_budget_of_their_tenant(
-    scenario: Scenario,
+    machine: Scenario,
 ) -> None:
-    rt = scenario.rt
+    rt = machine.rt
     budget = ("budgets", "set", "default", "--daily-tokens")
     await piecework(*budget, "600", "-o", "json")
     for job in ("one", "two"):
         items = [Item(n=n, calls=30) for n in range(2)]
-        await scenario.submit(counting, items, job)
-    async with scenario.worker("w1"), scenario.worker("w2"):
-        jobs = [await paused(scenario, job) for job in ("one", "two")]
-        made = scenario.happened("call")
+        await machine.submit(counting, items, job)
+    async with machine.worker("w1"), machine.worker("w2"):
+        jobs = [await paused(machine, job) for job in ("one", "two")]
+        made = machine.happened("call")
         assert 600 <= made * TOKENS <= 600 + 16 * TOKENS
         rows = (await piecework("budgets", "list", "-o", "json")).document
         assert [(600, made * TOKENS, 0)] == [
@@ -149,12 +149,12 @@ async def test_two_jobs_share_the_daily_budget_of_their_tenant(
         assert not await review_pause(rt, jobs[0])
         tomorrow = replace(rt, clock=lambda: rt.clock() + 86_400.0)
         assert await review_pause(tomorrow, jobs[0])
-        await paused(scenario, "one")
+        await paused(machine, "one")
         raised = await piecework(*budget, "5000", "-o", "json")
         assert raised.document["cap_tokens"] == 5000
-        ended = [await scenario.ended(job) for job in ("one", "two")]
+        ended = [await machine.ended(job) for job in ("one", "two")]
 
-    calls = Counter(tuple(line[1:]) for line in scenario.ledger if line[0] == "call")
+    calls = Counter(tuple(line[1:]) for line in machine.ledger if line[0] == "call")
     assert {job.status for job in ended} == {JobStatus.SUCCEEDED}
     assert (len(calls), set(calls.values())) == (120, {1})
 

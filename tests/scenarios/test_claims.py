@@ -45,17 +45,18 @@ async def test_a_worker_that_lost_its_lease_writes_nothing(scenario: Scenario) -
 
 
 @pytest.mark.usefixtures("short_leases")
+@pytest.mark.usefixtures("short_leases")
 async def test_blocking_work_longer_than_the_lease_keeps_its_chunk(
-    scenario: Scenario,
+    machine: Scenario,
 ) -> None:
-    await scenario.submit(blocking, [Item(n=n, seconds=6) for n in range(2)])
+    await machine.submit(blocking, [Item(n=n, seconds=6) for n in range(2)])
 
-    async with scenario.worker("w1"), scenario.worker("w2"):
-        ended = await scenario.ended()
+    async with machine.worker("w1"), machine.worker("w2"):
+        ended = await machine.ended()
 
     assert ended.status is JobStatus.SUCCEEDED
-    assert scenario.happened("grind") == 2
-    assert [chunk.fence for chunk in await scenario.chunks()] == [1, 1]
+    assert machine.happened("grind") == 2
+    assert [chunk.fence for chunk in await machine.chunks()] == [1, 1]
 
 
 async def test_a_refused_claim_costs_the_chunk_no_attempt_and_no_message(

@@ -122,19 +122,19 @@ async def test_without_a_hook_semantic_and_policy_are_as_permanent(
     assert 1 == scenario.happened("free")
 
 
-async def test_an_isolated_stage_has_the_same_variants(scenario: Scenario) -> None:
+async def test_an_isolated_stage_has_the_same_variants(machine: Scenario) -> None:
     troubles = ["nonsense", "refused", "stage-refused", "state"]
     items = [Item(n=n, trouble=trouble) for n, trouble in enumerate(troubles)]
-    await scenario.submit(isolated, items)
-    await scenario.process("--pipelines", "tests.scenarios.recovering")
-    ended = await scenario.ended()
+    await machine.submit(isolated, items)
+    await machine.process("--pipelines", "tests.scenarios.recovering")
+    ended = await machine.ended()
 
     assert JobStatus.SUCCEEDED is ended.status
-    assert [1, 1, 1, 2] == [chunk.attempts for chunk in await scenario.chunks()]
-    posted = {line[1]: line[2] for line in did(scenario, "post")}
+    assert [1, 1, 1, 2] == [chunk.attempts for chunk in await machine.chunks()]
+    posted = {line[1]: line[2] for line in did(machine, "post")}
     answers = ["large", "small", "by-rules", "large"]
     assert answers == [posted[str(number)] for number in range(4)]
-    assert (1, 1) == (scenario.happened("again"), scenario.happened("by-rules"))
+    assert (1, 1) == (machine.happened("again"), machine.happened("by-rules"))
 
 
 async def test_only_an_operator_gives_an_input_more_attempts(

@@ -15,11 +15,11 @@ REASON = ("--reason", "it is in stock")
 
 
 async def test_a_dead_letter_is_read_fixed_and_redriven(
-    scenario: Scenario, tmp_path: Path
+    machine: Scenario, tmp_path: Path
 ) -> None:
     items = [Item(n=0, calls=2), Item(n=1, trouble="permanent"), Item(n=2)]
     source = manifest(tmp_path / "items.jsonl", items)
-    await scenario.process()
+    await machine.process()
     waited = await piecework("submit", COUNTING, source, "--job-id", "job-1", "--wait")
     assert 5 == waited.exit_code
     assert "1 DEAD" in waited.stdout
@@ -33,8 +33,8 @@ async def test_a_dead_letter_is_read_fixed_and_redriven(
     assert 1 == story.document["payload"]["n"]
     assert "permanent" == story.document["error_class"]
 
-    await look_before(scenario)
-    scenario.fix()
+    await look_before(machine)
+    machine.fix()
     done = await piecework("dlq", "redrive", "--job", "job-1", "--yes", *REASON)
     assert 0 == done.exit_code
     watched = await piecework("jobs", "watch", "job-1", "-o", "json")

@@ -13,13 +13,13 @@ from tests.scenarios.pipelines import Item
 
 
 async def test_results_are_followed_from_before_the_first_worker_starts(
-    scenario: Scenario, tmp_path: Path
+    machine: Scenario, tmp_path: Path
 ) -> None:
     source = manifest(tmp_path / "items.jsonl", [Item(n=n, calls=n) for n in range(3)])
     await piecework("submit", COUNTING, source, "--job-id", "job-1")
     saved = tmp_path / "out"
     following = await start("results", "job-1", "--follow", "--save", str(saved))
-    await scenario.process()
+    await machine.process()
     done = await end(following)
     assert 0 == done.exit_code
     assert [0, 1, 2] == sorted(line["chunk"] for line in done.lines)
@@ -35,7 +35,7 @@ async def test_results_are_followed_from_before_the_first_worker_starts(
 
 
 async def test_a_worker_that_is_stopped_by_hand_leaves_nothing_to_put_right(
-    scenario: Scenario, tmp_path: Path
+    machine: Scenario, tmp_path: Path
 ) -> None:
     source = manifest(tmp_path / "items.jsonl", [Item(n=1)])
     worker = await start("worker", "--pipelines", "tests.scenarios.pipelines")

@@ -34,9 +34,9 @@ def items(tmp_path: Path) -> str:
 
 
 async def test_a_waited_job_ends_with_a_certificate_of_all_chunks(
-    scenario: Scenario, items: str
+    machine: Scenario, items: str
 ) -> None:
-    await scenario.process()
+    await machine.process()
     done = await end(await start("submit", COUNTING, items, "--wait", "-o", "json"))
     assert 0 == done.exit_code
     assert "SUCCEEDED" == done.document["status"]
@@ -72,34 +72,34 @@ async def test_a_dry_run_and_a_bad_line_make_nothing(
 
 
 async def test_a_pipeline_that_no_worker_has_waits_for_one_that_has_it(
-    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "their_pkg.py").write_text(THEIRS)
     (tmp_path / "in.txt").write_text("one\ntwo\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PIECEWORK_REDISPATCH_S", "0.5")
-    stranger = await scenario.process("--no-reconcile")
+    stranger = await machine.process("--no-reconcile")
     source = str(tmp_path / "in.txt")
     await piecework("submit", "their_pkg:review", source, "--job-id", "job-1")
 
     async def noticed() -> bool:
-        return "status_reason" in (await scenario.job()).item
+        return "status_reason" in (await machine.job()).item
 
-    await scenario.until(noticed)
+    await machine.until(noticed)
     shown = await piecework("jobs", "show", "job-1")
     assert "runtime.pipeline.unknown" in shown.stdout
     assert "2 PENDING" in shown.stdout
     await stranger.stop()
 
-    await scenario.process("--pipelines", "their_pkg")
+    await machine.process("--pipelines", "their_pkg")
     done = await piecework("results", "job-1", "--follow")
     assert 0 == done.exit_code
     assert {(0, "ONE"), (1, "TWO")} == {(x["chunk"], x["value"]) for x in done.lines}
 
 
 async def test_a_watch_that_is_interrupted_is_130_and_the_job_goes_on(
-    scenario: Scenario, items: str
+    machine: Scenario, items: str
 ) -> None:
     await piecework("submit", COUNTING, items, "--job-id", "job-1")
     watching = await start("jobs", "watch", "job-1")

@@ -29,10 +29,10 @@ WRITES = ("PutItem", "UpdateItem", "TransactWriteItems")
 
 @pytest.fixture
 async def proxy(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    machine: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[CountingProxy]:
     """Stand before the emulator; who connects from now on comes through here."""
-    async with proxy_to(scenario.rt.endpoint.url) as proxy:
+    async with proxy_to(machine.rt.endpoint.url) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         yield proxy
 
@@ -113,19 +113,19 @@ async def test_a_call_that_a_lost_claim_paid_for_is_shown_as_paid_twice(
 
 @pytest.mark.usefixtures("short_leases")
 async def test_the_bill_after_a_kill_is_that_of_the_provider(
-    scenario: Scenario,
+    machine: Scenario,
 ) -> None:
-    await scenario.submit(counting, [Item(n=n, calls=60) for n in range(4)])
-    scenario.hold("call", 30)
-    victim = await scenario.process("--no-reconcile")
-    await scenario.until(lambda: scenario.happened("call") >= 4 * 34)
+    await machine.submit(counting, [Item(n=n, calls=60) for n in range(4)])
+    machine.hold("call", 30)
+    victim = await machine.process("--no-reconcile")
+    await machine.until(lambda: machine.happened("call") >= 4 * 34)
     await victim.kill()
-    scenario.release("call")
-    made = scenario.happened("call")
-    open_bill = await model_bill(scenario)
-    async with scenario.worker("heir"), scenario.reconciler():
-        await scenario.ended()
-    bill, provider = await model_bill(scenario), scenario.happened("call")
+    machine.release("call")
+    made = machine.happened("call")
+    open_bill = await model_bill(machine)
+    async with machine.worker("heir"), machine.reconciler():
+        await machine.ended()
+    bill, provider = await model_bill(machine), machine.happened("call")
 
     # Without the victim's pages it would be what the heir paid: `provider - made`.
     unknown = provider - bill["paid"]["calls"]
@@ -139,10 +139,10 @@ async def test_the_bill_after_a_kill_is_that_of_the_provider(
 
 
 async def test_the_bill_has_exactly_the_requests_that_were_sent(
-    scenario: Scenario, proxy: CountingProxy
+    machine: Scenario, proxy: CountingProxy
 ) -> None:
-    meters = await run_two_jobs(scenario)
-    rows = await written_down(scenario.rt)
+    meters = await run_two_jobs(machine)
+    rows = await written_down(machine.rt)
     unowned: list[Mapping[str, int]] = [meter.unowned for meter in meters]
     reads: list[Mapping[str, int]] = [
         account.counts

@@ -105,26 +105,26 @@ async def test_a_payload_is_replaced_whole_from_a_file(
 
 
 async def test_a_canary_stops_by_itself_when_the_cause_comes_back(
-    scenario: Scenario,
+    machine: Scenario,
 ) -> None:
-    await scenario.submit(counting, [Item(n=9), *[BAD] * 4])
+    await machine.submit(counting, [Item(n=9), *[BAD] * 4])
     canary = ("dlq", "redrive", "--job", "job-1", "--canary", "1", *WHY)
-    async with scenario.worker():
-        await scenario.ended()
+    async with machine.worker():
+        await machine.ended()
         stopped = await piecework(*canary, "--timeout", "30s", "-o", "json")
         assert 5 == stopped.exit_code
         found = stopped.document
         assert ("cause recurred", 3) == (found["verdict"], found["remaining"])
         assert ["tool.stock.none"] == [c["error_code"] for c in found["recurred"]]
-        assert [1, 1, 1, 2] == sorted((await open_dead_letters(scenario)).values())
+        assert [1, 1, 1, 2] == sorted((await open_dead_letters(machine)).values())
 
-        scenario.fix()
+        machine.fix()
         through = await piecework(*canary, "-o", "json")
 
     assert (0, "continue") == (through.exit_code, through.document["verdict"])
     assert [1, 2, 1] == [wave["succeeded"] for wave in through.document["waves"]]
-    assert JobStatus.SUCCEEDED is (await scenario.job()).status
-    assert {} == await open_dead_letters(scenario)
+    assert JobStatus.SUCCEEDED is (await machine.job()).status
+    assert {} == await open_dead_letters(machine)
 
 
 async def test_a_canary_waits_no_longer_than_it_may(scenario: Scenario) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from piecework.domain.refs import JobRef
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.reconciler.loop import Reconciler
-from piecework.runtime import connect
 from piecework.store.completion import Tallies
 from piecework_orchestrator.operate.retry import RetryRequest, retry
 from piecework_orchestrator.reading.events import job_events
@@ -47,26 +44,26 @@ async def test_a_deadline_compensates_each_stage_exactly_once(
 
 @pytest.mark.usefixtures("short_leases")
 async def test_a_worker_that_dies_after_a_deadline_leaves_no_effect_uncompensated(
-    scenario: Scenario,
+    machine: Scenario,
 ) -> None:
     items = [Item(n=n, trouble="slow-car", seconds=0.7) for n in range(3)]
-    await scenario.submit(travel, items, deadline_s=15.0)
-    victim = await scenario.process("--no-reconcile")
-    await scenario.until(lambda: scenario.happened("car") == 3)
-    async with scenario.reconciler():
-        await scenario.until(lambda: scenario.happened("unbook", "car"))
+    await machine.submit(travel, items, deadline_s=15.0)
+    victim = await machine.process("--no-reconcile")
+    await machine.until(lambda: machine.happened("car") == 3)
+    async with machine.reconciler():
+        await machine.until(lambda: machine.happened("unbook", "car"))
         await victim.kill()
-        async with scenario.worker("heir"):
-            ended = await scenario.ended()
+        async with machine.worker("heir"):
+            ended = await machine.ended()
 
-    chunks = await scenario.chunks()
+    chunks = await machine.chunks()
     assert ended.status is JobStatus.CANCELLED
     assert {chunk.status for chunk in chunks} == {ChunkStatus.CANCELLED}
     assert {chunk.item["compensation"] for chunk in chunks} == {"COMPENSATED"}
     for n in range(3):
         # What the victim was undoing as it died may be asked for twice, by one key.
-        undone = {line[1]: line[3] for line in given_back(scenario, n)}
-        assert len(set(map(tuple, given_back(scenario, n)))) == len(undone) == 3
+        undone = {line[1]: line[3] for line in given_back(machine, n)}
+        assert len(set(map(tuple, given_back(machine, n)))) == len(undone) == 3
 
 
 def given_back(scenario: Scenario, n: int) -> list[list[str]]:
@@ -79,9 +76,7 @@ async def test_a_job_that_ends_in_time_is_left_alone(scenario: Scenario) -> None
     await scenario.submit(counting, [Item(n=1)], deadline_s=1000.0)
     async with scenario.worker():
         ended = await scenario.ended()
-    after_it = connect(scenario.rt.settings, clock=lambda: time.time() + 2000)
-    async with after_it as later:
-        await Reconciler(later, scenario.log).run_pass()
+    await Reconciler(scenario.later(2000), scenario.log).run_pass()
 
     assert ended.status is JobStatus.SUCCEEDED
     assert (await scenario.job()).item == ended.item
@@ -111,9 +106,7 @@ async def test_a_deadline_that_passes_before_the_join_starts_stops_nothing(
 
         await scenario.until(all_have_ended)
         assert (await scenario.job()).status is JobStatus.RUNNING
-        after_it = connect(scenario.rt.settings, clock=lambda: time.time() + 2000)
-        async with after_it as later:
-            await Reconciler(later, scenario.log).run_pass()
+        await Reconciler(scenario.later(2000), scenario.log).run_pass()
         ended = await scenario.ended()
 
     assert ended.status is status

@@ -86,17 +86,17 @@ async def revealed(scenario: Scenario) -> Job:
 
 @pytest.mark.parametrize("continued_by", ["the command", "a reconciler"])
 async def test_a_deletion_that_was_killed_continues_and_leaves_only_the_tombstone(
-    scenario: Scenario, continued_by: str
+    machine: Scenario, continued_by: str
 ) -> None:
-    job = await revealed(scenario)
-    rt, certificate = scenario.rt, job.certificate_sha256
+    job = await revealed(machine)
+    rt, certificate = machine.rt, job.certificate_sha256
     assert EVERYWHERE <= await traces(rt)
 
     await Deletions(rt.table, rt.clock).begin(job, "me", "the customer left")
-    begun = await scenario.job()
+    begun = await machine.job()
     assert not await Sweep(rt, begun, most=12).run()  # and its process is killed
     with pytest.raises(NotFoundError, match="is being deleted: by me") as gone:
-        await scenario.submit(counting, [Item(n=1)])
+        await machine.submit(counting, [Item(n=1)])
     assert gone.value.code == "job.record.deleted"
 
     if continued_by == "the command":
@@ -105,12 +105,12 @@ async def test_a_deletion_that_was_killed_continues_and_leaves_only_the_tombston
         )
         assert done.document["status"] == "DELETED"
     else:
-        later = replace(rt, clock=lambda: scenario.rt.clock() + 31)
-        await Reconciler(later, scenario.log).run_pass()
+        later = replace(rt, clock=lambda: machine.rt.clock() + 31)
+        await Reconciler(later, machine.log).run_pass()
 
     assert await traces(rt) == set()
     left = {k.split(" ", 1)[1] for k in await stored(rt) if "job-1" in k}
-    stone = await scenario.job()
+    stone = await machine.job()
     assert stone.status is JobStatus.DELETED
     assert left == {
         f"{JOB.pk} META",
@@ -174,32 +174,32 @@ async def queue_is_empty(scenario: Scenario) -> bool:
 
 
 async def test_a_job_expires_whole_and_an_open_dead_letter_keeps_it(
-    scenario: Scenario,
+    machine: Scenario,
 ) -> None:
-    rt, days = scenario.rt, scenario.rt.settings.job_retention_days
-    await scenario.submit(revealing, [Diary(secret=SECRET), Diary(secret=f"{SECRET}2")])
-    await scenario.submit(
+    rt, days = machine.rt, machine.rt.settings.job_retention_days
+    await machine.submit(revealing, [Diary(secret=SECRET), Diary(secret=f"{SECRET}2")])
+    await machine.submit(
         revealing, [Diary(secret=f"no {SECRET}", outcome="error")], "failed"
     )
-    await scenario.submit(counting, [Item(n=1)], "running")
-    await scenario.process()
-    ended = await scenario.ended()
-    await scenario.ended("failed")
-    await scenario.ended("running")
+    await machine.submit(counting, [Item(n=1)], "running")
+    await machine.process()
+    ended = await machine.ended()
+    await machine.ended("failed")
+    await machine.ended("running")
     await piecework("jobs", "pause", "running")
 
     async def pass_on_day(day: float) -> None:
         now = rt.clock() + day * DAY_S
-        await Reconciler(replace(rt, clock=lambda: now), scenario.log).run_pass()
-        await Reconciler(replace(rt, clock=lambda: now), scenario.log).run_pass()
+        await Reconciler(replace(rt, clock=lambda: now), machine.log).run_pass()
+        await Reconciler(replace(rt, clock=lambda: now), machine.log).run_pass()
 
     await pass_on_day(days - 0.5)
-    assert await scenario.job() == ended
+    assert await machine.job() == ended
     await pass_on_day(days + 0.5)
-    assert (await scenario.job()).status is JobStatus.DELETED
-    assert (await scenario.job()).deletion["deleted_by"] == "retention"
+    assert (await machine.job()).status is JobStatus.DELETED
+    assert (await machine.job()).deletion["deleted_by"] == "retention"
 
-    kept = await scenario.job("failed")
+    kept = await machine.job("failed")
     events = await rt.jobs.events(kept.ref)
     assert (kept.status, kept.is_kept) == (JobStatus.FAILED, True)
     assert [e.facts["open_dead_letters"] for e in events if e.event == "kept"] == [1]
@@ -211,5 +211,5 @@ async def test_a_job_expires_whole_and_an_open_dead_letter_keeps_it(
     discarded = ("dlq", "discard", "--job", "failed", "--reason", "no", "--yes")
     assert (await piecework(*discarded)).exit_code == 0
     await pass_on_day(days + 5)
-    assert (await scenario.job("failed")).status is JobStatus.DELETED
+    assert (await machine.job("failed")).status is JobStatus.DELETED
     assert await traces(rt) == set()

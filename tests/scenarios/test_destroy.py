@@ -31,17 +31,17 @@ class Silent:
 
 
 async def test_destroy_is_refused_while_a_job_runs_and_done_after_its_end(
-    scenario: Scenario,
+    machine: Scenario,
 ) -> None:
-    settings = scenario.rt.settings
+    settings = machine.rt.settings
     environment = Environment(settings.app, settings.env)
     session = await asyncio.to_thread(open_session, "")
-    await scenario.submit(pipelines.counting, [Item(n=1)])
+    await machine.submit(pipelines.counting, [Item(n=1)])
 
     with pytest.raises(UsageError, match=r"1 job is .*: job-1") as refused:
         await asyncio.to_thread(plan_destroy, session, environment, (), with_data=True)
-    async with scenario.worker():
-        await scenario.ended()
+    async with machine.worker():
+        await machine.ended()
     planned = await asyncio.to_thread(
         plan_destroy, session, environment, (), with_data=True
     )

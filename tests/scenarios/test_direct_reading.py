@@ -40,13 +40,13 @@ async def loading(*words: str) -> tuple[Done, set[str]]:
 
 
 async def test_a_job_is_shown_without_the_sdk_and_without_pydantic(
-    scenario: Scenario,
+    machine: Scenario,
     deployed: Emulator,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = manifest(tmp_path / "items.jsonl", [Item(n=n) for n in range(3)])
-    await scenario.process()
+    await machine.process()
     await piecework("submit", COUNTING, source, "--job-id", "job-1", "--wait")
 
     server.write(tmp_path, deployed)  # as `piecework up` does

@@ -134,18 +134,18 @@ async def test_an_incomplete_resolution_is_refused(
 
 
 async def test_a_stopping_worker_leaves_an_effect_to_the_next_one(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    machine: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_SHUTDOWN_GRACE_S", "4.5")  # the fax may take 5 s
-    await scenario.submit(faxing, [Item(n=7, seconds=2.0)])
-    stopped = await scenario.process("--no-reconcile")
-    await scenario.until(lambda: scenario.happened("write"))
+    await machine.submit(faxing, [Item(n=7, seconds=2.0)])
+    stopped = await machine.process("--no-reconcile")
+    await machine.until(lambda: machine.happened("write"))
     assert 0 == await stopped.stop()
 
-    scenario.fix()
-    async with scenario.worker("next"):
-        assert JobStatus.SUCCEEDED is (await scenario.ended()).status
-    assert (2, 1) == (scenario.happened("write"), scenario.happened("transmit"))
+    machine.fix()
+    async with machine.worker("next"):
+        assert JobStatus.SUCCEEDED is (await machine.ended()).status
+    assert (2, 1) == (machine.happened("write"), machine.happened("transmit"))
 
 
 async def test_a_key_without_an_effect_in_doubt_is_refused(scenario: Scenario) -> None:

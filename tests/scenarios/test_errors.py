@@ -19,29 +19,29 @@ each_place = pytest.mark.parametrize(
 
 @each_place
 async def test_a_stage_reads_the_code_of_a_failed_call_and_plans_around_it(
-    scenario: Scenario, pipeline: Pipeline
+    machine: Scenario, pipeline: Pipeline
 ) -> None:
-    await scenario.submit(pipeline, [Item(n=12), Item(n=3)])
-    await scenario.process(*PLANNING)
-    ended = await scenario.ended()
+    await machine.submit(pipeline, [Item(n=12), Item(n=3)])
+    await machine.process(*PLANNING)
+    ended = await machine.ended()
 
     assert ended.status is JobStatus.SUCCEEDED
     assert [["told", "llm.context.overflow", "read", "1", "job-1/0"]] == [
-        line for line in scenario.ledger if line[0] == "told"
+        line for line in machine.ledger if line[0] == "told"
     ]
-    assert 1 == scenario.happened("count", "12")
-    assert 1 == scenario.happened("count", "6")
+    assert 1 == machine.happened("count", "12")
+    assert 1 == machine.happened("count", "6")
 
 
 @each_place
 async def test_a_dead_letter_has_the_code_that_the_dependency_gave(
-    scenario: Scenario, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    machine: Scenario, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_MAX_ATTEMPTS", "1")
-    await scenario.submit(pipeline, [Item(n=1)])
-    await scenario.process(*PLANNING)
-    await scenario.ended()
+    await machine.submit(pipeline, [Item(n=1)])
+    await machine.process(*PLANNING)
+    await machine.ended()
 
-    (letter,) = await scenario.letters()
+    (letter,) = await machine.letters()
     assert "acme.reader.busy" == letter["error_code"]
-    assert 2 == scenario.happened("count", "1")
+    assert 2 == machine.happened("count", "1")

@@ -56,17 +56,17 @@ async def two_workers(scenario: Scenario) -> AsyncIterator[list[int]]:
     ],
 )
 async def test_a_guilty_chunk_ends_alone(
-    scenario: Scenario, trouble: str, code: str, deaths: int | None
+    machine: Scenario, trouble: str, code: str, deaths: int | None
 ) -> None:
     """A worker dies at most once by a chunk; its neighbours keep their attempts."""
     items = [Item(n=n, seconds=1.0) for n in range(INNOCENTS)]
-    await scenario.submit(guilty, [*items, Item(n=99, seconds=0.5, trouble=trouble)])
+    await machine.submit(guilty, [*items, Item(n=99, seconds=0.5, trouble=trouble)])
 
-    async with two_workers(scenario) as ended:
-        job = await scenario.ended()
+    async with two_workers(machine) as ended:
+        job = await machine.ended()
 
-    chunks = await scenario.chunks()
-    (letter,) = await scenario.letters()
+    chunks = await machine.chunks()
+    (letter,) = await machine.letters()
     assert job.status is JobStatus.PARTIAL
     assert [ChunkStatus.SUCCEEDED] * INNOCENTS == [c.status for c in chunks[:-1]]
     assert [1] * INNOCENTS == [c.attempts for c in chunks[:-1]]
@@ -74,5 +74,5 @@ async def test_a_guilty_chunk_ends_alone(
     assert deaths in {None, len(ended)}
     if deaths is None:
         assert {9} >= set(ended)
-    keys = [line[2] for line in scenario.ledger if line[0] == "ask"]
+    keys = [line[2] for line in machine.ledger if line[0] == "ask"]
     assert INNOCENTS + 1 == len(set(keys))

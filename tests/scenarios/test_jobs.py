@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,7 +13,6 @@ from piecework.domain.states import JobStatus
 from piecework.errors import UsageError
 from piecework.jobs.manifest import read_manifest
 from piecework.reconciler.loop import Reconciler
-from piecework.runtime import connect
 from piecework_orchestrator.submit.intake.chunk import ChunkInput
 from piecework_orchestrator.submit.submit import Submission, submit
 from piecework_simulation.driver.processes import read_inputs
@@ -74,9 +72,7 @@ async def test_half_a_submit_is_finished_by_the_reconciler(
     with pytest.raises(CrashError):
         await submit(scenario.rt, asked, read_inputs(counting, items), crash)
 
-    in_a_minute = connect(scenario.rt.settings, clock=lambda: time.time() + 60)
-    async with in_a_minute as later:
-        acts = await Reconciler(later, scenario.log).run_pass()
+    acts = await Reconciler(scenario.later(60), scenario.log).run_pass()
 
     assert acts["submit finished"] == 1
     async with scenario.worker():

@@ -30,7 +30,7 @@ GRACE_S = 0.5
     ],
 )
 async def test_a_worker_leaves_whatever_its_stages_have_left(
-    scenario: Scenario,
+    machine: Scenario,
     monkeypatch: pytest.MonkeyPatch,
     troubles: list[str],
     number: signal.Signals,
@@ -38,28 +38,26 @@ async def test_a_worker_leaves_whatever_its_stages_have_left(
 ) -> None:
     monkeypatch.setenv("PIECEWORK_SHUTDOWN_GRACE_S", str(GRACE_S))
     items = [Item(n=n, trouble=trouble) for n, trouble in enumerate(troubles)]
-    await scenario.submit(stubborn, items)
-    worker = await scenario.process("--no-reconcile", pipelines=MODULE)
+    await machine.submit(stubborn, items)
+    worker = await machine.process("--no-reconcile", pipelines=MODULE)
     for trouble in troubles:
-        await scenario.until(
-            lambda trouble=trouble: scenario.happened("began", trouble)
-        )
+        await machine.until(lambda trouble=trouble: machine.happened("began", trouble))
     for each in (signal.SIGTERM, signal.SIGHUP):  # until a change is noticed
-        await scenario.until(lambda each=each: handles(worker.process.pid, each))
+        await machine.until(lambda each=each: handles(worker.process.pid, each))
 
     began = time.monotonic()
     worker.process.send_signal(number)
     assert 0 == await asyncio.wait_for(worker.process.wait(), 30)
 
     assert time.monotonic() - began <= GRACE_S + SHUTDOWN_MARGIN_S
-    forks = [int(line[1]) for line in scenario.ledger if line[0] == "fork"]
+    forks = [int(line[1]) for line in machine.ledger if line[0] == "fork"]
     assert not [pid for pid in forks if is_alive(pid)]
-    chunks = await scenario.chunks()
+    chunks = await machine.chunks()
     assert released == sum(c.status is ChunkStatus.WAITING for c in chunks)
 
 
 async def test_output_that_cannot_be_written_stops_no_chunk(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    machine: Scenario, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     health = tmp_path / "run" / "health"
     monkeypatch.setenv("PIECEWORK_HEALTH_FILE", str(health))
@@ -72,15 +70,15 @@ async def test_output_that_cannot_be_written_stops_no_chunk(
             stdout=full,
             stderr=full,
         )
-    scenario.processes.append(Process(worker))
-    await scenario.until(health.exists)
+    machine.processes.append(Process(worker))
+    await machine.until(health.exists)
     health.unlink()
     health.parent.rmdir()
-    await scenario.submit(counting, [Item(n=1)])
+    await machine.submit(counting, [Item(n=1)])
 
-    assert (await scenario.ended()).status is JobStatus.SUCCEEDED
-    await scenario.until(health.exists)
-    assert 0 == await scenario.processes[-1].stop()
+    assert (await machine.ended()).status is JobStatus.SUCCEEDED
+    await machine.until(health.exists)
+    assert 0 == await machine.processes[-1].stop()
 
 
 def handles(pid: int, number: signal.Signals) -> bool:

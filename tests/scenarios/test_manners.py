@@ -55,29 +55,29 @@ def health_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("short_leases")
 async def test_a_worker_whose_event_loop_is_blocked_is_found(
-    scenario: Scenario, health_file: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Scenario, health_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with agent() as gone:
         pass  # an ECS agent that is down makes no difference to anything here
     monkeypatch.setenv("ECS_AGENT_URI", f"{gone.url}/api/c1")
     monkeypatch.setenv("ECS_CONTAINER_METADATA_URI_V4", f"{gone.url}/v4/c1")
-    await scenario.submit(counting, [Item(n=1, trouble="block")])
+    await machine.submit(counting, [Item(n=1, trouble="block")])
     assert (1, f"unhealthy: {health_file} was not written yet") == await health()
-    await scenario.process()
-    await scenario.until(lambda: scenario.happened("second"))
+    await machine.process()
+    await machine.until(lambda: machine.happened("second"))
     assert await healthy()
 
-    await scenario.until(lambda: "event loop is" in sickness_of(health_file))
+    await machine.until(lambda: "event loop is" in sickness_of(health_file))
     code, said = await health()
-    scenario.fix()
+    machine.fix()
     assert (code, "event loop is" in said) == (1, True)
-    assert (await scenario.ended()).status is JobStatus.SUCCEEDED
-    await scenario.until(lambda: sickness_of(health_file) == "")
+    assert (await machine.ended()).status is JobStatus.SUCCEEDED
+    await machine.until(lambda: sickness_of(health_file) == "")
 
 
 @pytest.mark.usefixtures("short_leases")
 async def test_a_frozen_reconciler_is_found_and_a_stopped_one_ends_well(
-    scenario: Scenario, health_file: Path
+    machine: Scenario, health_file: Path
 ) -> None:
     command = (
         sys.executable,
@@ -88,11 +88,11 @@ async def test_a_frozen_reconciler_is_found_and_a_stopped_one_ends_well(
     )
     reconciler = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
     try:
-        await scenario.until(health_file.exists)
+        await machine.until(health_file.exists)
         assert await healthy()
         reconciler.send_signal(signal.SIGSTOP)
 
-        await scenario.until(lambda: "event loop is" in sickness_of(health_file))
+        await machine.until(lambda: "event loop is" in sickness_of(health_file))
         reconciler.send_signal(signal.SIGCONT)
         reconciler.send_signal(signal.SIGTERM)
         assert 0 == await asyncio.wait_for(reconciler.wait(), SHUTDOWN_MARGIN_S)
@@ -103,15 +103,15 @@ async def test_a_frozen_reconciler_is_found_and_a_stopped_one_ends_well(
 
 
 async def test_a_worker_on_ecs_is_protected_while_it_works_and_has_its_tasks_name(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    machine: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await scenario.submit(counting, [Item(n=1, seconds=60.0)])
+    await machine.submit(counting, [Item(n=1, seconds=60.0)])
     async with agent() as stub:
         monkeypatch.setenv("ECS_AGENT_URI", f"{stub.url}/api/c1")
         monkeypatch.setenv("ECS_CONTAINER_METADATA_URI_V4", f"{stub.url}/v4/c1")
-        worker = await scenario.process()
-        await scenario.until(lambda: stub.asked)
-        (chunk,) = await scenario.chunks()
+        worker = await machine.process()
+        await machine.until(lambda: stub.asked)
+        (chunk,) = await machine.chunks()
 
         assert f"{TASK[:12]}-{worker.process.pid}" == chunk.item["claimed_by"]
         assert [True] == stub.wishes
@@ -162,20 +162,20 @@ async def until_fixed(_: object) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_a_stop_ends_in_time_whatever_is_active(scenario: Scenario) -> None:
+async def test_a_stop_ends_in_time_whatever_is_active(machine: Scenario) -> None:
     jobs = {"task": counting, "thread": blocking}
     for job, pipeline in jobs.items():
-        await scenario.submit(pipeline, [Item(n=1, seconds=100.0)], job=job)
-    worker = await scenario.process("--no-reconcile")
+        await machine.submit(pipeline, [Item(n=1, seconds=100.0)], job=job)
+    worker = await machine.process("--no-reconcile")
     for stage in ("second", "grind"):
-        await scenario.until(lambda stage=stage: scenario.happened(stage))
+        await machine.until(lambda stage=stage: machine.happened(stage))
     now = asyncio.get_running_loop().time
     began = now()
 
     assert 0 == await worker.stop()
 
-    assert now() - began <= scenario.rt.settings.shutdown_grace_s + SHUTDOWN_MARGIN_S
+    assert now() - began <= machine.rt.settings.shutdown_grace_s + SHUTDOWN_MARGIN_S
     for job in jobs:
-        (chunk,) = await scenario.chunks(job)
+        (chunk,) = await machine.chunks(job)
         assert (ChunkStatus.WAITING, 0) == (chunk.status, chunk.attempts)
         assert 1 == chunk.item["releases"]

@@ -37,14 +37,14 @@ SAID = {
 
 
 async def test_the_totals_are_those_of_the_tables_though_messages_are_doubled(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    machine: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_METRICS", "emf")
     monkeypatch.setenv("PIECEWORK_MAX_ATTEMPTS", "2")
     trouble = {0: "permanent", 1: "transient"}
     items = [Item(n=n, calls=2, trouble=trouble.get(n, "")) for n in range(CHUNKS)]
-    job, _ = await scenario.submit(counting, items)
-    rt = scenario.rt
+    job, _ = await machine.submit(counting, items)
+    rt = machine.rt
     await rt.work.send(
         [Message.about(job.ref.chunk(n), 1) for n in range(CHUNKS)], to=""
     )
@@ -52,18 +52,18 @@ async def test_the_totals_are_those_of_the_tables_though_messages_are_doubled(
         QueueUrl=rt.work.default.url, MessageBody="no json"
     )
     worker = await start("piecework_worker", "--pipelines", "tests.scenarios.pipelines")
-    await scenario.ended()
+    await machine.ended()
     found = await lines(worker)
 
     assert [] == [f for line in found for f in faults(json.loads(line), len(line))]
     totals = total([json.loads(line) for line in found])
-    chunks = await scenario.chunks()
+    chunks = await machine.chunks()
     states = Counter(chunk.status for chunk in chunks)
     assert totals["ChunksSucceeded"] == states[ChunkStatus.SUCCEEDED] == CHUNKS - 2
     assert totals["ChunksDead"] == states[ChunkStatus.DEAD] == 2
-    assert totals["DeadLetters"] == len(await scenario.letters()) == 2
+    assert totals["DeadLetters"] == len(await machine.letters()) == 2
     assert totals["ChunksClaimed"] == sum(chunk.fence for chunk in chunks)
-    assert totals["CallsAnswered"] == scenario.happened("call") == 2 * (CHUNKS - 2)
+    assert totals["CallsAnswered"] == machine.happened("call") == 2 * (CHUNKS - 2)
     assert (totals["JobsFinished"], totals["WorkersStopped"]) == (1, 1)
     assert totals["MessagesQuarantined"] == 1
     assert set(totals) >= SAID
@@ -71,7 +71,7 @@ async def test_the_totals_are_those_of_the_tables_though_messages_are_doubled(
 
 
 async def test_a_reconciler_writes_metrics_to_stdout_and_nothing_else(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+    machine: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_METRICS", "emf")
     monkeypatch.setenv("PIECEWORK_LOG_LEVEL", "debug")

@@ -26,7 +26,7 @@ def closed_port() -> int:
 
 @pytest.mark.parametrize("pipeline", [dialling, unguarded, isolated])
 async def test_an_effect_waits_for_a_service_that_does_not_listen(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline
+    machine: Scenario, monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline
 ) -> None:
     port, book = closed_port(), list[str]()
     monkeypatch.setenv("SCENARIO_PORT", str(port))
@@ -38,26 +38,26 @@ async def test_an_effect_waits_for_a_service_that_does_not_listen(
         writer.write(b"sent\n")
         writer.close()
 
-    await scenario.submit(pipeline, [Item(n=n) for n in range(CHUNKS)])
-    await scenario.process(pipelines="tests.scenarios.dialling")
+    await machine.submit(pipeline, [Item(n=n) for n in range(CHUNKS)])
+    await machine.process(pipelines="tests.scenarios.dialling")
 
     async def all_waited() -> bool:
-        chunks = await scenario.chunks()
+        chunks = await machine.chunks()
         assert not [chunk.ref for chunk in chunks if chunk.status.ended]
         return all(chunk.item.get("deferrals", 0) > 0 for chunk in chunks)
 
-    await scenario.until(all_waited)
+    await machine.until(all_waited)
     effects = [
         (effect.state, effect.was_not_sent)
-        for chunk in await scenario.chunks()
-        for effect in await read_effects(scenario.rt.table, chunk.ref)
+        for chunk in await machine.chunks()
+        for effect in await read_effects(machine.rt.table, chunk.ref)
     ]
     assert ("REFUSED", True) in effects
     # The probe of the breaker may be under way.
     assert {("REFUSED", True), ("INTENT", False)} >= set(effects)
 
     async with await asyncio.start_server(receive, "127.0.0.1", port):
-        assert JobStatus.SUCCEEDED is (await scenario.ended()).status
-    chunks = await scenario.chunks()
+        assert JobStatus.SUCCEEDED is (await machine.ended()).status
+    chunks = await machine.chunks()
     assert [1] * CHUNKS == [chunk.attempts for chunk in chunks]
     assert sorted(map(str, range(CHUNKS))) == sorted(book)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from piecework.domain.refs import JobRef
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.errors import StoreError
 from piecework.reconciler.loop import Reconciler
-from piecework.runtime import connect
 from piecework.store.dead_letters import Closing
 from piecework.store.table import ItemWrite, Table
 from piecework_orchestrator.dead_letters.redrive import discard
@@ -210,8 +208,7 @@ async def test_a_worker_that_dies_before_the_next_chunk_is_repaired(
             return settled and blocked is (chunks[1].blocked_by is not None)
 
         await scenario.until(has_died)
-    async with connect(rt.settings, clock=lambda: time.time() + 3600) as later:
-        acts = await Reconciler(later, scenario.log).run_pass()
+    acts = await Reconciler(scenario.later(3600), scenario.log).run_pass()
     assert acts["unblocked" if blocked else "redispatched"] == 1
     async with scenario.worker("heir"), scenario.reconciler():
         ended = await scenario.ended()

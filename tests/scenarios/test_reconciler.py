@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,6 @@ from piecework import Results
 from piecework.aws.queue import Message
 from piecework.domain.states import ChunkStatus, JobStatus
 from piecework.reconciler.loop import Reconciler
-from piecework.runtime import connect
 from piecework.store.completion import Tallies
 from tests.scenarios.conftest import Scenario
 from tests.scenarios.pipelines import Item, counting, note
@@ -21,12 +19,10 @@ from tests.scenarios.pipelines import Item, counting, note
 async def test_a_chunk_whose_message_was_lost_is_sent_again(scenario: Scenario) -> None:
     rt = scenario.rt
     await scenario.submit(counting, [Item(n=n) for n in range(3)])
-    await rt.work.default.client.purge_queue(QueueUrl=rt.work.default.url)
+    await scenario.lose_messages()
     assert (await Reconciler(rt, scenario.log).run_pass())["redispatched"] == 0
 
-    much_later = connect(rt.settings, clock=lambda: time.time() + 3600)
-    async with much_later as later:
-        acts = await Reconciler(later, scenario.log).run_pass()
+    acts = await Reconciler(scenario.later(3600), scenario.log).run_pass()
 
     assert acts["redispatched"] == 3
     async with scenario.worker():
@@ -36,13 +32,13 @@ async def test_a_chunk_whose_message_was_lost_is_sent_again(scenario: Scenario) 
 
 @pytest.mark.usefixtures("short_leases")
 async def test_a_dead_lease_is_given_back_and_a_live_one_is_not(
-    scenario: Scenario,
+    machine: Scenario,
 ) -> None:
-    rt = scenario.rt
-    await scenario.submit(counting, [Item(n=1, seconds=60.0)])
-    victim = await scenario.process("--no-reconcile")
-    await scenario.until(lambda: scenario.happened("second"))
-    reconciler = Reconciler(rt, scenario.log)
+    rt = machine.rt
+    await machine.submit(counting, [Item(n=1, seconds=60.0)])
+    victim = await machine.process("--no-reconcile")
+    await machine.until(lambda: machine.happened("second"))
+    reconciler = Reconciler(rt, machine.log)
 
     async def count_released() -> int:
         reconciler.request_pass()
@@ -53,36 +49,36 @@ async def test_a_dead_lease_is_given_back_and_a_live_one_is_not(
         assert await count_released() == 0
     await victim.kill()
 
-    await scenario.until(count_released)
-    (chunk,) = await scenario.chunks()
+    await machine.until(count_released)
+    (chunk,) = await machine.chunks()
     assert (chunk.status, chunk.attempts) == (ChunkStatus.WAITING, 0)
     assert chunk.takeovers == 1
 
 
 @pytest.mark.usefixtures("short_leases")
 async def test_a_released_chunk_does_not_wait_behind_the_queue(
-    scenario: Scenario,
+    machine: Scenario,
 ) -> None:
-    rt = scenario.rt
-    await scenario.submit(counting, [Item(n=1, seconds=3.0)])
-    victim = await scenario.process("--no-reconcile")
-    await scenario.until(lambda: scenario.happened("second"))
+    rt = machine.rt
+    await machine.submit(counting, [Item(n=1, seconds=3.0)])
+    victim = await machine.process("--no-reconcile")
+    await machine.until(lambda: machine.happened("second"))
     await victim.kill()
     await rt.work.default.client.purge_queue(QueueUrl=rt.work.default.url)
 
-    async with scenario.worker("heir") as worker:
-        reconciler = Reconciler(rt, scenario.log, worker.offer_chunk)
+    async with machine.worker("heir") as worker:
+        reconciler = Reconciler(rt, machine.log, worker.offer_chunk)
 
         async def count_released() -> int:
             reconciler.request_pass()
             return (await reconciler.run_pass())["expired lease released"]
 
-        await scenario.until(count_released)
+        await machine.until(count_released)
         assert await rt.work.default.depth() == 0
-        ended = await scenario.ended()
+        ended = await machine.ended()
 
     assert ended.status is JobStatus.SUCCEEDED
-    assert scenario.happened("first") == 1
+    assert machine.happened("first") == 1
 
 
 async def test_a_job_whose_last_worker_died_is_finished(scenario: Scenario) -> None:
@@ -117,7 +113,7 @@ async def test_the_dead_letter_queue_is_emptied_into_the_record(
 ) -> None:
     rt = scenario.rt
     job, _ = await scenario.submit(counting, [Item(n=1)])
-    await rt.work.default.client.purge_queue(QueueUrl=rt.work.default.url)
+    await scenario.lose_messages()
     orphan = Message.about(job.ref.chunk(9), 1)
     await rt.dead_letter_queue.send([Message.about(job.ref.chunk(0), 1), orphan])
 

@@ -139,11 +139,11 @@ async def gen_ended(scenario: Scenario, gen: int) -> bool:
 
 
 async def test_the_command_prints_the_forecast_and_leaves_the_rest_paused(
-    scenario: Scenario, tmp_path: Path
+    machine: Scenario, tmp_path: Path
 ) -> None:
     path = manifest(tmp_path / "rows.jsonl", ITEMS)
     submitting = ("submit", COUNTING, path, "--job-id", "job-1", "--sample", "5")
-    async with scenario.worker():
+    async with machine.worker():
         done = await piecework(*submitting, "-o", "json")
         shown = await piecework("jobs", "forecast", "job-1")
         assert (done.exit_code, shown.exit_code) == (0, 0), done.stderr + shown.stderr
@@ -166,11 +166,11 @@ async def test_the_command_prints_the_forecast_and_leaves_the_rest_paused(
 
 
 async def test_a_submit_does_not_wait_for_a_sample_whose_budget_is_spent(
-    scenario: Scenario, tmp_path: Path
+    machine: Scenario, tmp_path: Path
 ) -> None:
     path = manifest(tmp_path / "rows.jsonl", ITEMS)
     submitting = ("submit", COUNTING, path, "--job-id", "job-1", "--sample", "5")
-    async with scenario.worker(), asyncio.timeout(30):
+    async with machine.worker(), asyncio.timeout(30):
         # Less than the estimates of the calls that start at once.
         done = await piecework(*submitting, "--budget-tokens", "5")
     assert (done.exit_code, "PAUSED (budget)" in done.stdout) == (0, True), done.stderr

@@ -17,7 +17,7 @@ WHOLE = [*PAID, "mail sent"]
 
 
 async def test_each_trip_is_booked_or_compensated_once(
-    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "book.sqlite"))
     worker = await start("worker", "--pipelines", "piecework_examples.travel_booking")
@@ -40,7 +40,7 @@ async def test_each_trip_is_booked_or_compensated_once(
         name: [f"{entry.service} {entry.act}" for entry in book.entries(name)]
         for name in ("T1", "T2", "T3", "T4", "T5", "T6")
     }
-    letters = await scenario.letters("trips")
+    letters = await machine.letters("trips")
     assert {
         (1, "tool.http.4xx_rejected", "COMPENSATED"),
         (3, "tool.http.422_unprocessable", "COMPENSATED"),

@@ -64,39 +64,39 @@ async def delivered(scenario: Scenario, count: int) -> bool:
 
 
 async def test_the_end_of_a_job_and_its_dead_letters_are_events(
-    scenario: Scenario,
+    machine: Scenario,
     inbox: Inbox,
     receiver: HTTPServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await subscribe(scenario, receiver.server_port)
+    await subscribe(machine, receiver.server_port)
     for name, value in {"ALARM_WINDOW_S": 60.0, "AGE_S": 5.0}.items():
         setting = f"dead_letter_{name.lower()}"
-        object.__setattr__(scenario.rt.settings, setting, value)
-    await scenario.submit(
+        object.__setattr__(machine.rt.settings, setting, value)
+    await machine.submit(
         counting,
         [Item(n=1, seconds=4), *(Item(n=n, trouble="permanent") for n in (2, 3, 4))],
     )
-    async with scenario.worker(), scenario.reconciler():
-        await scenario.until(lambda: delivered(scenario, 2))
+    async with machine.worker(), machine.reconciler():
+        await machine.until(lambda: delivered(machine, 2))
 
     told = {event["type"]: event for event in inbox.bodies()}
     ended, arrived = told["job.ended"], told["dead_letters.arrived"]
     assert ended["data"]["outcomes"] == {"DEAD": 3, "SUCCEEDED": 1}
     assert (ended["job"], ended["pipeline"]) == ("job-1", "counting")
     assert arrived["data"]["count"] == 3
-    assert SECRET not in str(await show_webhook(scenario.rt, "ops"))
+    assert SECRET not in str(await show_webhook(machine.rt, "ops"))
 
 
 async def test_a_stuck_job_and_its_end_are_sent(
-    scenario: Scenario, inbox: Inbox, receiver: HTTPServer
+    machine: Scenario, inbox: Inbox, receiver: HTTPServer
 ) -> None:
-    await subscribe(scenario, receiver.server_port, "job.stuck", after_s=1)
-    await scenario.submit(counting, [Item(n=1)])
-    async with scenario.reconciler():
-        await scenario.until(lambda: delivered(scenario, 1))
-        async with scenario.worker():
-            await scenario.until(lambda: delivered(scenario, 2))
+    await subscribe(machine, receiver.server_port, "job.stuck", after_s=1)
+    await machine.submit(counting, [Item(n=1)])
+    async with machine.reconciler():
+        await machine.until(lambda: delivered(machine, 1))
+        async with machine.worker():
+            await machine.until(lambda: delivered(machine, 2))
 
     stuck, over = inbox.bodies()
     assert (stuck["type"], over["type"]) == ("job.stuck", "job.stuck.over")
@@ -105,14 +105,14 @@ async def test_a_stuck_job_and_its_end_are_sent(
 
 
 async def test_a_pause_and_the_end_of_a_cancel_are_events(
-    scenario: Scenario, inbox: Inbox, receiver: HTTPServer
+    machine: Scenario, inbox: Inbox, receiver: HTTPServer
 ) -> None:
-    await subscribe(scenario, receiver.server_port, "job.paused", "job.ended")
-    job, _ = await scenario.submit(counting, [Item(n=1)])
-    await pause(scenario.rt, job.ref, actor="ann", reason="look at chunk 0")
-    await cancel(scenario.rt, job.ref, actor="ann", reason="wrong input")
-    async with scenario.worker(), scenario.reconciler():
-        await scenario.until(lambda: len(inbox.bodies()) == 2)
+    await subscribe(machine, receiver.server_port, "job.paused", "job.ended")
+    job, _ = await machine.submit(counting, [Item(n=1)])
+    await pause(machine.rt, job.ref, actor="ann", reason="look at chunk 0")
+    await cancel(machine.rt, job.ref, actor="ann", reason="wrong input")
+    async with machine.worker(), machine.reconciler():
+        await machine.until(lambda: len(inbox.bodies()) == 2)
 
     paused, ended = inbox.bodies()
     assert (paused["type"], paused["data"]["code"]) == ("job.paused", "operator")
@@ -120,7 +120,7 @@ async def test_a_pause_and_the_end_of_a_cancel_are_events(
 
 
 async def test_an_operator_sets_tries_repairs_and_removes_a_webhook(
-    scenario: Scenario, inbox: Inbox, receiver: HTTPServer
+    machine: Scenario, inbox: Inbox, receiver: HTTPServer
 ) -> None:
     secret, url = "env:PIECEWORK_WEBHOOK_SECRET", "env:PIECEWORK_WEBHOOK_CHAT"
     for words, code in (

@@ -9,10 +9,15 @@ import pytest
 
 from piecework.aws.endpoint import Emulator
 from piecework.settings import Settings, load_settings
-from tests.scenarios.conftest import SHORT, scenario
+from tests.scenarios.conftest import (
+    SHORT,
+    machine,
+    pytest_asyncio_loop_factories,
+    scenario,
+)
 from verification.upgrade.versions import ROOT, Version, next_version
 
-__all__ = ["scenario"]
+__all__ = ["machine", "pytest_asyncio_loop_factories", "scenario"]
 
 #: Long enough to keep each lease on a busy machine. A newer message waits half of it.
 LEASE = {"PIECEWORK_LEASE_S": "4", "PIECEWORK_VISIBILITY_S": "5"}

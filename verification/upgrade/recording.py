@@ -24,7 +24,8 @@ RECORD = Path(__file__).parent / f"items_v{SCHEMA}.json"
 TROUBLES = ("", "car-transient", "tell-transient", "car-permanent", "slow-car")
 
 
-async def test_record_what_this_version_writes(scenario: Scenario) -> None:
+async def test_record_what_this_version_writes(machine: Scenario) -> None:
+    scenario = machine
     worker = await scenario.process()
     await scenario.submit(telling, [Item(n=9, calls=60)], "ended")
     await scenario.ended("ended")

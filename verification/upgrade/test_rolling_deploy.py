@@ -26,42 +26,42 @@ CHUNKS = 4
 
 
 async def test_two_versions_side_by_side_forward_back_and_forward_again(
-    scenario: Scenario, this: Version, following: Version
+    machine: Scenario, this: Version, following: Version
 ) -> None:
-    await few_receives(scenario)
+    await few_receives(machine)
     submitter = await following.start("verification.upgrade.submitting")
     old = await this.worker()
     await submit(submitter, "next-1")
-    await scenario.submit(counting, [Item(n=n, calls=1) for n in range(CHUNKS)], "a")
-    await scenario.ended("a", within=60)
-    await scenario.until(lambda: left(this) > 0, within=60)
+    await machine.submit(counting, [Item(n=n, calls=1) for n in range(CHUNKS)], "a")
+    await machine.ended("a", within=60)
+    await machine.until(lambda: left(this) > 0, within=60)
     new = await following.worker()
-    await ended(scenario, "next-1")
+    await ended(machine, "next-1")
     figures = [await stop(new)]
 
     set_aside = turns_set_aside(this)
     await submit(submitter, "next-2")
-    await scenario.submit(counting, [Item(n=n, calls=1) for n in range(CHUNKS)], "b")
-    await scenario.ended("b", within=60)
-    await scenario.until(lambda: turns_set_aside(this) > set_aside, within=60)
-    assert {item["status"] for item in await chunks(scenario, "next-2")} == {"PENDING"}
+    await machine.submit(counting, [Item(n=n, calls=1) for n in range(CHUNKS)], "b")
+    await machine.ended("b", within=60)
+    await machine.until(lambda: turns_set_aside(this) > set_aside, within=60)
+    assert {item["status"] for item in await chunks(machine, "next-2")} == {"PENDING"}
 
     new = await following.worker()
     figures.append(await stop(old))
-    await ended(scenario, "next-2")
+    await ended(machine, "next-2")
     figures.append(await stop(new))
 
     for job in ("a", "b", "next-1", "next-2"):
-        items = await chunks(scenario, job)
+        items = await chunks(machine, job)
         assert [i["status"] for i in items] == ["SUCCEEDED"] * CHUNKS
         assert [i["attempts"] for i in items] == [1] * CHUNKS
-    of_the_next = [*await chunks(scenario, "next-1"), *await chunks(scenario, "next-2")]
+    of_the_next = [*await chunks(machine, "next-1"), *await chunks(machine, "next-2")]
     assert {(i["v"], i["colour"]) for i in of_the_next} == {(2, "green")}
     happened = [line.split() for line in this.ledger + following.ledger]
     assert sum(line[0] == "second" for line in happened) == 4 * CHUNKS
     assert sum(line[0] == "join" for line in happened) == 4
     assert len(following.ledger) >= 2 * (3 * CHUNKS + 1)
-    assert await nothing_set_aside(scenario)
+    assert await nothing_set_aside(machine)
     done = [sum(f.get("ChunksSucceeded", 0) for f in each) for each in figures]
     assert sum(done) == 4 * CHUNKS
     assert sum(f.get("MessagesDeferred", 0) for f in figures[1]) == left(this)

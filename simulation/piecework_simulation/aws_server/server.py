@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -64,8 +63,9 @@ class Router:
         self, loop: asyncio.AbstractEventLoop, aws: InProcessAws, key: str
     ) -> None:
         self._key = key
+        self._clock = aws.clock
         self._tables = Tables(aws.dynamodb)
-        self._queues = Queues(loop, time.time, aws.sqs)
+        self._queues = Queues(loop, aws.clock, aws.sqs)
         self._buckets = Buckets(aws.s3)
         aws.others_waiting = self._queues.arrived
 
@@ -73,7 +73,7 @@ class Router:
         """Answer a request on its connection, at once or later."""
 
         def respond(answer: Answer) -> None:
-            connection.answer(answer.encode(time.time()))
+            connection.answer(answer.encode(self._clock()))
 
         if reason := refusal(scope_of(request), self._key):
             said = {"__type": "AccessDeniedException", "message": reason}

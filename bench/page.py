@@ -13,7 +13,7 @@ from bench import budgets, tables
 from bench import charts as drawing
 from bench.adapters.systems import PIECEWORK, RIVALS
 from bench.charts import Bar
-from bench.results import FOLDER, Results
+from bench.results import FOLDER, Results, load
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOTES = Path(__file__).parent / "notes.md"
@@ -73,6 +73,13 @@ def write(results: Results, docs: Path = DOCS) -> None:
         (folder / f"{name}.svg").write_text(drawing_, encoding="utf-8")
     text = page(results, list(chart_names), NOTES.read_text(encoding="utf-8"))
     (docs / "performance.md").write_text(text, encoding="utf-8")
+
+
+def stored() -> str:
+    """Return the page of the results that `make bench-full` stored last."""
+    results = load(FOLDER / "full.json")
+    names = [name for name, _ in charts(results)]
+    return page(results, names, NOTES.read_text(encoding="utf-8"))
 
 
 def charts(results: Results) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ import typer.main
 from navigation import index_page, llms_page
 
 import bench.limits.page
+import bench.page
 import piecework.errors.page
 import piecework.settings
 import piecework_simulation.__main__
@@ -434,6 +435,7 @@ def documented(row: type) -> Iterator[str]:
 PAGES: dict[str, Callable[[], str]] = {
     "docs/aws-limits.md": bench.limits.page.page,
     "docs/error-codes.md": piecework.errors.page.page,
+    "docs/performance.md": bench.page.stored,
     "docs/reference/command-line.md": command_page,
     "docs/reference/findings.md": findings_page,
     "docs/reference/rows.md": rows_page,

@@ -205,15 +205,27 @@ def test_every_option_that_is_named_exists() -> None:
 
 
 def unknown_targets(page: Path) -> list[str]:
-    makefile = (ROOT / "Makefile").read_text("utf-8")
-    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     texts = [*spans(page), *fenced(page, "sh")]
     named = {t for p in texts for t in re.findall(r"^make ([a-z-]+)", p, re.MULTILINE)}
-    return sorted(named - targets)
+    return sorted(named - make_targets())
+
+
+def make_targets() -> set[str]:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    return set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
 
 
 def test_every_make_target_that_is_named_exists() -> None:
     assert [] == on_every_page(unknown_targets)
+
+
+def test_every_make_target_of_a_workflow_exists() -> None:
+    workflows = (ROOT / ".github/workflows").glob("*.yml")
+    texts = [path.read_text("utf-8") for path in (*workflows, ROOT / ".ci/run")]
+    named = {t for text in texts for t in re.findall(r"\bmake ([a-z-]+)", text)}
+
+    assert {"sbom", "image", "check"} <= named
+    assert set() == named - make_targets()
 
 
 def test_every_setting_that_a_page_names_exists() -> None:

@@ -18,7 +18,9 @@ from pydantic import BaseModel
 from piecework import pipeline
 from piecework.aws.endpoint import ENDPOINT_VARIABLES, IN_PROCESS
 from piecework.client import Client, Done
-from piecework.errors import UnreachableError
+from piecework.errors import UnreachableError, UsageError
+from piecework_orchestrator.embedded import announce
+from tests.unit.orchestrator.cli.conftest import RUNNER, app
 
 APP = """
 import asyncio
@@ -50,7 +52,6 @@ async def times(row: Row) -> int:
     return row.n * FACTOR
 """.replace("HELD", "4")
 HELD = 4
-COMMAND = (sys.executable, "-m", "piecework_orchestrator")
 
 
 class Row(BaseModel):
@@ -95,9 +96,10 @@ class Dev:
             assert isinstance(done, Done)
             return done.value
 
-    def files(self) -> set[str]:
-        """Return what is in the folder, without compiled modules."""
-        return {path.name for path in self.folder.iterdir()} - {"__pycache__"}
+    async def change(self, factor: str, said: str) -> None:
+        """Write another factor into the code, and read what the command says."""
+        (self.folder / "factor.py").write_text(f"FACTOR = {factor}\n")
+        await self.says(said)
 
 
 @pytest.fixture
@@ -120,7 +122,8 @@ async def dev(
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "factor.py").write_text("FACTOR = 2\n")
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, "dev", "app", stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "piecework_orchestrator", "dev", "app"),
+        stderr=asyncio.subprocess.PIPE,
     )
     started = Dev(tmp_path, process)
     try:
@@ -133,69 +136,64 @@ async def dev(
         await process.wait()
 
 
-async def test_changed_code_is_used_and_broken_code_is_not(dev: Dev) -> None:
-    assert 6 == await dev.result()
-
-    (dev.folder / "factor.py").write_text("FACTOR = 5\n")
-    await dev.says("reloaded app: times")
-    assert 15 == await dev.result()
-
-    (dev.folder / "factor.py").write_text("FACTOR = \n")
-    await dev.says("SyntaxError: invalid syntax (factor.py, line 1)")
-    assert 15 == await dev.result()
-
-    (dev.folder / "factor.py").write_text("FACTOR = 7\n")
-    await dev.says("reloaded app: times")
-    assert 21 == await dev.result()
-    await dev.says("SUCCEEDED: 1 chunk")
-
-
-@pytest.mark.parametrize(
-    ("dev", "paid", "result"), [("60", "AB", 8), ("0.1", "ABB", 20)], indirect=["dev"]
-)
-async def test_a_reload_lets_calls_end_for_the_grace(
-    dev: Dev, paid: str, result: int
-) -> None:
-    running = asyncio.create_task(dev.result(HELD))
-    await dev.paid("AB")
-    (dev.folder / "factor.py").write_text("FACTOR = 5\n")
-    await dev.says("reloading: 1 running chunk may end first")
-    if paid == "ABB":
-        await dev.says("cut 1 running chunk; answered calls will not be paid again")
-        await dev.paid(paid)
-    (dev.folder / "go").touch()
-    assert result == await running
-    await dev.paid(paid)
-
-
-async def test_an_interrupt_cuts_running_chunks_and_says_so(dev: Dev) -> None:
-    running = asyncio.create_task(dev.result(HELD))
-    await dev.paid("AB")
-    (dev.folder / "factor.py").write_text("FACTOR = 5\n")
-    await dev.says("reloading: 1 running chunk may end first, within 20 s")
-    os.kill(dev.process.pid, signal.SIGINT)
-    async with asyncio.timeout(15):
-        await dev.says("cut 1 running chunk")
-        await dev.says("stopped; nothing is left")
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-
-
-async def test_the_folder_is_not_shared_and_nothing_is_left(dev: Dev) -> None:
+async def test_a_folder_is_served_until_it_ends_and_nothing_is_left(dev: Dev) -> None:
+    """One process for all: it takes seconds to start."""
+    # Other commands do not share the folder.
     state = json.loads((dev.folder / ".piecework" / "emulator.json").read_text())
     async with ClientSession() as session, session.get(state["endpoint"]) as answer:
         assert 403 == answer.status  # it has no access key
     os.kill(dev.process.pid, signal.SIGSTOP)
-    for words in (["up"], ["down"], ["dev", "app"]):
-        refused = await asyncio.create_subprocess_exec(
-            *COMMAND, *words, stderr=asyncio.subprocess.PIPE
-        )
-        _, written = await refused.communicate()
-        assert 2 == refused.returncode
-        assert b"error embedded.state.in_use: `piecework dev` runs" in written
-
+    for words in (["up"], ["down"]):
+        refused = RUNNER.invoke(app, words)
+        assert 2 == refused.exit_code
+        assert "error embedded.state.in_use: `piecework dev` runs" in refused.stderr
+    with pytest.raises(UsageError, match="`piecework dev` runs"), announce("", ""):
+        pass
     os.kill(dev.process.pid, signal.SIGCONT)
+
+    # Changed code is used, and broken code is not.
+    assert 6 == await dev.result()
+    for factor, said, result in (
+        ("5", "reloaded app: times", 15),
+        ("", "SyntaxError: invalid syntax (factor.py, line 1)", 15),
+        ("7", "reloaded app: times", 21),
+    ):
+        await dev.change(factor, said)
+        assert result == await dev.result()
+    await dev.says("SUCCEEDED: 1 chunk")
+
+    # A reload lets calls end for the grace.
+    running = asyncio.create_task(dev.result(HELD))
+    await dev.paid("AB")
+    await dev.change("2", "reloading: 1 running chunk may end first, within 20 s")
+    (dev.folder / "go").touch()
+    assert 28 == await running
+    await dev.says("reloaded app: times")
+    await dev.paid("AB")
+
+    # An interrupt cuts running chunks, and says so.
+    (dev.folder / "go").unlink()
+    running = asyncio.create_task(dev.result(HELD))
+    await dev.paid("ABAB")
+    await dev.change("5", "reloading: 1 running chunk may end first, within 20 s")
     os.kill(dev.process.pid, signal.SIGINT)
-    await dev.says("stopped; nothing is left")
+    async with asyncio.timeout(15):
+        await dev.says("cut 1 running chunk")
+        await dev.says("stopped; nothing is left")
     assert 0 == await dev.process.wait()
-    assert {"app.py", "factor.py"} == dev.files()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    left = {path.name for path in dev.folder.iterdir()} - {"__pycache__"}
+    assert {"app.py", "factor.py", "paid.txt"} == left
+
+
+@pytest.mark.parametrize("dev", ["0.1"], indirect=True)
+async def test_a_reload_after_the_grace_pays_no_answered_call_again(dev: Dev) -> None:
+    running = asyncio.create_task(dev.result(HELD))
+    await dev.paid("AB")
+    await dev.change("5", "reloading: 1 running chunk may end first")
+    await dev.says("cut 1 running chunk; answered calls will not be paid again")
+    await dev.paid("ABB")
+    (dev.folder / "go").touch()
+    assert 20 == await running
+    await dev.paid("ABB")

@@ -1,69 +1,46 @@
-"""Guarantee: `piecework init` writes a project that works as it is, or nothing."""
+"""Guarantee: `piecework init` writes a project that works as it is, or nothing.
+
+`tests/infra/test_wheel.py` runs the tests and the pipeline of each project.
+"""
 
 from __future__ import annotations
 
-import json
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.unit.orchestrator.cli.conftest import RUNNER, app
+
 BIN = Path(sys.executable).parent
 STARTERS = {"plain": [], "llm": ["--llm"], "saga": ["--saga"]}
 FILES = {
-    ".gitignore",
-    "Dockerfile",
-    "Makefile",
-    "README.md",
-    "app.py",
-    "pyproject.toml",
-    "rows.jsonl",
-    "test_app.py",
+    *(".gitignore", "Dockerfile", "Makefile", "README.md", "app.py"),
+    *("pyproject.toml", "rows.jsonl", "test_app.py"),
 }
 
 
-def run(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
-
-
-def init(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return run(folder, sys.executable, "-m", "piecework_orchestrator", "init", *words)
-
-
-@pytest.mark.parametrize("starter", STARTERS)
-def test_a_new_project_passes_its_own_checks(tmp_path: Path, starter: str) -> None:
-    done = init(tmp_path, "my-batch", *STARTERS[starter])
-
-    project = tmp_path / "my-batch"
-    assert (0, FILES) == (done.returncode, {file.name for file in project.iterdir()})
-    assert 3 == done.stderr.count("next: ")
-    assert not [f for f in project.iterdir() if "{{name" in f.read_text("utf-8")]
+def test_new_projects_pass_the_linters(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "my-plain").mkdir()  # an empty folder is filled
+    for name, options in STARTERS.items():
+        done = RUNNER.invoke(app, ["init", f"my-{name}", *options])
+        written = set((project / f"my-{name}").iterdir())
+        assert (0, FILES) == (done.exit_code, {file.name for file in written})
+        assert 3 == done.stderr.count("next: ")
+        assert not [file for file in written if "{{name" in file.read_text("utf-8")]
     for words in (
         (BIN / "ruff", "format", "--check", "."),
         (BIN / "ruff", "check", "."),
-        (BIN / "hadolint", "Dockerfile"),
-        (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        (BIN / "hadolint", *project.glob("*/Dockerfile")),
     ):
-        checked = run(project, *words)
+        checked = subprocess.run(words, capture_output=True, text=True, check=False)
         assert 0 == checked.returncode, checked.stdout + checked.stderr
-
-
-def test_the_model_of_a_new_project_has_a_limit(tmp_path: Path) -> None:
-    init(tmp_path, "my-batch", "--llm")
-
-    rate = "import app; print(app.mini.dependency.limits.have_rate)"
-    asked = run(tmp_path / "my-batch", sys.executable, "-c", rate)
-    assert "True\n" == asked.stdout, asked.stderr
-
-
-def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
-    (tmp_path / "shop").mkdir()
-
-    assert 0 == init(tmp_path, "shop").returncode
-    assert FILES == {file.name for file in (tmp_path / "shop").iterdir()}
+    monkeypatch.syspath_prepend(project / "my-llm")
+    assert importlib.import_module("app").mini.dependency.limits.have_rate
 
 
 @pytest.mark.parametrize(
@@ -81,24 +58,14 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     ],
 )
 def test_a_refusal_writes_nothing(
-    tmp_path: Path, words: list[str], code: str, step: str
+    project: Path, words: list[str], code: str, step: str
 ) -> None:
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "notes.txt").write_text("mine")
-    (tmp_path / "file").write_text("mine")
-    before = sorted(tmp_path.rglob("*"))
-
-    done = init(tmp_path, *words)
-
-    assert 2 == done.returncode
+    (project / "taken").mkdir()
+    (project / "taken" / "notes.txt").write_text("mine")
+    (project / "file").write_text("mine")
+    before = sorted(project.rglob("*"))
+    done = RUNNER.invoke(app, ["init", *words])
+    assert 2 == done.exit_code
     assert f"error {code}: " in done.stderr
     assert step in done.stderr
-    assert before == sorted(tmp_path.rglob("*"))
-
-
-def test_the_input_of_each_starter_is_lines_of_json(tmp_path: Path) -> None:
-    for starter, options in STARTERS.items():
-        init(tmp_path, starter, *options)
-        rows = (tmp_path / starter / "rows.jsonl").read_text("utf-8").splitlines()
-        assert len(rows) >= 2
-        assert all(isinstance(json.loads(row), dict) for row in rows)
+    assert before == sorted(project.rglob("*"))

@@ -18,11 +18,13 @@ import pytest
 
 from piecework.aws.endpoint import ENDPOINT_VARIABLES
 from piecework.domain.pause import Pause
+from piecework.errors import UsageError
 from piecework.settings import Settings
 from piecework_orchestrator.embedded.server import find
+from piecework_simulation import run_command
 from piecework_simulation.in_process import InProcessAws, worker_beside
-from piecework_simulation.run_command import end_at_budget
 from piecework_worker.worker import SHUTDOWN_MARGIN_S
+from tests.client.conftest import Run
 
 PIPELINE = """
 from pydantic import BaseModel
@@ -51,46 +53,28 @@ async def total(ctx: Results) -> int:
 words = Pipeline("words", payload=Text, stages=[Stage(count)], join=total)
 """
 
-
 #: The target of the project: rows to results in that many lines.
 MAX_LINES_OF_OWN_PIPELINE = 15
 ROOT = Path(__file__).parents[2]
 
 
-def run_command(
-    folder: Path, *arguments: str, encoding: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run the command in a folder."""
-    command = [sys.executable, "-m", "piecework_orchestrator", "run", *arguments]
-    return subprocess.run(
-        command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        encoding=encoding,
-        timeout=90,
-        check=False,
-    )
+def write(folder: Path, code: str, *rows: object) -> None:
+    """Write a module and its rows; a row of bytes is no JSON."""
+    (folder / "app.py").write_text(code, encoding="utf-8")
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    (folder / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Return a folder that holds the pipeline."""
-    (tmp_path / "app.py").write_text(PIPELINE, encoding="utf-8")
-    return tmp_path
+def results(stdout: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stdout.splitlines()]
 
 
-def test_results_go_to_stdout_and_causes_to_stderr(project: Path) -> None:
-    rows = [{"text": "one"}, {"text": ""}, {"text": "two words"}]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (project / "rows.jsonl").write_text(lines, encoding="utf-8")
-
-    done = run_command(project, "app:words", "rows.jsonl", "--save", "out")
-
-    results = [json.loads(line) for line in done.stdout.splitlines()]
-    values = {each["chunk"]: each.get("value") for each in results}
+def test_results_go_to_stdout_and_causes_to_stderr(project: Path, run: Run) -> None:
+    write(project, PIPELINE, {"text": "one"}, {"text": ""}, {"text": "two words"})
+    done = run("app:words", "rows.jsonl", "--save", "out")
+    values = {each["chunk"]: each.get("value") for each in results(done.stdout)}
     assert values == {0: 1, 1: None, 2: 2}
-    assert done.returncode == 5  # dead letters are left
+    assert done.exit_code == 5  # dead letters are left
     cause = "dead chunk 1: runtime.stage.permanent in count: there is no text"
     assert cause in done.stderr
     assert (project / "out" / "total.txt").read_text("utf-8") == "3"
@@ -125,52 +109,41 @@ async def numbers(row: Row) -> int:
 
 
 def test_a_dependency_without_a_limit_is_named_once_at_its_first_429(
-    project: Path,
+    project: Path, run: Run
 ) -> None:
-    (project / "app.py").write_text(REFUSED, encoding="utf-8")
-    (project / "rows.jsonl").write_text('{"n": 1}\n{"n": 2}\n', encoding="utf-8")
-
-    done = run_command(project, "app:numbers", "rows.jsonl")
-
-    assert (done.returncode, done.stdout.count("SUCCEEDED")) == (0, 2)
+    write(project, REFUSED, {"n": 1}, {"n": 2})
+    done = run("app:numbers", "rows.jsonl")
+    assert (done.exit_code, done.stdout.count("SUCCEEDED")) == (0, 2)
     said = "gpt refuses calls (429) and has no limit; next: declare limits=Limits("
     assert done.stderr.count(said) == 1
 
 
-def test_a_join_that_failed_is_named(project: Path) -> None:
-    (project / "rows.jsonl").write_text(json.dumps({"text": "a " * 101}), "utf-8")
-    done = run_command(project, "app:words", "rows.jsonl")
+def test_a_join_that_failed_is_named(project: Path, run: Run) -> None:
+    write(project, PIPELINE, {"text": "a " * 101})
+    done = run("app:words", "rows.jsonl")
     assert "dead join: runtime.stage.permanent" in done.stderr
 
 
 def test_an_embedded_aws_of_its_own_is_used_and_ended(
-    project: Path, emulator_python: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, run: Run, emulator_python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (*ENDPOINT_VARIABLES, "PIECEWORK_STATE_DIR"):
         monkeypatch.delenv(name, raising=False)
-    (project / "rows.jsonl").write_text('{"text": "one"}\n', encoding="utf-8")
     own = 'assert not __import__("pathlib").Path(".piecework").exists()'
-    code = PIPELINE.replace('print("a stage may print")', own)
-    (project / "app.py").write_text(code, encoding="utf-8")
-
-    done = run_command(project, "app:words", "rows.jsonl", "--aws", "embedded")
-
-    assert done.returncode == 0, done.stderr
-    assert [1] == [json.loads(line)["value"] for line in done.stdout.splitlines()]
+    write(project, PIPELINE.replace('print("a stage may print")', own), {"text": "one"})
+    done = run("app:words", "rows.jsonl", "--aws", "embedded")
+    assert done.exit_code == 0, done.stderr
+    assert [1] == [each["value"] for each in results(done.stdout)]
     assert ((project / ".piecework").exists(), find(project)) == (False, None)
 
 
-def test_the_pipeline_of_the_readme_runs(tmp_path: Path) -> None:
+def test_the_pipeline_of_the_readme_runs(project: Path, run: Run) -> None:
     code, again = map(first_code, (ROOT / "README.md", ROOT / "docs" / "programs.md"))
     assert code.split() == again.split()
-    (tmp_path / "app.py").write_text(code, encoding="utf-8")
-    rows = '{"text": "one two"}\n{"text": "three"}\n'
-    (tmp_path / "rows.jsonl").write_text(rows, encoding="utf-8")
-
-    done = run_command(tmp_path, "app:word_count", "rows.jsonl")
-
-    values = [json.loads(line)["value"] for line in done.stdout.splitlines()]
-    assert (done.returncode, sorted(values)) == (0, [1, 2])
+    write(project, code, {"text": "one two"}, {"text": "three"})
+    done = run("app:word_count", "rows.jsonl")
+    values = {each["value"] for each in results(done.stdout)}
+    assert (done.exit_code, values) == (0, {1, 2})
     written = [line for line in code.splitlines() if line.strip()]
     assert len(written) <= MAX_LINES_OF_OWN_PIPELINE
 
@@ -181,74 +154,25 @@ def first_code(page: Path) -> str:
     return re.sub(r" +#.*", "", block)
 
 
-def test_rows_that_do_not_fit_are_left_out_or_dead_as_the_command_says(
-    project: Path,
-) -> None:
-    lines = '{"text": "a b"}\n{"txt": "c"}\nno json\n'
-    (project / "rows.jsonl").write_text(lines)
-    for action, counted, code in (
+@pytest.mark.parametrize(
+    ("action", "counted", "code"),
+    [
         ("refuse", "2 rows of rows.jsonl are refused", 2),
         ("skip", "warning: rows were left out:", 0),
         ("dead", "warning: rows were made dead letters:", 5),
-    ):
-        done = run_command(project, "app:words", "rows.jsonl", "--invalid", action)
-        assert counted in done.stderr
-        assert "'txt' (did you mean 'text'?)" in done.stderr
-        assert "Line 3 of rows.jsonl does not fit Text" in done.stderr
-        values = [json.loads(line).get("value") for line in done.stdout.splitlines()]
-        assert [v for v in values if v is not None] == [2] * (action != "refuse")
-        assert done.returncode == code
-
-
-def test_a_wrong_line_is_named_and_nothing_runs(project: Path) -> None:
-    (project / "rows.jsonl").write_text('{"text": "a"}\n{"txt": 1}\n', encoding="utf-8")
-
-    done = run_command(project, "app:words", "rows.jsonl")
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "input.columns.unknown: Line 2 of rows.jsonl" in done.stderr
-
-
-ASKING = """
-import asyncio, time
-from datetime import timedelta
-
-from pydantic import BaseModel, Field
-
-from piecework import Context, Pipeline, Stage
-
-
-class Refund(BaseModel):
-    euros: int = Field(0, validation_alias="Euros")
-
-
-class Sum(BaseModel):
-    euros: int
-
-
-async def approve(ctx: Context[Refund]) -> bool:
-    asyncio.get_running_loop().run_in_executor(None, time.sleep, 200)
-    euros, days = ctx.payload.euros, timedelta(days=3)
-    if euros == 2:
-        await ctx.wait_for("approval", ask="?", timeout=2, answer=Sum)
-    answers = [await ctx.wait_for("approval", ask=1, timeout=days) for _ in "12"]
-    return all(answer.approved for answer in answers) and euros == 1
-
-
-refunds = Pipeline("refunds", payload=Refund, stages=[Stage(approve)])
-"""
-
-
-def test_an_option_answers_each_question_that_accepts_it(project: Path) -> None:
-    (project / "asking.py").write_text(ASKING, encoding="utf-8")
-    (project / "rows.jsonl").write_text('{"Euros": 2}\n{"Euros": 1}\n', "utf-8")
-    line = ("asking:refunds", "rows.jsonl", "--answer")
-
-    done = run_command(project, *line, 'approval={"approved": true}')
-    odd = run_command(project, *line, "approval")
-
-    assert (done.returncode, done.stdout.count('"value": true')) == (5, 1)
-    assert (odd.returncode, "is not NAME=JSON" in odd.stderr) == (2, True)
+    ],
+)
+def test_rows_that_do_not_fit_are_left_out_or_dead_as_the_command_says(
+    project: Path, run: Run, action: str, counted: str, code: int
+) -> None:
+    write(project, PIPELINE, {"text": "a b"}, {"txt": "c"}, "no json")
+    done = run("app:words", "rows.jsonl", "--invalid", action)
+    assert counted in done.stderr
+    assert "'txt' (did you mean 'text'?)" in done.stderr
+    assert "Line 3 of rows.jsonl does not fit Text" in done.stderr
+    values = [each.get("value") for each in results(done.stdout)]
+    assert [v for v in values if v is not None] == [2] * (action != "refuse")
+    assert done.exit_code == code
 
 
 LATE = """
@@ -279,15 +203,12 @@ refunds = Pipeline("refunds", payload=Refund, stages=stages)
 
 
 def test_the_end_of_a_question_is_an_error_that_both_kinds_of_stages_can_name(
-    project: Path,
+    project: Path, run: Run
 ) -> None:
-    (project / "late.py").write_text(LATE, encoding="utf-8")
-    (project / "rows.jsonl").write_text('{"euros": 1}\n', "utf-8")
-
-    done = run_command(project, "late:refunds", "rows.jsonl")
-
+    write(project, LATE, {"euros": 1})
+    done = run("app:refunds", "rows.jsonl")
     told = "True runtime.wait.timed_out"
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert f'"value": "{told} {told}"' in done.stdout
 
 
@@ -323,20 +244,70 @@ async def odd(row: Row) -> str:
 """
 
 
-def test_stdout_has_the_results_alone_and_each_dead_row_is_told(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_spent_budget_says_what_is_done_and_what_is_left(
+    project: Path, run: Run
 ) -> None:
-    (project / "odd.py").write_text(ODD, encoding="utf-8")
-    rows = "".join(f'{{"n": {n}}}\n' for n in range(10))
-    (project / "rows.jsonl").write_text(rows, encoding="utf-8")
+    write(project, ODD, *({"n": 2 * n} for n in range(1, 41)))
+    done = run("app", "rows.jsonl", "--budget-tokens", "100")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (4, 10)
+    assert "the budget is spent: 10 done, 30 left" in done.stderr
+    assert "CANCELLED" not in done.stdout + done.stderr
+
+
+def test_a_run_does_not_go_on_without_the_watch_on_its_budget(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = AsyncMock(side_effect=OSError("the watch has failed"))
+    monkeypatch.setattr(run_command, "end_at_budget", broken)
+    write(project, PIPELINE, {"text": "one"})
+    done = run("app:words", "rows.jsonl", "--budget-tokens", "5")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "the watch has failed" in done.stderr
+
+
+async def test_only_the_pause_of_a_budget_ends_a_run() -> None:
+    paused = [Pause(code, code, "ann") for code in ("operator", "budget")]
+    read = AsyncMock(side_effect=[SimpleNamespace(pause=each) for each in paused])
+    rt, job = Mock(jobs=Mock(read=read)), Mock(cancel=AsyncMock())
+    with pytest.raises(StopAsyncIteration):
+        await run_command.end_at_budget(Mock(), rt, job, spent := asyncio.Event())
+    job.cancel.assert_awaited_once_with("budget")
+    assert spent.is_set()
+
+
+async def test_a_worker_beside_ends_without_its_long_poll() -> None:
+    aws = InProcessAws(Settings(receive_wait_s=20))
+    async with asyncio.timeout(10), worker_beside(aws, {}, []):
+        await asyncio.sleep(0)
+
+
+# ── processes ────────────────────────────────────────────────────────────────
+
+
+def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the installed command in a folder."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("piecework"), "run", *words],
+        cwd=folder,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=90,
+        check=False,
+    )
+
+
+def test_stdout_has_the_results_alone_and_each_dead_row_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a locale without umlauts, beside files with names of modules of Python."""
+    write(tmp_path, ODD, *({"n": n} for n in range(10)))
+    for name in ("types", "logging"):
+        (tmp_path / f"{name}.py").write_text("x = 1\n", encoding="utf-8")
     ascii_ = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     for name, value in {**ascii_, "PYTHONIOENCODING": "ascii"}.items():
         monkeypatch.setenv(name, value)
-
-    done = run_command(project, "odd", "rows.jsonl", encoding="utf-8")
-
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    values = {line["chunk"]: line.get("value") for line in lines}
+    done = process(tmp_path, "app", "rows.jsonl")
+    values = {line["chunk"]: line.get("value") for line in results(done.stdout)}
     assert values[4] == "\U0001f600 ümläut 16"
     assert (done.returncode, len(values)) == (5, 10)
     assert "PARTIAL: 5 DEAD, 5 SUCCEEDED of 10 chunks" in done.stderr
@@ -347,69 +318,44 @@ def test_stdout_has_the_results_alone_and_each_dead_row_is_told(
     assert "from a child" in done.stderr
 
 
-def test_a_spent_budget_says_what_is_done_and_what_is_left(project: Path) -> None:
-    (project / "odd.py").write_text(ODD, encoding="utf-8")
-    rows = "".join(f'{{"n": {2 * n}}}\n' for n in range(40))
-    (project / "rows.jsonl").write_text(rows, encoding="utf-8")
+ASKING = """
+import asyncio, time
+from datetime import timedelta
 
-    done = run_command(project, "odd", "rows.jsonl", "--budget-tokens", "100")
+from pydantic import BaseModel, Field
 
-    assert (done.returncode, len(done.stdout.splitlines())) == (4, 10)
-    assert "the budget is spent: 10 done, 30 left" in done.stderr
-    assert "CANCELLED" not in done.stdout + done.stderr
+from piecework import Context, Pipeline, Stage
 
 
-@pytest.mark.parametrize("name", ["types", "logging"])
-def test_a_file_with_the_name_of_a_module_of_python_does_no_harm(
-    project: Path, name: str
-) -> None:
-    (project / f"{name}.py").write_text("x = 1\n", encoding="utf-8")
-    (project / "rows.jsonl").write_text('{"text": "one two"}\n', encoding="utf-8")
-    command = Path(sys.executable).with_name("piecework")
-
-    done = subprocess.run(
-        [command, "run", "app:words", "rows.jsonl"],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-
-    assert (done.returncode, json.loads(done.stdout)["value"]) == (0, 2), done.stderr
+class Refund(BaseModel):
+    euros: int = Field(0, validation_alias="Euros")
 
 
-BROKEN = """
-import __main__ as command
-async def broken(*_): raise OSError("the watch has failed")
-command.end_at_budget = broken
+class Sum(BaseModel):
+    euros: int
+
+
+async def approve(ctx: Context[Refund]) -> bool:
+    asyncio.get_running_loop().run_in_executor(None, time.sleep, 200)
+    euros, days = ctx.payload.euros, timedelta(days=3)
+    if euros == 2:
+        await ctx.wait_for("approval", ask="?", timeout=2, answer=Sum)
+    answers = [await ctx.wait_for("approval", ask=1, timeout=days) for _ in "12"]
+    return all(answer.approved for answer in answers) and euros == 1
+
+
+refunds = Pipeline("refunds", payload=Refund, stages=[Stage(approve)])
 """
 
 
-def test_a_run_does_not_go_on_without_the_watch_on_its_budget(project: Path) -> None:
-    (project / "app.py").write_text(PIPELINE + BROKEN, encoding="utf-8")
-    (project / "rows.jsonl").write_text('{"text": "one"}\n', encoding="utf-8")
-
-    done = run_command(project, "app:words", "rows.jsonl", "--budget-tokens", "5")
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "the watch has failed" in done.stderr
-
-
-async def test_only_the_pause_of_a_budget_ends_a_run() -> None:
-    paused = [Pause(code, code, "ann") for code in ("operator", "budget")]
-    read = AsyncMock(side_effect=[SimpleNamespace(pause=each) for each in paused])
-    rt, job = Mock(jobs=Mock(read=read)), Mock(cancel=AsyncMock())
-    with pytest.raises(StopAsyncIteration):
-        await end_at_budget(Mock(), rt, job, spent := asyncio.Event())
-    job.cancel.assert_awaited_once_with("budget")
-    assert spent.is_set()
-
-
-async def test_a_worker_beside_ends_without_its_long_poll() -> None:
-    aws = InProcessAws(Settings(receive_wait_s=20))
-    async with asyncio.timeout(10), worker_beside(aws, {}, []):
-        await asyncio.sleep(0)
+def test_an_option_answers_each_question_that_accepts_it(tmp_path: Path) -> None:
+    """The process does not wait for the threads of a stage."""
+    write(tmp_path, ASKING, {"Euros": 2}, {"Euros": 1})
+    line = ("app:refunds", "rows.jsonl", "--answer")
+    done = process(tmp_path, *line, 'approval={"approved": true}')
+    assert (done.returncode, done.stdout.count('"value": true')) == (5, 1)
+    with pytest.raises(UsageError, match="is not NAME=JSON"):
+        run_command.read_answers(["approval"])
 
 
 STUBBORN = """
@@ -430,7 +376,7 @@ async def work(ctx: Context[Text]) -> str:
             await asyncio.sleep(60)
         except BaseException:
             continue
-    await asyncio.sleep(2)
+    await asyncio.sleep(1)
     return ctx.payload.text
 
 
@@ -439,22 +385,20 @@ works = Pipeline("works", payload=Text, stages=[Stage(work)])
 
 
 def test_a_hangup_drains_the_run_and_ends_it_in_time(tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(STUBBORN, encoding="utf-8")
-    rows = '{"text": "stays"}\n{"text": "ends"}\n'
-    (tmp_path / "rows.jsonl").write_text(rows, encoding="utf-8")
+    write(tmp_path, STUBBORN, {"text": "stays"}, {"text": "ends"})
     command = [sys.executable, "-m", "piecework_orchestrator"]
     running = subprocess.Popen(
         [*command, "run", "app:works", "rows.jsonl"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PIECEWORK_SHUTDOWN_GRACE_S": "5"},
+        env={**os.environ, "PIECEWORK_SHUTDOWN_GRACE_S": "3"},
     )
     while not all((tmp_path / name).exists() for name in ("stays", "ends")):
         time.sleep(0.05)
         assert running.poll() is None
 
     running.send_signal(signal.SIGHUP)
-    out, _ = running.communicate(timeout=5 + SHUTDOWN_MARGIN_S + 10)
+    out, _ = running.communicate(timeout=3 + SHUTDOWN_MARGIN_S + 10)
 
     assert 128 + signal.SIGHUP == running.returncode
     assert ["ends"] == [json.loads(line)["value"] for line in out.splitlines()]

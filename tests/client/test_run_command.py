@@ -59,7 +59,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def write(folder: Path, code: str, *rows: object) -> None:
-    """Write a module and its rows; a row of bytes is no JSON."""
+    """Write a module and its rows; a text is written as it is."""
     (folder / "app.py").write_text(code, encoding="utf-8")
     lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     (folder / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")

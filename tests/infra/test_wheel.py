@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 import sysconfig
 import venv
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from piecework.aws.endpoint import Emulator
 from tests.docs.pages import README, ROOT, fenced
 
 pytestmark = pytest.mark.slow
@@ -31,7 +28,24 @@ PACKAGES = {
     "piecework_worker",
 }
 STARTERS = (("words",), ("invoices", "--llm"), ("trips", "--saga"))
-RUN_PROJECT = ("run", "app", "rows.jsonl")
+RUN_PROJECT = ("piecework_simulation.run_command", "app", "rows.jsonl")
+SIMULATED = ("piecework_examples.quickstart:word_count", "notes.md", "--schedules", "5")
+#: Runs programs, each in a fork: the imports, which take seconds, are done once.
+FORKS = """
+import json, os, runpy, sys
+import pytest, piecework_simulation.__main__, piecework_simulation.run_command
+sys.path.remove("")
+for number, (folder, words) in enumerate(json.loads(sys.argv[1])):
+    if not (child := os.fork()):
+        os.dup2(os.open(f"{number}.out", os.O_CREAT | os.O_WRONLY), 1)
+        os.chdir(folder or ".")
+        sys.path.append(os.getcwd())
+        sys.modules.pop(f"{words[0]}.__main__", 0), sys.modules.pop(words[0], 0)
+        sys.argv = words
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        sys.exit()
+    assert not os.waitpid(child, 0)[1], words
+"""
 PROMISED = re.compile(
     r"lost=0 duplicate_effects=0 calls_paid_twice=\d+ chunks=22 redriven=1"
 )
@@ -52,10 +66,19 @@ class Project:
     python: Path
     packages: Path
 
-    def run(self, *words: str, inside: str = "") -> str:
+    def run(self, *words: str) -> str:
+        return self.python_run("-m", *words)
+
+    def run_each(self, programs: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+        """Run programs, each in its folder; return what each has printed."""
+        self.python_run("-c", FORKS, json.dumps(programs))
+        files = [self.folder / f"{number}.out" for number in range(len(programs))]
+        return [file.read_text("utf-8") for file in files]
+
+    def python_run(self, *words: str) -> str:
         done = subprocess.run(
-            [self.python, "-m", *words],
-            cwd=self.folder / inside,
+            [self.python, *words],
+            cwd=self.folder,
             capture_output=True,
             text=True,
             check=False,
@@ -120,16 +143,6 @@ def test_packages_and_templates_are_those_of_the_wheel(project: Project) -> None
     assert all(Path(file).is_relative_to(project.packages) for file in found)
 
 
-def test_the_simulator_runs(project: Project) -> None:
-    pipeline = "piecework_examples.quickstart:word_count"
-
-    shown = project.run(
-        "piecework_simulation", pipeline, "notes.md", "--schedules", "5"
-    )
-
-    assert "0 violations in 5 schedules\n" in shown
-
-
 @pytest.mark.usefixtures("emulator_python")
 def test_the_demo_keeps_its_guarantees_and_leaves_nothing_running(
     project: Project, tmp_path: Path
@@ -154,45 +167,23 @@ def test_the_demo_keeps_its_guarantees_and_leaves_nothing_running(
     assert [] == list((project.folder / ".piecework").iterdir())
 
 
-def test_each_new_project_passes_its_checks_and_runs(project: Project) -> None:
+def test_the_simulator_and_each_new_project_run_and_pass_their_tests(
+    project: Project,
+) -> None:
+    """`tests/typed` checks their types."""
     for name, *options in STARTERS:
         project.run("piecework_orchestrator", "init", name, *options)
-
-        assert " passed" in project.run("pytest", "-q", inside=name)
-        project.run("mypy", "--cache-dir", "../types", inside=name)
-        ran = project.run("piecework_orchestrator", *RUN_PROJECT, inside=name)
+    simulator = ("piecework_simulation", *SIMULATED)
+    programs = [("", simulator)]
+    for name, *_ in STARTERS:
+        programs += [(name, ("pytest", "-q")), (name, RUN_PROJECT)]
+    shown, *of_projects = project.run_each(programs)
+    assert "0 violations in 5 schedules\n" in shown
+    for (name, *_), tested, ran in zip(
+        STARTERS, of_projects[::2], of_projects[1::2], strict=True
+    ):
+        assert " passed" in tested
         rows = (project.folder / name / "rows.jsonl").read_text().splitlines()
         results = [json.loads(line) for line in ran.splitlines()]
         assert {"SUCCEEDED"} == {result["status"] for result in results}
         assert len(rows) == len(results)
-
-
-def test_a_worker_does_a_job_and_is_healthy(
-    project: Project, deployed: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    health = project.folder / "health.json"
-    monkeypatch.setenv("PIECEWORK_HEALTH_FILE", str(health))
-    pipeline = "piecework_examples.quickstart:word_count"
-    submit = ("submit", pipeline, "notes.md", "--wait", "-o", "json")
-
-    with worker_of(project) as worker:
-        job = json.loads(project.run("piecework_orchestrator", *submit))
-        healthy = project.run("piecework_worker.health")
-        worker.terminate()
-
-        assert 0 == worker.wait(30)
-    assert "SUCCEEDED" == job["status"]
-    assert "healthy\n" == healthy
-
-
-@contextmanager
-def worker_of(project: Project) -> Iterator[subprocess.Popen[bytes]]:
-    command = [project.python, "-m", "piecework_worker"]
-    command += ["--pipelines", "piecework_examples.quickstart"]
-    with subprocess.Popen(
-        command, cwd=project.folder, stderr=subprocess.DEVNULL, env=dict(os.environ)
-    ) as worker:
-        try:
-            yield worker
-        finally:
-            worker.kill()

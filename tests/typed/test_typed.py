@@ -6,58 +6,57 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from piecework_orchestrator.cli.init import read_starter
+
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 FILES = [str(FOLDER / "right.py"), str(FOLDER / "wrong.py")]
+MARKED = {
+    ("wrong.py", number)
+    for number, line in enumerate((FOLDER / "wrong.py").read_text().splitlines(), 1)
+    if line.endswith("# wrong")
+}
 MYPY_LINE = re.compile(r"(?:.*/)?(\w+\.py):(\d+): error: .*")
 
 
-def output_of(command: list[str]) -> str:
+def output_of(*words: str) -> str:
     """Run a checker, which fails if it finds an error; return its output."""
+    command = [sys.executable, "-m", *words]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout
 
 
-def errors_of_mypy() -> set[tuple[str, int]]:
-    """Return file and line of each error that mypy finds."""
-    command = [sys.executable, "-m", "mypy", "--strict", *FILES]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    found = map(MYPY_LINE.fullmatch, done.stdout.splitlines())
-    return {(each[1], int(each[2])) for each in found if each}
+@pytest.fixture
+def projects(tmp_path: Path) -> list[str]:
+    """Write each project of `piecework init`, its modules under names of their own."""
+    for starter in ("plain", "llm", "saga"):
+        for name, text in read_starter(starter, starter):
+            named = name.replace("app", f"app_{starter}")
+            renamed = text.replace("from app import", f"from app_{starter} import")
+            (tmp_path / named).write_text(renamed, "utf-8")
+    return [str(path) for path in sorted(tmp_path.glob("*.py"))]
 
 
-def errors_of_pyright() -> set[tuple[str, int]]:
-    """Return file and line of each error that pyright finds."""
-    command = [sys.executable, "-m", "basedpyright", "--outputjson", *FILES]
-    command += ["--project", str(FOLDER / "pyright.json")]
-    command += ["--pythonpath", sys.executable]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    found = json.loads(done.stdout)["generalDiagnostics"]
-    return {
+def test_mypy_finds_each_wrong_line_and_none_in_a_new_project(
+    projects: list[str],
+) -> None:
+    """Our settings are as strict as those of a new project, and have a warm cache."""
+    said = output_of("mypy", "--strict", *FILES, *projects)
+    found = map(MYPY_LINE.fullmatch, said.splitlines())
+    assert MARKED == {(each[1], int(each[2])) for each in found if each}, said
+    assert 6 == len(projects)
+
+
+def test_pyright_finds_each_wrong_line() -> None:
+    options = ("--project", str(FOLDER / "pyright.json"), "--pythonpath")
+    said = output_of("basedpyright", "--outputjson", *FILES, *options, sys.executable)
+    assert MARKED == {
         (Path(each["file"]).name, each["range"]["start"]["line"] + 1)
-        for each in found
+        for each in json.loads(said)["generalDiagnostics"]
         if each["severity"] == "error"
     }
-
-
-@pytest.mark.parametrize("errors", [errors_of_mypy, errors_of_pyright])
-def test_each_wrong_line_is_an_error_and_no_other(
-    errors: Callable[[], set[tuple[str, int]]],
-) -> None:
-    lines = (FOLDER / "wrong.py").read_text("utf-8").splitlines()
-    marked = {
-        ("wrong.py", number)
-        for number, line in enumerate(lines, 1)
-        if line.endswith("# wrong")
-    }
-    assert errors() == marked

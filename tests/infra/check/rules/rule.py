@@ -11,6 +11,9 @@ from tests.infra.check.templates import Templates
 Rule: TypeAlias = Callable[[Templates], Iterator[str]]
 Properties: TypeAlias = dict[str, Any]
 
+#: Rules that list values which must be there; they need no fixture that breaks them.
+LISTS: set[Rule] = set()
+
 
 def select(stack: Stack, what: str) -> Iterator[tuple[str, Properties]]:
     """Yield the things that a rule is about, with the name of their resource.
@@ -42,16 +45,23 @@ def settings(what: str, wanted: dict[str, Any]) -> Rule:
     """Return the rule of the values, or bounds, of settings by their paths.
 
     `{own}` in a text stands for the deployment's name, `{path}` for its path of logs.
+    A rule about a thing that no template has is broken.
     """
 
     def check(templates: Templates) -> Iterator[str]:
+        seen = False
         for stack in templates.stacks():
             for name, properties in select(stack, what):
+                seen = True
                 for place, value in wanted.items():
                     found = at(properties, place)
                     if not fits(found, value, stack):
                         yield f"{stack.name}: {name}.{place} is {found}"
+        if not seen:
+            yield f"{what} is in no template"
 
+    if not any(map(callable, wanted.values())):
+        LISTS.add(check)
     return check
 
 
@@ -87,6 +97,8 @@ def every(*rules: Rule) -> Rule:
         for rule in rules:
             yield from rule(templates)
 
+    if LISTS.issuperset(rules):
+        LISTS.add(check)
     return check
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import pytest
 
 from piecework_orchestrator.infra import templates
+from piecework_orchestrator.infra.deploy import DeployRequest, deploy
 from piecework_orchestrator.infra.environment import Environment
-from tests.unit.orchestrator.infra.cloudformation import CloudFormation, FakeInteraction
+from piecework_orchestrator.infra.templates import Part
+from tests.unit.orchestrator.infra.cloudformation import (
+    CloudFormation,
+    FakeInteraction,
+    session_of,
+)
 
 NAMES = """
   App: {Type: String, Default: piecework}
@@ -88,3 +97,34 @@ def cloudformation() -> CloudFormation:
 @pytest.fixture
 def interaction() -> FakeInteraction:
     return FakeInteraction()
+
+
+@dataclass
+class Desk:
+    """A wanted environment, its account, and what an operator is told."""
+
+    prod: Environment
+    aws: CloudFormation
+    said: FakeInteraction
+
+    def deploy(
+        self,
+        *parts: Part,
+        environment: Environment | None = None,
+        shared: dict[str, str] | None = None,
+        allowed: tuple[str, ...] = (),
+        **clients: Any,
+    ) -> list[Any]:
+        """Deploy the parts, or all; `shared`: more of the shared parameters."""
+        wanted = environment or self.prod
+        given = {**wanted.shared_parameters, **(shared or {})}
+        wanted = replace(wanted, shared_parameters=given)
+        session = session_of(self.aws, **clients)
+        return list(deploy(session, DeployRequest(wanted, parts, allowed), self.said))
+
+
+@pytest.fixture
+def desk(
+    prod: Environment, cloudformation: CloudFormation, interaction: FakeInteraction
+) -> Desk:
+    return Desk(prod, cloudformation, interaction)

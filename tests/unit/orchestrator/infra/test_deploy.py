@@ -9,27 +9,23 @@ from typing import Any
 import pytest
 
 from piecework.errors import UsageError
-from piecework_orchestrator.infra.deploy import (
-    DeployRequest,
-    deploy,
-    diff,
-    required_parts,
-)
+from piecework_orchestrator.infra.deploy import DeployRequest, diff, required_parts
 from piecework_orchestrator.infra.environment import Environment
 from piecework_orchestrator.infra.errors import InfraError
 from piecework_orchestrator.infra.templates import Part
 from tests.unit.orchestrator.infra.cloudformation import (
-    CloudFormation,
     FakeInteraction,
     change,
     refused,
     session_of,
 )
+from tests.unit.orchestrator.infra.conftest import Desk
 
 pytestmark = pytest.mark.usefixtures("files")
 
 TABLE = "AWS::DynamoDB::Table"
 ALL = [str(part) for part in Part]
+REPLACED = change("Modify", "Table", TABLE, Replacement="True")
 
 
 def parameters(request: dict[str, Any]) -> dict[str, Any]:
@@ -39,57 +35,51 @@ def parameters(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def proposals(cloudformation: CloudFormation) -> dict[str, dict[str, Any]]:
-    return {r["StackName"]: r for verb, r in cloudformation.calls if verb == "propose"}
+def proposals(desk: Desk) -> dict[str, dict[str, Any]]:
+    return {r["StackName"]: r for verb, r in desk.aws.calls if verb == "propose"}
 
 
-def test_tags_and_role_are_given_and_another_tag_is_a_change(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
+def test_tags_and_role_are_given_and_another_tag_is_a_change(desk: Desk) -> None:
     arn = "arn:aws:iam::111122223333:role/cfn"
-    tagged = replace(prod, tags={"team": "shop"}, role_arn=arn)
-    deploy(session_of(cloudformation), DeployRequest(tagged), interaction)
-    wanted = {("arn:aws:iam::111122223333:role/cfn", "team", "shop")}
-    assert wanted == {
+    tagged = replace(desk.prod, tags={"team": "shop"}, role_arn=arn)
+    desk.deploy(environment=tagged)
+    assert {(arn, "team", "shop")} == {
         (request["RoleARN"], tag["Key"], tag["Value"])
-        for request in proposals(cloudformation).values()
+        for request in proposals(desk).values()
         for tag in request["Tags"]
     }
-    cloudformation.calls.clear()
-    deploy(session_of(cloudformation), DeployRequest(tagged), interaction)
-    assert {} == proposals(cloudformation)
-    deploy(session_of(cloudformation), DeployRequest(prod), interaction)
-    assert {} == proposals(cloudformation)
+    desk.aws.calls.clear()
+    for same in (tagged, desk.prod):
+        desk.deploy(environment=same)
+        assert {} == proposals(desk)
     for tags in ({"team": "shop", "cost": "17"}, {"cost": "17"}, {}):
-        other = replace(tagged, tags=tags)
-        deploy(session_of(cloudformation), DeployRequest(other), interaction)
-        found = [state["Tags"] for state in cloudformation.stacks.values()]
+        desk.deploy(environment=replace(tagged, tags=tags))
+        found = [state["Tags"] for state in desk.aws.stacks.values()]
         assert [[{"Key": k, "Value": v} for k, v in tags.items()]] * len(Part) == found
 
 
-def test_an_empty_account_gets_every_stack_in_its_order(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
+def test_an_empty_account_gets_every_stack_and_a_second_deploy_does_nothing(
+    desk: Desk,
 ) -> None:
-    done = deploy(session_of(cloudformation), DeployRequest(prod), interaction)
-
-    assert [f"shop-prod-{part}" for part in ALL] == [o.stack for o in done]
-    assert {"created"} == {o.result for o in done}
-    assert len(ALL) == len(interaction.confirmed)
-    assert len(ALL) == cloudformation.verbs().count("execute")
-    assert (
-        "Create shop-prod-data in account 111122223333, eu-central-1"
-        in interaction.confirmed
-    )
-    executed = [name for verb, name in cloudformation.calls if verb == "execute"]
+    done = desk.deploy()
+    assert [(f"shop-prod-{p}", "created") for p in ALL] == [
+        (o.stack, o.result) for o in done
+    ]
+    executed = [name for verb, name in desk.aws.calls if verb == "execute"]
     assert [f"cs-shop-prod-{part}" for part in ALL] == executed
+    assert len(ALL) == len(desk.said.confirmed)
+    told = "Create shop-prod-data in account 111122223333, eu-central-1"
+    assert told in desk.said.confirmed
+    desk.aws.calls.clear()
+    desk.said = FakeInteraction()
+    assert {"unchanged"} == {outcome.result for outcome in desk.deploy()}
+    assert ([], ["policy", "protect"]) == (desk.said.confirmed, desk.aws.verbs())
+    assert "shop-prod-data: nothing to do" == desk.said.reports[0]
 
 
-def test_outputs_become_parameters_of_the_same_name(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
-    deploy(session_of(cloudformation), DeployRequest(prod), interaction)
-
-    asked = proposals(cloudformation)
+def test_outputs_become_parameters_of_the_same_name(desk: Desk) -> None:
+    desk.deploy()
+    asked = proposals(desk)
     assert {
         "App": "shop",
         "Env": "prod",
@@ -103,155 +93,80 @@ def test_outputs_become_parameters_of_the_same_name(
     assert [] == asked["shop-prod-data"]["Capabilities"]
 
 
-def test_with_an_existing_vpc_no_network_output_is_passed_on(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
+def test_with_an_existing_vpc_no_network_output_is_passed_on(desk: Desk) -> None:
     group = {"OutputKey": "SecurityGroupId", "OutputValue": "sg-of-ours"}
-    cloudformation.add("shop-prod-network", Outputs=[group])
-    common = {**prod.shared_parameters, "VpcId": "vpc-9", "SubnetIds": "a,b"}
-    brought = Environment("shop", "prod", shared_parameters=common)
-
-    deploy(
-        session_of(cloudformation), DeployRequest(brought, (Part.SERVICE,)), interaction
-    )
-
-    asked = parameters(proposals(cloudformation)["shop-prod-service"])
+    desk.aws.add("shop-prod-network", Outputs=[group])
+    desk.deploy(Part.SERVICE, shared={"VpcId": "vpc-9", "SubnetIds": "a,b"})
+    asked = parameters(proposals(desk)["shop-prod-service"])
     assert ("vpc-9", None) == (asked["VpcId"], asked.get("SecurityGroupId"))
 
 
-def test_the_data_stack_is_protected_after_its_creation(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
-    deploy(session_of(cloudformation), DeployRequest(prod, (Part.DATA,)), interaction)
-
-    assert ["propose", "execute", "policy", "protect"] == cloudformation.verbs()
-    assert ("protect", True) == cloudformation.calls[-1]
+def test_the_data_stack_is_protected_after_its_creation(desk: Desk) -> None:
+    desk.deploy(Part.DATA)
+    assert ["propose", "execute", "policy", "protect"] == desk.aws.verbs()
+    assert ("protect", True) == desk.aws.calls[-1]
 
 
-def test_a_second_deploy_asks_nothing_and_proposes_nothing(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
-    session = session_of(cloudformation)
-    deploy(session, DeployRequest(prod), interaction)
-    cloudformation.calls.clear()
-    again = FakeInteraction()
-
-    done = deploy(session, DeployRequest(prod), again)
-
-    assert {"unchanged"} == {outcome.result for outcome in done}
-    assert ([], ["policy", "protect"]) == (again.confirmed, cloudformation.verbs())
-    assert "shop-prod-data: nothing to do" == again.reports[0]
-
-
-def test_parameters_keep_their_values_unless_new_ones_are_given(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
-    session = session_of(cloudformation)
-    large = Environment(
-        "shop",
-        "prod",
-        shared_parameters=prod.shared_parameters,
-        command_parameters={"Size": "large"},
-    )
-    deploy(session, DeployRequest(large), interaction)
-    new = Environment(
-        "shop", "prod", shared_parameters={"Image": "registry/shop@sha256:2"}
-    )
-
-    deploy(session, DeployRequest(new, (Part.SERVICE,)), interaction)
-
-    last = parameters(proposals(cloudformation)["shop-prod-service"])
+def test_parameters_keep_their_values_unless_new_ones_are_given(desk: Desk) -> None:
+    desk.deploy(environment=replace(desk.prod, command_parameters={"Size": "large"}))
+    desk.deploy(Part.SERVICE, shared={"Image": "registry/shop@sha256:2"})
+    last = parameters(proposals(desk)["shop-prod-service"])
     assert ("registry/shop@sha256:2", True) == (last["Image"], last["Size"])
     assert "vpc-1" == last["VpcId"]
 
 
-def test_an_update_without_changes_reports_cloudformations_reason(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
-    cloudformation.add("shop-prod-alarms")  # of another text of the template
-    cloudformation.changes = []
-
-    (done,) = deploy(
-        session_of(cloudformation), DeployRequest(prod, (Part.ALARMS,)), interaction
-    )
-
+def test_an_update_without_changes_reports_cloudformations_reason(desk: Desk) -> None:
+    desk.aws.add("shop-prod-alarms")  # of another text of the template
+    desk.aws.changes = []
+    (done,) = desk.deploy(Part.ALARMS)
     assert "unchanged" == done.result
-    assert ["propose", "discard"] == cloudformation.verbs()
-    assert "shop-prod-alarms: nothing to do: The submitted" in interaction.reports[0]
+    assert ["propose", "discard"] == desk.aws.verbs()
+    assert "shop-prod-alarms: nothing to do: The submitted" in desk.said.reports[0]
 
 
-def test_a_creation_with_an_empty_change_set_is_an_error(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
-    cloudformation.changes = []
-
+def test_a_creation_with_an_empty_change_set_is_an_error(desk: Desk) -> None:
+    desk.aws.changes = []
     with pytest.raises(InfraError) as failed:
-        deploy(
-            session_of(cloudformation), DeployRequest(prod, (Part.DATA,)), interaction
-        )
-
+        desk.deploy(Part.DATA)
     assert "infra.change.refused" == failed.value.code
-    assert ["propose", "discard", "delete"] == cloudformation.verbs()
+    assert ["propose", "discard", "delete"] == desk.aws.verbs()
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("action", "kind", "more", "said"),
     [
-        (change("Modify", "Table", TABLE, Replacement="True"), "replaces Table"),
-        (
-            change("Modify", "Table", TABLE, Replacement="Conditional"),
-            "may replace Table",
-        ),
-        (change("Remove", "Table", TABLE, PolicyAction="Delete"), "removes Table"),
-        (
-            change("Remove", "Table", TABLE, PolicyAction="Retain"),
-            "leaves behind Table",
-        ),
-        (change("Remove", "Log", "AWS::Logs::LogGroup"), "removes Log"),
-        (
-            change("Modify", "Queue", "AWS::SQS::Queue", Replacement="True"),
-            "replaces Queue",
-        ),
-        (change("Modify", "Key", "AWS::KMS::Key", Replacement="True"), "replaces Key"),
-        (
-            change("Modify", "Bucket", "AWS::S3::Bucket", Replacement="True"),
-            "replaces Bucket",
-        ),
+        ("Modify", "DynamoDB::Table", {"Replacement": "True"}, "replaces It"),
+        ("Modify", "DynamoDB::Table", {"Replacement": "Conditional"}, "may replace It"),
+        ("Remove", "DynamoDB::Table", {"PolicyAction": "Delete"}, "removes It"),
+        ("Remove", "DynamoDB::Table", {"PolicyAction": "Retain"}, "leaves behind It"),
+        ("Remove", "Logs::LogGroup", {}, "removes It"),
+        ("Modify", "SQS::Queue", {"Replacement": "True"}, "replaces It"),
+        ("Modify", "KMS::Key", {"Replacement": "True"}, "replaces It"),
+        ("Modify", "S3::Bucket", {"Replacement": "True"}, "replaces It"),
     ],
 )
 def test_a_data_resource_is_not_replaced_or_removed_without_permission(
-    cloudformation: CloudFormation,
-    prod: Environment,
-    interaction: FakeInteraction,
-    found: dict[str, Any],
-    said: str,
+    desk: Desk, action: str, kind: str, more: dict[str, str], said: str
 ) -> None:
-    cloudformation.add("shop-prod-data")
-    cloudformation.changes = [found]
-
+    desk.aws.add("shop-prod-data")
+    desk.aws.changes = [change(action, "It", f"AWS::{kind}", **more)]
     with pytest.raises(UsageError, match=said) as told:
-        deploy(
-            session_of(cloudformation), DeployRequest(prod, (Part.DATA,)), interaction
-        )
-
+        desk.deploy(Part.DATA)
     assert "infra.replacement.refused" == told.value.code
-    assert ["propose", "discard"] == cloudformation.verbs()
-    assert ([], 1) == (interaction.confirmed, len(interaction.shown))
+    assert ["propose", "discard"] == desk.aws.verbs()
+    assert ([], 1) == (desk.said.confirmed, len(desk.said.shown))
 
 
 def test_an_allowed_resource_is_replaced_and_the_policy_protects_the_others(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
+    desk: Desk,
 ) -> None:
-    cloudformation.add("shop-prod-data")
-    cloudformation.changes = [change("Modify", "Table", TABLE, Replacement="True")]
-
-    told = DeployRequest(prod, (Part.DATA,), allowed=("Table",))
-    deploy(session_of(cloudformation), told, interaction)
-
+    desk.aws.add("shop-prod-data")
+    desk.aws.changes = [REPLACED]
+    desk.deploy(Part.DATA, allowed=("Table",))
     verbs = ["propose", "policy", "execute", "policy", "policy", "protect"]
-    assert verbs == cloudformation.verbs()
+    assert verbs == desk.aws.verbs()
     replacements_allowed, restored = (
-        json.loads(body) for verb, body in cloudformation.calls[1:4] if verb == "policy"
+        json.loads(body) for verb, body in desk.aws.calls[1:4] if verb == "policy"
     )
     deny = replacements_allowed["Statement"][1]
     held = ["LogicalResourceId/Queue", "LogicalResourceId/Bucket"]
@@ -259,155 +174,106 @@ def test_an_allowed_resource_is_replaced_and_the_policy_protects_the_others(
     assert {"Statement": ["as written"]} == restored
 
 
-def test_the_policy_is_restored_when_the_update_fails(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
-    cloudformation.add("shop-prod-data")
-    cloudformation.changes = [change("Modify", "Table", TABLE, Replacement="True")]
-    cloudformation.ends = "UPDATE_ROLLBACK_COMPLETE"
-
+def test_the_policy_is_restored_when_the_update_fails(desk: Desk) -> None:
+    desk.aws.add("shop-prod-data")
+    desk.aws.changes = [REPLACED]
+    desk.aws.ends = "UPDATE_ROLLBACK_COMPLETE"
     with pytest.raises(InfraError):
-        deploy(
-            session_of(cloudformation),
-            DeployRequest(prod, (Part.DATA,), ("Table",)),
-            interaction,
-        )
-
-    assert ["policy", "execute", "policy"] == cloudformation.verbs()[1:]
+        desk.deploy(Part.DATA, allowed=("Table",))
+    assert ["policy", "execute", "policy"] == desk.aws.verbs()[1:]
 
 
-def test_a_declined_deploy_changes_nothing(
-    cloudformation: CloudFormation, prod: Environment
-) -> None:
-    no = UsageError("no", code="cli.confirmation.needed")
-
+def test_a_declined_deploy_changes_nothing(desk: Desk) -> None:
+    desk.said = FakeInteraction(UsageError("no", code="cli.confirmation.needed"))
     with pytest.raises(UsageError):
-        deploy(session_of(cloudformation), DeployRequest(prod), FakeInteraction(no))
-
-    assert ["propose", "discard", "delete"] == cloudformation.verbs()
-    assert {"DELETE_COMPLETE"} == {
-        row["StackStatus"] for row in cloudformation.stacks.values()
-    }
+        desk.deploy()
+    assert ["propose", "discard", "delete"] == desk.aws.verbs()
+    left = {row["StackStatus"] for row in desk.aws.stacks.values()}
+    assert {"DELETE_COMPLETE"} == left
 
 
-def test_a_change_set_whose_execution_is_denied_is_deleted(
-    cloudformation: CloudFormation,
-    prod: Environment,
-    interaction: FakeInteraction,
+@pytest.mark.parametrize(
+    ("error", "expected", "told"),
+    [
+        (refused("ExecuteChangeSet", "AccessDenied"), UsageError, ""),
+        (KeyboardInterrupt(), KeyboardInterrupt, "CloudFormation continues the change"),
+    ],
+)
+def test_an_execution_that_is_denied_or_interrupted_is_told(
+    desk: Desk,
     monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    expected: type[BaseException],
+    told: str,
 ) -> None:
-    def deny(**_: Any) -> None:
-        raise refused("ExecuteChangeSet", "AccessDenied")
+    def fail(**_: Any) -> None:
+        raise error
 
-    cloudformation.add("shop-prod-roles")
-    monkeypatch.setattr(cloudformation, "execute_change_set", deny)
+    desk.aws.add("shop-prod-roles")
+    monkeypatch.setattr(desk.aws, "execute_change_set", fail)
+    with pytest.raises(expected) as failed:
+        desk.deploy(Part.ROLES)
+    if told:
+        assert told in desk.said.reports[-1]
+    else:
+        assert "cloudformation:ExecuteChangeSet" in str(failed.value)
+        assert ["propose", "discard"] == desk.aws.verbs()
 
-    with pytest.raises(UsageError, match="cloudformation:ExecuteChangeSet"):
-        deploy(
-            session_of(cloudformation), DeployRequest(prod, (Part.ROLES,)), interaction
-        )
 
-    assert ["propose", "discard"] == cloudformation.verbs()
-
-
-def test_a_failure_names_the_first_failed_resource_with_its_reason(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
-    cloudformation.ends = "ROLLBACK_COMPLETE"
-    cloudformation.failing = [
+def test_a_failure_names_the_first_failed_resource_with_its_reason(desk: Desk) -> None:
+    desk.aws.ends = "ROLLBACK_COMPLETE"
+    desk.aws.failing = [
         ("Bucket", "CREATE_FAILED", "the name is taken"),
         ("Table", "CREATE_FAILED", "Resource creation cancelled"),
         ("Table", "DELETE_COMPLETE", ""),
     ]
-
     with pytest.raises(InfraError) as failed:
-        deploy(session_of(cloudformation), DeployRequest(prod), interaction)
-
+        desk.deploy()
     lines = failed.value.message.splitlines()
     assert "The stack shop-prod-data ended in ROLLBACK_COMPLETE." == lines[0]
     assert "Bucket (AWS::Some::Thing): the name is taken" == lines[1].strip()
     assert ("infra.deploy.failed", 1) == (failed.value.code, failed.value.exit_code)
-    assert 4 == len(interaction.reports)  # later stacks are not deployed
-    assert 1 == cloudformation.verbs().count("execute")
+    assert 4 == len(desk.said.reports)  # later stacks are not deployed
+    assert 1 == desk.aws.verbs().count("execute")
 
 
-def test_an_interrupt_reports_that_cloudformation_continues(
-    cloudformation: CloudFormation,
-    prod: Environment,
-    interaction: FakeInteraction,
-    monkeypatch: pytest.MonkeyPatch,
+IMAGE = {"Image": "registry/shop@sha256:1"}
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said", "step"),
+    [
+        ({}, "missing", "service needs a value for Image", "--image"),
+        (
+            {"shared_parameters": IMAGE, "command_parameters": {"Syze": "large"}},
+            *("unknown", "nearest name is Size", "Protect"),
+        ),
+        (
+            {"shared_parameters": IMAGE | {"Syze": "large"}},
+            *("unknown", "no parameter Syze in any stack", ""),
+        ),
+        (
+            {
+                "shared_parameters": IMAGE,
+                "part_parameters": {Part.DATA: {"Size": "large"}},
+            },
+            *("unknown", "no parameter Size in data", ""),
+        ),
+    ],
+)
+def test_a_parameter_that_is_missing_or_unknown_is_refused_before_any_change(
+    desk: Desk, given: dict[str, Any], code: str, said: str, step: str
 ) -> None:
-    def interrupt(**_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cloudformation, "execute_change_set", interrupt)
-
-    with pytest.raises(KeyboardInterrupt):
-        deploy(
-            session_of(cloudformation), DeployRequest(prod, (Part.DATA,)), interaction
-        )
-
-    assert "CloudFormation continues the change" in interaction.reports[-1]
+    with pytest.raises(UsageError, match=said) as told:
+        desk.deploy(environment=Environment("shop", "prod", **given))
+    assert f"infra.parameter.{code}" == told.value.code
+    assert step in told.value.next_step
+    assert [] == desk.aws.calls
 
 
-def test_a_parameter_without_a_value_is_refused_before_any_change(
-    cloudformation: CloudFormation, interaction: FakeInteraction
-) -> None:
-    nameless = Environment("shop", "prod")
-
-    with pytest.raises(UsageError, match="service needs a value for Image") as told:
-        deploy(session_of(cloudformation), DeployRequest(nameless), interaction)
-
-    assert "infra.parameter.missing" == told.value.code
-    assert "--image" in told.value.next_step
-    assert [] == cloudformation.calls
-
-
-def test_an_unknown_parameter_is_refused_with_the_list_of_known_ones(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
-    wrong = Environment(
-        "shop",
-        "prod",
-        shared_parameters=prod.shared_parameters,
-        command_parameters={"Syze": "large"},
-    )
-
-    with pytest.raises(UsageError, match="nearest name is Size") as told:
-        deploy(session_of(cloudformation), DeployRequest(wrong), interaction)
-
-    assert "infra.parameter.unknown" == told.value.code
-    assert "Protect" in told.value.next_step
-    assert [] == cloudformation.calls
-
-
-def test_a_shared_parameter_must_be_declared_by_some_stack(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
-    both = {**prod.shared_parameters, "Size": "large"}
-    known = Environment("shop", "prod", shared_parameters=both)
-    deploy(session_of(cloudformation), DeployRequest(known, (Part.DATA,)), interaction)
-
-    wrong = Environment("shop", "prod", shared_parameters={"Syze": "large"})
-    with pytest.raises(UsageError, match="no parameter Syze in any stack"):
-        deploy(
-            session_of(cloudformation), DeployRequest(wrong, (Part.DATA,)), interaction
-        )
-
-
-def test_a_part_parameter_must_be_declared_by_that_part(
-    cloudformation: CloudFormation, prod: Environment, interaction: FakeInteraction
-) -> None:
-    part_parameters = {Part.DATA: {"Size": "large"}}
-    wrong = Environment(
-        "shop",
-        "prod",
-        shared_parameters=prod.shared_parameters,
-        part_parameters=part_parameters,
-    )
-
-    with pytest.raises(UsageError, match="no parameter Size in data"):
-        deploy(session_of(cloudformation), DeployRequest(wrong), interaction)
+def test_a_shared_parameter_may_be_that_of_another_stack(desk: Desk) -> None:
+    desk.deploy(Part.DATA, shared={"Size": "large"})
+    assert desk.aws.calls
 
 
 @pytest.mark.parametrize(
@@ -423,26 +289,19 @@ def test_a_network_stack_is_required_only_without_an_existing_vpc(
     vpc: str, present: tuple[Part, ...], *, expected: bool
 ) -> None:
     environment = Environment("a", "b", shared_parameters={"VpcId": vpc} if vpc else {})
-
     assert expected is (Part.NETWORK in required_parts(environment, present))
 
 
-def test_a_diff_creates_and_deletes_change_sets_and_changes_nothing(
-    cloudformation: CloudFormation, prod: Environment
-) -> None:
-    cloudformation.add("shop-prod-alarms")
-
-    found = {o.part: o for o in diff(session_of(cloudformation), DeployRequest(prod))}
-
+def test_a_diff_creates_and_deletes_change_sets_and_changes_nothing(desk: Desk) -> None:
+    desk.aws.add("shop-prod-alarms")
+    found = {o.part: o for o in diff(session_of(desk.aws), DeployRequest(desk.prod))}
     assert "create" == found[Part.DATA].result
     assert "update" == found[Part.ALARMS].result
-    assert ("later", "VpcId, SubnetIds") == (
-        found[Part.SERVICE].result,
-        found[Part.SERVICE].detail,
-    )
-    assert [] == [n for n in cloudformation.verbs() if n in {"execute", "policy"}]
+    later = found[Part.SERVICE]
+    assert ("later", "VpcId, SubnetIds") == (later.result, later.detail)
+    assert not {"execute", "policy"} & set(desk.aws.verbs())
     assert ["shop-prod-alarms"] == [
         name
-        for name, row in cloudformation.stacks.items()
+        for name, row in desk.aws.stacks.items()
         if row["StackStatus"] != "DELETE_COMPLETE"
     ]

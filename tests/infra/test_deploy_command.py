@@ -73,15 +73,51 @@ def changes(done: Any) -> list[dict[str, Any]]:
     return list(outcome["changes"])
 
 
-def test_the_data_stack_is_deployed_changed_compared_and_removed(
-    run: Run, stack: str, cloudformation: Any
+def test_the_data_stack_is_looked_at_deployed_compared_changed_and_removed(
+    run: Run,
+    stack: str,
+    cloudformation: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    """One stack for all: a deploy takes seconds."""
+    looked = run("diff", "--exit-code")
+    assert (9, True) == (looked.exit_code, "Add     Checkpoints" in looked.stdout)
+    assert stack not in stacks(cloudformation)
+
     created = run("deploy", "--yes")
     assert 0 == created.exit_code, created.stderr
     assert f"{stack}  created" in created.stdout
     assert f"CREATE_COMPLETE              {stack}" in created.stderr
     assert f"{stack}: nothing to do" in run("deploy").stderr
     assert [] == changes(run("diff", "-o", "json"))
+
+    # It is guarded against other tools.
+    policy = cloudformation.get_stack_policy(StackName=stack)["StackPolicyBody"]
+    assert templates.read(templates.STACK_POLICY) == policy
+    assert stacks(cloudformation)[stack]["EnableTerminationProtection"]
+
+    # What is rendered is what is deployed.
+    run("render", "--to", str(tmp_path))
+    assert templates.load(Part.DATA).text == (tmp_path / "data.yaml").read_text()
+    rows = json.loads((tmp_path / "data.parameters.json").read_text())
+    assert ["App", "Env"] == [row["ParameterKey"] for row in rows]
+
+    # A template that renames a table is refused, and the table stays.
+    written = templates.read
+    renamed = written("data.yaml").replace("${Env}-checkpoints", "${Env}-points")
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            templates, "read", lambda n: renamed if n == "data.yaml" else written(n)
+        )
+        refused = run("deploy", "--yes")
+    assert 2 == refused.exit_code
+    said = "infra.replacement.refused: This deploy replaces Checkpoints"
+    assert said in refused.stderr
+    kept = cloudformation.get_template(StackName=stack)["TemplateBody"]
+    assert templates.without_comments(written("data.yaml")) == kept
+    (only,) = cloudformation.list_change_sets(StackName=stack)["Summaries"]
+    assert "EXECUTE_COMPLETE" == only["ExecutionStatus"]
 
     looked = run("diff", "-o", "json", "--parameter", "Protect=false")
     assert {("Modify", "Checkpoints"), ("Modify", "DeadLetters")} == {
@@ -92,7 +128,6 @@ def test_the_data_stack_is_deployed_changed_compared_and_removed(
     assert f"{stack}  updated" in updated.stdout
     shown = " ".join(run("status").stdout.split())
     assert "Protect=false (default true)" in shown
-
     assert "nothing to remove" in run("destroy", "--yes").stderr
     gone = run("destroy", "--with-data", "--yes", "--confirm-env", stack.split("-")[1])
     assert f"{stack}  removed" in gone.stdout
@@ -103,50 +138,6 @@ def test_the_data_stack_is_deployed_changed_compared_and_removed(
 def parameter(found: dict[str, Any], name: str) -> str:
     values = {p["ParameterKey"]: p["ParameterValue"] for p in found["Parameters"]}
     return str(values[name])
-
-
-def test_a_look_at_nothing_leaves_nothing(
-    run: Run, stack: str, cloudformation: Any
-) -> None:
-    looked = run("diff", "--exit-code")
-
-    assert 9 == looked.exit_code
-    assert "Add     Checkpoints" in looked.stdout
-    assert stack not in stacks(cloudformation)
-
-
-def test_a_template_that_renames_a_table_is_refused_and_the_table_stays(
-    run: Run, stack: str, cloudformation: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run("deploy", "--yes")
-    written = templates.read
-    renamed = written("data.yaml").replace("${Env}-checkpoints", "${Env}-points")
-    monkeypatch.setattr(
-        templates, "read", lambda n: renamed if n == "data.yaml" else written(n)
-    )
-
-    refused = run("deploy", "--yes")
-
-    assert 2 == refused.exit_code
-    assert "infra.replacement.refused: This deploy replaces Checkpoints" in (
-        refused.stderr
-    )
-    assert (
-        templates.without_comments(written("data.yaml"))
-        == cloudformation.get_template(StackName=stack)["TemplateBody"]
-    )
-    (only,) = cloudformation.list_change_sets(StackName=stack)["Summaries"]
-    assert "EXECUTE_COMPLETE" == only["ExecutionStatus"]
-
-
-def test_the_data_stack_is_guarded_against_other_tools(
-    run: Run, stack: str, cloudformation: Any
-) -> None:
-    run("deploy", "--yes")
-
-    policy = cloudformation.get_stack_policy(StackName=stack)["StackPolicyBody"]
-    assert templates.read(templates.STACK_POLICY) == policy
-    assert stacks(cloudformation)[stack]["EnableTerminationProtection"]
 
 
 def test_a_failed_creation_names_the_resource_and_can_be_cleared(
@@ -163,12 +154,3 @@ def test_a_failed_creation_names_the_resource_and_can_be_cleared(
     assert "error infra.deploy.failed: The stack" in failed.stderr
     assert "infra.stack.not_created" in run("deploy", "--yes").stderr
     assert 0 == run("destroy", "--yes").exit_code
-
-
-def test_what_is_rendered_is_what_is_deployed(run: Run, tmp_path: Path) -> None:
-    run("deploy", "--yes")
-    run("render", "--to", str(tmp_path))
-
-    assert templates.load(Part.DATA).text == (tmp_path / "data.yaml").read_text()
-    rows = json.loads((tmp_path / "data.parameters.json").read_text())
-    assert ["App", "Env"] == [row["ParameterKey"] for row in rows]

@@ -32,41 +32,28 @@ def state_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("deployed")
-def test_the_doctor_finds_everything_that_was_deployed() -> None:
+def test_the_doctor_finds_what_was_deployed_and_names_what_is_missing(
+    deployed: Emulator, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checks = run_checks(load_settings(), queues=["gpu"])
-    found = {check.name: check for check in checks}
     (gone,) = [check for check in checks if not check.ok]
     assert gone.name.endswith("-work_gpu")
     assert "up --queue gpu" in gone.next_step
-    queues = [name for name in found if name.startswith(("queue", "table", "bucket"))]
-    assert len(queues) == 6
+    kinds = ("queue", "table", "bucket")
+    assert 6 == sum(check.name.startswith(kinds) for check in checks)
 
-
-@pytest.mark.usefixtures("deployed")
-def test_the_doctor_names_what_is_missing_and_the_next_step() -> None:
     found = {check.name: check for check in run_checks(load_settings(env="elsewhere"))}
     missing = found["table piecework-elsewhere-checkpoints"]
     assert not missing.ok
     assert "piecework up" in missing.next_step
 
-
-def test_a_running_emulator_is_found_without_an_option(
-    deployed: Emulator, state_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # A running emulator, and the queues of workers, are found without an option.
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     server.write(state_dir, deployed)
     found = look({})
     assert found["emulator"].detail.startswith("MiniStack 1.5.33")
     assert found["endpoint"].detail.startswith(deployed.endpoint)
     assert [name for name, check in found.items() if not check.ok] == []
-
-
-def test_the_queues_of_workers_are_found_without_an_option(
-    deployed: Emulator, state_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("AWS_ENDPOINT_URL")
-    server.write(state_dir, deployed)
     settings = load_settings()
     for queue in ("gpu", "unused"):
         name = settings.queue_name(queue)
@@ -82,8 +69,7 @@ def test_the_queues_of_workers_are_found_without_an_option(
         row = {"pk": WORKERS_PK, "sk": queue, "lease_ms": 60_000, **report}
         row["queues"] = ["default", queue]
         table.put_item(TableName=settings.checkpoints_table, Item=to_item(row))
-    found = look({})
-    queues = {name: check for name, check in found.items() if "-work_" in name}
+    queues = {name: check for name, check in look({}).items() if "-work_" in name}
     gpu, ocr = (f"queue {settings.queue_name(name)}" for name in ("gpu", "ocr"))
     assert {gpu: True, ocr: False} == {name: c.ok for name, c in queues.items()}
     assert "up --queue ocr" in queues[ocr].next_step

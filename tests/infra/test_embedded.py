@@ -19,7 +19,12 @@ from piecework_orchestrator.embedded.deploy import make_client
 
 
 @pytest.mark.usefixtures("emulator_python")
-def test_up_twice_is_one_server_and_down_ends_it(tmp_path: Path) -> None:
+def test_up_twice_is_one_server_and_down_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Neither concerns an AWS of this machine.
+    monkeypatch.setenv("AWS_PROFILE", "nobody-has-this")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     first = embedded.up("piecework", "local", tmp_path)
     again = embedded.up("piecework", "local", tmp_path)
     assert again == first
@@ -49,16 +54,28 @@ def test_up_twice_is_one_server_and_down_ends_it(tmp_path: Path) -> None:
 
 @pytest.mark.attack("web pages")
 @pytest.mark.usefixtures("emulator_python")
-def test_up_after_a_crash_starts_anew(tmp_path: Path) -> None:
+def test_two_folders_have_two_servers_and_up_after_a_crash_starts_anew(
+    tmp_path: Path,
+) -> None:
     said: list[str] = []
-    first = embedded.up("piecework", "local", tmp_path, report=said.append)
-    assert [] == [line for line in said if "gone" in line]
-    server.stop(first.pid, tmp_path)  # the state file still tells of it
-    taken = urlsplit(first.endpoint).port or 0
-    second = embedded.up("piecework", "local", tmp_path, port=taken, report=said.append)
-    (died,) = [line for line in said if "gone" in line]
-    assert f"(process {first.pid}) has died: its jobs, results and" in died
+    folders = [tmp_path / "one", tmp_path / "two"]
+    with ThreadPoolExecutor(2) as pool:
+        first, other = pool.map(
+            lambda folder: embedded.up(
+                "piecework", "local", folder, report=said.append
+            ),
+            folders,
+        )
     try:
+        assert first.endpoint != other.endpoint
+        assert [] == [line for line in said if "gone" in line]
+        server.stop(first.pid, folders[0])  # the state file still tells of it
+        taken = urlsplit(first.endpoint).port or 0
+        second = embedded.up(
+            "piecework", "local", folders[0], port=taken, report=said.append
+        )
+        (died,) = [line for line in said if "gone" in line]
+        assert f"(process {first.pid}) has died: its jobs, results and" in died
         assert second.pid != first.pid
         assert embedded.count_active_jobs(first) == 0  # the second has its port
         assert server.fetch_version(second.endpoint, 5.0) == second.version
@@ -68,9 +85,10 @@ def test_up_after_a_crash_starts_anew(tmp_path: Path) -> None:
             status_of(second, second.key, Origin="https://attacker.example"),
             status_of(second, second.key, Host="attacker.example"),
         ]
-        assert (tmp_path / "emulator.json").stat().st_mode & 0o077 == 0
+        assert (folders[0] / "emulator.json").stat().st_mode & 0o077 == 0
     finally:
-        embedded.down(tmp_path)
+        for folder in folders:
+            embedded.down(folder)
 
 
 def status_of(emulator: Emulator, key: str, **headers: str) -> int:
@@ -82,20 +100,6 @@ def status_of(emulator: Emulator, key: str, **headers: str) -> int:
     status = connection.getresponse().status
     connection.close()
     return status
-
-
-@pytest.mark.usefixtures("emulator_python")
-def test_two_folders_have_two_servers(tmp_path: Path) -> None:
-    folders = [tmp_path / "one", tmp_path / "two"]
-    with ThreadPoolExecutor(2) as pool:
-        running = list(
-            pool.map(lambda folder: embedded.up("piecework", "local", folder), folders)
-        )
-    try:
-        assert len({emulator.endpoint for emulator in running}) == 2
-    finally:
-        for folder in folders:
-            embedded.down(folder)
 
 
 def test_a_remote_endpoint_stops_up_and_down(
@@ -118,15 +122,3 @@ def test_a_deployed_queue_has_its_redrive_policy(
     assert url.startswith(deployed.endpoint)
     assert found["VisibilityTimeout"] == "90"
     assert f"piecework-{environment_name}-work-dlq" in found["RedrivePolicy"]
-
-
-@pytest.mark.usefixtures("emulator_python")
-def test_a_broken_profile_or_proxy_does_not_stop_the_embedded_aws(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_PROFILE", "nobody-has-this")
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    try:
-        assert embedded.up("piecework", "local", tmp_path).version == "1.5.33"
-    finally:
-        embedded.down(tmp_path)

@@ -23,6 +23,7 @@ from piecework import Context, Pipeline, Stage
 from piecework.client import AnswerLinks, Client
 from piecework.domain.moments import iso
 from piecework.errors import UsageError
+from piecework.reconciler import loop
 from piecework.settings import Settings
 from piecework.webhooks import answer_links
 from piecework_examples.approval_endpoint.app import make_app
@@ -219,6 +220,7 @@ async def test_the_link_of_a_webhook_answers_and_then_says_what_was_decided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIECEWORK_WEBHOOK_SECRET", "w" * 32)
+    monkeypatch.setattr(loop, "IDLE_S", 0.2)  # an idle reconciler looks that often
     settings = Settings(
         receive_wait_s=1, cancel_poll_s=0.2, reconcile_s=0.2, answer_url=LINKS.url
     )

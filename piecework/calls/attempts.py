@@ -89,6 +89,7 @@ class Attempts:
         pacer: Spreads the start of the worker's calls over event loop rounds.
         execution: Surrounds the execution of a function; a test injects faults here.
         answered_level: The level of the event of an answered attempt.
+        acquired_at: Loop time of the claim.
     """
 
     retry_time: RetryTime
@@ -108,10 +109,11 @@ class Attempts:
     pacer: CallPacer = field(default_factory=CallPacer)
     execution: Execution = plain_execution
     answered_level: Literal["debug", "info"] = "debug"
+    acquired_at: float = -inf
     in_flight: InFlight = field(init=False)
 
     def __post_init__(self) -> None:
-        self.in_flight = InFlight(self.sleep, self.progress)
+        self.in_flight = InFlight(self.sleep, self.progress, self.acquired_at)
 
     async def make(
         self, call: Call, sent_key: str, ledger: Ledger | None = None

@@ -21,14 +21,11 @@ class PauseGate:
     Attributes:
         on_nothing_in_flight: Called when nothing of the claim is in flight any more.
         is_closed: Whether no call may start.
-        leaves_doubt: Whether a call is in flight whose effect an interrupt would leave
-            in doubt.
         always_open: Whether neither a pause nor a spent budget keeps the calls back.
         was_held: Whether a call has waited for the release of a stopping worker.
     """
 
     on_nothing_in_flight: Callable[[], None] = lambda: None
-    leaves_doubt: Callable[[], bool] = lambda: False
     is_closed: bool = False
     always_open: bool = False
     was_held: bool = False

@@ -53,22 +53,22 @@ class ClaimUsage:
     """What the calls of one claim used, for the records that outlive the worker.
 
     Attributes:
-        may_be_paid: Whether a lost claim may have paid for the call before.
         whole: All calls: the settlement stores them.
         pure: The paid calls without an effect. Each page of the journal has them all,
             so that a page that is written twice changes nothing.
         effects: The paid calls with an effect, by key: the ledger stores them.
     """
 
-    may_be_paid: Callable[[Call], bool] = lambda _: False
     whole: CallUsage = field(default_factory=CallUsage)
     pure: CallUsage = field(default_factory=CallUsage)
     effects: dict[str, CallUsage] = field(
         default_factory=lambda: defaultdict(CallUsage)
     )
 
-    def note(self, call: Call, answered: AnswerSource, usage: Usage) -> None:
-        """Add the usage of an answer."""
+    def note(
+        self, call: Call, answered: AnswerSource, usage: Usage, *, twice: bool = False
+    ) -> None:
+        """Add the usage of an answer; `twice`: a lost claim may have paid for it."""
         model, amounts = usage.model or call.dependency.name, [1, *usage.whole_amounts]
         kinds: list[UsageKind]
         match answered:
@@ -82,7 +82,7 @@ class ClaimUsage:
         if kinds == ["paid"]:
             pure = call.dependency.effect is Effect.PURE
             stored.append(self.pure if pure else self.effects[call.key])
-            if answered == "paid" and self.may_be_paid(call):
+            if twice:
                 kinds.append("possibly_paid")
             if usage.usd is not None and not amounts[-1]:
                 kinds.append("free")

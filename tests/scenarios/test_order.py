@@ -199,7 +199,7 @@ async def test_a_worker_that_dies_before_the_next_chunk_is_repaired(
     table = DiesBeforeUnblock(rt.table.client, rt.table.name, rt.table.rng)
     parts: dict[str, Any] = {"table": table} if blocked else {}
     async with scenario.worker("dies", **parts) as worker:
-        worker.services.next_chunks = DiesBeforeStart()
+        worker.services.intake.next_chunks = DiesBeforeStart()
         await scenario.until(lambda: scenario.happened("end") == 1)
 
         async def has_died() -> bool:

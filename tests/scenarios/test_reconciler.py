@@ -132,7 +132,8 @@ async def test_a_join_whose_finisher_died_is_run_by_another(scenario: Scenario) 
     rt = scenario.rt
     await scenario.submit(counting, [Item(n=n) for n in range(3)])
     async with scenario.worker("finisher", frozen=True) as worker:
-        worker.services.pipelines = {"counting": replace(counting, join=never_ends)}
+        hung = {"counting": replace(counting, join=never_ends)}
+        worker.services.intake.pipelines = hung
         await scenario.until(lambda: scenario.happened("never"))
         reconciler = Reconciler(rt, scenario.log)
 

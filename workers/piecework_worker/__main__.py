@@ -40,11 +40,12 @@ from piecework_worker.ecs import (
     draw_pause_interval,
     worker_name,
 )
+from piecework_worker.gauges import gauges
 from piecework_worker.isolation.pool import Isolation
 from piecework_worker.loop_watchdog import LoopWatchdog
 from piecework_worker.process_tuning import run_to_end, tune_gc
 from piecework_worker.report import report_until
-from piecework_worker.services import gauges, open_services, queues_of
+from piecework_worker.services import open_services, queues_of
 from piecework_worker.shutdown import log_signal, stop_at_memory_limit
 from piecework_worker.stopping import Stop, leave, stop_on_signals
 from piecework_worker.worker import SHUTDOWN_MARGIN_S, Worker
@@ -215,8 +216,11 @@ async def run_services(
         tune_gc()
         memory_guard = stop_at_memory_limit(settings.memory_mb, stop, log)
         also = (signals.keep_handlers(), memory_guard)
-        watchdog = LoopWatchdog(services.blocked_loop, settings.loop_blocked_s, log)
-        async with publish_metrics(settings, rt.clock, partial(gauges, services)):
+        watchdog = LoopWatchdog(
+            services.stages.blocked_loop, settings.loop_blocked_s, log
+        )
+        read = partial(gauges, services.lease_renewer.leases, services.calls)
+        async with publish_metrics(settings, rt.clock, read):
             try:
                 async with (
                     run_side_tasks(worker, stop, os.environ, *also),

@@ -11,16 +11,19 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
+from piecework.calls.fleet_breaker import BreakerRegistry
 from piecework.domain.job import Job
 from piecework.domain.records import MALFORMED_ERRORS
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.states import JobStatus
 from piecework.errors import PermanentError, SchemaTooNewError
 from piecework.jobs.pausing import is_drawn
+from piecework.runtime import Runtime
 from piecework.store.backlogs import Backlog
 from piecework.store.completion import read_chunks
+from piecework_worker.intake import Intake
 from piecework_worker.next_chunks import JobChunks
-from piecework_worker.services import WorkerServices, receive_wait_s
+from piecework_worker.polls import receive_wait_s
 from piecework_worker.turns import MESSAGES, Turn, Turns
 
 #: Seconds between two reads of the backlogs while there are some. The worker sees a
@@ -40,7 +43,9 @@ class Draws:
         with_messages: The queues whose last receive returned a message.
     """
 
-    services: WorkerServices
+    rt: Runtime
+    intake: Intake
+    breakers: BreakerRegistry
     start: Callable[[Job, ChunkRef, int], None]
     with_messages: set[str] = field(default_factory=set)
     turns: Turns = field(default_factory=Turns)
@@ -63,7 +68,7 @@ class Draws:
         if job.backlog_start is not None and not (hinted or job.ref in self._backlogs):
             self._hinted.add((job.ref, job.gen))
             self._read_at = -inf
-            self.services.next_chunks.wake.set()
+            self.intake.next_chunks.wake.set()
 
     def received(self, queue: str, messages: int) -> None:
         """Note how many messages a receive of a queue returned."""
@@ -80,7 +85,7 @@ class Draws:
         Raises:
             StoreError: The table does not answer.
         """
-        rt = self.services.rt
+        rt = self.rt
         pause = READ_S if self._backlogs else max(READ_S, receive_wait_s(rt))
         if rt.endpoint.loopback:
             pause = min(pause, receive_wait_s(rt))
@@ -91,11 +96,11 @@ class Draws:
         self._read_at = self._now()
         self._backlogs = {
             backlog.ref: backlog
-            for queue in self.services.queues
+            for queue in self.intake.queues
             async for backlog in rt.backlogs.of_queue(queue)
         }
         if self._backlogs:
-            self.services.breakers.prefetch()  # the caps of tenants are beside them
+            self.breakers.prefetch()  # the caps of tenants are beside them
 
     def turn(self, *, polling: bool) -> Turn:
         """Return whose turn the next free slots are.
@@ -112,10 +117,10 @@ class Draws:
     def _startable(self) -> list[Backlog | JobChunks]:
         """Return what has chunks left and a tenant with a free slot."""
         known: list[Backlog | JobChunks] = [
-            *self.services.next_chunks.jobs,
+            *self.intake.next_chunks.jobs,
             *self._backlogs.values(),
         ]
-        return [each for each in known if self.services.caps.room(each.ref.tenant)]
+        return [each for each in known if self.intake.caps.room(each.ref.tenant)]
 
     def _check_is_due(self) -> bool:
         """Return whether to receive although the last receives had no message."""
@@ -130,12 +135,12 @@ class Draws:
         found = self.turns.next_job(
             [each for each in self._startable() if turn_of(each) == turn]
         )
-        self.services.caps.want(found.ref.tenant, most)
-        most = min(most, self.services.caps.room(found.ref.tenant))
+        self.intake.caps.want(found.ref.tenant, most)
+        most = min(most, self.intake.caps.room(found.ref.tenant))
         if isinstance(found, Backlog):
             await self._draw(found, most)
             return
-        chunks = list(self.services.next_chunks.take(found, most))
+        chunks = list(self.intake.next_chunks.take(found, most))
         self.turns.started(turn, len(chunks), found.ref)
         for ref, gen in chunks:
             self.start(found.job, ref, gen)
@@ -147,7 +152,7 @@ class Draws:
             del self._backlogs[backlog.ref]
             self._hinted.discard((backlog.ref, backlog.gen))
             return
-        drawn, after = await self.services.rt.backlogs.draw(backlog, most)
+        drawn, after = await self.rt.backlogs.draw(backlog, most)
         if after is None:
             self._backlogs.pop(backlog.ref, None)
         else:
@@ -164,7 +169,7 @@ class Draws:
         """
         refs = [job.ref.chunk(number) for number in drawn]
         try:
-            chunks = await read_chunks(self.services.rt.table, refs)
+            chunks = await read_chunks(self.rt.table, refs)
         except (PermanentError, *MALFORMED_ERRORS):
             return drawn  # the claim of each finds the row that cannot be read
         return [c.ref.chunk for c in chunks if c.blocked_by is None and is_drawn(c)]
@@ -172,13 +177,13 @@ class Draws:
     async def _job(self, backlog: Backlog) -> Job | None:
         """Return the job of a backlog; None: this worker can do nothing for it now."""
         try:
-            job = await self.services.jobs.recent(backlog.ref)
+            job = await self.intake.jobs.recent(backlog.ref)
         except (SchemaTooNewError, PermanentError, *MALFORMED_ERRORS):
             return None
         if job is None or job.gen != backlog.gen or job.status is not JobStatus.RUNNING:
             return None
-        if job.pipeline not in self.services.pipelines:
-            await self.services.note_unknown_pipeline(job)
+        if job.pipeline not in self.intake.pipelines:
+            await self.intake.notes.unknown_pipeline(job)
             return None
         return job
 

@@ -227,7 +227,7 @@ async def compensate_cancelled(chunk_run: ChunkRun, stage: str) -> Outcome:
 
 def count_calls_after_cancel(chunk_run: ChunkRun) -> int | None:
     """Count the run's calls that ended after the cancel request; None: no cancel."""
-    cancel = chunk_run.cancel_request
+    cancel = chunk_run.state.cancel
     if cancel is None:
         return None
     return chunk_run.ctx.caller.counts.count_ended_after(moment(cancel.at))

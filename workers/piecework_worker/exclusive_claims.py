@@ -41,7 +41,7 @@ class ExclusiveClaims:
     async def alone(
         self, waiting: Callable[[], AbstractContextManager[None]]
     ) -> AsyncIterator[None]:
-        """Run a claim alone; the caller is inside `shared`.
+        """Run a claim alone; the caller is inside `shared`, which counts it.
 
         Inside `waiting`, it waits until no other claim is active. Such claims run one
         after another.
@@ -50,7 +50,7 @@ class ExclusiveClaims:
         self._add(-1)
         try:
             with waiting():
-                while self.active:
+                while self.active > 0:
                     await self._wait()
             self.active += 1
             try:

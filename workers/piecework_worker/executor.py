@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from piecework import telemetry
+from piecework.aws.payloads import Payloads
 from piecework.domain import records
 from piecework.domain.chunk import Chunk
 from piecework.domain.claim import (
@@ -29,6 +30,7 @@ from piecework.domain.outcome import (
     Cancelled,
     CompensationResult,
     DeadLettered,
+    Deferred,
     Outcome,
     Paused,
     Succeeded,
@@ -39,13 +41,16 @@ from piecework.errors import SchemaTooNewError, StoreError
 from piecework.jobs.order import unblock_next
 from piecework.jobs.tolerance import stop_if_exceeded
 from piecework.pipelines import Pipeline
+from piecework.runtime import Runtime
 from piecework.saga import engine
 from piecework.saga.compensation import cancellation_cause, may_compensate
+from piecework.settings import Settings
 from piecework.store.cancellation import (
     AT_PIVOT,
     FORWARD,
     set_direction,
 )
+from piecework.store.claims import Claims
 from piecework.store.workers import note_takeover
 from piecework_worker.assembly import ChunkRun, build_run
 from piecework_worker.cancelled_jobs import reason_not_to_claim
@@ -59,8 +64,11 @@ from piecework_worker.early_outcomes import (
     recover_spent,
     with_pivot_untried,
 )
+from piecework_worker.exhaustion import Exhaustion
+from piecework_worker.intake import Intake
 from piecework_worker.load_state import load_state
 from piecework_worker.refusals import (
+    Log,
     handle_refusal,
     leave_to_other_workers,
     log_refusal,
@@ -83,27 +91,34 @@ async def execute(
     own message, or this message reappears and finds an ended chunk. No chunk starts
     while another one must be alone in the worker.
     """
-    async with services.exclusive.shared():
+    rt, intake = services.rt, services.intake
+    async with services.stages.exclusive.shared():
         if job.status is JobStatus.PAUSED or work_item.gen > job.gen:
             # The worker's copy may be older than the resume that sent this message.
             # Only a later resume would send the next one. Or it is of an earlier
             # generation, which was cancelled: then no budget and no pause would hold
             # the calls.
-            job = await services.jobs.fresh(work_item.ref.of) or job
+            job = await intake.jobs.fresh(work_item.ref.of) or job
         if reason := await reason_not_to_claim(
-            work_item.ref, work_item.gen, job, services.rt, services.cancelled_groups
+            work_item.ref, work_item.gen, job, rt, intake.cancelled_groups
         ):
-            log_refusal(work_item, reason, services)
+            log_refusal(work_item, reason, services.log)
             return MessageAction.DELETE
-        pipeline = services.pipelines.get(job.pipeline)
+        pipeline = intake.pipelines.get(job.pipeline)
         if pipeline is None:
-            return await leave_to_other_workers(work_item, job, services)
-        services.unknown_in_a_row = 0
+            return await leave_to_other_workers(
+                work_item, job, rt, intake.notes, services.log
+            )
+        intake.notes.unknown_in_a_row = 0
         requested_at = asyncio.get_running_loop().time()
         with records.reading(f"Chunk {work_item.ref}"):
-            claim = await claim_chunk(work_item, pipeline, services)
+            claim = await claim_chunk(
+                work_item, pipeline, rt, services.claims, services.log
+            )
         if not isinstance(claim, Claim):
-            return await handle_refusal(claim, work_item, job, services)
+            return await handle_refusal(
+                claim, work_item, job, rt, intake.jobs, services.log
+            )
         ref, received = work_item.ref, work_item.received
         log = services.log.bind(job=ref.job, chunk=ref.chunk, fence=claim.fence)
         telemetry.emit(
@@ -118,54 +133,63 @@ async def execute(
         with services.lease_renewer.maintain(claim, receipt, requested_at) as lease:
             try:
                 chunk_run = build_run(lease, job, pipeline, services, log)
-                await run_claim(chunk_run, job, services)
-                delay = await settle(chunk_run, job, services)
+                await run_claim(
+                    chunk_run, job, rt, services.payloads, services.exhaustion
+                )
+                delay = await settle(chunk_run, job, rt, services.settlements)
+                if isinstance(chunk_run.outcome, Deferred):
+                    await intake.notes.blocked(job, chunk_run.outcome)
             except ClaimLostError:
                 telemetry.emit(log, "lease.lost", reason=str(lease.reason or "refused"))
                 return MessageAction.KEEP
-        if job.tolerated_chunks and isinstance(chunk_run.outcome, DeadLettered):
-            await stop_if_exceeded(services.rt, job.ref)
-        if isinstance(chunk_run.outcome, Succeeded):
-            following = await unblock_next(services.rt, claim.chunk)
-            if following is not None:
-                await services.next_chunks.add(services.rt, job, following)
+        await follow(chunk_run.outcome, claim.chunk, job, rt, intake)
         if delay is not None:
             paused = isinstance(chunk_run.outcome, Paused)
             return await keep_for_next_attempt(
-                work_item, delay, job, services, paused=paused
+                work_item, delay, job, rt, intake.jobs, paused=paused
             )
         cancelled = chunk_run.calls_after_cancel is not None
         return MessageAction.ACK_CANCELLED if cancelled else MessageAction.ACK
 
 
+async def follow(
+    outcome: Outcome, chunk: Chunk, job: Job, rt: Runtime, intake: Intake
+) -> None:
+    """Tell the job of the end of a claim, and start the next chunk of its order key."""
+    if job.tolerated_chunks and isinstance(outcome, DeadLettered):
+        await stop_if_exceeded(rt, job.ref)
+    if isinstance(outcome, Succeeded):
+        following = await unblock_next(rt, chunk)
+        if following is not None:
+            await intake.next_chunks.add(rt, job, following)
+
+
 async def claim_chunk(
-    work_item: WorkItem, pipeline: Pipeline, services: WorkerServices
+    work_item: WorkItem, pipeline: Pipeline, rt: Runtime, claims: Claims, log: Log
 ) -> Claim | Refusal:
     """Claim a chunk for an attempt, a recovery or a compensation.
 
     A takeover is two writes: the worker releases the expired lease, then claims.
     """
-    claims, ref = services.claims, work_item.ref
+    ref = work_item.ref
     facts = {"gen": work_item.gen, "receive_count": work_item.received}
     reply = await claims.acquire(ref, **facts)
     if isinstance(reply, LeaseExpired):
-        await release_expired(reply.chunk, services)
+        await release_expired(reply.chunk, rt, log)
         reply = await claims.acquire(ref, **facts, last=reply.chunk.fence)
     if isinstance(reply, CancelPending) and reply.chunk.compensate_requested:
-        await set_unclaimed_direction(reply.chunk, pipeline, services)
+        await set_unclaimed_direction(reply.chunk, pipeline, rt)
         reply = await claims.acquire(ref, **facts, last=reply.chunk.fence)
     if isinstance(reply, AttemptsExhausted):
         reply = await claims.acquire_for_recovery(ref, **facts, last=reply.fence)
     return reply
 
 
-async def release_expired(chunk: Chunk, services: WorkerServices) -> None:
+async def release_expired(chunk: Chunk, rt: Runtime, log: Log) -> None:
     """Release an expired lease, unless another process was faster."""
-    rt = services.rt
     if await rt.takeovers.release_expired(chunk):
-        log = services.log.bind(job=chunk.ref.job, chunk=chunk.ref.chunk)
         telemetry.emit(
-            log,
+            log.bind(job=chunk.ref.job, chunk=chunk.ref.chunk),
             "chunk.lease_expired",
             chunk=chunk.ref.chunk,
             claimed_by=chunk.claimed_by,
@@ -176,20 +200,26 @@ async def release_expired(chunk: Chunk, services: WorkerServices) -> None:
 
 
 async def set_unclaimed_direction(
-    chunk: Chunk, pipeline: Pipeline, services: WorkerServices
+    chunk: Chunk, pipeline: Pipeline, rt: Runtime
 ) -> None:
     """Set the direction of an unclaimed chunk whose cancel requests compensation.
 
     A chunk past its pivot goes forward. At its pivot, the intent of the pivot decides.
     """
-    rt, stage = services.rt, chunk.stage
+    stage = chunk.stage
     back = may_compensate(pipeline, stage)
     failure = cancellation_cause(chunk.ref, stage, rt.clock()) if back else None
     otherwise = AT_PIVOT if stage == pipeline.pivot_name else FORWARD
     await set_direction(rt.table, chunk, failure, otherwise)
 
 
-async def run_claim(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> None:
+async def run_claim(
+    chunk_run: ChunkRun,
+    job: Job,
+    rt: Runtime,
+    payloads: Payloads,
+    exhaustion: Exhaustion,
+) -> None:
     """Run a chunk's stages from its last checkpoint, and set the run's outcome.
 
     Raises:
@@ -197,19 +227,19 @@ async def run_claim(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> 
     """
     lease = chunk_run.lease
     try:
-        async with WhileLeased(chunk_run, services):
-            early = await load_state_or_end(chunk_run, job, services)
+        async with WhileLeased(chunk_run, rt.settings, exhaustion):
+            early = await load_state_or_end(chunk_run, job, rt, payloads)
             chunk_run.outcome = early or await engine.run(
                 chunk_run.pipeline,
                 chunk_run.ctx,
                 chunk_run.checkpoints,
                 chunk_run.limits,
             )
-        cancel = chunk_run.cancel_request
+        cancel = chunk_run.state.cancel
         match chunk_run.outcome:
             case Cancelled(stage, None) if cancel is not None and cancel.compensate:
                 lease.begin_compensation()
-                async with WhileLeased(chunk_run, services):
+                async with WhileLeased(chunk_run, rt.settings, exhaustion):
                     chunk_run.outcome = await compensate_cancelled(chunk_run, stage)
     except ClaimLostError:
         await chunk_run.write_late()
@@ -221,17 +251,17 @@ async def run_claim(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> 
 
 
 async def load_state_or_end(
-    chunk_run: ChunkRun, job: Job, services: WorkerServices
+    chunk_run: ChunkRun, job: Job, rt: Runtime, payloads: Payloads
 ) -> Outcome | None:
     """Load the state of earlier claims; return an outcome if no stage may run."""
     try:
         with records.reading(f"A row of chunk {chunk_run.claim.ref}"):
-            await load_state(chunk_run, job, services)
+            await load_state(chunk_run, job, rt, payloads)
     except Exception as error:
         if isinstance(error, StoreError) and not isinstance(error, SchemaTooNewError):
             raise
-        return outcome_of_load_failure(chunk_run, error, services.rt.settings)
-    chunk_run.loaded = True
+        return outcome_of_load_failure(chunk_run, error, rt.settings)
+    chunk_run.state.loaded = True
     claim, failure = chunk_run.claim, chunk_run.checkpoints.failure
     if claim.is_recovery and claim.recoveries > MAX_RECOVERIES:
         cause = failure or last_failure(chunk_run)
@@ -253,7 +283,8 @@ class WhileLeased:
     """
 
     chunk_run: ChunkRun
-    services: WorkerServices
+    settings: Settings
+    exhaustion: Exhaustion
 
     async def __aenter__(self) -> None:
         await self.chunk_run.lease.__aenter__()
@@ -271,14 +302,12 @@ class WhileLeased:
         """
         chunk_run = self.chunk_run
         if await chunk_run.lease.__aexit__(kind, error, trace):
-            chunk_run.outcome = outcome_of_interrupt(
-                chunk_run, self.services.rt.settings
-            )
+            chunk_run.outcome = outcome_of_interrupt(chunk_run, self.settings)
             return True
         if isinstance(error, StoreError):
             log = chunk_run.ctx.log
             telemetry.emit(log, "chunk.store_failed", error_code=error.code)
-            self.services.exhaustion.note(error)
+            self.exhaustion.note(error)
             chunk_run.outcome = outcome_of_store_error(chunk_run, error)
             return True
         return False

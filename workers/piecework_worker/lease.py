@@ -10,12 +10,12 @@ is still valid.
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
+from typing import Protocol
 
 import structlog
 
@@ -47,9 +47,20 @@ class InterruptReason(StrEnum):
     PAUSED = "paused"
 
 
-def always() -> bool:
-    """Return True: the work may be interrupted."""
-    return True
+class Work(Protocol):
+    """The work on a claim, as far as its lease asks about it."""
+
+    @property
+    def gate(self) -> PauseGate:
+        """What keeps the calls of the work from starting."""
+
+    @property
+    def may_be_interrupted(self) -> bool:
+        """Whether a cancel may interrupt the work now."""
+
+    @property
+    def leaves_doubt(self) -> bool:
+        """Whether an interrupt would leave the effect of a call in doubt."""
 
 
 @dataclass(slots=True)
@@ -63,8 +74,8 @@ class Lease:
         progressed_at: Loop time of the last recorded progress.
         started_at: Loop time of the claim, plus the waits of the work for its turn.
         is_waiting: Whether the work waits for its turn.
-        is_cancellable: Returns whether a cancel may interrupt the work now.
-        gate: Keeps the calls of the work from starting; None: no work yet.
+        is_final: Whether the claim compensates after a cancel; no other one interrupts.
+        work: The work on the claim; None: not yet, or no more.
     """
 
     claim: Claim
@@ -75,9 +86,9 @@ class Lease:
     started_at: float = field(init=False)
     is_waiting: bool = field(init=False, default=False)
     reason: InterruptReason | None = None
-    is_cancellable: Callable[[], bool] = always
     cancel: CancelRequest | None = None
-    gate: PauseGate | None = None
+    is_final: bool = False
+    work: Work | None = None
     #: Renewals that the worker knows to have succeeded.
     renewals: int = 0
     #: The loop of the work.
@@ -126,9 +137,8 @@ class Lease:
         """Whether the interrupted work has ended, and this claim may write its end."""
         return self._scope is None and self.reason is not InterruptReason.LOST
 
-    @property
     def is_lost(self) -> bool:
-        """Whether another worker may own the chunk by now."""
+        """Return whether another worker may own the chunk by now."""
         expires = max(self.acquired_at, self._leased_at) + self.lease_s
         now = asyncio.get_running_loop().time()
         return self.reason is InterruptReason.LOST or now >= expires
@@ -174,23 +184,25 @@ class Lease:
     def request_cancel(self, asked: CancelRequest) -> None:
         """Record a cancel; interrupt the work unless it has passed its pivot."""
         self.cancel = self.cancel or asked
-        if self.is_cancellable():
+        may_not = self.work is not None and not self.work.may_be_interrupted
+        if not (self.is_final or may_not):
             self.interrupt(InterruptReason.CANCEL)
 
-    def attach(self, gate: PauseGate) -> None:
-        """Interrupt the work when its closed gate leaves nothing in flight."""
-        self.gate = gate
-        gate.on_nothing_in_flight = functools.partial(
-            self.interrupt, InterruptReason.PAUSED
-        )
+    def seen_cancel(self) -> CancelRequest | None:
+        """Return the cancel request that a renewal or a poll has seen."""
+        return self.cancel
 
     def set_paused(self, *, paused: bool) -> None:
         """Close or open the gate of the work, as its job is paused or not."""
-        if self.gate is not None:
+        if self.work is not None:
             if paused:
-                self.gate.close()
+                self.work.gate.close()
             else:
-                self.gate.open()
+                self.work.gate.open()
+
+    def on_nothing_in_flight(self) -> None:
+        """Interrupt the work: its closed gate leaves nothing in flight."""
+        self.interrupt(InterruptReason.PAUSED)
 
     @property
     def will_compensate(self) -> bool:
@@ -201,7 +213,7 @@ class Lease:
     def begin_compensation(self) -> None:
         """Keep the claim for the compensation, which no cancel interrupts."""
         self.reason = None
-        self.is_cancellable = lambda: False
+        self.is_final = True
         self.record_progress()
 
     def interrupt(self, reason: InterruptReason) -> None:
@@ -229,8 +241,7 @@ class LeaseRegistration:
         Without that, only the garbage collector could free them.
         """
         del self.leases[self.lease.claim.token]
-        self.lease.is_cancellable = always
-        self.lease.gate = None
+        self.lease.work = None
 
 
 @dataclass(slots=True)
@@ -311,7 +322,7 @@ class LeaseRenewer:
 
     def _may_go_on(self, lease: Lease) -> bool:
         now, settings = asyncio.get_running_loop().time(), self.settings
-        if lease.is_waiting or (lease.gate is not None and lease.gate.is_waiting):
+        if lease.is_waiting or (lease.work and lease.work.gate.is_waiting):
             lease.record_progress()
         ran_s = 0.0 if lease.is_waiting else now - lease.started_at
         longest_s = MAX_RECEIVE_S - settings.visibility_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from piecework.aws.payloads import MOST_BYTES, PayloadRef
+from piecework.aws.payloads import MOST_BYTES, PayloadRef, Payloads
 from piecework.context import Results
 from piecework.domain import values
 from piecework.domain.job import Job
@@ -15,11 +15,12 @@ from piecework.domain.records import Bounds, JsonRefusedError, read_json
 from piecework.errors import PermanentError
 from piecework.jobs.fan_in import StoredJobResults
 from piecework.resilience.breaker import OPEN_CODE
+from piecework.runtime import Runtime
 from piecework.store.checkpoints import read_work
 from piecework.store.completion import take_snapshot
+from piecework.store.table import Table
 from piecework.telemetry.traces import note_payload
 from piecework_worker.assembly import ChunkRun
-from piecework_worker.services import WorkerServices
 
 #: The bounds of one chunk's payload: plain JSON data, whatever its source.
 BOUNDS = Bounds(MOST_BYTES)
@@ -27,7 +28,9 @@ BOUNDS = Bounds(MOST_BYTES)
 SHOWN = 5
 
 
-async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) -> None:
+async def load_state(
+    chunk_run: ChunkRun, job: Job, rt: Runtime, payloads: Payloads
+) -> None:
     """Load the state of a chunk run; the first claim of a chunk only reads its payload.
 
     A join reads the snapshot of its job, unless this process has it.
@@ -36,9 +39,8 @@ async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) ->
         PieceworkError: The payload or a checkpoint does not match its record.
     """
     if not chunk_run.claim.is_first:
-        await load_progress(chunk_run, services)
+        await load_progress(chunk_run, rt.table)
     if isinstance(chunk_run.ctx, Results):
-        rt = services.rt
         # This process has the snapshot if it started the join.
         snapshot = rt.snapshots.take(job.ref, chunk_run.claim.gen)
         if snapshot is None:
@@ -48,12 +50,12 @@ async def load_state(chunk_run: ChunkRun, job: Job, services: WorkerServices) ->
             rt.table, rt.objects, job.ref, snapshot
         )
     else:
-        await load_payload(chunk_run, services)
+        await load_payload(chunk_run, payloads)
 
 
-async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
+async def load_progress(chunk_run: ChunkRun, table: Table) -> None:
     """Load the checkpoints, calls, effects and errors of earlier claims."""
-    work = await read_work(services.rt.table, chunk_run.claim.ref)
+    work = await read_work(table, chunk_run.claim.ref)
     chunk = chunk_run.claim.chunk
     counts = chunk_run.ctx.caller.counts
     counts.deferrals, counts.failed_probes = chunk.deferrals, chunk.failed_probes
@@ -75,7 +77,7 @@ async def load_progress(chunk_run: ChunkRun, services: WorkerServices) -> None:
     await chunk_run.checkpoints.load(work)
 
 
-async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
+async def load_payload(chunk_run: ChunkRun, payloads: Payloads) -> None:
     """Read, check and validate the payload.
 
     Raises:
@@ -84,7 +86,7 @@ async def load_payload(chunk_run: ChunkRun, services: WorkerServices) -> None:
             names the fields but never contains their values.
     """
     chunk, model = chunk_run.claim.chunk, chunk_run.pipeline.payload
-    content = await services.payloads.read(
+    content = await payloads.read(
         chunk.ref.tenant,
         chunk.ref.job,
         PayloadRef.parse(chunk.payload),

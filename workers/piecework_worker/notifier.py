@@ -7,16 +7,22 @@ worker dies, another one takes it. If the hook fails, the delay grows with each 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
 
 from piecework import telemetry
 from piecework.domain.job import Job
 from piecework.domain.moments import moment
-from piecework.domain.notification import NotificationRow, read_notification
+from piecework.domain.notification import (
+    NotificationRow,
+    NotifyFunction,
+    read_notification,
+)
 from piecework.domain.states import CANCELLABLE, JobStatus
 from piecework.errors.classify import classify
+from piecework.pipelines import Pipeline
+from piecework.runtime import Runtime
 from piecework.store.notifications import PENDING, Notifications
-from piecework_worker.services import WorkerServices
 from piecework_worker.work_item import MessageAction, WorkItem, hide_message
 
 GIVEN_UP = "job.notification.failed"
@@ -31,35 +37,41 @@ CAP_S = 300.0
 
 
 async def notify_job(
-    work_item: WorkItem, services: WorkerServices
+    work_item: WorkItem,
+    rt: Runtime,
+    pipelines: Mapping[str, Pipeline],
+    log: telemetry.Log,
 ) -> MessageAction | None:
     """Deliver a job's due notifications; None: the work item is for the join."""
-    job = await services.rt.jobs.read(work_item.ref.of)
+    job = await rt.jobs.read(work_item.ref.of)
     if job is None or job.status is JobStatus.FINALIZING:
         return None
     if job.status in CANCELLABLE:
         return (
             MessageAction.DELETE
         )  # the job was reopened; its next end has a new notification
-    wait = await deliver_due(job, services)
+    wait = await deliver_due(job, pipelines, rt, log)
     if wait is None:
         return MessageAction.DELETE
-    await hide_message(work_item, wait, services)
+    await hide_message(work_item, wait, rt.work)
     return MessageAction.KEEP
 
 
-async def deliver_due(job: Job, services: WorkerServices) -> float | None:
+async def deliver_due(
+    job: Job, pipelines: Mapping[str, Pipeline], rt: Runtime, log: telemetry.Log
+) -> float | None:
     """Deliver the due notifications; return the seconds until the next, or None.
 
     A notification waits for all earlier ones, such as that of an earlier generation. So
     the hook gets the last end last. Close an ended job that has none pending.
     """
-    notifications = Notifications(services.rt.table, services.rt.clock)
+    notifications = Notifications(rt.table, rt.clock)
     while pending := [r for r in await notifications.of(job.ref) if r.state == PENDING]:
-        wait = moment(pending[0].due_at) - services.rt.clock()
+        wait = moment(pending[0].due_at) - rt.clock()
         if wait > 0:
             return wait
-        await deliver(pending[0], job, notifications, services)
+        notify = pipelines[job.pipeline].notify
+        await deliver(pending[0], job, notify, notifications, rt, log)
     if job.status.ended:
         await notifications.close(job)
     return None
@@ -68,28 +80,29 @@ async def deliver_due(job: Job, services: WorkerServices) -> float | None:
 async def deliver(
     row: NotificationRow,
     job: Job,
+    notify: NotifyFunction | None,
     notifications: Notifications,
-    services: WorkerServices,
+    rt: Runtime,
+    log: telemetry.Log,
 ) -> None:
     """Call the hook once, unless another worker has taken the notification."""
-    settings = services.rt.settings
+    settings = rt.settings
     taken = await notifications.take(row, settings.lease_s + settings.clock_skew_s)
     if taken is None:
         return
-    notify = services.pipelines[job.pipeline].notify
     if notify is None or taken.attempts > MAX_ATTEMPTS:
         reason = "each attempt died with its worker" if notify else "the hook is gone"
-        await abandon(taken, reason, notifications, services)
+        await abandon(taken, reason, notifications, log)
         return
     try:
         async with asyncio.timeout(settings.lease_s):
             await notify(read_notification(job, taken))
     except Exception as error:  # noqa: BLE001 -- whatever a hook raises
-        await on_delivery_failed(taken, error, notifications, services)
+        await on_delivery_failed(taken, error, notifications, rt.rng, log)
     else:
         await notifications.mark_delivered(taken)
         telemetry.emit(
-            services.log,
+            log,
             "notification.delivered",
             job=job.ref.job,
             about=taken.event,
@@ -100,22 +113,23 @@ async def on_delivery_failed(
     row: NotificationRow,
     error: Exception,
     notifications: Notifications,
-    services: WorkerServices,
+    rng: Random,
+    log: telemetry.Log,
 ) -> None:
     """Postpone a failed notification, or abandon it after the last attempt."""
     failure = classify(error)
     reason, attempts = f"{failure.code}: {failure.message}", row.attempts
     telemetry.emit(
-        services.log,
+        log,
         "notification.failed",
         about=row.event,
         attempts=attempts,
         reason=reason,
     )
     if attempts >= MAX_ATTEMPTS:
-        await abandon(row, reason, notifications, services)
+        await abandon(row, reason, notifications, log)
         return
-    delay = retry_delay_s(attempts, services.rt.rng)
+    delay = retry_delay_s(attempts, rng)
     await notifications.schedule_retry(row, delay, reason)
 
 
@@ -129,12 +143,12 @@ async def abandon(
     row: NotificationRow,
     reason: str,
     notifications: Notifications,
-    services: WorkerServices,
+    log: telemetry.Log,
 ) -> None:
     """Abandon a notification, and emit the event that operators look for."""
     if await notifications.abandon(row, reason):
         telemetry.emit(
-            services.log,
+            log,
             "notification.abandoned",
             error_code=GIVEN_UP,
             about=row.event,

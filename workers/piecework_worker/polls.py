@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from piecework.aws.queue import BATCH
+from piecework.runtime import Runtime
 
 #: Receives of one queue in flight at once.
 MAX_RECEIVES = 2
@@ -89,3 +90,12 @@ class Polls:
         """
         queues = len(self._polls)
         return longest_s if slots >= queues else max(1, longest_s // queues)
+
+
+def receive_wait_s(rt: Runtime) -> int:
+    """Return the seconds of a long poll; a stop waits for the poll to end.
+
+    On loopback a request costs nothing, and a developer expects Ctrl-C to work soon.
+    """
+    longest = rt.settings.long_poll_s
+    return min(longest, 2) if rt.endpoint.loopback else longest

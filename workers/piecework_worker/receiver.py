@@ -14,8 +14,8 @@ from piecework.aws.queue import BATCH, Delivery
 from piecework.errors import PieceworkError, StoreError
 from piecework.telemetry.health import REQUEST_S
 from piecework_worker.draws import Draws
-from piecework_worker.polls import Poll, Polls
-from piecework_worker.services import WorkerServices, receive_wait_s
+from piecework_worker.polls import Poll, Polls, receive_wait_s
+from piecework_worker.services import WorkerServices
 from piecework_worker.turns import MESSAGES
 
 #: Seconds to wait for more free slots before a receive of fewer than ten messages. A
@@ -57,7 +57,7 @@ class Receiver:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.polls = Polls(self.services.queues)
+        self.polls = Polls(self.services.intake.queues)
 
     async def run(self) -> None:
         """Receive messages while there are free slots, until the worker stops.
@@ -69,7 +69,7 @@ class Receiver:
         try:
             while not self.stop.is_set():
                 self._forget({task for task in self._tasks if task.done()})
-                self.services.next_chunks.wake.clear()
+                self.services.intake.next_chunks.wake.clear()
                 if self._next_poll() is None and not self.draws.has_chunks:
                     await self._wait_for_one()
                     continue
@@ -87,7 +87,7 @@ class Receiver:
 
     async def _leave_to_others(self) -> None:
         """Pause after messages of pipelines that only other workers have."""
-        in_a_row = min(self.services.unknown_in_a_row, BATCH * 10)
+        in_a_row = min(self.services.intake.notes.unknown_in_a_row, BATCH * 10)
         if in_a_row:
             pause = min(UNKNOWN_S * 2 ** (in_a_row / BATCH), LONGEST_UNKNOWN_S)
             with suppress(TimeoutError):
@@ -120,11 +120,12 @@ class Receiver:
     def _next_poll(self) -> Poll | None:
         """Return the queue to receive from next; None: a receive would hardly help."""
         room = self._max_active - self.active_count() - self.reserved_slots
-        return self.polls.next(0 if self.services.unknown_in_a_row else room)
+        unknown = self.services.intake.notes.unknown_in_a_row
+        return self.polls.next(0 if unknown else room)
 
     async def _wait_for_one(self) -> None:
         """Wait until one receive has ended, or a chunk without a message may start."""
-        wake = self.services.next_chunks.wake
+        wake = self.services.intake.next_chunks.wake
         woken: asyncio.Task[Any] = asyncio.create_task(wake.wait())
         try:
             await self._wait_for(woken, *self._tasks)
@@ -174,7 +175,7 @@ class Receiver:
             return
         if deliveries:
             self.services.message_received.set()
-            self.services.breakers.prefetch()
+            self.services.calls.breakers.prefetch()
         for delivery in deliveries:
             self.on_message(delivery)
 
@@ -212,7 +213,7 @@ class Receiver:
 
         The receives in flight may fill the slots that they have reserved.
         """
-        paused = self.paused or self.services.exclusive.wanted
+        paused = self.paused or self.services.stages.exclusive.wanted
         taken = self.active_count() + self.reserved_slots
         return bool(paused) or taken >= self._max_active
 

@@ -39,9 +39,9 @@ async def report_until(worker: Worker, stop: asyncio.Event) -> None:
             due, was_busy = now() + interval, busy
             try:
                 await reports.report(
-                    services.pipelines,
-                    services.queues,
-                    services.breakers.called,
+                    services.intake.pipelines,
+                    services.intake.queues,
+                    services.calls.breakers.called,
                     max_chunks=rt.settings.max_chunks,
                     in_progress=in_progress,
                     lease_s=rt.settings.lease_s,

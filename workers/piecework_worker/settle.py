@@ -30,14 +30,15 @@ from piecework.domain.protocols import ClaimLostError
 from piecework.errors import StoreError
 from piecework.errors.codes import own_meaning
 from piecework.jobs.fan_in import Certificate, certify, store_certificate
+from piecework.runtime import Runtime
 from piecework.store.completion import take_snapshot
+from piecework.store.dead_letters import DeadLetters
 from piecework.store.ladders import start_writes
 from piecework.store.results import fits_inline
-from piecework.store.settlements import Calls
+from piecework.store.settlements import Calls, Settlements
 from piecework.store.table import ItemWrite
 from piecework_worker.assembly import ChunkRun
 from piecework_worker.early_outcomes import outcome_of_store_error
-from piecework_worker.services import WorkerServices
 
 #: How often a worker writes an outcome during an outage of the store. After
 #: `DEFERRED_FROM` writes it defers the chunk instead. The outage may concern only the
@@ -49,7 +50,7 @@ RETRY_S = 1.0
 
 
 async def settle(
-    chunk_run: ChunkRun, job: Job, services: WorkerServices
+    chunk_run: ChunkRun, job: Job, rt: Runtime, settlements: Settlements
 ) -> float | None:
     """Write the outcome of a run; return the seconds until the next attempt, or None.
 
@@ -65,7 +66,7 @@ async def settle(
     for number in count(1):
         try:
             patient = number <= DEFERRED_FROM
-            return await settle_once(chunk_run, job, services, patient=patient)
+            return await settle_once(chunk_run, job, rt, settlements, patient=patient)
         except ClaimLostError:
             if chunk_run.outcome is first:
                 raise
@@ -78,12 +79,17 @@ async def settle(
             if number == DEFERRED_FROM:
                 chunk_run.outcome = outcome_of_store_error(chunk_run, error)
             most = RETRY_S * 2 ** (number - 1)
-            await asyncio.sleep(services.rt.rng.uniform(most / 2, most))
+            await asyncio.sleep(rt.rng.uniform(most / 2, most))
     raise AssertionError
 
 
 async def settle_once(
-    chunk_run: ChunkRun, job: Job, services: WorkerServices, *, patient: bool
+    chunk_run: ChunkRun,
+    job: Job,
+    rt: Runtime,
+    settlements: Settlements,
+    *,
+    patient: bool,
 ) -> float | None:
     """Write what the calls have returned, then the outcome, each once.
 
@@ -96,20 +102,18 @@ async def settle_once(
     # journal.
     keep = not isinstance(outcome, Succeeded)
     await chunk_run.journal.close(keep=keep, patient=patient)
-    if not await write(chunk_run, job, services):
+    if not await write(chunk_run, job, rt, settlements):
         await chunk_run.write_late()
         raise ClaimLostError
-    acquired_at = chunk_run.ctx.caller.in_flight.acquired_at
-    emit_end(chunk_run, asyncio.get_running_loop().time() - acquired_at)
-    if isinstance(outcome, Deferred):
-        await services.note_blocked(job, outcome)
+    now = asyncio.get_running_loop().time()
+    emit_end(chunk_run, now - chunk_run.lease.acquired_at)
     match outcome:
         case Retry(delay=delay) | Deferred(delay=delay):
             return delay
         case Sleeping(until):
-            return max(until - services.rt.clock(), 0.0)
+            return max(until - rt.clock(), 0.0)
         case Asking(question):
-            return max(moment(question.until) - services.rt.clock(), 0.0)
+            return max(moment(question.until) - rt.clock(), 0.0)
         case Released() | Paused():
             return 0.0
         case _:
@@ -117,18 +121,17 @@ async def settle_once(
 
 
 async def write(  # noqa: PLR0911 -- one return for each outcome
-    chunk_run: ChunkRun, job: Job, services: WorkerServices
+    chunk_run: ChunkRun, job: Job, rt: Runtime, settlements: Settlements
 ) -> bool:
     """Settle the claim in one write; return whether the claim was still owned."""
-    settlements, claim = services.settlements, chunk_run.claim
+    claim, usage = chunk_run.claim, chunk_run.claim.chunk.call_usage
     counts = chunk_run.ctx.caller.counts
-    usage = claim.chunk.call_usage
-    usage.merge(chunk_run.usage.whole)
+    usage.merge(chunk_run.state.usage.whole)
     late = chunk_run.calls_after_cancel or 0
     calls = Calls(counts.made, late, counts.cached, usage)
     match chunk_run.outcome:
         case Succeeded(value):
-            return await succeed(chunk_run, value, job, services, calls)
+            return await succeed(chunk_run, value, job, rt, settlements, calls)
         case Retry() as retry:
             return await settlements.schedule_retry(claim, retry, calls=calls)
         case Deferred() as deferred:
@@ -137,7 +140,7 @@ async def write(  # noqa: PLR0911 -- one return for each outcome
             at = None if cancelled.compensation is None else resume_at(chunk_run)
             return await settlements.cancel(claim, cancelled, resume_at=at, calls=calls)
         case DeadLettered() as dead:
-            return await dead_letter(chunk_run, dead, job, services, calls)
+            return await dead_letter(chunk_run, dead, job, rt, settlements, calls)
         case Released() as released:
             return await settlements.release(claim, released, calls=calls)
         case Paused() as paused:
@@ -149,18 +152,23 @@ async def write(  # noqa: PLR0911 -- one return for each outcome
 
 
 async def succeed(
-    chunk_run: ChunkRun, value: str, job: Job, services: WorkerServices, calls: Calls
+    chunk_run: ChunkRun,
+    value: str,
+    job: Job,
+    rt: Runtime,
+    settlements: Settlements,
+    calls: Calls,
 ) -> bool:
     """Write a success with the last value and, for a join, the end of the job."""
     last = len(chunk_run.pipeline.stages) - 1
     sha256 = result_sha256(chunk_run, value)
     if chunk_run.pipeline.result_index == last and fits_inline(chunk_run.claim, value):
-        return await services.settlements.succeed(
+        return await settlements.succeed(
             chunk_run.claim, result_sha256=sha256, value=value, calls=calls
         )
     also = await chunk_run.checkpoints.value_writes(last, value)
-    also += await job_end(chunk_run, job, services, join_error="")
-    return await services.settlements.succeed(
+    also += await job_end(chunk_run, job, rt, join_error="")
+    return await settlements.succeed(
         chunk_run.claim, result_sha256=sha256, also=also, calls=calls
     )
 
@@ -179,11 +187,12 @@ async def dead_letter(
     chunk_run: ChunkRun,
     dead: DeadLettered,
     job: Job,
-    services: WorkerServices,
+    rt: Runtime,
+    settlements: Settlements,
     calls: Calls,
 ) -> bool:
     """Write a dead letter and, for a join, the end of the job."""
-    letter = services.dead_letters.row(
+    letter = DeadLetters(rt.dead_letters, rt.settings, rt.clock).row(
         chunk_run.claim,
         dead,
         chunk_run.error_history,
@@ -193,17 +202,17 @@ async def dead_letter(
         codes=chunk_run.pipeline.codes,
         compensated=chunk_run.checkpoints.compensated,
     )
-    also = await job_end(chunk_run, job, services, join_error=dead.failure.code)
+    also = await job_end(chunk_run, job, rt, join_error=dead.failure.code)
     ladder = chunk_run.pipeline.ladder
     if job.has_ladder and ladder is not None:
-        climb = Climb.start(ladder, services.rt.clock())
+        climb = Climb.start(ladder, rt.clock())
         letter |= climb.facts if climb is not None else {}
-        also += start_writes(services.rt.table, letter)
+        also += start_writes(rt.table, letter)
     if job.tolerated_chunks and not chunk_run.claim.ref.is_join:
         # The cached job may belong to an earlier generation.
         claim = chunk_run.claim
-        also.append(services.rt.transitions.counting_failure(job.ref, claim.gen))
-    return await services.settlements.dead_letter(
+        also.append(rt.transitions.counting_failure(job.ref, claim.gen))
+    return await settlements.dead_letter(
         chunk_run.claim,
         dead,
         letter,
@@ -222,12 +231,11 @@ def resume_at(chunk_run: ChunkRun) -> str:
 
 
 async def job_end(
-    chunk_run: ChunkRun, job: Job, services: WorkerServices, *, join_error: str
+    chunk_run: ChunkRun, job: Job, rt: Runtime, *, join_error: str
 ) -> list[ItemWrite]:
     """Return the writes that end the job together with its join; empty for a chunk."""
     if not chunk_run.claim.ref.is_join:
         return []
-    rt = services.rt
     if job.gen != chunk_run.claim.gen:
         # The cached job belongs to an earlier generation.
         job = await rt.jobs.read(job.ref) or job

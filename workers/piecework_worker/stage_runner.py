@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -23,8 +23,11 @@ from piecework.errors.classify import classify
 from piecework.errors.location import raised_text
 from piecework.pipelines import RUN, Stage
 from piecework.saga.stage import run_in_process
+from piecework_worker.exclusive_claims import ExclusiveClaims
+from piecework_worker.isolation.pool import Isolation
 from piecework_worker.lease import Lease
-from piecework_worker.services import RunningStage, WorkerServices
+from piecework_worker.loop_watchdog import BlockedLoop
+from piecework_worker.stage_durations import RunningStage, StageDurations
 
 #: Deferrals of a chunk for want of resources before one spends its attempt, if no
 #: child could run the chunk alone.
@@ -32,26 +35,41 @@ MOST_SHARED = 10
 
 
 @dataclass(frozen=True, slots=True)
+class StageRuns:
+    """Where the stages of one worker run, and for how long.
+
+    Attributes:
+        isolation: Runs isolated stages; None: they run in this process.
+        exclusive: Lets a suspect run alone that cannot run in a child.
+        blocked_loop: Knows which stage runs on the event loop, and which stages have
+            blocked it.
+    """
+
+    isolation: Isolation | None = None
+    exclusive: ExclusiveClaims = field(default_factory=ExclusiveClaims)
+    blocked_loop: BlockedLoop = field(default_factory=BlockedLoop)
+    durations: StageDurations = field(default_factory=StageDurations)
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerStageRunner:
     """Run the stages of a claim."""
 
     lease: Lease
-    services: WorkerServices
+    runs: StageRuns
 
     async def run(self, stage: Stage, ctx: Context[Any], variant: str = RUN) -> str:
         """Run one variant of a stage, or its compensation; return its value as JSON."""
-        services, now = self.services, asyncio.get_running_loop().time
+        runs, now = self.runs, asyncio.get_running_loop().time
         run, claim = self.runner_of(stage, ctx), self.lease.claim
         alone = claim.is_suspect and run is run_in_process
         under_way = RunningStage(ctx.pipeline, ctx.stage, now())
-        services.running_stages[claim.token] = under_way
+        runs.durations.running[claim.token] = under_way
         code, outcome = "", "interrupted"
         try:
-            with services.blocked_loop.watch(stage, ctx):
+            with runs.blocked_loop.watch(stage, ctx):
                 async with (
-                    services.exclusive.alone(self.lease.waiting)
-                    if alone
-                    else nullcontext()
+                    runs.exclusive.alone(self.lease.waiting) if alone else nullcontext()
                 ):
                     value = await run(stage, ctx, variant)
             outcome = "returned"
@@ -68,7 +86,7 @@ class WorkerStageRunner:
                 raise WorkerExhaustedError(message, code=code) from error
             raise
         finally:
-            del services.running_stages[claim.token]
+            del runs.durations.running[claim.token]
             telemetry.emit(
                 ctx.log,
                 "stage.ended",
@@ -78,7 +96,7 @@ class WorkerStageRunner:
                 duration_ms=round((now() - under_way.started_at) * 1000),
                 error_code=code,
             )
-        services.stage_durations.record(under_way, now())
+        runs.durations.record(under_way, now())
         return value
 
     def may_share(self) -> bool:
@@ -93,7 +111,7 @@ class WorkerStageRunner:
 
         A join runs in the worker, because it streams the results of its job.
         """
-        isolation, loop = self.services.isolation, self.services.blocked_loop
+        isolation, loop = self.runs.isolation, self.runs.blocked_loop
         if isolation is None or isinstance(ctx, Results):
             return run_in_process
         if stage.isolate:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from piecework.aws.queue import Message, Receipt
+from piecework.aws.work_queues import WorkQueues
 from piecework.domain.job import Job
 from piecework.domain.outcome import leaves_queue
 from piecework.domain.refs import ChunkRef, JobRef
 from piecework.domain.states import JobStatus
-from piecework_worker.services import WorkerServices
+from piecework.runtime import Runtime
+from piecework_worker.job_cache import JobCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ async def keep_for_next_attempt(
     work_item: WorkItem,
     delay: float,
     job: Job,
-    services: WorkerServices,
+    rt: Runtime,
+    jobs: JobCache,
     *,
     paused: bool,
 ) -> MessageAction:
@@ -56,26 +59,24 @@ async def keep_for_next_attempt(
     a worker that dies before the deletion loses nothing. A paused chunk leaves the
     queue, too, unless its job was resumed before the chunk was given back.
     """
-    if paused and await is_paused(work_item.ref.of, services):
+    if paused and await is_paused(work_item.ref.of, jobs):
         return MessageAction.DELETE
     if leaves_queue(delay):
         return MessageAction.DELETE
     if work_item.receipt is None:
         message = Message.about(work_item.ref, work_item.gen)
-        await services.rt.work.send([message], to=job.queue, delay_s=delay)
-    await hide_message(work_item, delay, services)
+        await rt.work.send([message], to=job.queue, delay_s=delay)
+    await hide_message(work_item, delay, rt.work)
     return MessageAction.KEEP
 
 
-async def is_paused(ref: JobRef, services: WorkerServices) -> bool:
+async def is_paused(ref: JobRef, jobs: JobCache) -> bool:
     """Return whether a job is paused now: a later resume sends its messages."""
-    job = await services.jobs.fresh(ref)
+    job = await jobs.fresh(ref)
     return job is not None and job.status is JobStatus.PAUSED
 
 
-async def hide_message(
-    work_item: WorkItem, seconds: float, services: WorkerServices
-) -> None:
+async def hide_message(work_item: WorkItem, seconds: float, queues: WorkQueues) -> None:
     """Make SQS hide the message for `seconds`."""
     if work_item.receipt is not None:
-        await services.rt.work.hide([work_item.receipt], seconds)
+        await queues.hide([work_item.receipt], seconds)

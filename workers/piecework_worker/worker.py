@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,16 +18,18 @@ from piecework.domain.refs import ChunkRef, JobRef
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework.errors.classify import classify
 from piecework.jobs.fan_in import end_cancelled, start_join
+from piecework.store.dead_letters import DeadLetters
 from piecework_worker.acks import Ack, AckBatcher
 from piecework_worker.cancel_poller import CancelPoller
 from piecework_worker.draws import Draws
 from piecework_worker.escalator import escalate
 from piecework_worker.executor import execute
-from piecework_worker.lease import InterruptReason
+from piecework_worker.lease import InterruptReason, Lease
 from piecework_worker.notifier import notify_job
 from piecework_worker.receiver import Receiver
 from piecework_worker.refusals import defer_to_newer_worker, leave_until_slot
 from piecework_worker.services import WorkerServices
+from piecework_worker.stage_durations import StageDurations
 from piecework_worker.work_item import MessageAction, WorkItem
 
 #: Seconds, at most, for which a message keeps its slot after an outage of the store.
@@ -60,9 +62,11 @@ class Worker:
 
     def __post_init__(self) -> None:
         services = self.services
-        services.next_chunks.closed = self.takes_no_chunk
+        services.intake.next_chunks.closed = self.takes_no_chunk
         self.grace_s = services.rt.settings.shutdown_grace_s
-        self.draws = Draws(services, self.on_drawn)
+        self.draws = Draws(
+            services.rt, services.intake, services.calls.breakers, self.on_drawn
+        )
         self.receiver = Receiver(
             services,
             self.stop,
@@ -88,9 +92,9 @@ class Worker:
         poller = CancelPoller(
             services.rt,
             services.lease_renewer,
-            services.breakers,
+            services.calls.breakers,
             services.log,
-            services.jobs.remember,
+            services.intake.jobs.remember,
         )
         loops: list[Coroutine[Any, Any, Any]] = [self.receiver.run(), self.acks.run()]
         loops += [poller.run(), services.lease_renewer.run(), self.stop.wait()]
@@ -151,7 +155,9 @@ class Worker:
         """
         message = delivery.message
         if delivery.newer:
-            await defer_to_newer_worker("message", delivery, self.services)
+            await defer_to_newer_worker(
+                "message", delivery, self.services.rt, self.services.log
+            )
             return
         if message is None:
             await self.quarantine(delivery, "runtime.message.malformed")
@@ -166,12 +172,14 @@ class Worker:
         action = MessageAction.QUARANTINE
         try:
             with reading(f"Job {message.job}"):
-                job = await self.services.jobs.recent(work_item.ref.of)
+                job = await self.services.intake.jobs.recent(work_item.ref.of)
             if job is not None:
                 self.draws.hint(job)
                 action = await self.perform(work_item, job)
         except SchemaTooNewError:
-            await defer_to_newer_worker("record", delivery, self.services)
+            await defer_to_newer_worker(
+                "record", delivery, self.services.rt, self.services.log
+            )
             return
         except StoreError as error:
             await self.wait_for_store(error)
@@ -210,17 +218,19 @@ class Worker:
         """
         services = self.services
         if work_item.ref.is_join and job.has_ladder:
-            await escalate(work_item, job, services)
+            await self.escalate(work_item, job)
         can_notify = work_item.ref.is_join and self.can_notify(job)
         if can_notify:
-            action = await notify_job(work_item, services)
+            action = await self.notify(work_item)
             if action is not None:
                 return action
         # No cap applies to a join: the chunks of its job have ended.
         tenant = "" if work_item.ref.is_join else job.ref.tenant
-        free_slot = await services.caps.admit(tenant, self.stop)
+        free_slot = await services.intake.caps.admit(tenant, self.stop)
         if free_slot is None:
-            return await leave_until_slot(work_item, job, services)
+            return await leave_until_slot(
+                work_item, job, services.rt, services.intake.jobs, services.log
+            )
         try:
             with (
                 services.rt.cost.working(job.ref, ends=work_item.ref.is_join),
@@ -230,22 +240,38 @@ class Worker:
         finally:
             free_slot()
         if job.has_ladder and action in WITHOUT_CLAIM:
-            action = await escalate(work_item, job, services) or action
+            action = await self.escalate(work_item, job) or action
         if action in ENDED:
             cancelled = action is MessageAction.ACK_CANCELLED
             self.acks.add(Ack(work_item.ref, job.chunks, work_item.receipt, cancelled))
             if can_notify:
-                await notify_job(WorkItem(work_item.ref, work_item.gen), services)
+                await self.notify(WorkItem(work_item.ref, work_item.gen))
         return action
 
     def can_notify(self, job: Job) -> bool:
         """Return whether the job has a notify hook that this worker can call."""
-        return job.has_notify_hook and job.pipeline in self.services.pipelines
+        return job.has_notify_hook and job.pipeline in self.services.intake.pipelines
+
+    async def notify(self, work_item: WorkItem) -> MessageAction | None:
+        """Deliver the due notifications of a job; None: the item is for the join."""
+        services = self.services
+        return await notify_job(
+            work_item, services.rt, services.intake.pipelines, services.log
+        )
+
+    async def escalate(self, work_item: WorkItem, job: Job) -> MessageAction | None:
+        """Call the hook of the next rung of a dead letter, if it is due."""
+        services = self.services
+        return await escalate(
+            work_item, job, services.rt, services.intake, services.log
+        )
 
     async def quarantine(self, delivery: Delivery, code: str) -> None:
         """Quarantine a message that belongs to no known chunk."""
-        await self.services.dead_letters.quarantine(delivery, code)
-        await self.services.rt.work.delete([delivery.receipt])
+        rt = self.services.rt
+        letters = DeadLetters(rt.dead_letters, rt.settings, rt.clock)
+        await letters.quarantine(delivery, code)
+        await rt.work.delete([delivery.receipt])
         telemetry.emit(
             self.services.log,
             "message.quarantined",
@@ -267,9 +293,7 @@ class Worker:
         cancelled = await end_cancelled(rt, job)
         join_item = None if cancelled else await start_join(rt, job)
         if cancelled and self.can_notify(job) and not self.closing:
-            self.start_task(
-                notify_job(WorkItem(ref.chunk(keys.JOIN_CHUNK), job.gen), self.services)
-            )
+            self.start_task(self.notify(WorkItem(ref.chunk(keys.JOIN_CHUNK), job.gen)))
         if join_item is None:
             return
         log = self.services.log.bind(job=ref.job)
@@ -290,14 +314,14 @@ class Worker:
         """
         # The cost is the worker's, even if a reconciler offers the chunk.
         with acting_as("worker"):
-            job = await self.services.jobs.recent(ref.of)
+            job = await self.services.intake.jobs.recent(ref.of)
             if job is None or self.receiver.is_full() or self.stop.is_set():
                 return False
-            if job.pipeline not in self.services.pipelines:
+            if job.pipeline not in self.services.intake.pipelines:
                 return False
-            if job.queue not in self.services.queues:
+            if job.queue not in self.services.intake.queues:
                 return False
-            if not (ref.is_join or self.services.caps.room(ref.tenant)):
+            if not (ref.is_join or self.services.intake.caps.room(ref.tenant)):
                 return False
             self.start_task(self.perform(WorkItem(ref, gen), job))
             return True
@@ -313,8 +337,8 @@ class Worker:
     def pause_intake(self, *, on: bool) -> None:
         """Pause or resume the intake of new chunks."""
         self.receiver.pause(on=on)
-        if on and self.services.next_chunks.jobs:
-            self.start_task(self.services.next_chunks.send_all(self.services.rt))
+        if on and self.services.intake.next_chunks.jobs:
+            self.start_task(self.services.intake.next_chunks.send_all(self.services.rt))
 
     def takes_no_chunk(self) -> bool:
         """Return whether the worker stops, or its intake is paused."""
@@ -341,13 +365,17 @@ async def finish_or_release(worker: Worker, receiving: asyncio.Task[None]) -> No
     worker.receiver.slot_freed.set()
     now = asyncio.get_running_loop().time
     began = now()
-    services.release_at = began + worker.grace_s
+    services.calls.release_at = began + worker.grace_s
     with suppress(StoreError):  # otherwise the reconciler sends them
-        await services.next_chunks.send_all(services.rt)
+        await services.intake.next_chunks.send_all(services.rt)
     while (seconds_left := began + worker.grace_s - now()) > 0 and (
         active_tasks or not receiving.done()
     ):
-        release_late(services, began + worker.grace_s)
+        release_late(
+            services.lease_renewer.leases,
+            services.stages.durations,
+            began + worker.grace_s,
+        )
         waits = {receiving, *active_tasks}
         await asyncio.wait(waits, timeout=min(seconds_left, POLL_S))
     worker.closing = True
@@ -363,20 +391,22 @@ async def finish_or_release(worker: Worker, receiving: asyncio.Task[None]) -> No
         await asyncio.wait(waits, timeout=min(seconds_left, POLL_S))
     try:
         async with asyncio.timeout(ACK_FLUSH_S):
-            await asyncio.gather(worker.acks.flush(), services.budgets.close())
+            await asyncio.gather(worker.acks.flush(), services.calls.budgets.close())
     except TimeoutError:
         telemetry.emit(services.log, "acks.failed", error="TimeoutError")
 
 
-def release_late(services: WorkerServices, until: float) -> None:
+def release_late(
+    leases: Mapping[str, Lease], durations: StageDurations, until: float
+) -> None:
     """Release at once each chunk that waits for that, or will not end its stage."""
-    now, leases = asyncio.get_running_loop().time(), services.lease_renewer.leases
-    for token, under_way in services.running_stages.items():
-        gate = leases[token].gate
-        if gate is not None and gate.leaves_doubt():
+    now = asyncio.get_running_loop().time()
+    for token, under_way in durations.running.items():
+        work = leases[token].work
+        if work is not None and work.leaves_doubt:
             continue
-        if not services.stage_durations.may_finish_by(under_way, now, until):
+        if not durations.may_finish_by(under_way, now, until):
             leases[token].interrupt(InterruptReason.STOPPING)
     for lease in leases.values():
-        if lease.gate is not None and lease.gate.waits_for_release:
+        if lease.work is not None and lease.work.gate.waits_for_release:
             lease.interrupt(InterruptReason.STOPPING)

@@ -141,7 +141,7 @@ class FleetDriver:
         services = open_services(
             rt, process.name, self.pipelines, self.log, children, queues
         )
-        blocked = services.blocked_loop.stages
+        blocked = services.stages.blocked_loop.stages
         process.on_blocked = lambda pipeline, stage: blocked.add((pipeline, stage))
         worker = Worker(services, stop)
         task = self.world.start(process, serve(worker, reconcile=reconcile))

@@ -80,9 +80,7 @@ class Notified:
             work=self,
             settings=Settings(lease_s=LEASE_S, clock_skew_s=SKEW_S),
         )
-        self.services: Any = SimpleNamespace(
-            rt=rt, pipelines={"review": pipeline}, log=self.log
-        )
+        self.rt, self.pipelines = rt, {"review": pipeline}
 
     async def hear(self, notice: Notification) -> None:
         """Be the hook."""
@@ -111,7 +109,8 @@ class Notified:
     async def notify_job(self) -> MessageAction | None:
         """Process a work item of the join, by a message."""
         turn = WorkItem(REF.chunk(keys.JOIN_CHUNK), 1, 1, "receipt")
-        return await notify_job(turn, self.services)
+        rt: Any = self.rt
+        return await notify_job(turn, rt, self.pipelines, self.log)
 
     async def notice(self) -> Item:
         """Return the job's one notification."""

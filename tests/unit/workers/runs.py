@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from piecework.calls.pause_gate import PauseGate
+from piecework.calls.usage import ClaimUsage
 from piecework.domain.chunk import Chunk
 from piecework.domain.claim import Claim
 from piecework.domain.protocols import CancelRequest
@@ -17,6 +19,7 @@ from piecework.settings import Settings
 from piecework.testing.memory_records import MemoryCheckpoints
 from piecework_worker import executor
 from piecework_worker.assembly import ChunkRun
+from piecework_worker.claim_state import ClaimState
 from piecework_worker.executor import run_claim
 from piecework_worker.exhaustion import Exhaustion
 from piecework_worker.lease import Lease
@@ -93,10 +96,13 @@ def chunk_run(
     ledger = SimpleNamespace(
         cancel=None, stages_with_effects=set, finish_rest=Journal().finish_rest
     )
-    parts: Any = {"checkpoints": progress, "journal": Journal(), "ledger": ledger}
+    lease = Lease(claim, None, SETTINGS.lease_s, 0.0, 0.0)
+    parts: Any = {"checkpoints": progress, "ledger": ledger, "journal": Journal()}
+    gate, usage = PauseGate(), ClaimUsage()
     return ChunkRun(
         claim=claim,
-        lease=Lease(claim, None, SETTINGS.lease_s, 0.0, 0.0),
+        lease=lease,
+        state=ClaimState(lease, stages, SETTINGS, usage=usage, gate=gate, **parts),
         pipeline=stages,
         ctx=context(stages, attempt=claim.attempt, stage=""),
         limits=limits(),
@@ -120,9 +126,7 @@ def loading(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> 
 async def ran(run: Any) -> Any:
     """Run a claim that was acquired now; return its outcome."""
     run.lease.acquired_at = asyncio.get_running_loop().time()
-    services: Any = SimpleNamespace(
-        rt=SimpleNamespace(settings=SETTINGS), exhaustion=Exhaustion(Log())
-    )
-    job: Any = None
-    await run_claim(run, job, services)
+    none: Any = None  # nothing is loaded
+    rt: Any = SimpleNamespace(settings=SETTINGS)
+    await run_claim(run, none, rt, none, Exhaustion(Log()))
     return run.outcome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,7 +96,8 @@ def test_only_a_cancel_that_requests_it_compensates(
 
 async def test_a_chunk_past_its_pivot_only_records_a_cancel() -> None:
     lease = new_lease()
-    lease.is_cancellable = lambda: False
+    work: Any = SimpleNamespace(may_be_interrupted=False)
+    lease.work = work
     lease.request_cancel(UNDO)
     assert (lease.cancel, lease.interrupted) == (UNDO, False)
 

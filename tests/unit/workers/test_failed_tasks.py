@@ -5,27 +5,22 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from piecework.aws.queue import Delivery, Message, Receipt
-from piecework_worker.next_chunks import NextChunks
+from piecework.settings import Settings
 from piecework_worker.worker import Worker
 from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
-from tests.unit.workers.virtual_leases import for_ever, virtually
+from tests.unit.workers.on_the_model import said_by, worker_services
+from tests.unit.workers.virtual_leases import for_ever, time, virtually
 
 
 def idle_worker() -> tuple[Worker, Log]:
-    log = Log()
-    settings = SimpleNamespace(max_chunks=1, shutdown_grace_s=1.0)
-    rt = SimpleNamespace(settings=settings)
-    services: Any = SimpleNamespace(
-        next_chunks=NextChunks(), queues=[""], rt=rt, log=log, jobs=SimpleNamespace()
-    )
-    return Worker(services, asyncio.Event()), log
+    services = worker_services(Settings(max_chunks=1, shutdown_grace_s=1.0))
+    return Worker(services, asyncio.Event()), said_by(services)
 
 
 class Tracing(Log):
@@ -60,11 +55,9 @@ async def test_a_failure_is_logged_with_its_own_traceback() -> None:
 
 
 async def test_an_error_outside_of_the_reads_of_records_keeps_the_message() -> None:
-    async def job(_: Any) -> Any:
-        return 7  # not a job: `Draws.hint` fails
-
     worker, _ = idle_worker()
-    worker.services.jobs.recent = job  # type: ignore[method-assign]
+    none: Any = 7  # not a job: `Draws.hint` fails
+    worker.services.intake.jobs.remember(REF.of, none, time())
     message = Message.about(REF, 1)
     with pytest.raises(AttributeError, match="'int' object"):
         await worker.handle(Delivery(message, "", Receipt("r"), "id", 1))

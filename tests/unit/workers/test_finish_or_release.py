@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from piecework.aws.queue import Message
-from piecework.calls.fleet_budgets import FleetBudgets
 from piecework.calls.pause_gate import PauseGate
-from piecework_worker.lease import InterruptReason, Lease
-from piecework_worker.next_chunks import NextChunks
-from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
+from piecework.settings import Settings
+from piecework_worker.lease import InterruptReason
+from piecework_worker.stage_durations import MIN_SAMPLES, RunningStage
 from piecework_worker.worker import (
     ACK_FLUSH_S,
     RELEASE_S,
@@ -19,8 +17,8 @@ from piecework_worker.worker import (
     Worker,
     finish_or_release,
 )
-from tests.unit.piecework.fakes import Log
 from tests.unit.piecework.store.tables import REF
+from tests.unit.workers.on_the_model import worker_services
 from tests.unit.workers.virtual_leases import for_ever, new_lease, time, virtually
 
 DRAIN = 20.0
@@ -32,7 +30,8 @@ class FakeLease:
     def __init__(self) -> None:
         self.told = asyncio.Event()
         self.reasons: list[InterruptReason] = []
-        self.gate = PauseGate()
+        self.gate, self.leaves_doubt = PauseGate(), False
+        self.work = self
 
     def interrupt(self, reason: InterruptReason) -> None:
         self.reasons.append(reason)
@@ -42,21 +41,14 @@ class FakeLease:
 def worker_with(**mostly_takes: float) -> tuple[Any, dict[str, FakeLease]]:
     """Return a worker with a chunk at each of these stages."""
     leases = {name: FakeLease() for name in mostly_takes}
-    known, now = StageDurations(), time()
+    services: Any = worker_services(Settings(shutdown_grace_s=DRAIN))
+    services.lease_renewer.leases = leases
+    known, now = services.stages.durations, time()
     for name, seconds in mostly_takes.items():
         for _ in range(MIN_SAMPLES):
             known.record(RunningStage("review", name, now), now + seconds)
-    services = SimpleNamespace(
-        next_chunks=NextChunks(),
-        queues=[""],
-        rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=DRAIN)),
-        lease_renewer=SimpleNamespace(leases=leases),
-        running_stages={name: RunningStage("review", name, now) for name in leases},
-        stage_durations=known,
-        log=Log(),
-        budgets=FleetBudgets(*[None] * 5),  # type: ignore[arg-type]
-    )
-    return Worker(services, asyncio.Event()), leases  # type: ignore[arg-type]
+        known.running[name] = RunningStage("review", name, now)
+    return Worker(services, asyncio.Event()), leases
 
 
 async def drained(
@@ -70,7 +62,7 @@ async def drained(
                 await leases[name].told.wait()
         except TimeoutError:
             pass
-        worker.services.running_stages.pop(name, None)
+        worker.services.stages.durations.running.pop(name, None)
         leases.pop(name)
 
     for name in leases:
@@ -102,7 +94,7 @@ async def test_a_stop_releases_at_once_what_will_not_end_in_time() -> None:
 @virtually
 async def test_a_stop_releases_last_what_would_leave_an_effect_in_doubt() -> None:
     worker, leases = worker_with(long=60.0)
-    leases["long"].gate.leaves_doubt = lambda: True
+    leases["long"].leaves_doubt = True
 
     assert pytest.approx(DRAIN, abs=0.2) == await drained(worker, leases)
 
@@ -120,7 +112,7 @@ async def test_a_stop_releases_at_once_what_only_waits_for_its_release() -> None
     paying = asyncio.create_task(pay())
     assert 3.0 <= await drained(worker, leases) < 3.2
     assert [InterruptReason.STOPPING] == lease.reasons
-    assert DRAIN - 3.2 < worker.services.release_at - time() <= DRAIN - 3.0
+    assert DRAIN - 3.2 < worker.services.calls.release_at - time() <= DRAIN - 3.0
     paying.cancel()
 
 
@@ -140,11 +132,11 @@ async def test_a_next_stage_that_will_not_end_in_time_is_released_at_its_start()
     worker, leases = worker_with(quick=5.0, long=60.0)
     lease = leases.pop("long")
     leases = worker.services.lease_renewer.leases = {"token": lease}
-    worker.services.running_stages = {"token": RunningStage("review", "quick", time())}
+    running = worker.services.stages.durations.running
+    running.clear()
+    running["token"] = RunningStage("review", "quick", time())
     following = RunningStage("review", "long", time() + 5)
-    asyncio.get_running_loop().call_later(
-        5, worker.services.running_stages.__setitem__, "token", following
-    )
+    asyncio.get_running_loop().call_later(5, running.__setitem__, "token", following)
 
     assert 5.0 <= await drained(worker, leases) < 5.2
     assert [InterruptReason.STOPPING] == lease.reasons
@@ -176,17 +168,8 @@ async def test_a_stop_waits_for_the_answer_to_a_poll_as_long_as_its_grace() -> N
 
 @virtually
 async def test_a_claim_after_the_drain_is_released() -> None:
-    leases: dict[str, Lease] = {}
-    services: Any = SimpleNamespace(
-        next_chunks=NextChunks(),
-        queues=[""],
-        rt=SimpleNamespace(settings=SimpleNamespace(shutdown_grace_s=5.0)),
-        lease_renewer=SimpleNamespace(leases=leases),
-        running_stages={},
-        stage_durations=StageDurations(),
-        log=Log(),
-        budgets=FleetBudgets(*[None] * 5),  # type: ignore[arg-type]
-    )
+    services = worker_services(Settings(shutdown_grace_s=5.0))
+    leases = services.lease_renewer.leases
     worker = Worker(services, asyncio.Event())
     lease = new_lease()
 
@@ -207,16 +190,10 @@ async def test_a_claim_after_the_drain_is_released() -> None:
 
 @virtually
 async def test_a_stop_sends_the_chunks_that_wait_for_a_slot() -> None:
-    sent: list[Any] = []
-
-    async def send(messages: list[Message], *, to: str) -> None:
-        sent.append(([(each.ref, each.gen) for each in messages], to))
-
     worker, leases = worker_with()
-    services, job = worker.services, SimpleNamespace(ref=REF.of, queue="own")
-    services.rt.work = SimpleNamespace(send=send)
+    services, job = worker.services, SimpleNamespace(ref=REF.of, queue="")
     chunk = SimpleNamespace(ref=REF, gen=2, retry_at="")
-    await services.next_chunks.add(services.rt, job, chunk)
-    assert [] == sent
+    await services.intake.next_chunks.add(services.rt, job, chunk)
     await drained(worker, leases)
-    assert [([(REF, 2)], "own")] == sent
+    (sent,) = await services.rt.work.receive(1, of="", wait_s=0, hide_s=30)
+    assert (REF, 2) == (sent.message.ref, sent.message.gen)

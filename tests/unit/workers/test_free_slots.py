@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from piecework.aws.queue import BATCH
 from piecework.settings import Settings
-from piecework_worker.exclusive_claims import ExclusiveClaims
-from piecework_worker.next_chunks import NextChunks
 from piecework_worker.receiver import GATHER_S
 from piecework_worker.worker import Worker
+from tests.unit.workers.on_the_model import worker_services
 from tests.unit.workers.virtual_leases import time, virtually
 
 
 def worker(most: int, *durations: float) -> Any:
     """Return a worker with tasks of these durations."""
-    rt = SimpleNamespace(settings=Settings(max_chunks=most))
-    services: Any = SimpleNamespace(
-        next_chunks=NextChunks(),
-        queues=[""],
-        rt=rt,
-        log=None,
-        exclusive=ExclusiveClaims(),
-    )
+    services = worker_services(Settings(max_chunks=most))
     one = Worker(services, asyncio.Event())
     for seconds in durations:
         one.start_task(asyncio.sleep(seconds))

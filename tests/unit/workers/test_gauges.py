@@ -10,7 +10,7 @@ import pytest
 from piecework.resilience.breaker import BreakerPhase
 from piecework.telemetry.emf import Gauge
 from piecework_worker.call_limiter import CallLimiter
-from piecework_worker.services import UNTRIED_S, gauges
+from piecework_worker.gauges import UNTRIED_S, gauges
 
 NOW = 10_000.0
 
@@ -22,12 +22,9 @@ def breaker(
     return SimpleNamespace(state=state)
 
 
-def services(slots: CallLimiter, **breakers: Any) -> Any:
-    return SimpleNamespace(
-        lease_renewer=SimpleNamespace(leases={"a": 1, "b": 2}),
-        call_limiter=slots,
-        breakers=SimpleNamespace(clock=lambda: NOW, by_name=breakers),
-    )
+def calls(slots: CallLimiter, **breakers: Any) -> Any:
+    known = SimpleNamespace(clock=lambda: NOW, by_name=breakers)
+    return SimpleNamespace(slots=slots, breakers=known)
 
 
 async def test_the_gauges_of_a_worker_count_its_leases_and_calls() -> None:
@@ -35,11 +32,12 @@ async def test_the_gauges_of_a_worker_count_its_leases_and_calls() -> None:
     async with slots:
         pass
     await slots.__aenter__()
-    place = services(
+    place = calls(
         slots, model=breaker(BreakerPhase.OPEN), shop=breaker(BreakerPhase.CLOSED)
     )
 
-    assert list(gauges(place)) == [
+    leases: Any = {"a": 1, "b": 2}
+    assert list(gauges(leases, place)) == [
         Gauge("ChunksInProgress", 2),
         Gauge("CallsInFlight", 1),
         Gauge("BreakersOpen", 1),
@@ -58,9 +56,8 @@ async def test_the_gauges_of_a_worker_count_its_leases_and_calls() -> None:
 def test_an_unused_open_breaker_raises_no_alarm(
     until: float, probed_until: float, open_: int
 ) -> None:
-    place = services(
-        CallLimiter(4), model=breaker(BreakerPhase.OPEN, until, probed_until)
-    )
+    place = calls(CallLimiter(4), model=breaker(BreakerPhase.OPEN, until, probed_until))
 
-    found = {gauge.name: gauge.value for gauge in gauges(place) if not any(gauge.part)}
+    read = gauges({}, place)
+    found = {gauge.name: gauge.value for gauge in read if not any(gauge.part)}
     assert open_ == found["BreakersOpen"]

@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
 
 from piecework.domain.refs import JobRef
 from piecework.settings import Settings
-from piecework.telemetry.health import Liveness
 from piecework_worker import ecs
 from piecework_worker.ecs import (
     IDLE_S,
@@ -26,12 +24,11 @@ from piecework_worker.ecs import (
     Protection,
     ProtectionPolicy,
 )
-from piecework_worker.exclusive_claims import ExclusiveClaims
-from piecework_worker.next_chunks import NextChunks
 from piecework_worker.receiver import GATHER_S
 from piecework_worker.worker import Worker
-from tests.unit.piecework.fakes import Log, NoBacklogs
+from tests.unit.piecework.fakes import Log
 from tests.unit.virtual import run_virtually
+from tests.unit.workers.on_the_model import worker_services
 from tests.unit.workers.virtual_leases import time, virtually
 
 BREATH_S = 100.0
@@ -90,32 +87,11 @@ class Busy(Worker):
         self.aws.chunks.append((begun, time()))
 
 
-def services(aws: Aws) -> Any:
-    return SimpleNamespace(
-        next_chunks=NextChunks(),
-        rt=SimpleNamespace(
-            settings=Settings(max_chunks=2),
-            endpoint=SimpleNamespace(loopback=False),
-            work=aws,
-            backlogs=NoBacklogs(),
-        ),
-        lease_renewer=SimpleNamespace(leases={}),
-        liveness=Liveness(),
-        exclusive=ExclusiveClaims(),
-        unknown_in_a_row=0,
-        queues=[""],
-        message_received=asyncio.Event(),
-        breakers=SimpleNamespace(prefetch=lambda: None),
-        log=Log(),
-        jobs=AsyncMock(),
-    )
-
-
 @asynccontextmanager
 async def working(aws: Aws, agent: str = "http://agent") -> AsyncIterator[Busy]:
     """Receive with protection; at the end, a paused worker stops at once."""
     stop = asyncio.Event()
-    worker = Busy(services(aws), stop)
+    worker = Busy(worker_services(Settings(max_chunks=2), work=aws), stop)
     worker.aws = aws
     guard = Protection(agent, worker, Log(), ProtectionPolicy(BREATH_S))
     with pytest.MonkeyPatch.context() as patched:
@@ -198,6 +174,7 @@ async def test_a_paused_or_reserved_worker_takes_no_chunk_of_a_reconciler() -> N
         assert worker.receiver.is_full()
         assert not await worker.offer_chunk(REF, 1)
         worker.pause_intake(on=False)
+        worker.receiver.reserved_slots = 0
         assert not worker.receiver.is_full()
         worker.receiver.reserved_slots = worker.services.rt.settings.max_chunks
         assert worker.receiver.is_full()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from piecework.aws.queue import Delivery, Message
-from piecework.domain.claim import SchemaTooNew
 from piecework.domain.outcome import (
     NEWER_WORKERS,
     STORE,
@@ -17,38 +15,13 @@ from piecework.domain.outcome import (
 )
 from piecework.errors import PermanentError, SchemaTooNewError, StoreError
 from piecework_worker.early_outcomes import MAX_DELAY_S, retry_delay
-from piecework_worker.next_chunks import NextChunks
-from piecework_worker.refusals import handle_refusal
 from piecework_worker.work_item import MessageAction, WorkItem
 from piecework_worker.worker import Worker
-from tests.unit.piecework.fakes import Log
-from tests.unit.piecework.store.tables import REF
-from tests.unit.workers.runs import SETTINGS, chunk_run, loading, ran
+from tests.unit.piecework.fakes import Clause
+from tests.unit.workers.on_the_model import REF, desk, said_by
+from tests.unit.workers.runs import SETTINGS, chunk_run, loading, pipeline, ran
 
-JOB: Any = SimpleNamespace(queue="")
-
-
-class Hiding:
-    """A queue that records what was hidden, and deletes nothing."""
-
-    def __init__(self) -> None:
-        self.hidden: list[tuple[str, float]] = []
-
-    async def hide(self, receipts: list[str], seconds: float) -> None:
-        self.hidden += [(receipt, seconds) for receipt in receipts]
-
-
-def services(job: Any = None) -> Any:
-    async def read(_: Any) -> Any:
-        if isinstance(job, Exception):
-            raise job
-        return job
-
-    longest = SimpleNamespace(uniform=lambda _, most: most)
-    rt = SimpleNamespace(settings=SETTINGS, work=Hiding(), rng=longest)
-    chunks = NextChunks()
-    jobs = SimpleNamespace(recent=read)
-    return SimpleNamespace(rt=rt, log=Log(), jobs=jobs, next_chunks=chunks, queues=[""])
+review = pipeline()
 
 
 def test_each_deferral_is_a_little_longer_up_to_a_limit() -> None:
@@ -56,23 +29,22 @@ def test_each_deferral_is_a_little_longer_up_to_a_limit() -> None:
     assert retry_delay(1000, SETTINGS) == MAX_DELAY_S
 
 
-@pytest.mark.parametrize(
-    ("delivery", "about"),
-    [
-        (Delivery(None, '{"v": 2}', "r", "m", 2, newer=True), "message"),
-        (Delivery(Message.about(REF, 1), "{}", "r", "m", 2), "record"),
-    ],
-)
+@pytest.mark.parametrize("about", ["message", "record"])
 async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
-    delivery: Delivery, about: str
+    about: str,
 ) -> None:
-    here = services(SchemaTooNewError("it is newer"))
-    worker = Worker(here, asyncio.Event())
+    here = await desk(review, Clause(), lease_s=60)
+    (receipt,) = [r for r in [here.item.receipt] if r is not None]
+    known = None if about == "message" else Message.about(REF, 1)
+    await here.set_row(REF.of, v=9)
+    worker = Worker(here.services, asyncio.Event())
 
-    await worker.handle(delivery)
+    await worker.handle(
+        Delivery(known, "{}", receipt, "m", 2, newer=about == "message")
+    )
 
-    assert here.rt.work.hidden == [("r", 60)]
-    ((event, said),) = here.log.said
+    assert 30 == here.hidden_s  # half of twice half a lease
+    ((event, said),) = said_by(here.services).said
     assert (event, said["about"], said["received"]) == (
         "message.deferred_newer_schema",
         about,
@@ -80,22 +52,11 @@ async def test_a_message_that_is_for_newer_workers_is_hidden_and_counted(
     )
 
 
-async def test_a_claim_refused_by_a_newer_schema_costs_nothing() -> None:
-    here = services()
-    end = await handle_refusal(SchemaTooNew(), WorkItem(REF, 1, 1, "r"), JOB, here)
-
-    assert (end, here.rt.work.hidden) == (MessageAction.KEEP, [("r", 30)])
-    assert here.log.names() == ["message.deferred_newer_schema"]
-
-
 async def test_a_join_without_a_message_hides_no_message() -> None:
-    here = services()
-
-    assert (
-        await handle_refusal(SchemaTooNew(), WorkItem(REF, 1), JOB, here)
-        is MessageAction.KEEP
-    )
-    assert here.rt.work.hidden == []
+    here = await desk(review, Clause())
+    await here.set_row(v=9)
+    assert MessageAction.KEEP is await here.execute(WorkItem(REF, 1))
+    assert 30 == here.hidden_s  # as since it was received
 
 
 # ── state that is loaded after the claim ────────────────────────────────────

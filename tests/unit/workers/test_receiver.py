@@ -15,14 +15,11 @@ import pytest
 from piecework.aws.queue import BATCH
 from piecework.errors import StoreError
 from piecework.settings import Settings
-from piecework.telemetry.health import Liveness
 from piecework_worker.draws import Draws
-from piecework_worker.exclusive_claims import ExclusiveClaims
-from piecework_worker.exhaustion import Exhaustion
-from piecework_worker.next_chunks import NextChunks
 from piecework_worker.polls import MAX_RECEIVES
 from piecework_worker.receiver import OUTAGE_S, Receiver
-from tests.unit.piecework.fakes import Log, NoBacklogs
+from tests.unit.piecework.fakes import NoBacklogs
+from tests.unit.workers.on_the_model import worker_services
 from tests.unit.workers.virtual_leases import time, virtually
 
 #: Seconds of the way to SQS and back, of a long poll, and of a chunk.
@@ -91,34 +88,29 @@ class Hands:
         self.receiver.on_task_done()
 
 
+@dataclass
+class WithBacklogs:
+    """A runtime with other backlogs."""
+
+    rt: Any
+    backlogs: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rt, name)
+
+
 @asynccontextmanager
 async def receiving(
     sqs: Sqs, slots: int = 32, takes_s: float = CHUNK_S
 ) -> AsyncIterator[tuple[Receiver, Hands, asyncio.Task[None]]]:
     hands = Hands(takes_s)
-    services: Any = SimpleNamespace(
-        rt=SimpleNamespace(
-            settings=Settings(max_chunks=slots),
-            endpoint=SimpleNamespace(loopback=False),
-            work=sqs,
-            backlogs=NoBacklogs(),
-        ),
-        liveness=Liveness(),
-        exclusive=ExclusiveClaims(),
-        message_received=asyncio.Event(),
-        breakers=SimpleNamespace(prefetch=lambda: None),
-        log=Log(),
-        unknown_in_a_row=0,
-        queues=[""],
-        next_chunks=NextChunks(),
-        exhaustion=Exhaustion(Log()),
-    )
+    services = worker_services(Settings(max_chunks=slots), work=sqs)
     one = Receiver(
         services,
         asyncio.Event(),
         lambda: len(hands.active),
         hands.begin,
-        Draws(services, lambda *_: None),
+        Draws(services.rt, services.intake, services.calls.breakers, lambda *_: None),
     )
     hands.receiver = one
     running = asyncio.create_task(one.run())
@@ -224,8 +216,8 @@ async def test_no_poll_begins_after_a_stop() -> None:
 
     sqs = Sqs(0)
     async with receiving(sqs) as (one, _, running):
-        rt: Any = one.services.rt
-        rt.backlogs = SimpleNamespace(of_queue=of_queue)
+        slow: Any = WithBacklogs(one.services.rt, SimpleNamespace(of_queue=of_queue))
+        one.draws.rt = slow
         await asyncio.sleep(WAY_S / 2)
         one.stop.set()
         await running
@@ -280,7 +272,8 @@ async def test_the_messages_of_a_drained_job_cause_one_read_of_the_backlogs() ->
     async with receiving(Sqs(0)) as (one, _, running):
         running.cancel()
         read = Mock(side_effect=NoBacklogs().of_queue)
-        one.services.rt.backlogs = SimpleNamespace(of_queue=read)  # type: ignore[assignment]
+        counted: Any = WithBacklogs(one.services.rt, SimpleNamespace(of_queue=read))
+        one.draws.rt = counted
         job: Any = SimpleNamespace(ref="job", gen=1, backlog_start=64, sample=())
         for wait_s, gen, reads in ((0, 1, 1), (0, 1, 1), (0, 2, 2), (POLL_S, 2, 3)):
             await asyncio.sleep(wait_s)

@@ -1,33 +1,44 @@
-"""What is written with the end of a claim."""
+"""What is written with the end of a claim: the rows after it, on the model of AWS."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from piecework.calls.usage import ClaimUsage
+from piecework import Context, PermanentError, Pipeline, Stage
 from piecework.domain import keys
-from piecework.domain.claim import Claim
-from piecework.domain.outcome import Cancelled, Retry, Succeeded
-from piecework.domain.protocols import ClaimLostError
-from piecework.pipelines import Pipeline, Stage
-from piecework.store.settlements import Calls
-from piecework_worker import settle as settling
-from piecework_worker.settle import job_end, result_sha256, resume_at, settle
-from tests.unit.piecework.fakes import Clause, Log, checkpoints_of, envelope
-from tests.unit.piecework.store.tables import REF, claim
-
-JOB: Any = SimpleNamespace(
-    ref=REF.of, chunks=3, gen=1, tolerated_chunks=0, has_ladder=False
+from piecework.domain.outcome import Released, Succeeded
+from piecework.errors import StoreError
+from piecework.store.results import INLINE_BYTES
+from piecework_worker.settle import (
+    DEFERRED_FROM,
+    SETTLE_ATTEMPTS,
+    resume_at,
+    settle,
 )
+from piecework_worker.work_item import MessageAction as Do
+from tests.unit.piecework.fakes import Clause, checkpoints_of
+from tests.unit.virtual import run_virtually
+from tests.unit.workers.on_the_model import REF, desk
+from tests.unit.workers.runs import chunk_run
+
+LARGE = "x" * INLINE_BYTES
+#: What the second stage returns; an exception: what it raises.
+RETURNS: list[Any] = []
 
 
-async def first(_: Any) -> None: ...
+async def first(_: Context[Clause]) -> str:
+    return "one"
 
 
-async def second(_: Any) -> None: ...
+async def second(_: Context[Clause]) -> str | None:
+    if isinstance(RETURNS[0], Exception):
+        raise RETURNS[0]
+    return RETURNS[0]  # type: ignore[no-any-return]
 
 
 STAGES = [Stage(first), Stage(second)]
@@ -35,95 +46,116 @@ EARLY = Pipeline(name="early", payload=Clause, stages=STAGES, result=first)
 LATE = Pipeline(name="late", payload=Clause, stages=STAGES)
 
 
-class Journal:
-    kept: bool | None = None
-    late = False
+@pytest.mark.parametrize(
+    ("pipeline", "gen", "value", "beside"),
+    [
+        # A small result lies on its chunk; any other last value lies beside it.
+        (LATE, 1, "two", ""),
+        (LATE, 1, LARGE, keys.result_sk(0)),
+        (LATE, 2, "two", keys.result_sk(0)),
+        (EARLY, 1, "two", keys.stage_sk(0, "second")),
+        (LATE, 1, None, ""),
+    ],
+)
+async def test_a_small_result_lies_on_its_chunk(
+    pipeline: Pipeline, gen: int, value: str | None, beside: str
+) -> None:
+    RETURNS[:] = [value]
+    here = await desk(pipeline, Clause())
+    await here.reopen(gen)
 
-    async def close(self, *, keep: bool, patient: bool) -> None:
-        self.kept, self.patient = keep, patient
+    assert Do.ACK is await here.execute()
 
-    async def finish_rest(self, *, patient: bool) -> None:
-        assert self.kept is None, "a settlement needs the effects first"
+    row, other = await here.row(), await here.row(sk=beside or "none")
+    stored = "null" if value is None else f'"{value}"'
+    result = '"one"' if pipeline is EARLY else stored
+    assert keys.sha256(result.encode()) == row["result_sha256"]
+    assert (stored if not beside and value else None) == row.get("value")
+    assert bool(beside) is bool(other)
 
-    async def write_late(self) -> None:
-        self.late = True  # the bill has it: see tests/scenarios/test_costs.py
 
+async def test_a_dead_letter_is_counted_in_the_generation_of_its_claim() -> None:
+    RETURNS[:] = [PermanentError("no")]
+    here = await desk(LATE, Clause())
+    await here.set_row(REF.of, tolerated_chunks=1)
+    await here.reopen(2)
 
-def chunk_run(
-    outcome: Any = None,
-    pipeline: Pipeline = LATE,
-    owned: Claim | None = None,
-    **kept: Any,
-) -> Any:
-    checkpoints = checkpoints_of(pipeline)
-    for name, value in kept.items():
-        setattr(checkpoints, name, value)
-    counts = SimpleNamespace(made=1, cached=2, replayed=0, retried=0)
-    journal = Journal()
-    return SimpleNamespace(
-        claim=owned or claim(),
-        outcome=outcome,
-        calls_after_cancel=None,
-        pipeline=pipeline,
-        checkpoints=checkpoints,
-        journal=journal,
-        ledger=journal,
-        write_late=journal.write_late,
-        usage=ClaimUsage(),
-        error_history=[],
-        snapshot=None,
-        certificate=None,
-        ctx=SimpleNamespace(
-            log=Log(),
-            caller=SimpleNamespace(
-                counts=counts,
-                in_flight=SimpleNamespace(acquired_at=0.0),
-            ),
-        ),
+    assert Do.ACK is await here.execute()
+
+    (letter,), job = await here.letters(), await here.job()
+    assert ("DEAD", "OPEN", 2) == (
+        (await here.row())["status"],
+        letter["state"],
+        letter["gen"],
     )
+    assert 1 == job.item["failed_chunks"]
+
+
+async def test_a_worker_that_lost_its_claim_settles_nothing() -> None:
+    async def loses(_: Context[Clause]) -> str:
+        await here.set_row(claim_token="another", fence=9)
+        return "two"
+
+    stages = [Stage(first), Stage(loses)]
+    here = await desk(Pipeline("loses", payload=Clause, stages=stages), Clause())
+
+    assert Do.KEEP is await here.execute()
+
+    assert ("RUNNING", 9) == ((row := await here.row())["status"], row["fence"])
+    assert "lease.lost" in here.events()
+    assert "chunk.succeeded" not in here.events()
+
+
+# ── an outage of the store ───────────────────────────────────────────────────
+
+
+@dataclass
+class Failing:
+    """Fails at each write, or answers as told."""
+
+    code: str = ""
+    answers: Any = ()
+    tries: int = 0
+
+    async def release(self, *_: Any, **__: Any) -> bool:
+        self.tries += 1
+        if self.tries <= len(self.answers):
+            answer = self.answers[self.tries - 1]
+            if isinstance(answer, bool):
+                return answer
+        raise StoreError("no", code=self.code or "aws.service.unavailable")
+
+    succeed = defer = release
+
+
+def settled(run: Any, settlements: Any) -> None:
+    job: Any = SimpleNamespace(ref=REF.of, tolerated_chunks=0, has_ladder=False)
+    rt: Any = SimpleNamespace(rng=Random(1))
+    run_virtually(settle(run, job, rt, settlements))
 
 
 @pytest.mark.parametrize(
-    ("outcome", "kept"),
-    [(Succeeded("1"), False), (Cancelled("first"), True)],
+    ("code", "tries"),
+    [("aws.service.unavailable", SETTLE_ATTEMPTS), ("aws.request.invalid", 1)],
 )
-@pytest.mark.parametrize("owned", [True, False])
-async def test_a_worker_that_lost_the_claim_settles_nothing(
-    monkeypatch: pytest.MonkeyPatch, outcome: Any, kept: Any, owned: Any
+def test_an_outage_is_waited_for_so_often_and_a_refused_request_never(
+    code: str, tries: int
 ) -> None:
-    async def write(*_: Any) -> Any:
-        return owned
-
-    monkeypatch.setattr(settling, "write", write)
-    run, services = chunk_run(outcome), SimpleNamespace()
-    settled = settle(run, JOB, services)  # type: ignore[arg-type]
-    if owned:
-        assert await settled is None
-    else:
-        with pytest.raises(ClaimLostError):
-            await settled
-    assert owned is bool(run.ctx.log.said)
-    assert kept is run.journal.kept
-    assert owned is not run.journal.late
+    run, failing = chunk_run(fence=1), Failing(code)
+    run.outcome = Released()
+    with pytest.raises(StoreError):
+        settled(run, failing)
+    assert tries == failing.tries
 
 
-async def test_a_retried_chunk_keeps_its_paid_results() -> None:
-    class Settlements:
-        async def schedule_retry(self, _: Any, retry: Retry, *, calls: Calls) -> bool:
-            return (retry.delay, calls) == (9.0, Calls(1, 3, 2))
-
-    run, services = chunk_run(Retry(envelope(), 9.0)), SimpleNamespace()
-    run.calls_after_cancel, services.settlements = 3, Settlements()
-    assert await settle(run, JOB, services) == 9.0  # type: ignore[arg-type]
-    assert run.journal.kept is True
+def test_a_refused_deferral_may_follow_an_applied_success() -> None:
+    run = chunk_run(fence=1)
+    run.outcome = Succeeded("1")
+    settled(run, Failing(answers=[*[None] * DEFERRED_FROM, False, True]))
+    assert (Succeeded("1"), False) == (run.outcome, run.journal.patient)
 
 
-def test_the_result_is_the_value_of_the_result_stage() -> None:
-    done = {"first": '"one"'}
-    early = result_sha256(chunk_run(None, EARLY, completed=done), '"two"')
-    late = result_sha256(chunk_run(None, LATE, completed=done), '"two"')
-    assert early == keys.sha256(b'"one"')
-    assert late == keys.sha256(b'"two"')
+# ── where a redrive resumes ──────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -139,52 +171,6 @@ def test_the_result_is_the_value_of_the_result_stage() -> None:
 def test_a_redrive_resumes_at_the_first_incomplete_or_compensated_stage(
     completed: Any, undone: Any, stage: str
 ) -> None:
-    assert stage == resume_at(chunk_run(completed=completed, compensated=undone))
-
-
-async def test_the_end_of_a_chunk_is_not_that_of_its_job() -> None:
-    services: Any = None  # not asked
-    assert await job_end(chunk_run(), JOB, services, join_error="") == []
-
-
-@pytest.mark.parametrize(("gen", "reads"), [(1, 0), (2, 1)])
-async def test_the_end_of_the_join_is_that_of_the_job_in_its_generation(
-    monkeypatch: pytest.MonkeyPatch, gen: int, reads: int
-) -> None:
-    said: list[Any] = []
-    monkeypatch.setattr(settling, "certify", lambda *a: SimpleNamespace(status=a[3]))
-    monkeypatch.setattr(settling, "take_snapshot", answer(None))
-    monkeypatch.setattr(settling, "store_certificate", answer({"certificate": "key"}))
-    now: Any = SimpleNamespace(
-        ref=REF.of, chunks=3, gen=gen, tolerated_chunks=0, has_ladder=False
-    )
-    asked: list[Any] = []
-
-    async def read(ref: Any) -> Any:
-        asked.append(ref)
-        return now
-
-    async def ending(*facts: Any) -> list[str]:
-        said.append(facts)
-        return ["action"]
-
-    rt = SimpleNamespace(
-        jobs=SimpleNamespace(read=read),
-        table=None,
-        clock=lambda: 0.0,
-        transitions=SimpleNamespace(ending=ending),
-    )
-    owned = claim(ref=REF.of.chunk(keys.JOIN_CHUNK), gen=gen)
-    services: Any = SimpleNamespace(rt=rt)
-    join = chunk_run(owned=owned)
-    assert await job_end(join, JOB, services, join_error="e") == ["action"]
-    assert join.certificate.status == "e"
-    assert said == [(now, "e", {"certificate": "key"})]
-    assert [REF.of] * reads == asked
-
-
-def answer(value: Any) -> Any:
-    async def give(*_: Any) -> Any:
-        return value
-
-    return give
+    checkpoints = checkpoints_of(LATE, completed=completed, compensated=undone)
+    run: Any = SimpleNamespace(pipeline=LATE, checkpoints=checkpoints)
+    assert stage == resume_at(run)

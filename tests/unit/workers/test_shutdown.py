@@ -12,16 +12,18 @@ from typing import Any
 
 import pytest
 
+from piecework.aws.queue import Message
 from piecework.domain import keys
-from piecework.domain.refs import ChunkRef, JobRef
+from piecework.domain.refs import ChunkRef
 from piecework.settings import Settings
 from piecework_worker import stopping
 from piecework_worker.acks import Ack, AckBatcher
-from piecework_worker.next_chunks import NextChunks
 from piecework_worker.stopping import stop_on_signals
 from piecework_worker.worker import Worker
-from tests.unit.piecework.fakes import Log
+from tests.unit.piecework.fakes import Clause, Log
 from tests.unit.workers.ecs_stub import until
+from tests.unit.workers.on_the_model import REF, desk
+from tests.unit.workers.runs import pipeline
 from tests.unit.workers.virtual_leases import for_ever, virtually
 
 
@@ -53,50 +55,19 @@ async def test_a_flush_waits_for_the_request_in_flight() -> None:
     assert ["receipt"] == deleted
 
 
-def stopping_worker(sent: list[Any]) -> Worker:
-    async def send(messages: list[Any], **_: Any) -> int:
-        sent.extend(messages)
-        return len(messages)
-
-    job: Any = SimpleNamespace(
-        ref=JobRef("acme", "job"), chunks=1, gen=1, has_notify_hook=False, queue=""
-    )
-    rt = SimpleNamespace(
-        settings=Settings(),
-        jobs=SimpleNamespace(read=lambda _: answered(job)),
-        work=SimpleNamespace(send=send),
-    )
-    services: Any = SimpleNamespace(
-        next_chunks=NextChunks(), queues=[""], rt=rt, log=Log(), pipelines={}
-    )
-    return Worker(services, asyncio.Event())
-
-
-async def answered(what: Any) -> Any:
-    return what
-
-
-async def test_a_join_that_begins_at_a_stop_is_released(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sent: list[Any] = []
-    worker = stopping_worker(sent)
+async def test_a_join_that_begins_at_a_stop_is_released() -> None:
+    here = await desk(pipeline(), Clause())
+    await here.execute()
+    await here.services.rt.work.delete([here.item.receipt])
+    worker = Worker(here.services, asyncio.Event())
     worker.stop.set()
     worker.closing = True
-    join = ChunkRef("acme", "job", keys.JOIN_CHUNK)
-    monkeypatch.setattr(
-        "piecework_worker.worker.end_cancelled", lambda *_: answered(None)
-    )
-    monkeypatch.setattr(
-        "piecework_worker.worker.start_join", lambda *_: answered((join, 1))
-    )
-    worker.services.log = Log()  # type: ignore[assignment]
-    worker.services.log.bind = lambda **_: Log()  # type: ignore[assignment,method-assign]
 
-    await worker.start_join(JobRef("acme", "job"))
+    await worker.start_join(REF.of)
 
     assert set() == worker.active_tasks
-    assert [join] == [message.ref for message in sent]
+    join = REF.of.chunk(keys.JOIN_CHUNK)
+    assert Message.about(join, 1) == await here.message_sent()
 
 
 async def test_a_worker_that_stops_by_itself_still_releases_after_a_signal(

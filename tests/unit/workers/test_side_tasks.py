@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
-from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from piecework.errors import StoreError
 from piecework.settings import Settings
-from piecework.telemetry.health import Liveness
 from piecework_worker import report
 from piecework_worker.__main__ import run_side_tasks
 from piecework_worker.ecs import AGENT, METADATA
 from piecework_worker.stopping import Stop
-from tests.unit.piecework.fakes import Log
 from tests.unit.workers.ecs_stub import Agent, agent, until
+from tests.unit.workers.on_the_model import worker_services
 
 
 class Reports:
@@ -44,19 +42,9 @@ class HeldChunk:
 
     def __init__(self) -> None:
         self.table = Reports()
-        rt = SimpleNamespace(
-            settings=Settings(), rng=Random(1), table=self.table, clock=lambda: 1.0
-        )
-        self.services: Any = SimpleNamespace(
-            rt=rt,
-            log=Log(),
-            liveness=Liveness(),
-            lease_count=self.lease_count,
-            worker="w1",
-            pipelines={"p": None},
-            queues=[""],
-            breakers=SimpleNamespace(called={"mail", "fax"}),
-        )
+        self.services: Any = worker_services(table=self.table)
+        self.services.intake.pipelines = {"p": None}
+        self.services.calls.breakers.called.update({"mail", "fax"})
 
     def lease_count(self) -> int:
         return 1
@@ -115,7 +103,8 @@ async def test_a_side_task_that_fails_is_logged_and_stops_nothing(
 ) -> None:
     worker: Any = HeldChunk()
     worker.services.liveness = None
-    worker.services.rt.settings = Settings(health_file=str(tmp_path / "health"))
+    settings = Settings(health_file=str(tmp_path / "health"))
+    worker.services.rt = replace(worker.services.rt, settings=settings)
     async with run_side_tasks(worker, Stop(), {}):
         await asyncio.sleep(0)
     assert ["worker.component_failed"] == worker.services.log.names()

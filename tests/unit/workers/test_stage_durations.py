@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from piecework_worker.services import (
+from piecework_worker.stage_durations import (
     MAX_SAMPLES,
     MIN_SAMPLES,
     RunningStage,

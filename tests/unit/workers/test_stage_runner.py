@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,12 +12,11 @@ from piecework.context import Context
 from piecework.errors import WorkerExhaustedError
 from piecework.pipelines import Pipeline, Stage
 from piecework.settings import Settings
-from piecework_worker.assembly import latest_start
+from piecework_worker.claim_state import ClaimState
 from piecework_worker.exclusive_claims import ExclusiveClaims
 from piecework_worker.lease import Lease
-from piecework_worker.loop_watchdog import BlockedLoop
-from piecework_worker.services import MIN_SAMPLES, RunningStage, StageDurations
-from piecework_worker.stage_runner import WorkerStageRunner
+from piecework_worker.stage_durations import MIN_SAMPLES, RunningStage
+from piecework_worker.stage_runner import StageRuns, WorkerStageRunner
 from tests.unit.piecework.fakes import Clause, context
 from tests.unit.workers.virtual_leases import LEASE, new_lease, time, virtually
 
@@ -35,15 +35,9 @@ class Elsewhere:
         return '"as a fresh suspect"' if fresh else '"as a suspect"'
 
 
-def services(isolation: Any = None) -> Any:
-    return SimpleNamespace(
-        isolation=isolation,
-        running_stages={},
-        stage_durations=StageDurations(),
-        exclusive=ExclusiveClaims(),
-        blocked_loop=BlockedLoop(),
-        leases={},
-    )
+def elsewhere() -> StageRuns:
+    children: Any = Elsewhere()
+    return StageRuns(children)
 
 
 async def here(_: Context[Clause]) -> str:
@@ -60,13 +54,14 @@ async def broken(_: Context[Clause]) -> None:
 
 
 async def run(
-    place: Any,
+    place: StageRuns,
     stage: Stage,
     variant: str = "run",
     *,
     suspect: bool = False,
     claimed: str = "token",
     exhaustions: int = 0,
+    leases: dict[str, Lease] | None = None,
 ) -> str:
     pipeline = Pipeline(name="review", payload=Clause, stages=[stage])
     ctx = context(pipeline, stage=stage.name)
@@ -74,12 +69,13 @@ async def run(
     claim: Any = SimpleNamespace(token=claimed, is_suspect=suspect, chunk=chunk)
     async with place.exclusive.shared():
         now = asyncio.get_running_loop().time()
-        lease = place.leases[claimed] = Lease(claim, None, LEASE, now, now)
+        lease = Lease(claim, None, LEASE, now, now)
+        (leases if leases is not None else {})[claimed] = lease
         return await WorkerStageRunner(lease, place).run(stage, ctx, variant)
 
 
 async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
-    place = services(Elsewhere())
+    place = elsewhere()
 
     assert '"here"' == await run(place, Stage(here))
     assert '"there"' == await run(place, Stage(here, isolate=True))
@@ -87,7 +83,7 @@ async def test_a_stage_runs_in_a_child_only_if_it_asks_for_it() -> None:
 
 
 async def test_a_suspect_and_a_stage_that_blocked_the_loop_run_in_a_child() -> None:
-    place = services(Elsewhere())
+    place = elsewhere()
 
     assert '"as a suspect"' == await run(place, Stage(here), suspect=True)
     fresh = await run(place, Stage(here), suspect=True, exhaustions=1)
@@ -99,7 +95,8 @@ async def test_a_suspect_and_a_stage_that_blocked_the_loop_run_in_a_child() -> N
 
 @virtually
 async def test_a_suspect_without_a_child_runs_beside_no_other_chunk() -> None:
-    place, spans = services(), []
+    place, spans = StageRuns(), []
+    leases: dict[str, Lease] = {}
     now = asyncio.get_running_loop().time
 
     async def noted(_: Context[Clause]) -> None:
@@ -111,14 +108,16 @@ async def test_a_suspect_without_a_child_runs_beside_no_other_chunk() -> None:
     first = asyncio.create_task(run(place, Stage(noted), claimed="first"))
     await asyncio.sleep(1)
     suspects = [
-        asyncio.create_task(run(place, Stage(noted), suspect=True, claimed=claim))
+        asyncio.create_task(
+            run(place, Stage(noted), suspect=True, claimed=claim, leases=leases)
+        )
         for claim in ("second", "third")
     ]
     await asyncio.sleep(1)
     await asyncio.gather(first, *suspects, run(place, Stage(noted), claimed="last"))
     assert [(0, 60), (60, 120), (120, 180), (180, 240)] == spans
     # Their waits do not count as runtime.
-    runs = [place.leases[claim].started_at - started for claim in ("second", "third")]
+    runs = [leases[claim].started_at - started for claim in ("second", "third")]
     assert [60, 120] == runs
 
 
@@ -133,52 +132,60 @@ async def test_a_stage_that_lacks_a_handle_in_a_shared_worker_is_not_at_fault(
         raise OSError(errno.EMFILE, "Too many open files")
 
     with pytest.raises(raised):
-        await run(services(), Stage(lacks), exhaustions=exhaustions)
+        await run(StageRuns(), Stage(lacks), exhaustions=exhaustions)
+
+
+async def test_a_claim_runs_alone_although_its_caller_was_not_counted() -> None:
+    claims = ExclusiveClaims()
+    async with asyncio.timeout(1), claims.alone(nullcontext):
+        assert 1 == claims.wanted
+    assert (0, 0) == (claims.active, claims.wanted)
 
 
 async def test_without_children_a_stage_runs_in_the_worker() -> None:
-    assert '"here"' == await run(services(), Stage(here, isolate=True))
+    assert '"here"' == await run(StageRuns(), Stage(here, isolate=True))
 
 
 @virtually
 async def test_stage_durations_are_recorded_and_running_stages_are_known() -> None:
-    place = services()
+    place = StageRuns()
     running = asyncio.create_task(run(place, Stage(slow)))
     await asyncio.sleep(1)
-    under_way = dict(place.running_stages)
+    under_way = dict(place.durations.running)
     await running
     for _ in range(MIN_SAMPLES - 1):
         await run(place, Stage(slow))
 
     now = asyncio.get_running_loop().time()
     assert {"token": RunningStage("review", "slow", 1000.0)} == under_way
-    assert {} == place.running_stages
-    assert not place.stage_durations.may_finish_by(
+    assert {} == place.durations.running
+    assert not place.durations.may_finish_by(
         RunningStage("review", "slow", now), now, now + 59
     )
-    assert place.stage_durations.may_finish_by(
+    assert place.durations.may_finish_by(
         RunningStage("review", "slow", now), now, now + 60
     )
 
 
 @virtually
 async def test_a_failure_records_no_stage_duration() -> None:
-    place = services()
+    place = StageRuns()
     for _ in range(MIN_SAMPLES):
         with pytest.raises(ValueError, match="broken"):
             await run(place, Stage(broken))
 
     now = asyncio.get_running_loop().time()
-    assert {} == place.running_stages
-    assert place.stage_durations.may_finish_by(
+    assert {} == place.durations.running
+    assert place.durations.may_finish_by(
         RunningStage("review", "broken", now), now, now + 1
     )
 
 
 @virtually
 async def test_a_call_after_a_long_stage_may_still_wait_for_its_start() -> None:
-    lease, waits = new_lease(), list[float]()
+    none, waits = cast("Any", None), list[float]()
+    state = ClaimState(new_lease(), none, Settings(), *[none] * 5)
     for _ in range(3):
-        waits.append(latest_start(lease, Settings()) - time())
+        waits.append(state.latest_start() - time())
         await asyncio.sleep(400.0)
     assert [300.0, 275.0, 5.0] == waits

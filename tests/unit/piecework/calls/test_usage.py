@@ -82,7 +82,7 @@ async def test_a_call_without_a_price_is_unpriced_and_one_of_nothing_is_free() -
 async def test_what_a_lookup_finds_is_paid_once() -> None:
     find = named_call("find")(Provider(answer="found").ask)
     bank = Dependency("bank", effect=Effect.LOOKUP, lookup=find)
-    claim, diary = ClaimUsage(lambda _: True), Diary()
+    claim, diary = ClaimUsage(), Diary()
     with pytest.raises(ClaimLostError):
         await call(caller(diary), bank, Provider(ClaimLostError()), "a")
     made_by = caller(diary)

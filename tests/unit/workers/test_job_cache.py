@@ -1,4 +1,4 @@
-"""A worker caches the jobs whose chunks it runs."""
+"""A worker caches the jobs whose chunks it runs, and notes what blocks them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from piecework.domain.refs import JobRef
 from piecework.errors import StoreError
 from piecework.resilience.breaker import OPEN_CODE
 from piecework.settings import Settings
-from piecework_worker.services import WorkerServices
+from piecework_worker.job_cache import JobCache
+from piecework_worker.job_notes import JobNotes
 from tests.unit.piecework.fakes import envelope
 from tests.unit.virtual import run_virtually
 
@@ -36,44 +37,22 @@ class Jobs:
         return answer
 
 
-def services(jobs: Jobs) -> Any:
-    nothing: Any = SimpleNamespace()
+def cache(jobs: Jobs) -> JobCache:
     rt: Any = SimpleNamespace(jobs=jobs, settings=Settings())
-    parts: dict[str, Any] = dict.fromkeys(
-        (
-            "claims",
-            "settlements",
-            "dead_letters",
-            "payloads",
-            "lease_renewer",
-            "call_limiter",
-        ),
-        nothing,
-    )
-    return WorkerServices(
-        rt=rt,
-        worker="w",
-        pipelines={},
-        queues=[""],
-        log=nothing,
-        breakers=nothing,
-        limits=nothing,
-        budgets=nothing,
-        **parts,
-    )
+    return JobCache(rt)
 
 
 def test_concurrent_callers_read_a_job_once() -> None:
     async def main() -> None:
         jobs = Jobs()
-        here = services(jobs)
-        asked = [here.jobs.recent(REF), here.jobs.recent(OTHER), here.jobs.recent(REF)]
+        here = cache(jobs)
+        asked = [here.recent(REF), here.recent(OTHER), here.recent(REF)]
         assert ["job one", "job two", "job one"] == await asyncio.gather(*asked)
         assert [REF, OTHER] == jobs.asked
-        await here.jobs.recent(REF)
+        await here.recent(REF)
         assert [REF, OTHER] == jobs.asked
         await asyncio.sleep(Settings().cancel_poll_s)
-        await here.jobs.recent(REF)
+        await here.recent(REF)
         assert [REF, OTHER, REF] == jobs.asked
 
     run_virtually(main())
@@ -82,11 +61,11 @@ def test_concurrent_callers_read_a_job_once() -> None:
 def test_a_job_that_the_cancel_poller_has_read_is_not_read_again() -> None:
     async def main() -> None:
         jobs, seen = Jobs(), SimpleNamespace()
-        here = services(jobs)
-        await here.jobs.recent(REF)
+        here = cache(jobs)
+        await here.recent(REF)
         await asyncio.sleep(Settings().cancel_poll_s)
-        here.jobs.remember(REF, seen, asyncio.get_running_loop().time())  # type: ignore[arg-type]
-        assert seen is await here.jobs.recent(REF)
+        here.remember(REF, seen, asyncio.get_running_loop().time())  # type: ignore[arg-type]
+        assert seen is await here.recent(REF)
         assert [REF] == jobs.asked
 
     run_virtually(main())
@@ -95,11 +74,11 @@ def test_a_job_that_the_cancel_poller_has_read_is_not_read_again() -> None:
 def test_a_failed_read_fails_for_all_callers_and_is_repeated() -> None:
     async def main() -> None:
         jobs = Jobs(StoreError("away"))
-        here = services(jobs)
-        asked = [here.jobs.recent(REF), here.jobs.recent(REF)]
+        here = cache(jobs)
+        asked = [here.recent(REF), here.recent(REF)]
         failed = await asyncio.gather(*asked, return_exceptions=True)
         assert [StoreError, StoreError] == list(map(type, failed))
-        assert "job one" == await here.jobs.recent(REF)
+        assert "job one" == await here.recent(REF)
 
     run_virtually(main())
 
@@ -107,8 +86,8 @@ def test_a_failed_read_fails_for_all_callers_and_is_repeated() -> None:
 def test_a_cancelled_caller_does_not_cancel_the_shared_read() -> None:
     async def main() -> None:
         jobs = Jobs()
-        here = services(jobs)
-        first, second = (asyncio.create_task(here.jobs.recent(REF)) for _ in range(2))
+        here = cache(jobs)
+        first, second = (asyncio.create_task(here.recent(REF)) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
         assert "job one" == await second
@@ -122,40 +101,41 @@ def test_a_cancelled_caller_does_not_cancel_the_shared_read() -> None:
 def test_a_job_that_is_not_there_is_asked_for_again() -> None:
     async def main() -> None:
         jobs = Jobs(None)
-        here = services(jobs)
-        assert await here.jobs.recent(REF) is None
-        assert "job one" == await here.jobs.recent(REF)
+        here = cache(jobs)
+        assert await here.recent(REF) is None
+        assert "job one" == await here.recent(REF)
 
     run_virtually(main())
 
 
-async def test_a_job_notes_what_blocks_it_even_for_an_endless_delay() -> None:
-    said: list[str] = []
+class Noting:
+    """Keeps what it is told, and fails then."""
 
-    async def note(*told: Any) -> None:
-        said.append(told[2])
+    def __init__(self) -> None:
+        self.said: list[Any] = []
 
-    jobs: Any = SimpleNamespace(note=note)
-    here = services(jobs)
-    here.rt.clock = lambda: 1_790_000_000.0
+    async def note(self, *told: Any) -> None:
+        self.said.append(told)
+        raise StoreError("gone")
+
+
+async def test_a_job_notes_once_what_blocks_it_even_for_an_endless_delay() -> None:
+    noting: Any = Noting()
+    notes = JobNotes(noting, "w", lambda: 1_790_000_000.0)
     failure = envelope(code=OPEN_CODE, retry_after=251_606_934_327.0)
-    deferred = Deferred(failure, 1.0, "model")
-    await here.note_blocked(SimpleNamespace(ref=REF), deferred)
+    job: Any = SimpleNamespace(ref=REF)
+    for _ in range(2):
+        await notes.blocked(job, Deferred(failure, 1.0, "model"))
 
+    said = [told[2] for told in noting.said]
     assert ["waits for dependency model until 2026-09-22T14:13:20.000Z"] == said
 
 
 async def test_a_failed_note_does_not_stop_the_back_off() -> None:
-    said: list[Any] = []
-
-    async def note(*told: Any) -> None:
-        said.append(told)
-        message = "gone"
-        raise StoreError(message)
-
-    jobs: Any = SimpleNamespace(note=note)
+    noting: Any = Noting()
     job: Any = SimpleNamespace(ref=REF, pipeline="review")
-
-    await services(jobs).note_unknown_pipeline(job)
+    notes = JobNotes(noting, "w", lambda: 0.0)
+    for _ in range(2):
+        await notes.unknown_pipeline(job)
     reason = "worker w does not have pipeline review"
-    assert [(REF, "runtime.pipeline.unknown", reason)] == said
+    assert [(REF, "runtime.pipeline.unknown", reason)] == noting.said

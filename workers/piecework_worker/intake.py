@@ -1,0 +1,31 @@
+"""What decides which chunks a worker takes, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from piecework.pipelines import Pipeline
+from piecework_worker.cancelled_jobs import CancelledGroups
+from piecework_worker.job_cache import JobCache
+from piecework_worker.job_notes import JobNotes
+from piecework_worker.next_chunks import NextChunks
+from piecework_worker.tenant_caps import TenantCaps
+
+
+@dataclass(slots=True)
+class Intake:
+    """The pipelines and queues of one worker, and what it knows of its jobs.
+
+    Attributes:
+        queues: The queues that the worker receives from, as pipelines name them.
+        next_chunks: The next chunks of order keys, which this worker starts itself.
+    """
+
+    pipelines: Mapping[str, Pipeline]
+    queues: Sequence[str]
+    jobs: JobCache
+    notes: JobNotes
+    caps: TenantCaps
+    next_chunks: NextChunks
+    cancelled_groups: CancelledGroups = field(default_factory=CancelledGroups)

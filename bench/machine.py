@@ -17,7 +17,7 @@ from bench.processes import TICKS, tree_cpu_s
 from piecework_orchestrator.embedded.environment import VERSION
 from tests.tools import ROOT, bin_of
 
-PIECEWORK = ("piecework", "aioboto3", "aiobotocore", "botocore", "aiohttp", "pydantic")
+PIECEWORK = ("piecework", "aiobotocore", "botocore", "aiohttp", "pydantic")
 ASK = (
     "import sys; from importlib.metadata import version as v;"
     " print(*(v(name) for name in sys.argv[1:]))"

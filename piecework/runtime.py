@@ -53,7 +53,7 @@ from piecework.store.takeovers import Takeovers
 from piecework.telemetry.emit import emit_throttles
 
 if TYPE_CHECKING:
-    import aioboto3
+    from piecework.aws import AwsSession
 
 #: Errors whose message says more than the code of AWS.
 TOLD: Final = frozenset({"aws.clock.skewed", "aws.service.unavailable"})
@@ -128,10 +128,12 @@ async def connect(
     actor: Actor = "operator",
     clock: Callable[[], float] | None = None,
     rng: random.Random | None = None,
+    session: AwsSession | None = None,
 ) -> AsyncIterator[Runtime]:
     """Connect to the deployment that the settings name.
 
     The default `clock` is the machine's, corrected by the dates of AWS responses.
+    A `session` that the program has already says which account and region.
 
     Raises:
         UnreachableError: `aws.endpoint.unreachable`.
@@ -146,7 +148,8 @@ async def connect(
     cost = CostMeter(actor, trusted=endpoint.source == "aws")
     async with AsyncExitStack() as stack:
         with explain_connect_errors(settings, endpoint):
-            clients = Clients(session_for(endpoint), stack, settings, endpoint, cost)
+            used = session or session_for(endpoint)
+            clients = Clients(used, stack, settings, endpoint, cost)
             sqs = await clients.open("sqs", settings.receive_wait_s + READ_TIMEOUT_S)
             work = await queue_url(sqs, settings.work_queue)
             dead = await queue_url(sqs, settings.dead_letter_queue)
@@ -184,7 +187,7 @@ async def connect(
         yield runtime
 
 
-def session_for(endpoint: Endpoint) -> aioboto3.Session:
+def session_for(endpoint: Endpoint) -> AwsSession:
     """Return the session; for the embedded AWS it ignores the user's profile.
 
     A broken profile must not stop the embedded AWS, and a valid one must not be used
@@ -193,14 +196,14 @@ def session_for(endpoint: Endpoint) -> aioboto3.Session:
     from piecework.aws.certificates import new_session  # loads the SDK
 
     embedded = endpoint.source == "embedded"
-    return new_session(ignore_profile=embedded, **endpoint.session_arguments())
+    return new_session(endpoint.region or None, ignore_profile=embedded)
 
 
 @dataclass(slots=True)
 class Clients:
     """Opens AWS clients; the stack closes them."""
 
-    session: aioboto3.Session
+    session: AwsSession
     stack: AsyncExitStack
     settings: Settings
     endpoint: Endpoint
@@ -210,6 +213,7 @@ class Clients:
         """Open a client of a service."""
         from aiobotocore.config import AioConfig
 
+        from piecework.aws.certificates import CheckedSession, checked
         from piecework.aws.transport.client import thin_client
 
         config = AioConfig(
@@ -227,6 +231,8 @@ class Clients:
             service, config=config, **self.endpoint.client_arguments()
         )
         opened = await self.stack.enter_async_context(client)
+        if not isinstance(self.session, CheckedSession):
+            checked(opened)
         listen(opened, self.cost)
         if self.settings.metrics != "off":
             emit_throttles(opened)

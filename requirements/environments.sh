@@ -29,7 +29,7 @@ lowest() {
     # Typer 0.12 fails with click 8.2, and does not say so.
     echo "click<8.2" >"$tools/lowest/constraints.txt"
     install --constraint "$tools/lowest/constraints.txt" \
-        --resolution lowest-direct --editable ".[cli,data,documents,otel,prometheus]"
+        --resolution lowest-direct --editable ".[aioboto3,cli,data,documents,otel,prometheus]"
     # The tools of the tests have their newest versions; they are not what is tested.
     install --constraint "$tools/lowest/constraints.txt" \
         pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis "moto[server]" \
@@ -42,6 +42,7 @@ lowest() {
     cli=tests/unit/orchestrator/cli
     "$python" -m pytest -q -n 2 -p no:cacheprovider \
         -W ignore::cryptography.utils.CryptographyDeprecationWarning \
+        -W "ignore:'autocompletion' is renamed:DeprecationWarning" \
         --deselect tests/unit/orchestrator/demo/test_screen.py::test_a_long_line_wraps_within_its_column \
         --deselect $cli/test_cost.py::test_the_bill_of_a_job \
         --deselect $cli/test_cost.py::test_the_page_shows_the_price_as_it_is_printed \
@@ -55,6 +56,20 @@ beside() {
     make_environment "$tools/beside"
     install ".[cli,data,documents,prices]" instructor langchain fastapi openai
     "$UV" pip check --python "$python"
+    # pip takes the newest boto3 first: it must not have to try each older one.
+    for pip in "pip<23.3" pip; do
+        make_environment "$tools/pip"
+        install "$pip"
+        "$python" -m pip install --quiet --dry-run --report "$tools/pip.json" . boto3
+        "$python" -m pip --version
+        "$python" -c "
+import json
+rows = [row['metadata'] for row in json.load(open('$tools/pip.json'))['install']]
+names = {row['name']: row['version'] for row in rows}
+print(' '.join(f'{n}={names[n]}' for n in ('boto3', 'botocore', 'aiobotocore')))
+"
+    done
+    python=$tools/beside/bin/python
     "$python" -c "
 from importlib.metadata import version
 import fastapi, genai_prices, instructor, langchain, openai

@@ -32,7 +32,7 @@ from piecework_orchestrator.embedded.deploy import make_client
 from piecework_orchestrator.embedded.server import find
 
 OLDEST_PYTHON = (3, 11)
-PACKAGES = ("aioboto3", "aiobotocore", "boto3", "pydantic", "structlog")
+PACKAGES = ("aiobotocore", "boto3", "pydantic", "structlog")
 HEALTH_S = 2.0
 EMBEDDED_ACCOUNT = "000000000000"
 START = "run `piecework up`"

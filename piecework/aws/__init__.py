@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    import aioboto3
+
+class AwsSession(Protocol):
+    """What Piecework uses of a session: that of `session()`, or one of aioboto3."""
+
+    @property
+    def region_name(self) -> str | None:
+        """The region of its clients."""
+
+    def client(self, service_name: str, **arguments: Any) -> Any:
+        """Return a client of a service, to be entered with `async with`."""
 
 
 def session(
     *, region_name: str | None = None, profile_name: str | None = None
-) -> aioboto3.Session:
-    """Return a session of aioboto3 for your own calls of AWS services.
+) -> AwsSession:
+    """Return a session for your own calls of AWS services.
 
-    Its clients refuse a certificate of another host. Those of a plain
-    `aioboto3.Session` accept any that a trusted authority has signed.
+    Its clients are those of aiobotocore, and refuse a certificate of another host. The
+    clients of a plain session accept any that a trusted authority has signed.
 
     Args:
         region_name: The default is `AWS_REGION`, then the SDK's own configuration.
@@ -25,7 +33,7 @@ def session(
     from piecework.aws.certificates import new_session
 
     region = region_name or os.environ.get("AWS_REGION") or None
-    return new_session(region_name=region, profile_name=profile_name)
+    return new_session(region, profile_name)
 
 
-__all__ = ["session"]
+__all__ = ["AwsSession", "session"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-import aioboto3
 from aiobotocore.session import AioSession
 
 from piecework.aws.transport.genuine import require_genuine
@@ -22,32 +21,59 @@ class CheckedSession(AioSession):
     """A session whose clients check who answers, and reach this machine directly."""
 
     async def _create_client(self, *args: Any, **kwargs: Any) -> Any:
-        client = await super()._create_client(*args, **kwargs)  # type: ignore[misc]
-        mend_client(client)
-        check_certificates(client)
-        require_genuine(client)
-        return client
+        return checked(await super()._create_client(*args, **kwargs))  # type: ignore[misc]
+
+    def client(self, service_name: str, **arguments: Any) -> Any:
+        """Return a client of a service, to be entered with `async with`."""
+        create: Any = self.create_client  # its types name each service of AWS
+        return create(service_name, **arguments)
+
+    @property
+    def region_name(self) -> str | None:
+        """The region of its clients; None: the SDK finds none."""
+        region: str | None = self.get_config_variable("region")
+        return region
 
 
-def new_session(*, ignore_profile: bool = False, **arguments: Any) -> aioboto3.Session:
-    """Return a session of aioboto3 for the given region, keys and so on.
+def new_session(
+    region_name: str | None = None,
+    profile_name: str | None = None,
+    *,
+    ignore_profile: bool = False,
+) -> CheckedSession:
+    """Return a session.
 
     Args:
+        region_name: The region of its clients; default: the SDK's configuration.
+        profile_name: The profile; default: the SDK's own choice.
         ignore_profile: Read neither the user's profile nor the configuration file.
-        arguments: As for `aioboto3.Session`.
     """
     nothing = (None, None, None, None)
     unread = {"profile": nothing, "config_file": nothing} if ignore_profile else None
-    core = CheckedSession(unread)
-    return aioboto3.Session(botocore_session=core, **arguments)
+    session = CheckedSession(unread, profile=profile_name)
+    if region_name is not None:
+        session.set_config_variable("region", region_name)
+    return session
+
+
+def checked(client: Any) -> Any:
+    """Make a client that has sent no request yet check who answers; return it.
+
+    Raises:
+        AttributeError: The internals of the SDK have changed. It is safer to fail than
+            to use a client that trusts every host.
+    """
+    mend_client(client)
+    check_certificates(client)
+    require_genuine(client)
+    return client
 
 
 def check_certificates(client: Any) -> None:
     """Make a client that has sent no request yet check certificates.
 
     Raises:
-        AttributeError: The internals of the SDK have changed. It is safer to fail than
-            to use a client that trusts every host.
+        AttributeError: The internals of the SDK have changed.
     """
     http = client._endpoint.http_session
     make, behind_proxy = http._get_ssl_context, http._setup_proxy_ssl_context

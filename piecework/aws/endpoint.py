@@ -84,21 +84,21 @@ class Endpoint:
         """Whether it is on this machine, where mistakes cost nothing."""
         return is_loopback(self.url) and not self.partial
 
-    def session_arguments(self) -> dict[str, Any]:
-        """Return the arguments of a boto session."""
-        region = {"region_name": self.region} if self.region else {}
-        if self.source != "embedded":
-            return region
-        key, secret = self.embedded_keys()
-        return region | {"aws_access_key_id": key, "aws_secret_access_key": secret}
-
     def embedded_keys(self) -> tuple[str, str]:
         """Return access key and secret for the embedded AWS, which checks the key."""
         return self.key or "embedded", "embedded"
 
     def client_arguments(self) -> dict[str, Any]:
-        """Return the arguments of each client."""
-        return {"endpoint_url": self.url} if self.source == "embedded" else {}
+        """Return the arguments of each client of a session."""
+        if self.source != "embedded":
+            return {}
+        key, secret = self.embedded_keys()
+        return {
+            "endpoint_url": self.url,
+            "region_name": self.region,
+            "aws_access_key_id": key,
+            "aws_secret_access_key": secret,
+        }
 
 
 def find_endpoint(

@@ -203,8 +203,9 @@ def bedrock_converse(client: Any, *, provider: str = "bedrock") -> Adapter:
     knows. The key of the call is in `requestMetadata`, for the invocation log.
 
     Args:
-        client: A client `bedrock-runtime` of aioboto3 or boto3, or an async function
-            that returns it. Configure it with `retries={"total_max_attempts": 1}`.
+        client: A client `bedrock-runtime` of `piecework.aws.session`, aioboto3 or
+            boto3, or an async function that returns it. Configure it with
+            `retries={"total_max_attempts": 1}`.
         provider: The name of the provider.
     """
 

@@ -1,4 +1,4 @@
-"""The Bedrock client against the wire format: real aioboto3, real HTTP, on loopback."""
+"""The Bedrock client against the wire format: the real SDK, real HTTP, on loopback."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from itertools import count
 from random import Random
 from typing import Any
 
-import aioboto3
 import pytest
 from aiobotocore.config import AioConfig
 
+from piecework.aws.certificates import CheckedSession, new_session
 from piecework.aws.endpoint import Emulator
 from piecework.aws.transport.client import thin_client
 from piecework.domain import keys
@@ -282,15 +282,15 @@ def tables(emulator: Emulator) -> Emulator:
 
 
 @pytest.fixture(scope="session")
-def session() -> aioboto3.Session:
+def session() -> CheckedSession:
     """One session for all tests: the service's model is read once."""
-    return aioboto3.Session(
-        aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
-    )
+    made = new_session("us-east-1", ignore_profile=True)
+    made.set_credentials("test", "test")
+    return made
 
 
 @pytest.fixture
-async def store(tables: Emulator, session: aioboto3.Session) -> AsyncIterator[Store]:
+async def store(tables: Emulator, session: CheckedSession) -> AsyncIterator[Store]:
     config = AioConfig(
         retries={"total_max_attempts": 1}, max_pool_connections=64, proxies={}
     )

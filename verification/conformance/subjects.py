@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-import aioboto3
 import boto3
 from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession
 
 from verification.conformance.models import Model
 from verification.conformance.probe import Probe, answer
@@ -72,19 +72,20 @@ class Server(Subject):
 @asynccontextmanager
 async def clients(name: str, endpoint: str) -> AsyncIterator[list[Any]]:
     """Open a server's clients, without retries."""
-    session = aioboto3.Session(
-        aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION
-    )
-    where: dict[str, Any] = {"endpoint_url": endpoint}
+    where: dict[str, Any] = {
+        "endpoint_url": endpoint,
+        "region_name": REGION,
+        "aws_access_key_id": "test",
+        "aws_secret_access_key": "test",
+    }
     if AMBIENT is not None and name == "endpoint":
         keys = AMBIENT.get_credentials().get_frozen_credentials()
-        session = aioboto3.Session(
-            aws_access_key_id=keys.access_key,
-            aws_secret_access_key=keys.secret_key,
-            aws_session_token=keys.token,
-            region_name=AMBIENT.region_name,
-        )
-        where = {}
+        where = {
+            "region_name": AMBIENT.region_name,
+            "aws_access_key_id": keys.access_key,
+            "aws_secret_access_key": keys.secret_key,
+            "aws_session_token": keys.token,
+        }
     config = AioConfig(
         retries={"total_max_attempts": 1},
         max_pool_connections=64,
@@ -94,7 +95,7 @@ async def clients(name: str, endpoint: str) -> AsyncIterator[list[Any]]:
     async with AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(
-                session.client(service, config=config, **where)
+                AioSession().create_client(service, config=config, **where)
             )
             for service in SERVICES
         ]

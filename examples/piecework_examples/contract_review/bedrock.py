@@ -1,4 +1,4 @@
-"""A model behind Amazon Bedrock's Converse, through aioboto3.
+"""A model behind Amazon Bedrock's Converse, through aiobotocore.
 
 The endpoint is never named here: AWS_ENDPOINT_URL_BEDROCK_RUNTIME decides, else AWS.
 botocore makes one attempt. The dependency makes the retries: it counts and jitters

@@ -56,7 +56,7 @@ def caller_of(kind: str) -> ModelCaller:
     """Return what sends the requests: Bedrock, or the rules in this process."""
     if kind == "rules":
         return rules_model.caller
-    # aioboto3 takes a second to import: only a process that uses it waits for it.
+    # aiobotocore takes a second to import: only a process that uses it waits for it.
     from piecework_examples.contract_review.bedrock import caller
 
     return caller

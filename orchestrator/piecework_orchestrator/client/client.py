@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar, overload
 from pydantic import BaseModel
 from typing_extensions import Unpack
 
+from piecework.aws import AwsSession
 from piecework.declared import PipelineFunction, as_pipeline
 from piecework.domain.budget import parse_cap
 from piecework.domain.dead_letter import DeadLetterRow
@@ -113,6 +114,8 @@ class Client:
         actor: The name of the operator in the record; default: user and host. On AWS
             the caller's identity stands behind it.
         runtime: A runtime that is open already; default: the client connects.
+        session: A session of aioboto3, or of `piecework.aws.session`, that says which
+            account and region; default: the SDK's own search.
 
     Raises:
         UnreachableError: On entry: `aws.endpoint.unreachable`.
@@ -127,11 +130,12 @@ class Client:
         app: str | None = None,
         actor: str = "",
         runtime: Runtime | None = None,
+        session: AwsSession | None = None,
     ) -> None:
         names = {"env": env, "tenant": tenant, "app": app}
         self._overrides = {name: value for name, value in names.items() if value}
         self._named_actor = actor
-        self._runtime = runtime
+        self._runtime, self._session = runtime, session
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
@@ -145,7 +149,7 @@ class Client:
         """Connect."""
         if self._runtime is None:
             settings = load_settings(**self._overrides)
-            connection = connect(settings)
+            connection = connect(settings, session=self._session)
             self._runtime = await self._stack.enter_async_context(connection)
         return self
 

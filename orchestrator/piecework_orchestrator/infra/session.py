@@ -69,15 +69,14 @@ def _client_factory(endpoint: Endpoint, region: str) -> Callable[[str], Any]:
     import botocore.session
     from botocore.config import Config
 
-    arguments = endpoint.session_arguments()
-    if region:
-        arguments["region_name"] = region
-    if endpoint.source == "embedded":
-        # As in piecework.runtime: never use the user's profiles for the embedded AWS.
-        unset = (None, None, None, None)
-        overrides = {"profile": unset, "config_file": unset}
-        arguments["botocore_session"] = botocore.session.Session(overrides)
-    session = boto3.Session(**arguments)
+    unset = (None, None, None, None)
+    # As in piecework.runtime: never use the user's profiles for the embedded AWS.
+    unread = {"profile": unset, "config_file": unset}
+    overrides = unread if endpoint.source == "embedded" else None
+    session = boto3.Session(
+        region_name=region or endpoint.region or None,
+        botocore_session=botocore.session.Session(overrides),
+    )
     config = Config(
         connect_timeout=5,
         read_timeout=60,
@@ -86,6 +85,8 @@ def _client_factory(endpoint: Endpoint, region: str) -> Callable[[str], Any]:
 
     def make_client(service: str) -> Any:
         arguments = endpoint.client_arguments()
+        if region:
+            arguments["region_name"] = region
         client = session.client(service, config=config, **arguments)
         mend_client(client)
         return client

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
-import aioboto3
 import pytest
+from aiobotocore.session import AioSession
 
 from piecework.aws.endpoint import Endpoint
 from piecework.cost.meter import CostMeter
-from piecework.runtime import Clients
+from piecework.runtime import Clients, session_for
 from piecework.settings import Settings
 
 
@@ -18,10 +20,43 @@ async def test_a_client_waits_no_longer_for_a_connection_than_for_an_answer(
     patience: float, connects: float
 ) -> None:
     nowhere = Endpoint("http://127.0.0.1:9", "embedded", "us-east-1")
-    session = aioboto3.Session(**nowhere.session_arguments())
+    session = session_for(nowhere)
     async with AsyncExitStack() as stack:
         clients = Clients(session, stack, Settings(), nowhere, CostMeter())
         client = await clients.open("dynamodb", patience)
 
         assert connects == client.meta.config.connect_timeout
         assert patience == client.meta.config.read_timeout
+
+
+class OfTheProgram:
+    """A session that a program has already; `plain` makes its clients."""
+
+    region_name = "eu-west-1"
+
+    def __init__(self, plain: Any) -> None:
+        self.plain = plain
+
+    def client(self, service_name: str, **arguments: Any) -> Any:
+        return self.plain(service_name, **arguments)
+
+
+def plain_session() -> Any:
+    return OfTheProgram(AioSession().create_client)
+
+
+def session_of_aioboto3() -> Any:
+    return pytest.importorskip("aioboto3").Session(region_name="eu-west-1")
+
+
+@pytest.mark.parametrize("make", [plain_session, session_of_aioboto3])
+async def test_a_client_of_a_session_that_the_program_has_checks_who_answers(
+    make: Callable[[], Any],
+) -> None:
+    nowhere = Endpoint("http://127.0.0.1:9", "embedded", "us-east-1")
+    async with AsyncExitStack() as stack:
+        clients = Clients(make(), stack, Settings(), nowhere, CostMeter())
+        client = await clients.open("s3")
+
+        assert "us-east-1" == client.meta.region_name
+        assert client._endpoint.http_session._get_ssl_context().check_hostname

@@ -248,7 +248,7 @@ DENIED = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "
 
 
 class S3Reader(Protocol):
-    """The part of an S3 client that intake uses; a client of aioboto3 has it."""
+    """The part of an S3 client that intake uses; a client of aiobotocore has it."""
 
     async def get_object(self, *, Bucket: str, Key: str) -> Mapping[str, Any]:  # noqa: N803 -- the names of the AWS API
         """Return the object; the caller reads its `Body` in blocks."""

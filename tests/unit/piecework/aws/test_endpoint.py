@@ -34,7 +34,6 @@ def left_behind(directory: Path) -> Path:
 def test_without_configuration_the_sdk_selects_aws(tmp_path: Path) -> None:
     endpoint = find_endpoint({}, tmp_path)
     assert endpoint == Endpoint("", "aws", "")
-    assert endpoint.session_arguments() == {}
     assert endpoint.client_arguments() == {}
 
 
@@ -48,7 +47,6 @@ def test_the_environment_comes_first_and_is_left_to_the_sdk(
     expected = Endpoint(LOCAL, "environment", "us-east-1", partial=partial)
     assert (expected, not partial) == (endpoint, endpoint.loopback)
     assert endpoint.client_arguments() == {}
-    assert endpoint.session_arguments() == {"region_name": "us-east-1"}
 
 
 VPC = "https://bucket.vpce-1a2b.s3.eu-central-1.vpce.amazonaws.com"
@@ -67,9 +65,9 @@ def test_an_endpoint_that_is_not_on_this_machine_leaves_the_region_to_the_sdk(
     named: dict[str, str], tmp_path: Path
 ) -> None:
     endpoint = find_endpoint(named, tmp_path)
-    assert ("environment", {}) == (endpoint.source, endpoint.session_arguments())
+    assert ("environment", "") == (endpoint.source, endpoint.region)
     told = find_endpoint({**named, "AWS_REGION": "eu-west-1"}, tmp_path)
-    assert {"region_name": "eu-west-1"} == told.session_arguments()
+    assert "eu-west-1" == told.region
 
 
 @pytest.mark.parametrize("url", ["localhost:4566", "http://[::1", "http://a:99999"])
@@ -98,7 +96,6 @@ def test_the_region_of_ecs_is_mapped(
 ) -> None:
     endpoint = find_endpoint(environment, tmp_path)
     assert region == endpoint.region
-    assert endpoint.session_arguments() == {"region_name": region}
 
 
 def test_the_state_of_up_is_found_from_a_subfolder(tmp_path: Path) -> None:
@@ -108,8 +105,8 @@ def test_the_state_of_up_is_found_from_a_subfolder(tmp_path: Path) -> None:
     endpoint = find_endpoint({}, below)
     url = "http://127.0.0.1:4566"
     assert endpoint == Endpoint(url, "embedded", "eu-west-1", "embedded17")
-    assert endpoint.client_arguments() == {"endpoint_url": "http://127.0.0.1:4566"}
-    assert endpoint.session_arguments() == {
+    assert endpoint.client_arguments() == {
+        "endpoint_url": "http://127.0.0.1:4566",
         "region_name": "eu-west-1",
         "aws_access_key_id": "embedded17",
         "aws_secret_access_key": "embedded",
